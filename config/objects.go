@@ -11,20 +11,26 @@ import (
 	"io"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Object is one object of a manifest.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
 // Objects returns the objects of a manifest, in its order.
-func Objects(manifest []byte) ([]client.Object, error) {
+func Objects(manifest []byte) ([]Object, error) {
 	decoder, err := newDecoder()
 	if err != nil {
 		return nil, err
 	}
-	var objects []client.Object
+	var objects []Object
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifest)))
 	for {
 		document, err := documents.Read()
@@ -38,7 +44,7 @@ func Objects(manifest []byte) ([]client.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		object, ok := decoded.(client.Object)
+		object, ok := decoded.(Object)
 		if !ok {
 			return nil, fmt.Errorf("%T cannot be created on its own", decoded)
 		}

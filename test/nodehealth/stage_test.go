@@ -17,8 +17,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -140,7 +140,7 @@ func checkUsed() error {
 			{Resources: []string{"namespaces"}, ResourceNames: []string{corev1.NamespaceNodeLease}, Verbs: []string{"get"}},
 		},
 	}
-	if unused := auditlog.UnusedRights([]client.Object{role, leases}, calls); len(unused) > 0 {
+	if unused := auditlog.UnusedRights([]config.Object{role, leases}, calls); len(unused) > 0 {
 		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives node health rights that nothing used: %v", unused)
 	}
 	return nil

@@ -186,6 +186,9 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 		if err := strict(object.Object, policy); err != nil { // a field with a typo would be left out
 			return err
 		}
+		if err := validatePolicy(object.Object); err != nil {
+			return err
+		}
 		cluster.Policies = append(cluster.Policies, plan.SlimPolicy(policy))
 		return nil
 	},

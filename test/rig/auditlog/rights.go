@@ -7,7 +7,8 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/config"
 )
 
 // Right is what a rule of a role allows: one verb on one resource, with its subresource.
@@ -37,11 +38,11 @@ func (r Right) covers(call Event) bool {
 }
 
 // UnusedRights returns the rights that the roles among some objects give and that none of a user's calls used.
-func UnusedRights(objects []client.Object, calls []Event) []Right {
+func UnusedRights(objects []config.Object, calls []Event) []Right {
 	return slices.DeleteFunc(rights(objects), func(right Right) bool { return slices.ContainsFunc(calls, right.covers) })
 }
 
-func rights(objects []client.Object) []Right {
+func rights(objects []config.Object) []Right {
 	var all []Right
 	for _, object := range objects {
 		switch role := object.(type) {

@@ -9,11 +9,12 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/config"
 )
 
 func TestARightIsUsedByACallThatNeedsIt(t *testing.T) {
-	objects := []client.Object{
+	objects := []config.Object{
 		&rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Resources: []string{"pods", "pods/status"}, Verbs: []string{"get", "patch"}}}},
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}, Rules: []rbacv1.PolicyRule{
 			{Resources: []string{"leases"}, ResourceNames: []string{"ours"}, Verbs: []string{"get", "update"}},
