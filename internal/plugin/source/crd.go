@@ -46,7 +46,8 @@ var readPolicyRules = sync.OnceValues(func() (*policyRules, error) {
 
 func rulesOf(schema *apiextensionsv1.JSONSchemaProps) (*policyRules, error) {
 	var props apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &props, nil); err != nil {
+	convert := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps
+	if err := convert(schema, &props, nil); err != nil {
 		return nil, err
 	}
 	structural, err := structuralschema.NewStructural(&props)
