@@ -44,6 +44,10 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 		"Severity", "Rule", "Namespace", "Object", "Count", "Finding",
 		"+Advice", "+Examples", "+Source",
 	}
+	if o.IsNarrow(columns, rows) {
+		printByRule(o, report)
+		return nil
+	}
 	if err := o.Table(columns, rows); err != nil {
 		return err
 	}
@@ -51,6 +55,22 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 		printAdvice(o, report)
 	}
 	return nil
+}
+
+// printByRule prints the findings of each rule below its name, with what to do about them. It is what a terminal shows
+// where the table would lose its last column, which says what was found.
+func printByRule(o *output.Printer, report *cliv1alpha1.CheckReport) {
+	findings := report.Findings
+	for i := range findings {
+		finding := &findings[i]
+		if i == 0 || findings[i-1].Rule != finding.Rule {
+			o.Line("%s %s", strings.ToLower(string(finding.Severity)), finding.Rule)
+		}
+		o.Line("  %s: %s", strings.TrimSpace(finding.Object.Namespace+" "+objectOf(finding)), finding.Message)
+		if i+1 == len(findings) || findings[i+1].Rule != finding.Rule || findings[i+1].Advice != finding.Advice {
+			o.Line("  Advice: %s", finding.Advice)
+		}
+	}
 }
 
 // found is the first line.

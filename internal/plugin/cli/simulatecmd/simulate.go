@@ -54,7 +54,7 @@ The scenario is a file, or - for stdin:
   steps:
   - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
   - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
-  - {at: 12m, taint:  {nodes: [worker-7], taints: ["maintenance=now:NoExecute"]}}
+  - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel=update:NoExecute"]}}
   - {at: 20m, apiServerDown: 10m}
 
 A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A taint with a trailing - is

@@ -79,7 +79,7 @@ func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 func (o *options) taintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
-		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
+		Short: "Taint nodes, but say first what that does, and ask",
 		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask. What would trip the breaker of an
 EvictionPolicy needs --yes.
 
