@@ -66,6 +66,22 @@ func newOptions(root *cobra.Command) *cobra.Command {
 	}
 }
 
+// newHelp returns the command that prints the help of another.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "Print the help of a command",
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			of, _, err := root.Find(args)
+			if err != nil || of == root && len(args) > 0 {
+				return unknownCommand(root, args[0])
+			}
+			return of.Help()
+		},
+	}
+}
+
 // newVersion returns the command that prints the version.
 func newVersion(env Env) *cobra.Command {
 	return &cobra.Command{
@@ -95,6 +111,6 @@ func unknownCommand(root *cobra.Command, name string) error {
 	for _, sub := range root.Commands() {
 		names = append(names, sub.Name())
 	}
-	near := command.DidYouMean(name, names)
-	return command.Usagef("there is no command %q%s: see %s --help", name, near, root.CommandPath())
+	near := cmp.Or(command.DidYouMean(name, names), fmt.Sprintf(": see %s --help", root.CommandPath()))
+	return command.Usagef("there is no command %q%s", name, near)
 }

@@ -88,6 +88,7 @@ Every command that reads, except board and report, also takes files (-f), so a p
 		newVersion(env),
 	)
 	root.SetHelpFunc(help)
+	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		checkPrinted(cmd, out)
 	}
