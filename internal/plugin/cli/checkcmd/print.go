@@ -17,24 +17,10 @@ import (
 // printCheck prints a report for a person: how much there is, who does what, the findings, and what to do about them.
 func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	if !o.NoHeaders {
-		o.Line("%s", found(report))
-		for _, task := range report.Controllers {
-			o.Line("%s", task.Message)
-			if o.Format == output.Wide {
-				for _, sign := range task.Signs {
-					o.Line("  %s", sign)
-				}
-			}
-		}
-		for _, note := range report.Notes {
-			o.Line("Note: %s", note)
-		}
+		printSummary(o, report)
 	}
 	if len(report.Findings) == 0 {
 		return nil
-	}
-	if !o.NoHeaders {
-		o.Line("")
 	}
 	rows := make([][]any, 0, len(report.Findings))
 	for i := range report.Findings {
@@ -55,6 +41,25 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 		printAdvice(o, report)
 	}
 	return nil
+}
+
+// printSummary prints how much there is, and who does what.
+func printSummary(o *output.Printer, report *cliv1alpha1.CheckReport) {
+	o.Line("%s", found(report))
+	for _, task := range report.Controllers {
+		o.Line("%s", task.Message)
+		if o.Format == output.Wide {
+			for _, sign := range task.Signs {
+				o.Line("  %s", sign)
+			}
+		}
+	}
+	for _, note := range report.Notes {
+		o.Line("Note: %s", note)
+	}
+	if len(report.Findings) > 0 {
+		o.Line("")
+	}
 }
 
 // printByRule prints the findings of each rule below its name, with what to do about them. It is what a terminal shows
