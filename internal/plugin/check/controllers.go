@@ -127,14 +127,14 @@ var sentences = map[string]map[cliv1alpha1.Who]string{
 		cliv1alpha1.WhoBuiltIn:     "The built-in taint-eviction-controller evicts.",
 		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in taint-eviction-controller both evict.",
 		cliv1alpha1.WhoNobody:      "Nobody evicts.",
-		cliv1alpha1.WhoUnknown:     "It cannot be told who evicts",
+		cliv1alpha1.WhoUnknown:     "It is unclear who evicts",
 	},
 	nodeHealth: {
 		cliv1alpha1.WhoTaintkeeper: "Taintkeeper taints nodes that are not healthy.",
 		cliv1alpha1.WhoBuiltIn:     "The built-in node-lifecycle-controller taints nodes that are not healthy.",
 		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in node-lifecycle-controller both taint nodes that are not healthy.",
 		cliv1alpha1.WhoNobody:      "Nobody taints nodes that are not healthy.",
-		cliv1alpha1.WhoUnknown:     "It cannot be told who taints nodes that are not healthy",
+		cliv1alpha1.WhoUnknown:     "It is unclear who taints nodes that are not healthy",
 	},
 }
 

@@ -4,16 +4,19 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
 // usageTemplate is what the help of a command says below its text. The flags by which kubectl finds a cluster have a
-// page of their own, as they do in kubectl.
+// page of their own, as they do in kubectl. It takes the width of the terminal.
 const usageTemplate = `Usage:
   {{if .HasAvailableSubCommands}}{{.CommandPath}} [command]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
 
@@ -24,12 +27,28 @@ Commands:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if and .HasParent .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+{{.LocalFlags.FlagUsagesWrapped %d | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
 Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
 
 Use "{{.Root.CommandPath}} options" for the flags of every command.
 `
+
+// help prints the help of a command, in lines that fit the terminal.
+func help(cmd *cobra.Command, _ []string) {
+	out := cmd.OutOrStdout()
+	width := output.WidthOf(out)
+	cmd.SetUsageTemplate(fmt.Sprintf(usageTemplate, flagsWidth(width)))
+	text := fmt.Sprintf("%s\n\n%s", output.Reflow(cmp.Or(cmd.Long, cmd.Short), width), cmd.UsageString())
+	fmt.Fprint(out, trailing.ReplaceAllString(text, "\n"))
+}
+
+// trailing are the spaces that a list of flags puts behind long names.
+var trailing = regexp.MustCompile(` +\n`)
+
+// flagsWidth is how wide a list of flags may be, so that what is said of flags with long names is below them. pflag
+// does that where less than 24 columns are left next to the names.
+func flagsWidth(width int) int { return max(width-8, 0) }
 
 // newOptions returns the command that lists the flags of every command.
 func newOptions(root *cobra.Command) *cobra.Command {
@@ -39,8 +58,26 @@ func newOptions(root *cobra.Command) *cobra.Command {
 		Long:  "List the flags of every command: they say how to find and enter a cluster, as those of kubectl do.",
 		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintf(cmd.OutOrStdout(), "Every command has these flags:\n\n%s", root.PersistentFlags().FlagUsages())
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "Every command has these flags:\n\n%s",
+				root.PersistentFlags().FlagUsagesWrapped(flagsWidth(output.WidthOf(out))))
 			return nil
+		},
+	}
+}
+
+// newHelp returns the command that prints the help of another.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "Print the help of a command",
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			of, _, err := root.Find(args)
+			if err != nil || of == root && len(args) > 0 {
+				return unknownCommand(root, args[0])
+			}
+			return of.Help()
 		},
 	}
 }
@@ -74,6 +111,6 @@ func unknownCommand(root *cobra.Command, name string) error {
 	for _, sub := range root.Commands() {
 		names = append(names, sub.Name())
 	}
-	near := command.DidYouMean(name, names)
-	return command.Usagef("there is no command %q%s: see %s --help", name, near, root.CommandPath())
+	near := cmp.Or(command.DidYouMean(name, names), fmt.Sprintf(": see %s --help", root.CommandPath()))
+	return command.Usagef("there is no command %q%s", name, near)
 }

@@ -87,7 +87,8 @@ Every command that reads, except board and report, also takes files (-f), so a p
 		newOptions(root),
 		newVersion(env),
 	)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpFunc(help)
+	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		checkPrinted(cmd, out)
 	}
@@ -129,7 +130,7 @@ func Fail(out io.Writer, err error) int {
 		return ExitFailed // the reader has closed the pipe
 	}
 	for _, line := range output.Merged(strings.Split(strings.TrimSpace(err.Error()), "\n")) {
-		fmt.Fprintf(out, "error: %s\n", output.Printable(line))
+		fmt.Fprintln(out, output.Wrap("error: "+output.Printable(line), output.WidthOf(out)))
 	}
 	if _, ok := errors.AsType[command.UsageError](err); ok {
 		return ExitUsage

@@ -32,16 +32,16 @@ func command() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(cli.ExitFailed)
 	}
-	var out io.Writer = os.Stdout
+	var out, errOut io.Writer = os.Stdout, os.Stderr
 	if width, err := strconv.Atoi(os.Getenv("WIDTH")); err == nil {
-		out = output.Narrow{Writer: out, Width: width}
+		out, errOut = output.Narrow{Writer: out, Width: width}, output.Narrow{Writer: errOut, Width: width}
 	}
 	root := cli.New(cli.Env{
-		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: out, ErrOut: os.Stderr},
+		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: out, ErrOut: errOut},
 		Clock:     clocktesting.NewFakePassiveClock(now),
 		Version:   "v0.0.0",
 	})
-	os.Exit(cli.Fail(os.Stderr, root.Execute()))
+	os.Exit(cli.Fail(errOut, root.Execute()))
 }
 
 // TestScripts plays testdata/script: every command and every error, with what is printed. Run with -update to write it

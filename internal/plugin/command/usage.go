@@ -28,7 +28,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return Usagef("%q: %s takes no arguments: name files with -f, or see %s --help", args[0], cmd.Name(), cmd.CommandPath())
+	files := ""
+	if flag := cmd.Flags().Lookup("filename"); flag != nil && !flag.Hidden {
+		files = "name files with -f, or "
+	}
+	return Usagef("%q: %s takes no arguments: %ssee %s --help", args[0], cmd.Name(), files, cmd.CommandPath())
 }
 
 // NoFiles refuses -f for a command that takes no files, and says why: other commands take them.
@@ -50,14 +54,14 @@ func NoNamespace(config *genericclioptions.ConfigFlags) error {
 	if *config.Namespace == "" {
 		return nil
 	}
-	return Usagef("--namespace=%s: nodes have pods of all namespaces, and so has what this command says: leave it out", *config.Namespace)
+	return Usagef("--namespace=%s: this command reports pods of all namespaces; remove --namespace", *config.Namespace)
 }
 
 // DidYouMean returns the nearest of some names, as the end of a sentence; empty if none is near.
 func DidYouMean(name string, names []string) string {
 	const most = 3
 	near := slices.DeleteFunc(slices.Clone(names), func(other string) bool {
-		return levenshtein.ComputeDistance(name, other) > max(len(name)/3, 1) && !strings.HasPrefix(other, name)
+		return levenshtein.ComputeDistance(name, other) > max((len(name)+2)/3, 1) && !strings.HasPrefix(other, name)
 	})
 	if len(near) == 0 {
 		return ""

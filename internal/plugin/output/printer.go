@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -113,23 +114,81 @@ func (p *Printer) Table(columns []string, rows [][]any) error {
 	if err := printers.NewTablePrinter(options).PrintObj(table, &text); err != nil {
 		return err
 	}
-	width := widthOf(p.Env.Out)
-	if p.Format == Wide {
-		width = 0
-	}
-	_, err := io.WriteString(p.Env.Out, fit(text.String(), width))
+	_, err := io.WriteString(p.Env.Out, fit(text.String(), p.width()))
 	return err
 }
 
-// Line prints one line.
+// width is that of the terminal, 0 if rows may be as wide as they are.
+func (p *Printer) width() int {
+	if p.Format == Wide {
+		return 0
+	}
+	return WidthOf(p.Env.Out)
+}
+
+// IsNarrow reports whether rows of a table would be cut, as they are wider than the terminal.
+func (p *Printer) IsNarrow(columns []string, rows [][]any) bool {
+	width := p.width()
+	if width == 0 {
+		return false
+	}
+	const gap = 3
+	whole := -gap
+	for i, column := range columns {
+		if strings.HasPrefix(column, "+") {
+			continue
+		}
+		widest := ansi.StringWidth(column)
+		for _, row := range rows {
+			widest = max(widest, ansi.StringWidth(fmt.Sprint(row[i])))
+		}
+		whole += widest + gap
+	}
+	return whole > width
+}
+
+// TableWithReasons prints a table whose last column is a sentence. Where that makes it wider than the terminal, the
+// sentence of each row is below it.
+func (p *Printer) TableWithReasons(columns []string, rows [][]any) error {
+	if !p.IsNarrow(columns, rows) {
+		return p.Table(columns, rows)
+	}
+	last := len(columns) - 1
+	heads := make([][]any, 0, len(rows))
+	for _, row := range rows {
+		heads = append(heads, row[:last])
+	}
+	var text strings.Builder
+	above := *p
+	above.Env.Out = Narrow{Writer: &text, Width: p.width()}
+	if err := above.Table(columns[:last], heads); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	headers := len(lines) - len(rows)
+	for i, line := range lines {
+		fmt.Fprintln(p.Env.Out, line)
+		if i < headers || rows[i-headers][last] == "" {
+			continue
+		}
+		p.Line("    %s: %s", columns[last], rows[i-headers][last])
+	}
+	return nil
+}
+
+// Line prints one line, and breaks it between words where it is wider than the terminal. Names are not broken.
 func (p *Printer) Line(format string, args ...any) {
-	fmt.Fprintln(p.Env.Out, Printable(fmt.Sprintf(format, args...)))
+	text := Printable(fmt.Sprintf(format, args...))
+	if p.Format != Name {
+		text = Wrap(text, WidthOf(p.Env.Out))
+	}
+	fmt.Fprintln(p.Env.Out, text)
 }
 
 // Notes says on stderr what could not be known, where stdout has no place for it.
 func (p *Printer) Notes(sentences []string) {
 	for _, sentence := range Merged(sentences) {
-		fmt.Fprintln(p.Env.ErrOut, "Note:", Printable(sentence))
+		fmt.Fprintln(p.Env.ErrOut, Wrap("Note: "+Printable(sentence), WidthOf(p.Env.ErrOut)))
 	}
 }
 

@@ -31,6 +31,71 @@ func fit(text string, width int) string {
 	return fitted.String()
 }
 
+// hanging is what a line begins with that goes on with the one above.
+const hanging = "  "
+
+// Wrap breaks a line between words, so that it fits a width. Zero breaks nothing, and an indented command of kubectl
+// stays whole, as it is there to be copied.
+func Wrap(text string, width int) string {
+	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
+	if indent != "" && strings.HasPrefix(text[len(indent):], "kubectl ") {
+		return text
+	}
+	return wrap(text[len(indent):], width, indent, indent+hanging)
+}
+
+// wrap breaks a text between words into a first line and others, each with an indent.
+func wrap(text string, width int, first, others string) string {
+	if width == 0 || ansi.StringWidth(first+text) <= width {
+		return first + text
+	}
+	var lines []string
+	line, empty := first, true
+	for word := range strings.SplitSeq(text, " ") {
+		if !empty && ansi.StringWidth(line+" "+word) > width {
+			lines = append(lines, line)
+			line, empty = others, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	return strings.Join(append(lines, line), "\n")
+}
+
+// Reflow breaks the paragraphs and lists of a text again, so that they fit a width. Other indented lines keep their
+// breaks. Zero changes nothing.
+func Reflow(text string, width int) string {
+	if width == 0 {
+		return text
+	}
+	const item = "- "
+	var blocks []string
+	open := false // whether the next line may go on with the last block
+	for line := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimLeft(line, " ")
+		isProse := trimmed == line && line != ""
+		goesOn := open && trimmed != "" && !strings.HasPrefix(trimmed, item) &&
+			(isProse || strings.HasPrefix(blocks[len(blocks)-1], item))
+		if goesOn {
+			blocks[len(blocks)-1] += " " + trimmed
+			continue
+		}
+		blocks = append(blocks, line)
+		open = isProse
+	}
+	for i, block := range blocks {
+		switch {
+		case strings.HasPrefix(block, item):
+			blocks[i] = wrap(block, width, "", hanging)
+		case !strings.HasPrefix(block, " "):
+			blocks[i] = wrap(block, width, "", "")
+		}
+	}
+	return strings.Join(blocks, "\n")
+}
+
 // IsTerminal reports whether somebody reads along.
 func IsTerminal(stream any) bool {
 	file, ok := FileOf(stream)
@@ -53,8 +118,8 @@ type Narrow struct {
 	Width int
 }
 
-// widthOf returns the width of a terminal, 0 for anything else.
-func widthOf(out io.Writer) int {
+// WidthOf returns the width of a terminal, 0 for anything else.
+func WidthOf(out io.Writer) int {
 	if written, ok := out.(*Written); ok {
 		out = written.Writer
 	}

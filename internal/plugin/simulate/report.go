@@ -145,11 +145,13 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 		if p.number > 0 {
 			continue
 		}
-		length := "until the end"
+		length, lasts := "until the end", s.end.Sub(p.at)
 		if i+1 < len(c.points) {
-			length = "for " + sentence.Span(c.points[i+1].at.Sub(p.at))
+			lasts = c.points[i+1].at.Sub(p.at)
+			length = "for " + sentence.Span(lasts)
 		}
-		s.story.add(p.at, below, "", fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length), "")
+		detail := fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length)
+		s.story.add(p.at, below, "", detail, "").lasts = lasts
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -61,8 +62,8 @@ func Parse(text []byte) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the scenario: %w", err)
 	}
-	if simulation.Kind != "Simulation" {
-		return nil, fmt.Errorf("the scenario has kind %q, want Simulation", simulation.Kind)
+	if simulation.Kind == "" {
+		return nil, errors.New("the scenario has no kind, want Simulation")
 	}
 	if want := cliv1alpha1.GroupVersion.String(); simulation.APIVersion != "" && simulation.APIVersion != want {
 		return nil, fmt.Errorf("the scenario has apiVersion %q, want %s", simulation.APIVersion, want)
@@ -109,6 +110,10 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 			return simulation, errors.New("it has several documents, and should have one")
 		}
 		found = document
+	}
+	var is metav1.TypeMeta
+	if yaml.Unmarshal(found, &is) == nil && is.Kind != "" && is.Kind != "Simulation" {
+		return simulation, fmt.Errorf("it has kind %q, want Simulation; give objects of the cluster with -f", is.Kind)
 	}
 	err = yaml.UnmarshalStrict(found, &simulation)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -279,11 +279,12 @@ func TestStaticPodsAreNoWorkload(t *testing.T) {
 
 func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
-		"":            `the scenario has kind "", want Simulation`,
-		"[]":          "read the scenario: it is array, and should be an object",
-		"kind: {a":    "read the scenario: line 1: did not find expected ',' or '}'",
-		"{until: 5}":  "read the scenario: until is number, and should be text",
-		"{until: 5d}": `read the scenario: unknown unit "d" in duration "5d"`,
+		"":                                 "the scenario has no kind, want Simulation",
+		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", want Simulation; give objects of the cluster with -f`,
+		"[]":                               "read the scenario: it is array, and should be an object",
+		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
+		"{until: 5}":                       "read the scenario: until is number, and should be text",
+		"{until: 5d}":                      `read the scenario: unknown unit "d" in duration "5d"`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
 		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, and should have one",

@@ -63,12 +63,13 @@ type line struct {
 
 	from, to time.Time
 	number   int
-	names    []string // a few more than are named
+	lasts    time.Duration // of a workload without ready replicas
+	names    []string      // a few more than are named
 	known    map[string]bool
 }
 
-// add tells that something happened to a node, or a pod on it.
-func (s *story) add(at time.Time, tale tale, zone, detail, name string) {
+// add tells that something happened to a node, or a pod on it, and returns the line that tells it.
+func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
 	key := lineKey{tale, zone, detail}
 	is := s.open[key]
 	if is == nil || at.Sub(is.to) > together {
@@ -85,13 +86,14 @@ func (s *story) add(at time.Time, tale tale, zone, detail, name string) {
 		is.known[name] = true
 		is.names = append(is.names, name)
 	}
+	return is
 }
 
-// tell returns the lines, in the order of time.
+// tell returns the lines, in the order of time, and of those of one instant the worst workloads first.
 func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	slices.SortStableFunc(s.lines, func(a, b *line) int {
 		return cmp.Or(a.from.Compare(b.from),
-			cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), cmp.Compare(a.detail, b.detail))
+			cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), a.compareWorkload(b), cmp.Compare(a.detail, b.detail))
 	})
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for i := 0; i < len(s.lines); {
@@ -110,7 +112,7 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 		if more := len(alike) - len(told); more > 0 {
 			events = append(events, cliv1alpha1.SimulationEvent{
 				At:      metav1.Duration{Duration: alike[0].from.Sub(start)},
-				Message: fmt.Sprintf("the same for %d more workloads", more),
+				Message: alike[0].more(more),
 			})
 		}
 		i += len(alike)
@@ -118,10 +120,29 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	return events
 }
 
+// compareWorkload puts workloads first that have no ready replica for longer, or more pods without room.
+func (is *line) compareWorkload(other *line) int {
+	if !is.ofWorkload() {
+		return 0
+	}
+	return cmp.Or(cmp.Compare(other.lasts, is.lasts), cmp.Compare(other.number, is.number))
+}
+
+// ofWorkload reports whether a line is about one workload.
+func (is *line) ofWorkload() bool { return is.tale == withoutRoom || is.tale == below }
+
+// more says that this happens to other workloads, too.
+func (is *line) more(workloads int) string {
+	if is.tale == withoutRoom {
+		return fmt.Sprintf("pods of %d more workloads find no room", workloads)
+	}
+	return fmt.Sprintf("%d more workloads have no ready replica", workloads)
+}
+
 // alike returns the lines from one on that tell the same of other workloads, and begin together.
 func (s *story) alike(from int) []*line {
 	first, to := s.lines[from], from+1
-	if first.tale != withoutRoom && first.tale != below {
+	if !first.ofWorkload() {
 		return s.lines[from:to]
 	}
 	for to < len(s.lines) && s.lines[to].tale == first.tale && s.lines[to].from.Equal(first.from) {

@@ -62,13 +62,13 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 that do not mean what they seem to, workloads that a common taint takes away or an unreachable node keeps, and
 EvictionPolicies that hold nothing or hold without end.
 
-What cannot be told, for want of a right or because files do not hold it, is said, and the rest is checked.
+If a right is missing, or the files do not hold something, the report says what it could not check.
 
 With -f, manifests are checked as well: Deployments, DaemonSets and their like without any pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.
 
-The exit code is 0 if there is nothing that --fail-on asks for, 1 if the check could not be made, 2 if the command line
-is wrong, and 3 if there are findings of the severity of --fail-on or a worse one.
+The exit code is 0 if no finding reaches --fail-on, 1 if the check failed, 2 if the command line is wrong, and 3 if a
+finding reaches --fail-on.
 
 Rules:
 ` + listRules(),

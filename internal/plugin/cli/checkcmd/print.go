@@ -17,24 +17,10 @@ import (
 // printCheck prints a report for a person: how much there is, who does what, the findings, and what to do about them.
 func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	if !o.NoHeaders {
-		o.Line("%s", found(report))
-		for _, task := range report.Controllers {
-			o.Line("%s", task.Message)
-			if o.Format == output.Wide {
-				for _, sign := range task.Signs {
-					o.Line("  %s", sign)
-				}
-			}
-		}
-		for _, note := range report.Notes {
-			o.Line("Note: %s", note)
-		}
+		printSummary(o, report)
 	}
 	if len(report.Findings) == 0 {
 		return nil
-	}
-	if !o.NoHeaders {
-		o.Line("")
 	}
 	rows := make([][]any, 0, len(report.Findings))
 	for i := range report.Findings {
@@ -44,6 +30,10 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 		"Severity", "Rule", "Namespace", "Object", "Count", "Finding",
 		"+Advice", "+Examples", "+Source",
 	}
+	if o.IsNarrow(columns, rows) {
+		printByRule(o, report)
+		return nil
+	}
 	if err := o.Table(columns, rows); err != nil {
 		return err
 	}
@@ -51,6 +41,41 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 		printAdvice(o, report)
 	}
 	return nil
+}
+
+// printSummary prints how much there is, and who does what.
+func printSummary(o *output.Printer, report *cliv1alpha1.CheckReport) {
+	o.Line("%s", found(report))
+	for _, task := range report.Controllers {
+		o.Line("%s", task.Message)
+		if o.Format == output.Wide {
+			for _, sign := range task.Signs {
+				o.Line("  %s", sign)
+			}
+		}
+	}
+	for _, note := range report.Notes {
+		o.Line("Note: %s", note)
+	}
+	if len(report.Findings) > 0 {
+		o.Line("")
+	}
+}
+
+// printByRule prints the findings of each rule below its name, with what to do about them. It is what a terminal shows
+// where the table would lose its last column, which says what was found.
+func printByRule(o *output.Printer, report *cliv1alpha1.CheckReport) {
+	findings := report.Findings
+	for i := range findings {
+		finding := &findings[i]
+		if i == 0 || findings[i-1].Rule != finding.Rule {
+			o.Line("%s %s", strings.ToLower(string(finding.Severity)), finding.Rule)
+		}
+		o.Line("  %s: %s", strings.TrimSpace(finding.Object.Namespace+" "+objectOf(finding)), finding.Message)
+		if i+1 == len(findings) || findings[i+1].Rule != finding.Rule || findings[i+1].Advice != finding.Advice {
+			o.Line("  Advice: %s", finding.Advice)
+		}
+	}
 }
 
 // found is the first line.

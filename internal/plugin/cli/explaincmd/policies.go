@@ -68,7 +68,7 @@ func (e *explainer) printPolicies() error {
 		p := &e.Policies[i]
 		rows = append(rows, []any{p.Name, selects(p), e.says(p), e.letsGo(p), p.Pace})
 	}
-	return e.Table([]string{"Policy", "Selects it", "Says when due", "Lets it go", "Pace"}, rows)
+	return e.TableWithReasons([]string{"Policy", "Selects it", "Says when due", "Lets it go", "Pace"}, rows)
 }
 
 func selects(p *cliv1alpha1.ExplainedPolicy) string {

@@ -155,7 +155,7 @@ func (e *explainer) printClock() error {
 		rows = append(rows, []any{"tolerated", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
 	}
 	rows = append(rows, e.instant("due", e.Clock.Due, ""))
-	return e.Table([]string{"Clock", "At", "Relative", "From"}, rows)
+	return e.TableWithReasons([]string{"Clock", "At", "Relative", "From"}, rows)
 }
 
 // clockWords say what tells an instant. The API records to the second, and nobody is evicted before what was promised.
@@ -189,7 +189,7 @@ func (e *explainer) printTaints() error {
 		}
 		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
 	}
-	return e.Table([]string{"Taint", "Age", "Tolerated", "By", "Alone it means"}, rows)
+	return e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "Alone it means"}, rows)
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
@@ -233,7 +233,7 @@ func (e *explainer) printTolerations() error {
 		}
 		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
 	}
-	return e.Table([]string{"#", "Toleration", "Counts against", "From"}, rows)
+	return e.TableWithReasons([]string{"#", "Toleration", "Counts against", "From"}, rows)
 }
 
 func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
@@ -277,7 +277,7 @@ func (e *explainer) printClasses() error {
 		}
 		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, sentence.Some(class.Nodes)})
 	}
-	return e.Table([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
+	return e.TableWithReasons([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
 }
 
 func (e *explainer) printChanges() {

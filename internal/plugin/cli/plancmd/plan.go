@@ -57,9 +57,10 @@ itself, and places one pod after the other. Scores decide between nodes that fit
 they are equal, so a pod may go to another of the nodes that would take it.
 
 ` + selection.TaintSyntax + `
+
 --fail-on is for scripts: lost-workload is a workload that loses every replica, budget a PodDisruptionBudget of which
-more pods leave than it allows, and nowhere a pod that no node would take. The exit code is 0 if the plan has nothing
-that --fail-on asks for, 1 if the plan could not be made, 2 if the command line is wrong, and 3 if the plan has some.`,
+more pods leave than it allows, and nowhere a pod that no node would take. The exit code is 0 if the plan has none of
+those that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if the plan has some.`,
 		Example: `  # Who would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 
@@ -95,7 +96,7 @@ that --fail-on asks for, 1 if the plan could not be made, 2 if the command line 
 	o.nodes.AddFlags(cmd)
 	o.silence.addFlags(cmd)
 	cmd.ValidArgsFunction = o.silence.completion(&o.source)
-	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
 	o.failOn.AddFlag(cmd)
 	return cmd

@@ -75,13 +75,22 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 	if len(happens) == 0 {
 		happens = []string{"nothing happens to nodes and pods"}
 	}
-	lines = append(lines, fmt.Sprintf("In %s, %s.", span(report.Until), strings.Join(happens, ", ")))
+	lines = append(lines, fmt.Sprintf("In %s, %s.", span(report.Until), joined(happens)))
 	for _, one := range losses {
 		if n := one.of(s); n > 0 {
 			lines = append(lines, counted(n, one.one, one.many)+".")
 		}
 	}
 	return lines
+}
+
+// joined puts "and" before the last of several.
+func joined(parts []string) string {
+	last := len(parts) - 1
+	if last == 0 {
+		return parts[0]
+	}
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
 // losses are what to look at in a report, and what --fail-on calls it.
@@ -118,18 +127,21 @@ func interval(event cliv1alpha1.SimulationEvent) string {
 
 func span(d metav1.Duration) string { return sentence.Span(d.Duration) }
 
-// printLosses prints which workloads had fewer replicas and which budgets were overrun.
+// printLosses prints which workloads had fewer replicas and which budgets were overrun. Names are last, as a narrow
+// terminal has long ones below their rows.
 func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
 	if len(report.Workloads) > 0 {
-		o.Line("")
+		if !o.NoHeaders {
+			o.Line("")
+		}
 		rows := make([][]any, 0, len(report.Workloads))
 		for _, w := range report.Workloads {
 			rows = append(rows, []any{
-				w.Namespace, w.Kind + "/" + w.Name, fmt.Sprintf("%d/%d", w.Lowest, w.Replicas),
-				span(w.LowestFor), "+" + span(w.LowestAt), fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas),
+				fmt.Sprintf("%d/%d", w.Lowest, w.Replicas), span(w.LowestFor), "+" + span(w.LowestAt),
+				fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas), w.Kind + " " + output.FullName(w.Namespace, w.Name),
 			})
 		}
-		if err := printTable(o, []string{"Namespace", "Workload", "Lowest", "For", "From", "At end"}, rows); err != nil {
+		if err := printTable(o, []string{"Lowest", "For", "From", "At end", "Workload"}, rows); err != nil {
 			return err
 		}
 	}
@@ -140,10 +152,11 @@ func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	rows := make([][]any, 0, len(report.Budgets))
 	for _, b := range report.Budgets {
 		rows = append(rows, []any{
-			b.Namespace, b.Name, fmt.Sprint(b.Desired), fmt.Sprint(b.Lowest), span(b.OverrunFor), "+" + span(b.LowestAt),
+			fmt.Sprint(b.Desired), fmt.Sprint(b.Lowest), span(b.OverrunFor), "+" + span(b.LowestAt),
+			output.FullName(b.Namespace, b.Name),
 		})
 	}
-	return printTable(o, []string{"Namespace", "Budget", "Asks for", "Lowest", "Too few for", "Lowest at"}, rows)
+	return printTable(o, []string{"Asks for", "Lowest", "Too few for", "Lowest at", "PodDisruptionBudget"}, rows)
 }
 
 // printTable prints the first rows of a table, all of them if it is wide, and says how many more there are.
@@ -153,7 +166,7 @@ func printTable(o *output.Printer, columns []string, rows [][]any) error {
 		more = len(rows) - mostListed
 		rows = rows[:mostListed]
 	}
-	if err := o.Table(columns, rows); err != nil {
+	if err := o.TableWithReasons(columns, rows); err != nil {
 		return err
 	}
 	if more > 0 {

@@ -54,7 +54,7 @@ The scenario is a file, or - for stdin:
   steps:
   - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
   - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
-  - {at: 12m, taint:  {nodes: [worker-7], taints: ["maintenance=now:NoExecute"]}}
+  - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel=update:NoExecute"]}}
   - {at: 20m, apiServerDown: 10m}
 
 A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A taint with a trailing - is
@@ -63,8 +63,8 @@ removed.
 Without --where-to, every pod finds room as soon as it is made. With it, the filters and scores of the scheduler decide,
 and pods that fit nowhere wait until room appears.
 
-The exit code is 0 if nothing was found that --fail-on asks for, 1 if the simulation failed, 2 if the command line or
-the scenario is wrong, and 3 if something was found.`,
+The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
+scenario is wrong, and 3 if some of it happens.`,
 		Example: `  # What happens if a zone goes dark for ten minutes?
   kubectl taintkeeper simulate examples/simulations/zone.yaml
 

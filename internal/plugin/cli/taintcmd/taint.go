@@ -69,7 +69,7 @@ const taintOutput = `
 The plan and the question go to stderr. What stdout gets is what kubectl taint prints: a line for each node, or with
 -o json and -o yaml the nodes as they are then. -o wide adds their taints before and after.
 
-A node that cannot be changed is named, and the others are changed all the same; the exit code is 1 then.`
+If a node cannot be changed, the command names it and changes the others. The exit code is 1 then.`
 
 // NewTaint returns the command taint.
 func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
@@ -79,13 +79,13 @@ func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 func (o *options) taintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
-		Short: "Taint nodes as kubectl taint does, but say first what that does, and ask",
+		Short: "Taint nodes, but say first what that does, and ask",
 		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask. What would trip the breaker of an
 EvictionPolicy needs --yes.
 
 ` + selection.TaintSyntax + `
-NoExecute taints get their timeAdded, from which tolerationSeconds count. A node that somebody else has changed
-meanwhile is read again; if its taints are others now, the plan is made again, too.
+NoExecute taints get their timeAdded, from which tolerationSeconds count. If somebody else changes a node
+meanwhile, the command reads it again, and plans again if its taints have changed.
 
 Taints do not ask PodDisruptionBudgets. With --drain, kubectl's own code for kubectl drain cordons the nodes and evicts
 their pods first, as budgets allow, also pods that tolerate the taints. Pods of DaemonSets stay until the taint evicts
@@ -94,7 +94,7 @@ them. A node that is not drained within --timeout gets no taint and stays cordon
 With --max-unavailable=1, this command taints one node after the other. It goes on when the pods of a node have left and
 their workloads have as many ready pods as before, and stops if a node does not get there within --timeout. Ctrl-C stops
 it after the node at hand. Either way it says which nodes are tainted.` + taintOutput,
-		Example: `  # Taint a node, keep new pods off, and wait until all have left that have to
+		Example: `  # Taint a node, keep new pods off, and wait until all pods that must leave have left
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
 
   # Evict within PodDisruptionBudgets first, and then taint
@@ -111,8 +111,8 @@ it after the node at hand. Either way it says which nodes are tainted.` + taintO
 		RunE: func(cmd *cobra.Command, args []string) error { return o.execute(cmd.Context(), o.completeTaint, args) },
 	}
 	o.addFlags(cmd)
-	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Put taints in the place of those with the same key and effect, as kubectl taint --overwrite does.")
-	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay: this command takes them off again, for which it has to --stay.")
+	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. This command takes them off again, so it requires --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
 	o.drain.addFlags(cmd)
 	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "Taint only so many nodes at a time, and wait until their pods run elsewhere before the next. 0 is all nodes at once.")
@@ -129,7 +129,7 @@ func (o *options) untaintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "untaint (NODE... | -l SELECTOR | --all) KEY[:Effect]...",
 		Short: "Take taints off nodes, but say first what that does, and ask",
-		Long: `Take taints off nodes as kubectl taint does, but say first who stays then and who leaves all the same, and ask.
+		Long: `Take taints off nodes as kubectl taint does, but say first which pods then stay and which leave anyway, and ask.
 
 KEY takes off the taints of every effect with that key, KEY:Effect one of them. A "-" behind it, as kubectl taint wants
 it, may be there or not.` + taintOutput,
@@ -155,7 +155,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	o.dryRun.AddFlag(cmd)
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
 		"Who the API server says has changed the taints.")
-	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod has left that has to, also those that may stay for a while.")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod that must leave has left, also those that may stay for a while.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, for each node with --drain and --max-unavailable. Then this command says what keeps each pod. 0 is as long as it takes.")
 }
 

@@ -130,8 +130,26 @@ func (o *options) print(list *cliv1alpha1.TaintList) error {
 			taint.ForEver, taint.ForAWhile, taint.NotAtAll, added,
 		})
 	}
-	return o.output.Table([]string{
+	columns := []string{
 		"Node", "Key", "Value", "Effect", "Age",
 		"For ever", "For a while", "Not at all", "+Time added",
-	}, rows)
+	}
+	if o.output.IsNarrow(columns, rows) {
+		o.printLines(list)
+		return nil
+	}
+	return o.output.Table(columns, rows)
+}
+
+// printLines prints the taints as sentences. It is what a terminal shows where the table would lose its last columns.
+func (o *options) printLines(list *cliv1alpha1.TaintList) {
+	for i := range list.Taints {
+		taint := &list.Taints[i]
+		since := ""
+		if !taint.TimeAdded.IsZero() {
+			since = ", for " + output.Age(taint.TimeAdded.Time, list.At.Time)
+		}
+		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
+		o.output.Line("  Of its pods, %d tolerate it indefinitely, %d for a while, and %d not at all.", taint.ForEver, taint.ForAWhile, taint.NotAtAll)
+	}
 }
