@@ -28,6 +28,9 @@ var (
 	replicationController = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
 
+// daemonSet is the kind of a controller that places its pods itself.
+const daemonSet = "DaemonSet"
+
 // ownerName tells owners apart, as the scheduler does.
 type ownerName struct {
 	kind            schema.GroupVersionKind

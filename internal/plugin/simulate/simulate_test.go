@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,6 +142,47 @@ func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 			lines := story(play(t, small(pod("b1", "StatefulSet", "db", "db-0", 60)), "{at: 0s, silent: {nodes: [b1]}}", test.step))
 			if !slices.Contains(lines, test.want) {
 				t.Errorf("the story is %q, want %q in it", lines, test.want)
+			}
+		})
+	}
+}
+
+func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
+	const silent = "{at: 0s, silent: {nodes: [b1]}}"
+	limited := func(limit int32, policy batchv1.PodReplacementPolicy) *batchv1.Job {
+		return &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{UID: "job"},
+			Spec:       batchv1.JobSpec{BackoffLimit: &limit, PodReplacementPolicy: &policy},
+		}
+	}
+	for name, test := range map[string]struct {
+		job   *batchv1.Job
+		later int64 // seconds for which the second pod tolerates what the first tolerates for 60
+		steps []string
+		want  map[string]string // successors
+	}{
+		"that leave one after the other": {
+			limited(1, batchv1.TerminatingOrFailed), 120, []string{silent}, map[string]string{"p": "p~2", "q": ""},
+		},
+		"that leave together": {
+			limited(1, batchv1.TerminatingOrFailed), 60, []string{silent}, map[string]string{"p": "", "q": ""},
+		},
+		"that do not fail on an unreachable node": {
+			limited(6, batchv1.Failed), 60, []string{silent}, map[string]string{"p": "", "q": ""},
+		},
+		"that fail when their node is back": {
+			limited(6, batchv1.Failed), 60, []string{silent, "{at: 10m, back: {nodes: [b1]}}"}, map[string]string{"p": "p~2", "q": "q~2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := small(pod("b1", "Job", "job", "p", 60), pod("b1", "Job", "job", "q", test.later))
+			cluster.Jobs = []*batchv1.Job{test.job}
+			got := map[string]string{}
+			for _, pod := range play(t, cluster, test.steps...).Pods {
+				got[pod.Name] = pod.Successor
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("other successors (-want +got):\n%s", diff)
 			}
 		})
 	}
