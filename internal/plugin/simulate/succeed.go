@@ -58,7 +58,9 @@ func (s *simulation) place(now time.Time) {
 		s.placing.set(s.down)
 		return
 	}
-	slices.SortStableFunc(s.waiting, func(a, b *pod) int { return cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0)) })
+	slices.SortStableFunc(s.waiting, func(a, b *pod) int {
+		return cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0))
+	})
 	refused := map[types.UID]string{} // why, by the controller of equal pods
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
 		switch {
