@@ -328,7 +328,7 @@ func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereT
 // whereTo asks for one successor and places it.
 func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	said, state, err := l.group.last, fwk.CycleState(nil), error(nil)
-	if said == nil || len(said.fits) > 0 || l.group.changes != p.changes { // else nothing has changed since
+	if !l.group.stillRefuses(p.changes) {
 		budget := p.budgetOf(l)
 		switch {
 		case budget.isUsedUp() && l.planned.WhereTo != nil:
@@ -344,10 +344,7 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	}
 	where := told(said)
 	if len(said.fits) > 0 {
-		if where.Node, err = p.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
-			err = p.scheduler.place(ctx, state, l.successor, where.Node)
-		}
-		if err != nil {
+		if where.Node, err = p.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
 		}
 		p.changes++
