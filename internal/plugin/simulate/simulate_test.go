@@ -438,6 +438,35 @@ func TestPoliciesHoldPods(t *testing.T) {
 	}
 }
 
+func TestAPodThatWaitsForAPaceIsHeldByThePolicyThatHasIt(t *testing.T) {
+	for _, action := range []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict} {
+		t.Run(string(action), func(t *testing.T) {
+			cluster := small(webs(2, "b1")...)
+			paced := policyOf(v1alpha1.EvictionPolicySpec{
+				Action: action, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Hour}, Scope: v1alpha1.ScopeCluster},
+			})
+			other := policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete})
+			other.Name = "a"
+			cluster.Policies = []*v1alpha1.EvictionPolicy{other, paced}
+			two := intstr.FromInt32(2)
+			cluster.Budgets = []*policyv1.PodDisruptionBudget{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+				Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			}}
+			report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
+			var held []string
+			for _, pod := range report.Pods {
+				if pod.HeldBy != "" {
+					held = append(held, pod.HeldBy)
+				}
+			}
+			if want := []string{"EvictionPolicy p has no room in its pace"}; !slices.Equal(held, want) {
+				t.Errorf("held are %q, want %q", held, want)
+			}
+		})
+	}
+}
+
 // TestASimulationAgreesWithThePlan compares the two on random clusters: a plan says when each pod is due.
 func TestASimulationAgreesWithThePlan(t *testing.T) {
 	for seed := range uint64(60) {
