@@ -227,8 +227,8 @@ func WordsOf(pod *corev1.Pod, program string) []string {
 	return nil
 }
 
-// NewestLease returns the Lease with which the replicas of a program elect a leader; of several the one that was renewed
-// last, nil if there is none.
+// NewestLease returns the Lease with which the replicas of a program elect a leader, of several the one that was
+// renewed last; nil if there is none.
 func (c *Cluster) NewestLease(program string) *coordinationv1.Lease {
 	return c.Signs.NewestLease(c.Election(program))
 }
