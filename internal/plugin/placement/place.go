@@ -178,8 +178,7 @@ func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]
 		silent[made.Nodes[i].Name] = made.Silent
 	}
 	for _, node := range cluster.Nodes {
-		ready := readiness.Condition(node, corev1.NodeReady)
-		silent[node.Name] = silent[node.Name] || ready != nil && ready.Status == corev1.ConditionUnknown
+		silent[node.Name] = silent[node.Name] || readiness.IsUnknown(node)
 	}
 	return silent
 }
