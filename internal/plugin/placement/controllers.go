@@ -16,8 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Controllers say whether and when pods that leave get successors. They are Jobs by their UID, which count the pods they
-// lose. Of other controllers, the pod tells enough.
+// Controllers say whether and when pods that leave get successors. They are Jobs by their UID, which count the pods
+// they lose. Of other controllers, the pod tells enough.
 type Controllers map[types.UID]*job
 
 type job struct {
