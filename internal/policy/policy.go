@@ -44,6 +44,17 @@ type Pace struct {
 	Scope v1alpha1.PaceScope
 }
 
+// In returns the name of the scope in which the pace counts pods that leave a node, among the scopes of the pace.
+func (p *Pace) In(node, zone string) string {
+	switch p.Scope {
+	case v1alpha1.ScopeNode:
+		return node
+	case v1alpha1.ScopeZone:
+		return zone
+	}
+	return ""
+}
+
 // Breaker stops all evictions while too many pods are due.
 type Breaker struct {
 	Settle time.Duration

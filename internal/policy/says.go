@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,17 @@ type State struct {
 
 // Later is an instant that is not known and has not come.
 var Later = verdict.Latest
+
+// Full returns what policies remember while none of their paces has room.
+func Full(state func(*Policy) State) func(*Policy) State {
+	return func(p *Policy) State {
+		is := state(p)
+		if p.pace != nil {
+			is.Room = func() time.Time { return Later }
+		}
+		return is
+	}
+}
 
 // Says returns the answer of one policy that selects the pod and applies to a taint because of which it is due. The
 // lines below are those of the rule in the package comment.
@@ -86,6 +98,13 @@ func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 
 func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answer {
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
+}
+
+// Counting returns the policies that count a pod which leaves a node with these taints, of those that select it.
+func Counting(policies []*Policy, taints []verdict.Taint) []*Policy {
+	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool {
+		return !slices.ContainsFunc(taints, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
+	})
 }
 
 // Pacing returns the policies whose pace counts when a pod leaves because of a taint, of those that select it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // What policies and pods of these tests are made of.
@@ -270,5 +271,46 @@ func TestEachPolicyIsAskedForItsOwnState(t *testing.T) {
 	})
 	if want := (policy.Answer{Step: policy.Wait, Policy: "a", Why: policy.Paced, Until: at(30)}); got.Answer != want || !got.Again.Equal(at(20)) {
 		t.Errorf("answer %+v, again at %v; want %+v, again when b has room", got.Answer, got.Again, want)
+	}
+}
+
+func TestOnlyPoliciesWithAPaceWaitWhileNoPaceHasRoom(t *testing.T) {
+	paced := named(t, "paced", spec{Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{
+		Pods: 1, Per: *seconds(60), Scope: v1alpha1.ScopeZone,
+	}})
+	full := policy.Full(func(*policy.Policy) policy.State { return tripped })
+	for _, p := range []*policy.Policy{paced, named(t, "plain", spec{Action: v1alpha1.ActionDelete})} {
+		if is := full(p); is.Open != tripped.Open || (is.Room != nil) != (p == paced) {
+			t.Errorf("of policy %s it is remembered %+v", p.Name, is)
+		}
+	}
+	if room := full(paced).Room(); !room.Equal(policy.Later) {
+		t.Errorf("there is room at %s, want later", room)
+	}
+}
+
+func TestPoliciesCountPodsThatLeaveNodesWithTheirTaints(t *testing.T) {
+	all, power := named(t, "all", spec{Action: v1alpha1.ActionHold}), named(t, "power", spec{Action: v1alpha1.ActionHold, Taints: []v1alpha1.EvictionPolicyTaint{{Key: "power"}}})
+	tainted := func(key string) []verdict.Taint {
+		return []verdict.Taint{{Taint: corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}}}
+	}
+	selecting := []*policy.Policy{power, all}
+	for key, want := range map[string]int{"power": 2, "maintenance": 1} {
+		if got := policy.Counting(selecting, tainted(key)); len(got) != want || got[want-1] != all {
+			t.Errorf("with %s %v count it, want %d", key, got, want)
+		}
+	}
+	if got := policy.Counting(selecting, nil); len(got) != 0 || selecting[0] != power {
+		t.Errorf("without a taint %v count it, want none", got)
+	}
+}
+
+func TestAPaceCountsInItsScope(t *testing.T) {
+	for scope, want := range map[v1alpha1.PaceScope]string{
+		v1alpha1.ScopeNode: "n", v1alpha1.ScopeZone: "z", v1alpha1.ScopeCluster: "",
+	} {
+		if got := (&policy.Pace{Scope: scope}).In("n", "z"); got != want {
+			t.Errorf("scope %s is %q, want %q", scope, got, want)
+		}
 	}
 }

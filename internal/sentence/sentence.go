@@ -18,6 +18,14 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// Are begins a sentence about some: 1 pod is, 2 pods are.
+func Are(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return Counted(n, what) + " are"
+}
+
 // Duration writes a duration without zeros at its end, such as 1m instead of 1m0s.
 func Duration(d time.Duration) string {
 	text := d.String()

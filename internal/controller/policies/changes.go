@@ -12,6 +12,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
@@ -52,7 +53,7 @@ func (f *Follower) pace(change podcache.Change) {
 	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
 	case leaves && ok && len(node.NoExecute) > 0:
 		_, selecting := f.selecting(f.all(), before, node)
-		f.line.left(counting(selecting, node), node, before.UID)
+		f.line.left(policy.Counting(selecting, node.NoExecute), node, before.UID)
 	case leaves:
 		f.line.gone(before.UID)
 	}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
@@ -74,13 +73,7 @@ func (l *line) windows(all []*policy.Policy, node *nodecache.Node) (windows []po
 		if of == nil {
 			continue
 		}
-		scope := ""
-		switch of.pace.Scope {
-		case v1alpha1.ScopeNode:
-			scope = node.Name
-		case v1alpha1.ScopeZone:
-			scope = node.Labels[corev1.LabelTopologyZone]
-		}
+		scope := of.pace.In(node.Name, node.Labels[corev1.LabelTopologyZone])
 		if of.windows[scope] == nil {
 			of.windows[scope] = policy.NewWindow(of.pace, of.since)
 		}

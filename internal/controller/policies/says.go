@@ -104,19 +104,10 @@ func (f *Follower) decide(a asked) (d decision) {
 	}
 	d.needs = f.needs(a, now)
 	if !f.line.has(d.needs, a.node, a.pod.UID) {
-		a.is.Budgets, d.state = f.line.lacks(d.needs), f.waits
+		a.is.Budgets, d.state = f.line.lacks(d.needs), policy.Full(f.state)
 		d.Answer = policy.Decide(a.selecting, a.is, a.causes, now, d.state).Answer
 	}
 	return d
-}
-
-// waits returns what policies remember when a pod waits for a place.
-func (f *Follower) waits(p *policy.Policy) policy.State {
-	state := f.state(p)
-	if p.Pace() != nil {
-		state.Room = func() time.Time { return policy.Later }
-	}
-	return state
 }
 
 // needs are the places that a pod needs to leave.
@@ -165,7 +156,7 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 	if d.Stays() || asks != (d.Step == policy.Ask) {
 		return false
 	}
-	takes := needs{paces: counting(d.selecting, node)}
+	takes := needs{paces: policy.Counting(d.selecting, node.NoExecute)}
 	if asks {
 		takes.budget = d.needs.budget
 	}
@@ -175,13 +166,6 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 // End says that an eviction that began has ended, and whether it is known that the pod stays. Otherwise the pod counts
 // as one that has left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
-
-// counting returns those of the policies that select a pod which count it if it leaves a node.
-func counting(selecting []*policy.Policy, node *nodecache.Node) []*policy.Policy {
-	return slices.DeleteFunc(slices.Clone(selecting), func(p *policy.Policy) bool {
-		return !slices.ContainsFunc(node.NoExecute, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
-	})
-}
 
 // state returns what a policy remembers.
 func (f *Follower) state(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} }

@@ -104,10 +104,8 @@ func (c *cluster) setNode(node *corev1.Node) {
 
 // readyOf returns the status of the condition Ready.
 func readyOf(node *corev1.Node) string {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return string(node.Status.Conditions[i].Status)
-		}
+	if ready := readiness.Condition(node, corev1.NodeReady); ready != nil {
+		return string(ready.Status)
 	}
 	return string(corev1.ConditionUnknown)
 }

@@ -4,15 +4,14 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -34,26 +33,14 @@ type task struct {
 	cliv1alpha1.CheckedTask
 
 	ours, builtIn state
-	// clock is what the eviction clock says, and backlog what the built-in still has to do; of evictions alone.
-	clock   clockState
+	// clock is what the eviction clock says, empty if it is not set, and backlog what the built-in still has to do; of
+	// evictions alone.
+	clock   cliv1alpha1.ClockState
 	backlog string
 }
 
-// clockState is what the eviction clock says.
-type clockState int
-
-const (
-	noClock clockState = iota // coexistence is not set up, or that is not known
-	staleClock
-	freshClock
-)
-
-const (
-	// clockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting: config/coexistence.yaml.
-	clockValidFor = 30 * time.Second
-	// writtenLately is how long something that was written says that its writer runs.
-	writtenLately = 10 * time.Minute
-)
+// writtenLately is how long something that was written says that its writer runs.
+const writtenLately = 10 * time.Minute
 
 // The tasks, by the names of Taintkeeper's controllers.
 const (
@@ -73,37 +60,19 @@ var controllerNames = map[string]map[string][]string{
 	},
 }
 
-// defaults are the controllers that a program runs without --controllers. Node-taint-rule is no task here: nothing
-// built-in follows rules, and what its rules write on nodes says nothing of who judges their health.
-var defaults = map[string]string{plan.Taintkeeper: "eviction,node-taint-rule", plan.ControllerManager: "*"}
-
 // detective gathers signs of one task.
 type detective struct {
 	*plan.Cluster
 
-	task      task
-	processes map[string][]process
-}
-
-// process is a pod that runs one of the programs.
-type process struct {
-	pod   *corev1.Pod
-	words []string
+	task task
 }
 
 // controllersOf returns who evicts, and who judges the health of nodes.
 func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
-	processes := processesOf(cluster)
-	evict := &detective{
-		Cluster: cluster, processes: processes,
-		task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}},
-	}
+	evict := &detective{Cluster: cluster, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}}}
 	evict.readClock()
 	evict.task.ours, evict.task.builtIn = evict.oursEvicts(), evict.builtIn(evict.builtInEvicted)
-	heal := &detective{
-		Cluster: cluster, processes: processes,
-		task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}},
-	}
+	heal := &detective{Cluster: cluster, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}}}
 	heal.task.ours, heal.task.builtIn = heal.oursJudges(), heal.builtIn(heal.builtInWrote)
 	for _, task := range []*task{&evict.task, &heal.task} {
 		task.Who = task.who()
@@ -139,7 +108,7 @@ var sentences = map[string]map[cliv1alpha1.Who]string{
 }
 
 // held reports whether the built-in is kept from evicting.
-func (t *task) held() bool { return t.ours == runs && t.clock == freshClock }
+func (t *task) held() bool { return t.ours == runs && t.clock == cliv1alpha1.ClockFresh }
 
 func (t *task) who() cliv1alpha1.Who {
 	switch {
@@ -164,53 +133,51 @@ func (d *detective) sign(format string, args ...any) {
 // readClock says what the eviction clock shows.
 func (d *detective) readClock() {
 	for _, account := range d.Signs.Clocks {
-		renewed, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation])
-		switch {
-		case err != nil:
+		clock := plan.ClockOf(account, d.Signs.At)
+		switch clock.State {
+		case cliv1alpha1.ClockNotSet:
 			d.sign("The eviction clock in namespace %s is not set: it was handed back, or never renewed.", account.Namespace)
-		case d.Signs.At.Sub(renewed).Abs() <= clockValidFor:
-			d.task.clock = freshClock
-			d.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(renewed))
-		default:
-			d.task.clock = max(d.task.clock, staleClock)
-			d.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(renewed))
+		case cliv1alpha1.ClockFresh:
+			d.task.clock = clock.State
+			d.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
+		case cliv1alpha1.ClockStale:
+			d.task.clock = cmp.Or(d.task.clock, clock.State)
+			d.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
 		}
-		d.readBacklog(account.Annotations)
+		if backlog := plan.BacklogOf(account, d.Signs.At); backlog != nil {
+			d.tellBacklog(backlog)
+		}
 	}
 }
 
-// readBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
+// tellBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
 // away what an uninstall has left, so it is no mere sign.
-func (d *detective) readBacklog(annotations map[string]string) {
-	until, err := time.Parse(time.RFC3339, annotations[plan.BacklogUntilAnnotation])
-	if err != nil || !until.After(d.Signs.At) {
-		return
-	}
+func (d *detective) tellBacklog(backlog *cliv1alpha1.BuiltInBacklog) {
 	const few = 20
 	spared := "no node is spared"
-	switch names := strings.Fields(annotations[plan.BacklogSparedAnnotation]); {
+	switch names := backlog.SparedNodes; {
 	case len(names) > few:
 		spared = fmt.Sprintf("%d nodes are spared", len(names))
-	case slices.Equal(names, []string{"*"}):
+	case backlog.AllSpared:
 		spared = "all nodes are spared"
 	case len(names) > 0:
 		spared = "spared nodes: " + strings.Join(names, " ")
 	}
 	d.task.backlog = fmt.Sprintf("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
-		instant(until), until.Sub(d.Signs.At).Round(time.Second), spared)
+		instant(backlog.Until.Time), backlog.Until.Sub(d.Signs.At).Round(time.Second), spared)
 }
 
 // oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else. One that
 // elects no leader shows by what it did.
 func (d *detective) oursEvicts() state {
 	switch told, led := d.switched(plan.Taintkeeper), d.leads(plan.Taintkeeper); {
-	case d.task.clock == freshClock:
+	case d.task.clock == cliv1alpha1.ClockFresh:
 		return runs // only the leader that can evict renews it
 	case told == off:
 		return off
-	case d.evictedLately(plan.Taintkeeper) && d.leaseOf(plan.Taintkeeper) == nil:
+	case d.evictedLately(plan.Taintkeeper) && d.NewestLease(plan.Taintkeeper) == nil:
 		return runs
-	case led == absent && d.task.clock == staleClock:
+	case led == absent && d.task.clock == cliv1alpha1.ClockStale:
 		return off
 	default:
 		return led
@@ -220,9 +187,9 @@ func (d *detective) oursEvicts() state {
 // oursJudges reports whether Taintkeeper judges the health of nodes, which it does not by default. If it does it renews
 // a Lease next to those of the nodes.
 func (d *detective) oursJudges() state {
-	if lease := d.newest(plan.NodeHealthLease, corev1.NamespaceNodeLease); lease != nil {
+	if lease := d.Signs.NewestLease(plan.NodeHealthLease, corev1.NamespaceNodeLease); lease != nil {
 		d.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
-		if d.isFresh(lease) {
+		if plan.IsRenewed(lease, d.Signs.At) {
 			return runs
 		}
 		return off
@@ -230,7 +197,7 @@ func (d *detective) oursJudges() state {
 	led, told := d.leads(plan.Taintkeeper), d.switched(plan.Taintkeeper)
 	wrote := d.wroteLately(plan.Taintkeeper, plan.WritesConditions)
 	switch {
-	case told == off || (led == off || led == absent) && (d.leaseOf(plan.Taintkeeper) != nil || !wrote):
+	case told == off || (led == off || led == absent) && (d.NewestLease(plan.Taintkeeper) != nil || !wrote):
 		return off
 	case led == runs && told == runs || wrote:
 		return runs
@@ -241,7 +208,7 @@ func (d *detective) oursJudges() state {
 // builtIn reports whether the built-in controller runs, by its command line, its Lease, and what it did.
 func (d *detective) builtIn(did func() bool) state {
 	switch told, led := d.switched(plan.ControllerManager), d.leads(plan.ControllerManager); {
-	case led == off && d.leaseOf(plan.ControllerManager) != nil:
+	case led == off && d.NewestLease(plan.ControllerManager) != nil:
 		return off // it is dead, whatever it was told and did before
 	case told != unknown:
 		return told
@@ -287,33 +254,9 @@ func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsE
 	return d.Signs.At.Sub(last) < writtenLately
 }
 
-// leaseOf returns the Lease with which the replicas of a program elect a leader, nil if there is none.
-func (d *detective) leaseOf(program string) *coordinationv1.Lease {
-	return d.newest(d.Election(program))
-}
-
-// newest returns the Lease of a name that was renewed last, in a namespace or in any.
-func (d *detective) newest(name, namespace string) *coordinationv1.Lease {
-	var newest *coordinationv1.Lease
-	for _, lease := range d.Signs.Leases {
-		is := lease.Name == name && (namespace == "" || lease.Namespace == namespace)
-		if is && lease.Spec.RenewTime != nil &&
-			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
-			newest = lease
-		}
-	}
-	return newest
-}
-
-// isFresh reports whether a Lease was renewed within its duration.
-func (d *detective) isFresh(lease *coordinationv1.Lease) bool {
-	seconds := ptr.Deref(lease.Spec.LeaseDurationSeconds, 15)
-	return d.Signs.At.Sub(lease.Spec.RenewTime.Time) <= time.Duration(seconds)*time.Second
-}
-
 // leads reports whether a replica of a program is the leader.
 func (d *detective) leads(program string) state {
-	lease := d.leaseOf(program)
+	lease := d.NewestLease(program)
 	switch {
 	case lease == nil && !d.Signs.LeasesKnown:
 		return unknown
@@ -327,7 +270,7 @@ func (d *detective) leads(program string) state {
 	case holder == nil || *holder == "":
 		d.sign("Nobody holds Lease %s/%s.", lease.Namespace, lease.Name)
 		return off
-	case !d.isFresh(lease):
+	case !plan.IsRenewed(lease, d.Signs.At):
 		d.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, instant(renewed), *holder)
 		return off
 	}
@@ -338,11 +281,12 @@ func (d *detective) leads(program string) state {
 // leadsAlone is for a program without a Lease: it runs if it was told to elect no leader. One that has pods may elect
 // its leader in a way that nothing tells.
 func (d *detective) leadsAlone(program string) state {
+	processes := d.processes(program)
 	electsNot := func(p process) bool { return slices.Contains(p.words, "--leader-elect=false") }
 	switch {
-	case slices.ContainsFunc(d.processes[program], electsNot):
+	case slices.ContainsFunc(processes, electsNot):
 		return runs
-	case len(d.processes[program]) > 0:
+	case len(processes) > 0:
 		return unknown
 	}
 	return absent
@@ -351,8 +295,8 @@ func (d *detective) leadsAlone(program string) state {
 // switched reports whether a program was told to do the task, by the command lines of its pods.
 func (d *detective) switched(program string) state {
 	told := unknown
-	for _, process := range d.processes[program] {
-		if process.does(d.task.Task) {
+	for _, process := range d.processes(program) {
+		if process.does(d.task.Task, program) {
 			d.sign("Pod %s/%s runs %s with the task on.", process.pod.Namespace, process.pod.Name, program)
 			return runs
 		}
@@ -362,49 +306,25 @@ func (d *detective) switched(program string) state {
 	return told
 }
 
-func (p process) does(task string) bool {
-	if slices.ContainsFunc(p.words, func(word string) bool { return isOn(word, "--shadow") || isOn(word, "--dry-run") }) {
-		return false
-	}
-	program := p.words[0]
-	list := defaults[program]
-	for _, word := range p.words {
-		if value, ok := strings.CutPrefix(word, "--controllers="); ok {
-			list = value
-		}
-	}
-	return switchedOn(controllerNames[task][program], strings.Split(list, ","))
+// process is a pod that runs one of the programs.
+type process struct {
+	pod   *corev1.Pod
+	words []string
 }
 
-func isOn(word, flag string) bool {
-	name, value, _ := strings.Cut(word, "=")
-	return name == flag && value != "false"
-}
-
-// switchedOn reports whether a list in kube-controller-manager's syntax has a controller on that goes by some names.
-func switchedOn(names, list []string) bool {
-	for _, item := range list {
-		if name := strings.TrimPrefix(item, "-"); slices.Contains(names, name) {
-			return name == item
-		}
-	}
-	return slices.Contains(list, "*")
-}
-
-// processesOf returns the pods that run the two programs.
-func processesOf(cluster *plan.Cluster) map[string][]process {
-	all := map[string][]process{}
-	for _, pod := range cluster.Pods {
-		if plan.IsOver(pod) {
-			continue
-		}
-		for i := range pod.Spec.Containers {
-			if words := pod.Spec.Containers[i].Command; len(words) > 0 { // a slim pod has no others
-				all[words[0]] = append(all[words[0]], process{pod, words})
-			}
+// processes returns the pods that run a program.
+func (d *detective) processes(program string) (all []process) {
+	for _, pod := range d.Pods {
+		if words := plan.WordsOf(pod, program); words != nil {
+			all = append(all, process{pod, words})
 		}
 	}
 	return all
+}
+
+func (p process) does(task, program string) bool {
+	return !plan.IsOn("--shadow", p.words) && !plan.IsOn("--dry-run", p.words) &&
+		plan.SwitchedOn(program, p.words, controllerNames[task][program]...)
 }
 
 // why says what is missing to tell who does a task.

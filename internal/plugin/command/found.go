@@ -52,6 +52,14 @@ func (f FailOn) Validate() error {
 // Asks reports whether it has a value.
 func (f FailOn) Asks(value string) bool { return slices.Contains(f, value) }
 
+// CheckBudgets returns an error if budgets are asked for and not known.
+func (f FailOn) CheckBudgets(unknown bool) error {
+	if !unknown || !f.Asks(Budget) {
+		return nil
+	}
+	return fmt.Errorf("--fail-on=%s cannot be answered: you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", Budget)
+}
+
 // Check returns a FoundError if something that is asked for was found, such as "2 workloads without a ready replica".
 func (f FailOn) Check(found map[string]string) error {
 	var all []string

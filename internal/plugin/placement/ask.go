@@ -41,6 +41,11 @@ type group struct {
 	again map[string]verdict.Verdict
 }
 
+// stillRefuses reports whether no node took such a pod, and nothing has changed since.
+func (g *group) stillRefuses(changes int) bool {
+	return g.last != nil && len(g.last.fits) == 0 && g.changes == changes
+}
+
 // shape are pods that are equal to the filters that look at one node alone, whatever workload they are of.
 type shape struct {
 	// left is how many of them are still to be asked for.

@@ -28,6 +28,9 @@ var (
 	replicationController = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
 
+// daemonSet is the kind of a controller each of whose pods is for one node.
+const daemonSet = "DaemonSet"
+
 // ownerName tells owners apart, as the scheduler does.
 type ownerName struct {
 	kind            schema.GroupVersionKind

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -66,26 +67,26 @@ func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPl
 
 // placer places successors one after the other.
 type placer struct {
-	scheduler *scheduler
-	storage   storage
-	jobs      jobs
-	silent    map[string]bool // nodes whose kubelets do not end pods
-	nodes     []*corev1.Node  // as they are after the plan, sorted by name
-	byName    map[string]*corev1.Node
-	again     departures
-	leavers   []*leaver
-	waiting   []*leaver // those that no node takes so far
-	changes   int       // how often pods were placed or left
-	late      int       // how many were placed that no node took at first
-	lowest    int32     // the lowest priority of all pods on nodes
-	plain     budget    // for pods about which nodes alone decide
-	counting  budget    // for pods for which all pods of the cluster are counted
-	unknown   int       // pods with volumes about which nothing is known
+	scheduler   *scheduler
+	storage     storage
+	controllers Controllers
+	silent      map[string]bool // nodes whose kubelets do not end pods
+	nodes       []*corev1.Node  // as they are after the plan, sorted by name
+	byName      map[string]*corev1.Node
+	again       departures
+	leavers     []*leaver
+	waiting     []*leaver // those that no node takes so far
+	changes     int       // how often pods were placed or left
+	late        int       // how many were placed that no node took at first
+	lowest      int32     // the lowest priority of all pods on nodes
+	plain       budget    // for pods about which nodes alone decide
+	counting    budget    // for pods for which all pods of the cluster are counted
+	unknown     int       // pods with volumes about which nothing is known
 }
 
 func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
 	p := &placer{
-		storage: storageOf(cluster), jobs: jobsOf(cluster), byName: map[string]*corev1.Node{},
+		storage: storageOf(cluster), controllers: ControllersOf(cluster), byName: map[string]*corev1.Node{},
 		silent: silentNodes(cluster, made), lowest: math.MaxInt32,
 		plain: budget{limit: limit}, counting: budget{limit: limit},
 	}
@@ -105,9 +106,9 @@ func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.Tai
 			continue
 		}
 		pods[key] = withUID(pod)
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if !plan.IsFinished(pod) {
 			bound = append(bound, pods[key])
-			p.lowest = min(p.lowest, priorityOf(pod))
+			p.lowest = min(p.lowest, ptr.Deref(pod.Spec.Priority, 0))
 		}
 	}
 	if err := p.line(made, pods); err != nil {
@@ -115,13 +116,6 @@ func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.Tai
 	}
 	p.scheduler, err = newScheduler(ctx, cluster, p.nodes, bound)
 	return p, err
-}
-
-func priorityOf(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 // nodesAfter returns the nodes with their taints after the plan, by name.
@@ -162,7 +156,7 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		}
 		l := &leaver{planned: planned, pod: pod}
 		p.leavers = append(p.leavers, l)
-		if reason := reasonWithout(pod, p.silent[pod.Spec.NodeName]); reason != "" {
+		if reason := p.whyNone(pod); reason != "" {
 			planned.WhereTo = noSuccessor(reason)
 			continue
 		}
@@ -184,10 +178,17 @@ func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]
 		silent[made.Nodes[i].Name] = made.Silent
 	}
 	for _, node := range cluster.Nodes {
-		ready := readiness.Condition(node, corev1.NodeReady)
-		silent[node.Name] = silent[node.Name] || ready != nil && ready.Status == corev1.ConditionUnknown
+		silent[node.Name] = silent[node.Name] || readiness.IsUnknown(node)
 	}
 	return silent
+}
+
+// whyNone says why a pod gets no successor; empty if it gets one.
+func (p *placer) whyNone(pod *corev1.Pod) string {
+	if why := p.controllers.WhyWait(pod); why != "" && p.silent[pod.Spec.NodeName] {
+		return "Its node is unreachable, so the pod stays Terminating. " + why
+	}
+	return p.controllers.WhyNone(pod)
 }
 
 func noSuccessor(reason string) *cliv1alpha1.WhereTo {
@@ -220,8 +221,8 @@ func (p *placer) batches(at time.Time) [][]*leaver {
 func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	var gone []*corev1.Pod
 	for _, l := range batch {
-		p.jobs.leave(l.pod)
-		if l.pod.Status.Phase == corev1.PodSucceeded || l.pod.Status.Phase == corev1.PodFailed {
+		p.controllers.Lose(l.pod)
+		if plan.IsFinished(l.pod) {
 			continue
 		}
 		gone = append(gone, l.pod)
@@ -313,7 +314,7 @@ func isNowhere(where *cliv1alpha1.WhereTo) bool {
 
 // successorOf says where the successor of a pod goes, or why it has none.
 func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
-	if reason := p.jobs.reasonWithout(l.pod, p.silent[l.pod.Spec.NodeName]); reason != "" {
+	if reason := p.whyNone(l.pod); reason != "" {
 		return noSuccessor(reason)
 	}
 	where := p.whereTo(ctx, l)
@@ -326,7 +327,7 @@ func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereT
 // whereTo asks for one successor and places it.
 func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	said, state, err := l.group.last, fwk.CycleState(nil), error(nil)
-	if said == nil || len(said.fits) > 0 || l.group.changes != p.changes { // else nothing has changed since
+	if !l.group.stillRefuses(p.changes) {
 		budget := p.budgetOf(l)
 		switch {
 		case budget.isUsedUp() && l.planned.WhereTo != nil:
@@ -342,10 +343,7 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	}
 	where := told(said)
 	if len(said.fits) > 0 {
-		if where.Node, err = p.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
-			err = p.scheduler.place(ctx, state, l.successor, where.Node)
-		}
-		if err != nil {
+		if where.Node, err = p.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
 		}
 		p.changes++

@@ -324,6 +324,11 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			nodes: []*corev1.Node{a, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", owned("StatefulSet", "db"))},
 			want: "p: Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted.",
 		},
+		"a DaemonSet's not at all from a node that is unreachable": {
+			nodes: []*corev1.Node{a, node("n", "1", unreachable)},
+			pods:  []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30), tolerating(corev1.TaintNodeUnreachable, 60))},
+			want:  "p: Its node is unreachable, so the pod stays Terminating. Its DaemonSet makes no successor until the pod object is deleted.",
+		},
 		"apart from its like that is terminating on a node that is unreachable": {
 			nodes: []*corev1.Node{a, b, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", apartByZone)},
 			want: "p: b of b",

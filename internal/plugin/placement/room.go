@@ -102,9 +102,8 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, w
 	if err := r.enter(l); err != nil {
 		return "", "", err
 	}
-	last := l.group.last
-	if last != nil && len(last.fits) == 0 && l.group.changes == r.changes {
-		return "", nowhere(last), nil
+	if l.group.stillRefuses(r.changes) {
+		return "", nowhere(l.group.last), nil
 	}
 	if r.stale {
 		if err := r.scheduler.update(); err != nil {
@@ -120,10 +119,7 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, w
 	if l.group.last, l.group.changes = said, r.changes; len(said.fits) == 0 {
 		return "", nowhere(said), nil
 	}
-	if node, err = r.scheduler.pick(ctx, state, l.successor, said.fits); err == nil {
-		err = r.scheduler.place(ctx, state, l.successor, node)
-	}
-	if err != nil {
+	if node, err = r.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
 		return "", "", fmt.Errorf("the scheduler cannot place it: %w", err)
 	}
 	r.changes++

@@ -162,8 +162,18 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 	return s.census.add(pod, -1)
 }
 
-// place puts a pod on a node, with the volumes that it chose there.
-func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) error {
+// place puts a pod on the node that the scheduler's scores prefer of those that fit, and returns its name.
+func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
+	fits []fwk.NodeInfo) (string, error) {
+	node, err := s.pick(ctx, state, pod, fits)
+	if err != nil {
+		return "", err
+	}
+	return node, s.bind(ctx, state, pod, node)
+}
+
+// bind puts a pod on a node, with the volumes that it chose there.
+func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) error {
 	placed := *pod
 	placed.Spec.NodeName = node
 	if status := s.framework.RunReservePluginsReserve(ctx, state, &placed, node); !status.IsSuccess() {

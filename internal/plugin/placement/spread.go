@@ -32,7 +32,7 @@ type workloadKey struct {
 // less evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
 func (p *placer) warnOfSpread(cluster *plan.Cluster) {
 	for _, w := range p.workloads(cluster) {
-		if !w.known || w.owner.Kind == "DaemonSet" {
+		if !w.known || w.owner.Kind == daemonSet {
 			continue
 		}
 		for _, warning := range w.warnings(p.byName) {
@@ -83,8 +83,7 @@ func (w *workload) leave(l *leaver) {
 }
 
 func holdsNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
-		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName != "" && !plan.IsOver(pod)
 }
 
 func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.PlacementWarning {

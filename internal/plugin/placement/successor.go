@@ -28,20 +28,6 @@ type leaver struct {
 	group *group
 }
 
-// reasonWithout says why a pod has no successor; empty if it has one. The node is unreachable or not.
-func reasonWithout(pod *corev1.Pod, unreachable bool) string {
-	controller := metav1.GetControllerOfNoCopy(pod)
-	switch {
-	case controller == nil:
-		return "It has no controller, so nothing makes a successor."
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		return "It has finished, so it needs no successor."
-	case unreachable && controller.Kind == statefulSet.Kind:
-		return "Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted."
-	}
-	return ""
-}
-
 // succeed makes the successor: the pod as it was made, bound to no node.
 func (l *leaver) succeed() {
 	successor := &corev1.Pod{
@@ -54,7 +40,7 @@ func (l *leaver) succeed() {
 	successor.Spec.NodeName = ""
 	successor.Spec.ResourceClaims = nil
 	l.successor = successor
-	if controller := metav1.GetControllerOfNoCopy(l.pod); controller.Kind == "DaemonSet" {
+	if controller := metav1.GetControllerOfNoCopy(l.pod); controller.Kind == daemonSet {
 		l.only = l.pod.Spec.NodeName
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -33,7 +34,7 @@ func (p *placer) warnings(l *leaver, said *answer, node string) []cliv1alpha1.Pl
 
 func (p *placer) nowhere(l *leaver, said *answer) string {
 	message := nowhere(said)
-	if said.resolvable && mayPreempt(l.successor) && priorityOf(l.successor) > p.lowest {
+	if said.resolvable && mayPreempt(l.successor) && ptr.Deref(l.successor.Spec.Priority, 0) > p.lowest {
 		message += " It may preempt pods of lower priority."
 	}
 	return message
@@ -134,8 +135,7 @@ func (p *placer) countIf(is func(*leaver) bool) int {
 func pending(cluster *plan.Cluster) int {
 	n := 0
 	for _, pod := range cluster.Pods {
-		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0 &&
-			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !plan.IsOver(pod) {
 			n++
 		}
 	}

@@ -131,10 +131,13 @@ func IsStatic(pod *corev1.Pod) bool {
 	return mirror
 }
 
-// IsOver reports whether a pod has finished, or is about to go.
-func IsOver(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+// IsFinished reports whether the containers of a pod have ended for good.
+func IsFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
+
+// IsOver reports whether a pod has finished, or is about to go.
+func IsOver(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || IsFinished(pod) }
 
 // IsReady reports whether nothing says that the pod is not ready.
 func IsReady(pod *corev1.Pod) bool {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
@@ -140,9 +139,7 @@ func note(starts map[*policy.Policy]map[string][]time.Time, pod *selected, leave
 		if _, applies := p.Due(pod.causes); p.Pace() == nil || !applies {
 			continue
 		}
-		scope := map[v1alpha1.PaceScope]string{
-			v1alpha1.ScopeNode: pod.node.Name, v1alpha1.ScopeZone: pod.node.Labels[corev1.LabelTopologyZone],
-		}[p.Pace().Scope]
+		scope := p.Pace().In(pod.node.Name, pod.node.Labels[corev1.LabelTopologyZone])
 		if starts[p] == nil {
 			starts[p] = map[string][]time.Time{}
 		}

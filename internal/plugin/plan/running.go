@@ -40,11 +40,11 @@ type Running struct {
 // Running says whether Taintkeeper runs at an instant.
 func (c *Cluster) Running(at time.Time) Running {
 	r := Running{Known: c.Signs.LeasesKnown}
-	r.Lease = c.newestLease(Taintkeeper)
-	r.Held = r.Lease != nil && isHeld(r.Lease, at)
+	r.Lease = c.NewestLease(Taintkeeper)
+	r.Held = r.holder() != "" && IsRenewed(r.Lease, at)
 	leader, _, _ := strings.Cut(r.holder(), "_")
 	for _, pod := range c.Pods {
-		words := wordsOf(pod, Taintkeeper)
+		words := WordsOf(pod, Taintkeeper)
 		if words == nil {
 			continue
 		}
@@ -150,15 +150,28 @@ func (r *Running) Controllers() []string {
 	if r.Flags == nil {
 		return nil
 	}
-	list := strings.Split(valueOf("--controllers", r.Flags, "eviction,node-taint-rule"), ",")
-	all := slices.Contains(list, "*")
 	var running []string
 	for _, name := range []string{"eviction", "node-health", "node-taint-rule"} {
-		if slices.Contains(list, name) || all && !slices.Contains(list, "-"+name) {
+		if SwitchedOn(Taintkeeper, r.Flags, name) {
 			running = append(running, name)
 		}
 	}
 	return running
+}
+
+// defaults are the controllers that a program runs without --controllers.
+var defaults = map[string]string{Taintkeeper: "eviction,node-taint-rule", ControllerManager: "*"}
+
+// SwitchedOn reports whether a program with these flags runs a controller, which may have had several names. Of a list
+// that names it twice, the first counts.
+func SwitchedOn(program string, flags []string, names ...string) bool {
+	list := strings.Split(valueOf("--controllers", flags, defaults[program]), ",")
+	for _, item := range list {
+		if name := strings.TrimPrefix(item, "-"); slices.Contains(names, name) {
+			return name == item
+		}
+	}
+	return slices.Contains(list, "*")
 }
 
 // Evicts reports whether Taintkeeper evicts, as far as is known.
@@ -201,8 +214,8 @@ func (r *Running) NoHolds(at time.Time) string {
 	}
 }
 
-// wordsOf returns the program and the flags of a pod that runs a program and is not over; nil for other pods.
-func wordsOf(pod *corev1.Pod, program string) []string {
+// WordsOf returns the program and the flags of a pod that runs a program and is not over; nil for other pods.
+func WordsOf(pod *corev1.Pod, program string) []string {
 	if IsOver(pod) {
 		return nil
 	}
@@ -214,29 +227,30 @@ func wordsOf(pod *corev1.Pod, program string) []string {
 	return nil
 }
 
-// newestLease returns the Lease of a program that was renewed last; nil if there is none.
-func (c *Cluster) newestLease(program string) *coordinationv1.Lease {
-	name, _ := c.Election(program)
+// NewestLease returns the Lease with which the replicas of a program elect a leader, of several the one that was
+// renewed last; nil if there is none.
+func (c *Cluster) NewestLease(program string) *coordinationv1.Lease {
+	return c.Signs.NewestLease(c.Election(program))
+}
+
+// NewestLease returns the Lease of a name that was renewed last, in a namespace or in any; nil if there is none.
+func (s *Signs) NewestLease(name, namespace string) *coordinationv1.Lease {
 	var newest *coordinationv1.Lease
-	for _, lease := range c.Signs.Leases {
-		if lease.Name == name && lease.Spec.RenewTime != nil &&
-			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+	for _, lease := range s.Leases {
+		is := lease.Name == name && (namespace == "" || lease.Namespace == namespace) && lease.Spec.RenewTime != nil
+		if is && (newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 			newest = lease
 		}
 	}
 	return newest
 }
 
-// isHeld reports whether a leader renews a Lease. Its clock and ours may differ a little, so twice the duration counts.
-func isHeld(lease *coordinationv1.Lease, at time.Time) bool {
+// IsRenewed reports whether a Lease is renewed all the time. The clock of its holder and ours may differ a little, so
+// twice the duration counts.
+func IsRenewed(lease *coordinationv1.Lease, at time.Time) bool {
 	const usual = 15
 	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, usual)) * time.Second
-	return ptr.Deref(lease.Spec.HolderIdentity, "") != "" && at.Sub(lease.Spec.RenewTime.Time) < 2*lasts
-}
-
-// AddElection takes a Lease with which replicas elect a leader, whatever its name is.
-func (s *Signs) AddElection(lease *coordinationv1.Lease) {
-	s.Leases = append(s.Leases, slimLease(lease))
+	return at.Sub(lease.Spec.RenewTime.Time) < 2*lasts
 }
 
 // slimLease keeps who holds a Lease, since when, and which version that is.

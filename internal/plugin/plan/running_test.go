@@ -64,11 +64,15 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 			lease: lease("taintkeeper", "pod_1", time.Second), pods: []*corev1.Pod{pod("--controllers=node-taint-rule")},
 			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the controller eviction" + exception,
 		},
+		"evictions are switched off before they are switched on": {
+			lease: lease("taintkeeper", "pod_1", time.Second), pods: []*corev1.Pod{pod("--controllers=-eviction,eviction,node-taint-rule")},
+			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the controller eviction" + exception,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &Cluster{Pods: test.pods, Signs: Signs{LeasesKnown: !test.unknown}}
 			if test.lease != nil {
-				cluster.Signs.AddElection(test.lease)
+				cluster.Signs.AddLease(test.lease)
 			}
 			if test.clock != nil {
 				cluster.Signs.Clocks = append(cluster.Signs.Clocks, test.clock)

@@ -175,7 +175,7 @@ var flagsKept = []string{
 func (c *Cluster) Election(program string) (name, namespace string) {
 	name = program
 	for _, pod := range c.Pods {
-		words := wordsOf(pod, program)
+		words := WordsOf(pod, program)
 		name, namespace = valueOf(electionName, words, name), valueOf(electionNamespace, words, namespace)
 	}
 	return name, namespace
@@ -192,11 +192,11 @@ func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
 	})
 }
 
-// valueOf returns the value of a flag, or another if it is not among the words.
+// valueOf returns the value of a flag, the last if it is set several times, or another if it is not among the words.
 func valueOf(flag string, words []string, other string) string {
 	for _, word := range words {
 		if value, ok := strings.CutPrefix(word, flag+"="); ok && value != "" {
-			return value
+			other = value
 		}
 	}
 	return other

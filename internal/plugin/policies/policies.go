@@ -115,12 +115,12 @@ func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady
 
 // Mismatch returns the selector of a policy that does not match a pod on its node; empty if the policy selects it.
 func (s *Set) Mismatch(p *policy.Policy, pod Pod, node Node) string {
-	return p.Mismatch(s.Facts(pod, node))
+	return p.Mismatch(s.facts(pod, node))
 }
 
 // Selecting returns the policies that select a pod on its node.
 func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
-	is := s.Facts(pod, node)
+	is := s.facts(pod, node)
 	for _, p := range s.All {
 		if p.Mismatch(is) == "" {
 			selecting = append(selecting, p)
@@ -150,7 +150,8 @@ func (s *Set) Course(
 	state := func(p *policy.Policy) policy.State { return s.state(p, causes, now, at) }
 	var course Course
 	for first := true; ; first = false {
-		is, turns := s.facts(pod, node, at)
+		is, turns := s.FactsAt(pod, node, at)
+		is.Budgets = s.object(pod)
 		said := policy.Decide(selecting, is, causes, at, state)
 		if first {
 			course.First = said.Answer
@@ -177,10 +178,10 @@ func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) 
 	return is
 }
 
-// facts returns what policies need to know of a pod at an instant, and when it counts as unready if it does not yet.
-func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
-	is = s.Facts(pod, node)
-	is.Budgets = s.object(pod)
+// FactsAt returns what policies need to know of a pod at an instant, without its budgets, and when it counts as unready
+// if it does not yet.
+func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
+	is = s.facts(pod, node)
 	switch {
 	case is.Unready, pod.UnreadyAt.IsZero():
 	case pod.UnreadyAt.After(at):
@@ -191,8 +192,8 @@ func (s *Set) facts(pod Pod, node Node, at time.Time) (is *policy.Pod, turns tim
 	return is, turns
 }
 
-// Facts returns what policies need to know of a pod, without its budgets and before it counts as unready.
-func (s *Set) Facts(pod Pod, node Node) *policy.Pod {
+// facts returns what policies need to know of a pod, without its budgets and before it counts as unready.
+func (s *Set) facts(pod Pod, node Node) *policy.Pod {
 	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished, Unready: !node.Ready}
 	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
 		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
@@ -207,13 +208,18 @@ func (s *Set) object(pod Pod) policy.Budgets {
 	for _, budget := range all {
 		names = append(names, budget.Namespace+"/"+budget.Name)
 	}
+	is := s.BudgetsNamed(names...)
+	if len(all) == 1 && is.Objects == "" && policy.Allowed(all[0]) == 0 {
+		is.Objects = policy.Budget
+	}
+	return is
+}
+
+// BudgetsNamed returns what budgets with these names say, whatever they allow.
+func (s *Set) BudgetsNamed(names ...string) policy.Budgets {
 	is := policy.BudgetsNamed(names...)
 	if s.mayNotAsk {
 		is.Objects = policy.NotPermitted
-		return is
-	}
-	if len(all) == 1 && policy.Allowed(all[0]) == 0 {
-		is.Objects = policy.Budget
 	}
 	return is
 }

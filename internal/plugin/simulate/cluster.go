@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -168,8 +167,7 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
 	}
-	switch controllerOf(p) {
-	case "StatefulSet", "DaemonSet": // they make no pod as long as the old one is there
+	if s.makers.WhyWait(p.Pod) != "" {
 		s.succeed(p, now)
 	}
 }
@@ -179,13 +177,6 @@ func (s *simulation) roomFor(now time.Time) {
 	if len(s.waiting) > 0 {
 		s.placing.set(now)
 	}
-}
-
-func controllerOf(p *pod) string {
-	if controller := metav1.GetControllerOfNoCopy(p.Pod); controller != nil {
-		return controller.Kind
-	}
-	return ""
 }
 
 // becomes takes in a node as it is from now on.

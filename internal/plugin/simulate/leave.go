@@ -69,9 +69,7 @@ func (s *simulation) evict(l leaver, now time.Time) {
 	}
 	p.stage, n.dues = terminating, nil
 	s.recount(p)
-	switch controllerOf(p) {
-	case "StatefulSet", "DaemonSet":
-	default:
+	if s.makers.WhyWait(p.Pod) == "" {
 		s.succeed(p, now)
 	}
 	switch {

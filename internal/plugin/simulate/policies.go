@@ -9,14 +9,10 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // remembered is what the EvictionPolicies remember.
@@ -110,20 +106,15 @@ type question struct {
 func (s *simulation) ask(l leaver, now time.Time) question {
 	n := l.on
 	q := question{leaver: l, causes: policy.CausesOf(plan.Rule, l.facts, n.taints)}
-	q.known = s.policies.set.Facts(l.is, policies.Node{Labels: n.Labels, Ready: n.ready})
-	var unready time.Time
-	if at := l.is.UnreadyAt; !at.IsZero() && !q.known.Unready {
-		if q.known.Unready = !at.After(now); !q.known.Unready {
-			unready = at
-		}
-	}
+	known, turns := s.policies.set.FactsAt(l.is, policies.Node{Labels: n.Labels, Ready: n.ready}, now)
+	q.known = known
 	var names []string
 	for _, b := range l.budgets {
 		names = append(names, b.Namespace+"/"+b.Name)
 	}
-	q.known.Budgets = policy.BudgetsNamed(names...)
+	q.known.Budgets = s.policies.set.BudgetsNamed(names...)
 	q.said = policy.Decide(l.selecting, q.known, q.causes, now, s.policies.state)
-	q.said.Again = timeline.Next(q.said.Again, unready)
+	q.said.Again = timeline.Next(q.said.Again, turns)
 	if !q.said.Stays() {
 		s.findNeeds(&q, now)
 	}
@@ -163,13 +154,12 @@ func (s *simulation) goes(q question, now time.Time) bool {
 	r := s.policies
 	if !policy.Has(q.UID, q.needs, now) {
 		if q.budget != nil {
-			q.known.Budgets.Objects = cmp.Or(q.budget.allowance.Lacks(now), policy.BudgetBusy)
+			q.known.Budgets.Objects = q.budget.allowance.Lacks(now)
+			if len(q.needs) == 1 { // room that there is now is for others, who were due first
+				q.known.Budgets.Objects = cmp.Or(q.known.Budgets.Objects, policy.BudgetBusy)
+			}
 		}
-		q.held = policy.Decide(q.selecting, q.known, q.causes, now, func(p *policy.Policy) policy.State {
-			state := r.state(p)
-			state.Room = func() time.Time { return policy.Later }
-			return state
-		}).Answer
+		q.held = policy.Decide(q.selecting, q.known, q.causes, now, policy.Full(r.state)).Answer
 		return false
 	}
 	r.line.Begin(q.on.Name, q.UID)
@@ -199,13 +189,7 @@ func (r *remembered) windowsOf(all []*policy.Policy, n *node) (windows []policy.
 		if p.Pace() == nil || p.DryRun {
 			continue
 		}
-		key := window{policy: p}
-		switch p.Pace().Scope {
-		case v1alpha1.ScopeNode:
-			key.scope = n.Name
-		case v1alpha1.ScopeZone:
-			key.scope = n.Labels[corev1.LabelTopologyZone]
-		}
+		key := window{p, p.Pace().In(n.Name, zoneOf(n.Node))}
 		if r.windows[key] == nil {
 			r.windows[key] = policy.NewWindow(*p.Pace(), time.Time{})
 		}
@@ -216,10 +200,7 @@ func (r *remembered) windowsOf(all []*policy.Policy, n *node) (windows []policy.
 
 // left counts a pod that leaves.
 func (r *remembered) left(p *pod, n *node, now time.Time) {
-	counting := slices.DeleteFunc(slices.Clone(p.selecting), func(of *policy.Policy) bool {
-		return !slices.ContainsFunc(n.taints, func(t verdict.Taint) bool { return of.Applies(&t.Taint) })
-	})
-	for _, w := range r.windowsOf(counting, n) {
+	for _, w := range r.windowsOf(policy.Counting(p.selecting, n.taints), n) {
 		w.Left(p.UID, now)
 	}
 	for _, b := range p.budgets {

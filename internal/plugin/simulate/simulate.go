@@ -53,7 +53,8 @@ type simulation struct {
 	nodes     map[string]*node
 	names     []string        // of the nodes, sorted
 	room      *placement.Room // nil if where pods go is not asked
-	took      *node           // whose taints the last pod tolerated that found room without one
+	makers    placement.Controllers
+	took      *node // whose taints the last pod tolerated that found room without one
 	waiting   []*pod
 	placing   once
 	policies  *remembered // nil without EvictionPolicies
@@ -107,7 +108,8 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 	s := &simulation{
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
-		workloads: map[workloadKey]*counter{}, play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
+		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
+		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
 	s.placing = once{queue: &s.queue, kind: places, do: s.place}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,6 +142,47 @@ func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 			lines := story(play(t, small(pod("b1", "StatefulSet", "db", "db-0", 60)), "{at: 0s, silent: {nodes: [b1]}}", test.step))
 			if !slices.Contains(lines, test.want) {
 				t.Errorf("the story is %q, want %q in it", lines, test.want)
+			}
+		})
+	}
+}
+
+func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
+	const silent = "{at: 0s, silent: {nodes: [b1]}}"
+	limited := func(limit int32, policy batchv1.PodReplacementPolicy) *batchv1.Job {
+		return &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{UID: "job"},
+			Spec:       batchv1.JobSpec{BackoffLimit: &limit, PodReplacementPolicy: &policy},
+		}
+	}
+	for name, test := range map[string]struct {
+		job   *batchv1.Job
+		later int64 // seconds for which the second pod tolerates what the first tolerates for 60
+		steps []string
+		want  map[string]string // successors
+	}{
+		"that leave one after the other": {
+			limited(1, batchv1.TerminatingOrFailed), 120, []string{silent}, map[string]string{"p": "p~2", "q": ""},
+		},
+		"that leave together": {
+			limited(1, batchv1.TerminatingOrFailed), 60, []string{silent}, map[string]string{"p": "", "q": ""},
+		},
+		"that do not fail on an unreachable node": {
+			limited(6, batchv1.Failed), 60, []string{silent}, map[string]string{"p": "", "q": ""},
+		},
+		"that fail when their node is back": {
+			limited(6, batchv1.Failed), 60, []string{silent, "{at: 10m, back: {nodes: [b1]}}"}, map[string]string{"p": "p~2", "q": "q~2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := small(pod("b1", "Job", "job", "p", 60), pod("b1", "Job", "job", "q", test.later))
+			cluster.Jobs = []*batchv1.Job{test.job}
+			got := map[string]string{}
+			for _, pod := range play(t, cluster, test.steps...).Pods {
+				got[pod.Name] = pod.Successor
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("other successors (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -392,6 +434,35 @@ func TestPoliciesHoldPods(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.left, left); diff != "" || report.Summary.Held != test.held {
 				t.Errorf("%d are held, want %d; pods leave at other times (-want +got):\n%s\nthe story is %q", report.Summary.Held, test.held, diff, story(report))
+			}
+		})
+	}
+}
+
+func TestAPodThatWaitsForAPaceIsHeldByThePolicyThatHasIt(t *testing.T) {
+	for _, action := range []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict} {
+		t.Run(string(action), func(t *testing.T) {
+			cluster := small(webs(2, "b1")...)
+			paced := policyOf(v1alpha1.EvictionPolicySpec{
+				Action: action, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Hour}, Scope: v1alpha1.ScopeCluster},
+			})
+			other := policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete})
+			other.Name = "a"
+			cluster.Policies = []*v1alpha1.EvictionPolicy{other, paced}
+			two := intstr.FromInt32(2)
+			cluster.Budgets = []*policyv1.PodDisruptionBudget{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+				Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			}}
+			report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
+			var held []string
+			for _, pod := range report.Pods {
+				if pod.HeldBy != "" {
+					held = append(held, pod.HeldBy)
+				}
+			}
+			if want := []string{"EvictionPolicy p has no room in its pace"}; !slices.Equal(held, want) {
+				t.Errorf("held are %q, want %q", held, want)
 			}
 		})
 	}

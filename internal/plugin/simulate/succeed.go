@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -21,7 +22,7 @@ import (
 // succeed lets the controller of a pod make the next one. A pod that left before it was ready gets its successor after
 // the start delay, or pods would come and go in no time.
 func (s *simulation) succeed(p *pod, now time.Time) {
-	if metav1.GetControllerOfNoCopy(p.Pod) == nil || p.is.Finished {
+	if s.makers.Lose(p.Pod); s.makers.WhyNone(p.Pod) != "" {
 		return
 	}
 	name := strings.TrimSuffix(p.Name, fmt.Sprintf("~%d", p.number))
@@ -35,7 +36,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	object.Spec.NodeName = ""
 	next := s.newPod(object)
 	next.number = p.number + 1
-	if controllerOf(p) == "DaemonSet" {
+	if metav1.GetControllerOfNoCopy(p.Pod).Kind == "DaemonSet" {
 		next.only = p.on
 	}
 	if next.before = p.told; p.told != nil {
@@ -57,22 +58,23 @@ func (s *simulation) place(now time.Time) {
 		s.placing.set(s.down)
 		return
 	}
-	slices.SortStableFunc(s.waiting, func(a, b *pod) int { return cmp.Compare(priorityOf(b), priorityOf(a)) })
+	slices.SortStableFunc(s.waiting, func(a, b *pod) int {
+		return cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0))
+	})
 	refused := map[types.UID]string{} // why, by the controller of equal pods
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
-		if p.after.After(now) {
+		switch {
+		case p.after.After(now):
 			s.placing.set(p.after)
 			return false
+		case !p.first && s.makers.WhyNone(p.Pod) != "": // its Job has failed since
+			if p.before != nil {
+				p.before.Successor = ""
+			}
+			return true
 		}
 		return s.placed(p, refused, now)
 	})
-}
-
-func priorityOf(p *pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
 }
 
 // placed reports whether a pod finds room, and binds it then.

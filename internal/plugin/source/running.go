@@ -44,7 +44,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 // election reads the Lease with which the replicas of Taintkeeper elect a leader.
 func (r *Reader) election(ctx context.Context) error {
 	r.Cluster.Signs.Leases = nil
-	err := r.Lease(ctx, plan.Taintkeeper, r.Cluster.Signs.AddElection)
+	err := r.Lease(ctx, plan.Taintkeeper, r.Cluster.Signs.AddLease)
 	r.Cluster.Signs.LeasesKnown = err == nil
 	return err
 }

@@ -164,7 +164,7 @@ func ofEvictions(
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
 		problems = append(problems, fmt.Sprintf("%s overdue, the oldest for %s.",
-			are(pods.Overdue), duration.HumanDuration(at.Sub(pods.Oldest.Time))))
+			sentence.Are(pods.Overdue, "pod"), duration.HumanDuration(at.Sub(pods.Oldest.Time))))
 	}
 	for _, policy := range cluster.Policies {
 		accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionAccepted)
@@ -190,11 +190,4 @@ func staleClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
 	}
 	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller evicts as well.",
 		duration.HumanDuration(at.Sub(clock.Renewed.Time)))
-}
-
-func are(pods int) string {
-	if pods == 1 {
-		return "1 pod is"
-	}
-	return sentence.Counted(pods, "pod") + " are"
 }

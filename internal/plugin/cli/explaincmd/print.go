@@ -294,7 +294,7 @@ func (e *explainer) printChanges() {
 		what := strings.TrimSuffix(change.What, ".")
 		switch {
 		case change.Nodes > 0:
-			e.Line("- %s: %s no longer refused for taints.", what, are(change.Nodes))
+			e.Line("- %s: %s no longer refused for taints.", what, sentence.Are(change.Nodes, "node"))
 		case !change.Leaves:
 			e.Line("- %s: it stays.", what)
 		case change.Due.Time.Before(e.At.Time):
@@ -306,13 +306,6 @@ func (e *explainer) printChanges() {
 			e.Line("    %s", change.Command)
 		}
 	}
-}
-
-func are(nodes int) string {
-	if nodes == 1 {
-		return "1 node is"
-	}
-	return fmt.Sprintf("%d nodes are", nodes)
 }
 
 func (e *explainer) printNotes() {

@@ -24,6 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // options are those of kubectl taintkeeper pending.
@@ -315,11 +316,11 @@ func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
 	case len(pods) == 0:
 		return "No pod has to leave."
 	case due == len(pods):
-		return fmt.Sprintf("%s %s.", areOf(due, "pod"), still)
+		return fmt.Sprintf("%s %s.", sentence.Are(due, "pod"), still)
 	case due == 0:
-		return fmt.Sprintf("%s to leave, the next in %s.", areOf(len(pods), "pod"), countdown(now, pods[0].Due.Time))
+		return fmt.Sprintf("%s to leave, the next in %s.", sentence.Are(len(pods), "pod"), countdown(now, pods[0].Due.Time))
 	}
-	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", areOf(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
+	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", sentence.Are(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
 }
 
 // leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.

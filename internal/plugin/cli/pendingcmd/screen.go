@@ -19,7 +19,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // lingers is how long what has changed stays marked, and a pod that is gone stays in sight.
@@ -170,14 +169,6 @@ func (s *screen) title() string {
 		return "Reading nodes and pods."
 	}
 	return headline(s.pods, s.clock.Now())
-}
-
-// areOf says "1 pod is", "2 pods are".
-func areOf(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " is"
-	}
-	return sentence.Counted(n, what) + " are"
 }
 
 // line is one line of the table before it is aligned.

@@ -6,7 +6,6 @@ package plancmd
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -163,8 +162,8 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cluster.BudgetsUnknown && o.failOn.Asks(command.Budget) {
-		return nil, fmt.Errorf("--fail-on=%s cannot be answered: you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", command.Budget)
+	if err := o.failOn.CheckBudgets(cluster.BudgetsUnknown); err != nil {
+		return nil, err
 	}
 	nodes, err := o.nodes.Of(cluster)
 	if err != nil {

@@ -156,6 +156,9 @@ func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, 
 	if err != nil {
 		return nil, err
 	}
+	if err := o.failOn.CheckBudgets(cluster.BudgetsUnknown); err != nil {
+		return nil, err
+	}
 	return simulate.Run(ctx, cluster, o.scenario, simulate.Options{
 		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(),
 		StartDelay: o.startDelay, WhereTo: o.whereTo,

@@ -29,7 +29,7 @@ func (o *obstacles) evictors(ctx context.Context) error {
 		case err != nil:
 			unknown = errors.Join(unknown, err)
 		case newest == nil:
-		case isRenewed(newest, o.now()):
+		case plan.IsRenewed(newest, o.now()):
 			return fmt.Errorf("%s runs, as its lease says, but has not begun: %s; check that its --controllers include %s, and its clock", program, renewed(newest, o.now()), controllers[program])
 		default:
 			stopped = append(stopped, renewed(newest, o.now()))
@@ -54,27 +54,13 @@ var controllers = map[string]string{
 
 // newestLease returns the Lease of a program that was renewed last, nil if there is none.
 func (o *obstacles) newestLease(ctx context.Context, program string) (*coordinationv1.Lease, error) {
-	name, _ := o.reader.Cluster.Election(program)
-	var newest *coordinationv1.Lease
-	err := o.reader.Lease(ctx, program, func(lease *coordinationv1.Lease) {
-		if lease.Name == name && lease.Spec.RenewTime != nil &&
-			(newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
-			newest = lease
-		}
-	})
-	return newest, err
+	var found plan.Signs
+	err := o.reader.Lease(ctx, program, found.AddLease)
+	return found.NewestLease(o.reader.Cluster.Election(program)), err
 }
 
 // renewed says when a Lease was last renewed.
 func renewed(lease *coordinationv1.Lease, now time.Time) string {
 	ago := max(now.Sub(lease.Spec.RenewTime.Time), 0)
 	return fmt.Sprintf("Lease %s/%s was last renewed %s ago", lease.Namespace, lease.Name, duration.HumanDuration(ago))
-}
-
-func isRenewed(lease *coordinationv1.Lease, now time.Time) bool {
-	if lease.Spec.LeaseDurationSeconds == nil {
-		return false
-	}
-	lasts := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	return now.Sub(lease.Spec.RenewTime.Time) < 2*lasts
 }
