@@ -132,7 +132,9 @@ type SimulatedPod struct {
 	// Node is the node that the pod is on; empty if that was not asked, or it waits for room.
 	Node string `json:"node,omitempty"`
 	// WaitsSince is from when on the pod finds no room, and Reason why. They are absent if it finds room at once.
+	// WaitsUntil is when it finds room; absent if it waits at the end.
 	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
+	WaitsUntil *metav1.Duration `json:"waitsUntil,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
 	// LeavesAt is when it starts to leave, and Taint because of which taint.
 	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`

@@ -899,6 +899,11 @@ func (in *SimulatedPod) DeepCopyInto(out *SimulatedPod) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.WaitsUntil != nil {
+		in, out := &in.WaitsUntil, &out.WaitsUntil
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.LeavesAt != nil {
 		in, out := &in.LeavesAt, &out.LeavesAt
 		*out = new(metav1.Duration)

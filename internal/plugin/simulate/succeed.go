@@ -164,6 +164,9 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 	}
 	if p.told != nil {
 		p.told.Node = p.Spec.NodeName
+		if p.told.WaitsSince != nil {
+			p.told.WaitsUntil = new(s.offset(now))
+		}
 	}
 	if p.before != nil {
 		p.before.SuccessorNode = p.Spec.NodeName

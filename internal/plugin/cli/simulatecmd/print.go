@@ -4,7 +4,10 @@
 package simulatecmd
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +39,9 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	}
 	for _, line := range answer(report) {
 		o.Line("%s", line)
+	}
+	for _, line := range reasons(report) {
+		o.Line("- %s", line)
 	}
 	o.Line("")
 	for _, event := range report.Story {
@@ -80,6 +86,32 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 		if n := one.of(s); n > 0 {
 			lines = append(lines, counted(n, one.one, one.many)+".")
 		}
+	}
+	return lines
+}
+
+// mostReasons is how many reasons are told.
+const mostReasons = 3
+
+// reasons says why pods are held or have no room at the end, the most frequent reasons first.
+func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
+	pods := map[string]int{}
+	for i := range report.Pods {
+		switch pod := &report.Pods[i]; {
+		case pod.HeldBy != "":
+			pods[pod.HeldBy]++
+		case pod.WaitsSince != nil && pod.WaitsUntil == nil:
+			pods[pod.Reason]++
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(pods), func(a, b string) int {
+		return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a, b))
+	})
+	for _, reason := range all[:min(len(all), mostReasons)] {
+		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Counted(pods[reason], "pod"), reason))
+	}
+	if more := len(all) - mostReasons; more > 0 {
+		lines = append(lines, sentence.Counted(more, "more reason")+", in -o json")
 	}
 	return lines
 }

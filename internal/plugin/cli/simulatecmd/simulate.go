@@ -60,8 +60,8 @@ The scenario is a file, or - for stdin:
 A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A taint with a trailing - is
 removed.
 
-Without --where-to, every pod finds room as soon as it is made. With it, the filters and scores of the scheduler decide,
-and pods that fit nowhere wait until room appears.
+Without --where-to, a pod finds room if it tolerates the taints of any node. With it, the filters and scores of the
+scheduler decide, and pods that fit nowhere wait until room appears.
 
 The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
 scenario is wrong, and 3 if some of it happens.`,
@@ -91,7 +91,7 @@ scenario is wrong, and 3 if some of it happens.`,
 		flag.Usage = "As the controller has it: " + flag.Usage + "."
 		cmd.Flags().AddFlag(flag)
 	})
-	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it every pod finds room.")
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the taints of any node.")
 	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario, and do not play it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes from being bound to a node to being ready.")
 	o.failOn.AddFlag(cmd)
