@@ -160,13 +160,15 @@ func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	switch {
 	case waits == &b.spared:
 		e.began = time.Time{}
-		b.retry(e, e.from)
+		b.retry(e, e.rested)
+	case waits == &b.failed && ready:
+		b.retry(e, e.rested)
 	case ready && news && waits == &b.pending && !e.began.IsZero():
 		b.wait(e, e.Leaving.from())
 	case ready && waits != nil && !e.began.IsZero():
 		b.put(e, waits)
 	case e.Tries > 0 && !news:
-		b.retry(e, e.from)
+		b.retry(e, e.rested)
 	default:
 		b.renew(e, e.Leaving.from())
 	}
@@ -245,9 +247,9 @@ func (b *Backlog) wait(e *Eviction, from time.Time) {
 	}
 }
 
-// retry lets an eviction that failed wait for its backoff.
-func (b *Backlog) retry(e *Eviction, from time.Time) {
-	e.from = latest(from, e.Leaving.from())
+// retry lets an eviction that failed wait until its backoff is over and its answer lets it be tried.
+func (b *Backlog) retry(e *Eviction, rested time.Time) {
+	e.rested, e.from = rested, latest(rested, e.Leaving.from())
 	if !e.Answer.Held {
 		b.put(e, &b.failed)
 	}
@@ -371,7 +373,7 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	case o.kind == over && (e.unwanted || !withdrawn):
 		b.forget(e)
 	case e.unwanted:
-		if e.from = now.Add(o.after); !b.spare(e) {
+		if e.rested = now.Add(o.after); !b.spare(e) {
 			b.drop(e)
 		}
 	case withdrawn && o.kind != failed: // the pod must leave again: that is another eviction
@@ -380,7 +382,7 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 		e.unsure = o.kind == unsure
 		b.wait(e, now.Add(o.after))
 	case o.kind == hung:
-		e.Tries, e.from, e.Refuser = e.Tries+1, now, ""
+		e.Tries, e.from, e.rested, e.Refuser = e.Tries+1, now, now, ""
 		b.put(e, &e.group.retries)
 	default:
 		b.retry(e, now.Add(o.after))

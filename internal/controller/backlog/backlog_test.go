@@ -539,6 +539,26 @@ func TestARefusalKeepsItsBackoffWhileAPolicyHoldsThePod(t *testing.T) {
 	}
 }
 
+func TestAPodThatAPolicyLetsGoEarlierThanItSaidIsTriedThen(t *testing.T) {
+	for name, answer := range map[string]Answer{
+		"at an instant": {After: t0.Add(20 * sec)},
+		"now":           {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, e := one(t)
+			b.Done(e, Failed(sec, ""), t0)
+			l := pods("a", 1, t0)
+			l[0].Answer.After = t0.Add(time.Hour)
+			b.Set("n", l, t0.Add(2*sec))
+			l[0].Answer = answer
+			b.Set("n", l, t0.Add(20*sec))
+			if begun := begin(b, t0.Add(20*sec)); len(begun) != 1 {
+				t.Errorf("%d are tried, want the pod", len(begun))
+			}
+		})
+	}
+}
+
 func TestAnEvictionThatAPolicyHoldsInFlightIsCancelled(t *testing.T) {
 	b, e := one(t)
 	held := pods("a", 1, t0)

@@ -56,6 +56,7 @@ type Eviction struct {
 
 	group     *group
 	from      time.Time           // it is not tried before
+	rested    time.Time           // when the backoff of its last try is over; an answer may keep it for longer
 	in        *ordered[*Eviction] // where it waits; nil if it is held or in flight
 	at        int                 // its place there
 	inFlight  bool

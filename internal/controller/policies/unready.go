@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -19,24 +20,22 @@ import (
 )
 
 // unready knows since when pods have not been ready. Records say only whether they are ready, so it reads a pod that is
-// not from the API server, once. It is safe for concurrent use.
+// not from the API server, once, and again if that fails. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock
-	asked  chan *podcache.Pod // are to be read
+	asked  chan struct{} // holds one element if pods are to be read
 
-	mu    sync.Mutex
-	since map[types.UID]time.Time // zero: it is being read
+	mu     sync.Mutex
+	since  map[types.UID]time.Time // zero: it is to be read
+	toRead []*podcache.Pod
 }
 
-// readAhead is how many pods can wait to be read. One that finds no room is asked for again when it is looked at next.
-const readAhead = 1000
+// readAgainAfter is how long it waits after a read that failed.
+const readAgainAfter = time.Second
 
 func newUnready(client kubernetes.Interface, clock *timeline.Clock) *unready {
-	return &unready{
-		client: client, clock: clock,
-		asked: make(chan *podcache.Pod, readAhead), since: map[types.UID]time.Time{},
-	}
+	return &unready{client: client, clock: clock, asked: make(chan struct{}, 1), since: map[types.UID]time.Time{}}
 }
 
 // of returns since when a pod has not been ready, for one that is not; zero if that is not known yet.
@@ -45,13 +44,19 @@ func (u *unready) of(pod *podcache.Pod) time.Time {
 	defer u.mu.Unlock()
 	since, known := u.since[pod.UID]
 	if !known {
-		select {
-		case u.asked <- pod:
-			u.since[pod.UID] = time.Time{}
-		default:
-		}
+		u.since[pod.UID] = time.Time{}
+		u.ask(pod)
 	}
 	return since
+}
+
+// ask has a pod read. The caller holds the lock.
+func (u *unready) ask(pod *podcache.Pod) {
+	u.toRead = append(u.toRead, pod)
+	select {
+	case u.asked <- struct{}{}:
+	default:
+	}
 }
 
 // forget forgets a pod that is ready or gone.
@@ -67,28 +72,59 @@ func (u *unready) run(ctx context.Context, tell func(nodes ...string)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case pod := <-u.asked:
+		case <-u.asked:
+		}
+		for pod := u.next(); pod != nil; pod = u.next() {
 			since, err := u.read(ctx, pod)
-			u.mu.Lock()
-			if _, wanted := u.since[pod.UID]; wanted && err == nil {
-				u.since[pod.UID] = since
-			} else {
-				delete(u.since, pod.UID)
-			}
-			u.mu.Unlock()
 			if err == nil {
+				u.know(pod.UID, since)
 				tell(pod.Node)
+				continue
 			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(readAgainAfter):
+			}
+			u.mu.Lock()
+			u.ask(pod)
+			u.mu.Unlock()
 		}
 	}
 }
 
-// read reads since when a pod has not been ready. A pod that is ready meanwhile, or has been replaced, counts from now.
+// next returns the next pod to read of those that are not forgotten, nil if there is none.
+func (u *unready) next() *podcache.Pod {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for len(u.toRead) > 0 {
+		pod := u.toRead[0]
+		u.toRead = u.toRead[1:]
+		if since, wanted := u.since[pod.UID]; wanted && since.IsZero() {
+			return pod
+		}
+	}
+	return nil
+}
+
+// know notes since when a pod has not been ready, unless it is forgotten.
+func (u *unready) know(pod types.UID, since time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, wanted := u.since[pod]; wanted {
+		u.since[pod] = since
+	}
+}
+
+// read reads since when a pod has not been ready. A pod that is ready meanwhile, or is gone, counts from now.
 func (u *unready) read(ctx context.Context, pod *podcache.Pod) (time.Time, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	live, err := u.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return u.clock.Now(), nil
+	case err != nil:
 		return time.Time{}, err
 	}
 	for i := range live.Status.Conditions {
