@@ -157,18 +157,17 @@ func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	waits := e.in
 	b.take(e)
+	same := ready && waits != nil && !e.began.IsZero()
 	switch {
 	case waits == &b.spared:
 		e.began = time.Time{}
 		b.retry(e, e.rested)
-	case waits == &b.failed && ready:
+	case same && waits == &b.failed, !same && e.Tries > 0 && !news:
 		b.retry(e, e.rested)
-	case ready && news && waits == &b.pending && !e.began.IsZero():
+	case same && waits == &b.pending && news:
 		b.wait(e, e.Leaving.from())
-	case ready && waits != nil && !e.began.IsZero():
+	case same:
 		b.put(e, waits)
-	case e.Tries > 0 && !news:
-		b.retry(e, e.rested)
 	default:
 		b.renew(e, e.Leaving.from())
 	}
