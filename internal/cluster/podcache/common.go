@@ -53,7 +53,14 @@ func SameTolerations(a, b *Pod) bool {
 
 // SameLabels reports whether those labels of two records are equal that are kept.
 func SameLabels(a, b *Pod) bool {
-	return a.common == b.common || equalLabels(a, b)
+	return a.common == b.common || a.kept().equal(b.kept())
+}
+
+func (p *Pod) kept() keptLabels {
+	if p.common == nil {
+		return keptLabels{}
+	}
+	return p.common.labels
 }
 
 func sameCommon(a, b *Pod) bool { return SameTolerations(a, b) && SameLabels(a, b) }

@@ -184,7 +184,7 @@ func TestALabelWithoutAValueIsThere(t *testing.T) {
 func checkLabels(t *testing.T, c *Cache, want labels.Set) {
 	t.Helper()
 	checkConsistent(t, c)
-	if diff := cmp.Diff(want, labelSet(get(t, c, "uid-a"))); diff != "" {
+	if diff := cmp.Diff(want, get(t, c, "uid-a").kept().set()); diff != "" {
 		t.Errorf("other labels are kept (-want +got):\n%s", diff)
 	}
 }

@@ -79,12 +79,9 @@ func (l *keptLabels) Get(label string) string {
 	return value
 }
 
-// equalLabels compares what is kept of two pods, which may have been recorded with different keys.
-func equalLabels(a, b *Pod) bool { return maps.Equal(labelSet(a), labelSet(b)) }
-
-func labelSet(pod *Pod) labels.Set {
-	if pod.common == nil {
-		return nil
-	}
-	return maps.Collect(pod.common.labels.all())
+// equal compares what is kept of two pods. Only those that were recorded with different keys cost more than a look.
+func (l keptLabels) equal(other keptLabels) bool {
+	return l == other || maps.Equal(l.set(), other.set())
 }
+
+func (l keptLabels) set() labels.Set { return maps.Collect(l.all()) }
