@@ -293,7 +293,7 @@ func Forecast(
 		}
 	}
 	all := make([]Course, 0, len(courses))
-	for name, course := range courses { // why nodes are held back is said as it is in the end
+	for name, course := range courses { // why a node is held back is reported as of the end
 		course.Held = play.Held(name)
 		all = append(all, *course)
 	}

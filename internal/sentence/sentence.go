@@ -18,12 +18,17 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// Agree returns the word that goes with a number: leaves with 1, leave with any other.
+func Agree(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
 // Are begins a sentence about some: 1 pod is, 2 pods are.
 func Are(n int, what string) string {
-	if n == 1 {
-		return "1 " + what + " is"
-	}
-	return Counted(n, what) + " are"
+	return Counted(n, what) + " " + Agree(n, "is", "are")
 }
 
 // Duration writes a duration without zeros at its end, such as 1m instead of 1m0s.

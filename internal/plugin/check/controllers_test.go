@@ -126,7 +126,7 @@ func TestWhoEvicts(t *testing.T) {
 		says  string // of the task
 		want  is     // of the rule
 	}{
-		"ours leads and its clock is fresh, beside the built-in":         {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
+		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
 		"a fresh clock says enough":                                      {[]sign{noRights, freshClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
 		"ours leads and the built-in is off":                             {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
@@ -145,7 +145,7 @@ func TestWhoEvicts(t *testing.T) {
 		"an old event of ours is no sign":                                {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
 		"ours had a leader, which died after an event":                   {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
 		"an old event is no sign":                                        {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless it was told not to", nothing},
-		"ours is a shadow beside the built-in":                           {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours is a shadow next to the built-in":                          {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours follows rules alone":                                       {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours judges the health of nodes alone":                          {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the built-in is off, and of ours there is no trace":             {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},

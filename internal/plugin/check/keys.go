@@ -45,7 +45,7 @@ var components = []component{
 		keys: []string{
 			"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
 			"status-taint.cluster-autoscaler.kubernetes.io/",
-			// Whoever sets these removes them: Cluster Autoscaler only knows their prefixes.
+			// Their owners set and remove these. Cluster Autoscaler only knows the prefixes.
 			"startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/",
 		},
 	},

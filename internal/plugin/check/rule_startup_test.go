@@ -22,13 +22,13 @@ func TestAStartupTaintThatStaysIsFound(t *testing.T) {
 		wrote time.Duration // ago; 0: its managed fields say nothing of its taints
 		want  is
 	}{
-		"for an hour":                  {cilium, corev1.ConditionTrue, time.Hour, 0, warningThat("Cilium removes it when a node has started (https://docs.cilium.io/en/stable/installation/taints/), but it stays on 1 ready node for more than 15 minutes.")},
-		"of a prefix":                  {"readiness.k8s.io/network:NoSchedule", corev1.ConditionTrue, time.Hour, 0, warningThat("node-readiness-controller removes it")},
-		"a young node":                 {cilium, corev1.ConditionTrue, 14 * time.Minute, 0, nothing},
-		"an old node that got it anew": {cilium, corev1.ConditionTrue, time.Hour, time.Minute, nothing},
-		"written an hour ago":          {cilium, corev1.ConditionTrue, 2 * time.Hour, time.Hour, warningThat("Cilium")},
-		"a node that is not ready":     {cilium, corev1.ConditionFalse, time.Hour, 0, nothing},
-		"another taint":                {"dedicated:NoSchedule", corev1.ConditionTrue, time.Hour, 0, nothing},
+		"for an hour":                   {cilium, corev1.ConditionTrue, time.Hour, 0, warningThat("Cilium removes it when a node has started (https://docs.cilium.io/en/stable/installation/taints/), but it stays on 1 ready node for more than 15 minutes.")},
+		"of a prefix":                   {"readiness.k8s.io/network:NoSchedule", corev1.ConditionTrue, time.Hour, 0, warningThat("node-readiness-controller removes it")},
+		"a young node":                  {cilium, corev1.ConditionTrue, 14 * time.Minute, 0, nothing},
+		"an old node that got it again": {cilium, corev1.ConditionTrue, time.Hour, time.Minute, nothing},
+		"written an hour ago":           {cilium, corev1.ConditionTrue, 2 * time.Hour, time.Hour, warningThat("Cilium")},
+		"a node that is not ready":      {cilium, corev1.ConditionFalse, time.Hour, 0, nothing},
+		"another taint":                 {"dedicated:NoSchedule", corev1.ConditionTrue, time.Hour, 0, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := node("n", test.taint)

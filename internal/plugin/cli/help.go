@@ -46,8 +46,8 @@ func help(cmd *cobra.Command, _ []string) {
 // trailing are the spaces that a list of flags puts behind long names.
 var trailing = regexp.MustCompile(` +\n`)
 
-// flagsWidth is how wide a list of flags may be, so that what is said of flags with long names is below them. pflag
-// does that where less than 24 columns are left next to the names.
+// flagsWidth is how wide a list of flags may be, so that the descriptions of flags with long names are below them.
+// pflag does that where less than 24 columns are left next to the names.
 func flagsWidth(width int) int { return max(width-8, 0) }
 
 // newOptions returns the command that lists the flags of every command.

@@ -192,10 +192,7 @@ func nodeRow(node cliv1alpha1.PlannedNode) row {
 
 // leave counts the pods of which some leave.
 func leave(pods int) string {
-	if pods == 1 {
-		return "1 pod leaves"
-	}
-	return fmt.Sprintf("%d pods leave", pods)
+	return sentence.Counted(pods, "pod") + " " + sentence.Agree(pods, "leaves", "leave")
 }
 
 // zone is the nodes of one zone.

@@ -105,7 +105,7 @@ func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.Tai
 		if pods[key] != nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		pods[key] = withUID(pod)
+		pods[key] = plan.WithUID(pod)
 		if !plan.IsFinished(pod) {
 			bound = append(bound, pods[key])
 			p.lowest = min(p.lowest, ptr.Deref(pod.Spec.Priority, 0))

@@ -12,8 +12,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
@@ -21,15 +19,14 @@ import (
 // Room is the room for pods in a cluster that changes: each call changes what the next one sees. It is not safe for
 // concurrent use.
 type Room struct {
-	scheduler   *scheduler
-	storage     storage
-	equals      register
-	nodes       map[string]*corev1.Node
-	terminating map[types.UID]*corev1.Pod
-	stale       bool // plugins have not been told of a change yet
-	changes     int  // how many there were
-	remembered  []*shape
-	unlimited   budget
+	scheduler  *scheduler
+	storage    storage
+	equals     register
+	nodes      map[string]*corev1.Node
+	stale      bool // plugins have not been told of a change yet
+	changes    int  // how many there were
+	remembered []*shape
+	unlimited  budget
 }
 
 // mostRemembered is of how many shapes a Room remembers what the nodes said: each takes some bytes for each node.
@@ -40,17 +37,12 @@ const mostRemembered = 100
 func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*Room, error) {
 	r := &Room{
 		storage: storageOf(cluster), equals: register{groups: map[string]*group{}, shapes: map[string]*shape{}},
-		nodes: map[string]*corev1.Node{}, terminating: map[types.UID]*corev1.Pod{}, unlimited: budget{limit: math.MaxInt},
+		nodes: map[string]*corev1.Node{}, unlimited: budget{limit: math.MaxInt},
 	}
 	for _, node := range cluster.Nodes {
 		r.nodes[node.Name] = node
 	}
 	nodes := slices.SortedFunc(maps.Values(r.nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil {
-			r.terminating[pod.UID] = pod
-		}
-	}
 	var err error
 	if r.scheduler, err = newScheduler(ctx, cluster, nodes, pods); err != nil {
 		return nil, fmt.Errorf("ask where pods would go: %w", err)
@@ -67,22 +59,12 @@ func (r *Room) Update(node *corev1.Node) {
 
 // Terminate says that a pod begins to end, and keeps its room until then.
 func (r *Room) Terminate(pod *corev1.Pod) error {
-	if err := r.scheduler.terminate(pod); err != nil {
-		return err
-	}
-	ending := *pod
-	ending.DeletionTimestamp = &metav1.Time{}
-	r.terminating[pod.UID] = &ending
 	r.change()
-	return nil
+	return r.scheduler.terminate(pod)
 }
 
 // Remove takes a pod off its node.
 func (r *Room) Remove(pod *corev1.Pod) error {
-	if ending := r.terminating[pod.UID]; ending != nil {
-		delete(r.terminating, pod.UID)
-		pod = ending
-	}
 	r.change()
 	return r.scheduler.remove(pod)
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -62,9 +63,11 @@ type scheduler struct {
 	framework framework.Framework
 	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
 	byName    map[string]fwk.NodeInfo
-	pods      int      // how many there are at first
-	next      int      // where the next sample of nodes begins, as in the scheduler
-	said      sync.Map // what nodes say, by its words
+	pods      int // how many there are at first
+	// terminating are pods that began to end since, and are still on their nodes.
+	terminating map[types.UID]bool
+	next        int      // where the next sample of nodes begins, as in the scheduler
+	said        sync.Map // what nodes say, by its words
 }
 
 // newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
@@ -78,6 +81,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
 		census: newCensus(), defaults: defaultsOf(factory), pods: len(pods),
+		terminating: map[types.UID]bool{},
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
@@ -149,6 +153,10 @@ func (s *scheduler) remove(pod *corev1.Pod) error {
 	if err := s.cache.RemovePod(silent, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	if s.terminating[pod.UID] { // it is not counted any more
+		delete(s.terminating, pod.UID)
+		return nil
+	}
 	return s.census.add(pod, -1)
 }
 
@@ -159,6 +167,7 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	s.terminating[pod.UID] = true
 	return s.census.add(pod, -1)
 }
 

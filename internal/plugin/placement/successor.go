@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
@@ -28,18 +27,24 @@ type leaver struct {
 	group *group
 }
 
-// succeed makes the successor: the pod as it was made, bound to no node.
-func (l *leaver) succeed() {
+// SuccessorOf returns the pod that the controller of a pod makes next: the pod as it was made, with another name. It
+// has no UID, and is bound to no node.
+func SuccessorOf(pod *corev1.Pod, name string) *corev1.Pod {
 	successor := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: l.pod.Namespace, Name: l.pod.Name, UID: l.pod.UID + "-successor",
-			Labels: l.pod.Labels, OwnerReferences: l.pod.OwnerReferences,
+			Namespace: pod.Namespace, Name: name, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
 		},
-		Spec: l.pod.Spec,
+		Spec: pod.Spec,
 	}
 	successor.Spec.NodeName = ""
 	successor.Spec.ResourceClaims = nil
-	l.successor = successor
+	return successor
+}
+
+// succeed makes the successor.
+func (l *leaver) succeed() {
+	l.successor = SuccessorOf(l.pod, l.pod.Name)
+	l.successor.UID = l.pod.UID + "-successor"
 	if controller := metav1.GetControllerOfNoCopy(l.pod); controller.Kind == daemonSet {
 		l.only = l.pod.Spec.NodeName
 	}
@@ -144,14 +149,4 @@ func byPriority(a, b *leaver) int {
 		return 1
 	}
 	return strings.Compare(a.planned.Namespace+"/"+a.planned.Name, b.planned.Namespace+"/"+b.planned.Name)
-}
-
-// withUID gives a pod a UID if it has none, as in some files: the scheduler tells pods apart by it.
-func withUID(pod *corev1.Pod) *corev1.Pod {
-	if pod.UID != "" {
-		return pod
-	}
-	named := *pod
-	named.UID = types.UID(pod.Namespace + "/" + pod.Name)
-	return &named
 }

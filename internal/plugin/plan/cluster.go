@@ -125,6 +125,16 @@ func (c *Cluster) Owner(pod *corev1.Pod) *cliv1alpha1.Owner {
 	return owner
 }
 
+// WithUID gives a pod a UID if it has none, as in some files and before it is made: pods are told apart by it.
+func WithUID(pod *corev1.Pod) *corev1.Pod {
+	if pod.UID != "" {
+		return pod
+	}
+	named := *pod
+	named.UID = types.UID(pod.Namespace + "/" + pod.Name)
+	return &named
+}
+
 // IsStatic reports whether a pod is the mirror image of a static pod: only its kubelet can end it.
 func IsStatic(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -79,20 +80,14 @@ func (s *Subject) withoutTaints(facts verdict.Pod, onNode []verdict.Taint, cause
 		removals = append(removals, taints.Removal{Key: cause.Taint.Key, Effect: cause.Taint.Effect}.String())
 		left = slices.DeleteFunc(left, func(taint verdict.Taint) bool { return taint.Key == cause.Taint.Key })
 	}
+	taint := sentence.Agree(len(specs), "taint", "taints")
 	return trial{
 		change: cliv1alpha1.SmallestChange{
-			What:    fmt.Sprintf("Take %s %s off node %s.", plural("taint", len(specs)), enumerate(specs), s.Node.Name),
+			What:    fmt.Sprintf("Take %s %s off node %s.", taint, enumerate(specs), s.Node.Name),
 			Command: fmt.Sprintf("kubectl taint nodes %s %s", s.Node.Name, strings.Join(removals, " ")),
 		},
 		tolerations: facts.Tolerations, taints: left,
 	}
-}
-
-func plural(word string, n int) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }
 
 // listed is a toleration with the position that it has in the pod.

@@ -33,7 +33,7 @@ func Tainted(node *corev1.Node, at time.Time) []verdict.Taint {
 }
 
 // TaintsWritten returns the newest entry of a node's managed fields that is about its taints; nil if there is none.
-// Whoever writes one taint owns them all, so the entry may be newer than a taint.
+// A client that writes one taint owns them all, so the entry may be newer than a taint.
 func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	var newest *metav1.ManagedFieldsEntry
 	for i := range node.ManagedFields {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -130,11 +129,7 @@ func (s *simulation) wasLeaving(p *pod) {
 
 // newPod returns a pod that waits.
 func (s *simulation) newPod(object *corev1.Pod) *pod {
-	if object.UID == "" { // as in some files
-		named := *object
-		named.UID = types.UID(object.Namespace + "/" + object.Name)
-		object = &named
-	}
+	object = plan.WithUID(object)
 	p := &pod{Pod: object, owner: s.cluster.Owner(object), is: policies.PodOf(object), number: 1}
 	if p.owner != nil && !p.is.Finished && !plan.IsStatic(object) { // a static pod's owner is its node
 		p.workload = s.workload(object.Namespace, *p.owner)
@@ -213,10 +208,7 @@ func (s *simulation) collects(n *node) bool {
 
 // admits reports whether a pod tolerates the taints of a node. The DaemonSet controller makes none otherwise.
 func (s *simulation) admits(n *node, p *pod) bool {
-	hard := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectPreferNoSchedule
-	})
-	_, refused := plan.Rule.Matcher.Untolerated(hard, p.Spec.Tolerations)
+	_, refused := plan.Rule.Matcher.Untolerated(n.Spec.Taints, p.Spec.Tolerations)
 	return !refused
 }
 

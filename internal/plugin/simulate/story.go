@@ -184,29 +184,22 @@ func does(edit taints.Edit) string {
 		removed = append(removed, strings.TrimSuffix(removal.String(), "-"))
 	}
 	if len(added) > 0 {
-		parts = append(parts, verb(len(added), "taint ", "taints ")+strings.Join(added, ", ")+" set")
+		parts = append(parts, sentence.Agree(len(added), "taint ", "taints ")+strings.Join(added, ", ")+" set")
 	}
 	if len(removed) > 0 {
-		parts = append(parts, verb(len(removed), "taint ", "taints ")+strings.Join(removed, ", ")+" removed")
+		parts = append(parts, sentence.Agree(len(removed), "taint ", "taints ")+strings.Join(removed, ", ")+" removed")
 	}
 	return strings.Join(parts, ", ")
 }
 
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
 // pods says what one pod, or several, do.
 func (is *line) pods(one, many string) string {
-	return sentence.Counted(is.number, "pod") + " " + verb(is.number, one, many)
+	return sentence.Counted(is.number, "pod") + " " + sentence.Agree(is.number, one, many)
 }
 
 // nodes says what one node, or several, do.
 func (is *line) nodes(one, many string) string {
-	return is.where() + " " + verb(len(is.names), one, many)
+	return is.where() + " " + sentence.Agree(len(is.names), one, many)
 }
 
 // where names the nodes of a line, or counts them.
@@ -215,7 +208,7 @@ func (is *line) where() string { return nameNodes(is.names, is.zone) }
 // nameNodes names nodes, or counts them if they are many.
 func nameNodes(names []string, zone string) string {
 	if len(names) <= mostNamed {
-		return verb(len(names), "node ", "nodes ") + sentence.Enumerate(names)
+		return sentence.Agree(len(names), "node ", "nodes ") + sentence.Enumerate(names)
 	}
 	where := sentence.Counted(len(names), "node")
 	if zone != "" {

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -26,21 +26,13 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		return
 	}
 	name := strings.TrimSuffix(p.Name, fmt.Sprintf("~%d", p.number))
-	object := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: fmt.Sprintf("%s~%d", name, p.number+1),
-			Labels: p.Labels, OwnerReferences: p.OwnerReferences,
-		},
-		Spec: p.Spec,
-	}
-	object.Spec.NodeName = ""
-	next := s.newPod(object)
+	next := s.newPod(placement.SuccessorOf(p.Pod, fmt.Sprintf("%s~%d", name, p.number+1)))
 	next.number = p.number + 1
 	if metav1.GetControllerOfNoCopy(p.Pod).Kind == "DaemonSet" {
 		next.only = p.on
 	}
 	if next.before = p.told; p.told != nil {
-		p.told.Successor = object.Name
+		p.told.Successor = next.Name
 	}
 	s.waiting = append(s.waiting, next)
 	if !p.first && !p.ready {

@@ -229,7 +229,7 @@ func (c *collector) addPod(object *unstructured.Unstructured) error {
 		return err
 	}
 	return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod {
-		return c.sharer.Share(plan.SlimPod(identified(pod)))
+		return c.sharer.Share(plan.SlimPod(plan.WithUID(pod)))
 	})
 }
 

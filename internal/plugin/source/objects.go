@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -60,14 +59,6 @@ func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 		return false, errors.New("the files hold it twice, with different UIDs: they are from two clusters, or from two times; plan with one of them at a time")
 	}
 	return true, nil
-}
-
-// identified gives a pod of a file that leaves out UIDs one that tells it from other pods.
-func identified(pod *corev1.Pod) *corev1.Pod {
-	if pod.UID == "" {
-		pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
-	}
-	return pod
 }
 
 // checkTaints returns an error for taints that no node can have. A later Kubernetes may have other effects.

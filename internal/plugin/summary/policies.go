@@ -10,6 +10,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Policies says which breakers would trip, and how long a pace takes.
@@ -81,16 +82,6 @@ func pacedBy(plan *cliv1alpha1.TaintPlan) *cliv1alpha1.PlannedPolicy {
 	return slowest
 }
 
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
+func are(n int) string { return sentence.Agree(n, "is", "are") }
 
-func leave(n int) string {
-	if n == 1 {
-		return "leaves"
-	}
-	return "leave"
-}
+func leave(n int) string { return sentence.Agree(n, "leaves", "leave") }

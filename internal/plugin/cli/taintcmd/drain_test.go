@@ -112,7 +112,7 @@ func TestDrainEvictsWithinBudgetsBeforeTheNodeIsTainted(t *testing.T) {
 			"node/n cordoned\n", "pod/tolerates -n default evicted\n", "pod/web -n default evicted\nnode/n drained\n",
 			"Cordoned: n. Undo this with: kubectl uncordon n\n")
 		if refusals := strings.Count(s.err.String(), "violate the pod's disruption budget"); refusals != 1 {
-			s.Errorf("it is said %d times that the budget refuses:\n%s", refusals, s.err.String())
+			s.Errorf("the output says %d times that the budget refuses:\n%s", refusals, s.err.String())
 		}
 	}, taintedNode("n"), podOnNode("n", "web", controlled("ReplicaSet", "web")), podOnNode("elsewhere", "other"),
 		podOnNode("n", "tolerates", controlled("ReplicaSet", "web"), toleratingTaint(3600)),

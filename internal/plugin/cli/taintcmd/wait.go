@@ -127,11 +127,7 @@ func (v *vigil) progress(said string, left int, now time.Time) string {
 
 // podsThat is the subject and the verb of a sentence about pods.
 func podsThat(n int, ifOne, ifMore string) string {
-	verb := ifMore
-	if n == 1 {
-		verb = ifOne
-	}
-	return sentence.Counted(n, "pod") + " " + verb
+	return sentence.Counted(n, "pod") + " " + sentence.Agree(n, ifOne, ifMore)
 }
 
 // when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
