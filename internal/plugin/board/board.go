@@ -8,16 +8,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // updateEvery is how long changes are gathered: pages are sent four updates a second at most.
 const updateEvery = time.Second / 4
+
+// quiet is for how long nothing is rendered if nothing changes.
+const quiet = time.Hour
 
 // Config says what a board shows.
 type Config struct {
@@ -38,8 +40,9 @@ type Config struct {
 
 // Board is what is known of a cluster, for all pages that show it.
 type Board struct {
-	config  Config
-	cluster *cluster
+	config   Config
+	cluster  *cluster
+	follower *follow.Follower
 
 	mu   sync.Mutex
 	news chan struct{} // closed when there is something new for pages
@@ -47,38 +50,37 @@ type Board struct {
 
 // New returns a board. Run makes it live.
 func New(config Config) *Board {
-	return &Board{
-		config:  config,
-		cluster: newCluster(headRow{Cluster: config.Cluster, Namespace: config.Namespace}, config.Now),
-		news:    make(chan struct{}),
+	b := &Board{
+		config:   config,
+		cluster:  newCluster(headRow{Cluster: config.Cluster, Namespace: config.Namespace}, config.Now),
+		follower: follow.New(updateEvery),
+		news:     make(chan struct{}),
 	}
+	b.follower.Also = []func(context.Context){b.pingServer, b.followPolicies}
+	b.follower.Called, b.follower.Listed, b.follower.Act = b.cluster.called, b.cluster.listed, b.update
+	return b
 }
 
 // Run watches the cluster until the context ends, and returns when nothing of it runs any more.
 func (b *Board) Run(ctx context.Context) {
-	ctx = klog.NewContext(ctx, logr.Discard()) // of a watch that breaks the page tells
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, f := range b.cluster.feeds(b.config.Clients, b.config.Rules, b.config.Namespace) {
-		b.cluster.begin(f.kind)
-		running.Go(func() { b.cluster.run(ctx, f) })
+	b.follower.Feeds = b.cluster.feeds(b.config.Clients, b.config.Rules, b.config.Namespace)
+	for _, feed := range b.follower.Feeds {
+		b.cluster.source(feed.Kind) // which the page says is being read
 	}
-	running.Go(func() { b.cluster.pingServer(ctx, b.config.Ping) })
-	running.Go(func() { b.config.Policies(ctx, b.cluster.setPolicies) })
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.cluster.news:
-		}
-		b.cluster.render()
-		b.notify()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(updateEvery):
-		}
-	}
+	_ = b.follower.Run(ctx) // nothing stops it with an error
+}
+
+func (b *Board) followPolicies(ctx context.Context) {
+	b.config.Policies(ctx, func(read *plan.Cluster, err error) {
+		b.follower.Do(ctx, func() { b.cluster.setPolicies(read, err) })
+	})
+}
+
+// update renders what has changed, and wakes all pages.
+func (b *Board) update() time.Duration {
+	b.cluster.render()
+	b.notify()
+	return quiet
 }
 
 // notify wakes all pages.

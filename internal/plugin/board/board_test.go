@@ -28,6 +28,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
@@ -111,13 +112,13 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 
 func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
 	c := newCluster(headRow{}, func() time.Time { return midnight })
-	c.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
+	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
 		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
 	}})
 	const all = 5 * mostPending
 	for i := range all {
 		seconds := int64(i * 7919 % all) // all numbers up to there, in no order
-		c.setPod(&corev1.Pod{
+		c.SetPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(strconv.FormatInt(seconds, 10))},
 			Spec:       corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}},
 		})
@@ -142,7 +143,7 @@ func TestManyPodsOfAWorkloadThatLeaveANodeTogetherShareARow(t *testing.T) {
 	pods := func(from, to int) {
 		for i := range to - from {
 			name := fmt.Sprintf("web-%02d", from+i)
-			c.setPod(&corev1.Pod{
+			c.SetPod(&corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{
 					{Kind: "StatefulSet", Name: "web", UID: "web", Controller: new(true)},
 				}},
@@ -152,7 +153,7 @@ func TestManyPodsOfAWorkloadThatLeaveANodeTogetherShareARow(t *testing.T) {
 		c.render()
 	}
 	for _, name := range []string{"n-0", "n-1"} {
-		c.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{
+		c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{
 			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
 		}})
 	}
@@ -434,7 +435,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 			ID: "events", State: "denied", Problem: "You may not list events: what shadow mode found is missing, and why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer, which has this right.",
 		})
 		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
-		expect(t, "nodes", row[sourceRow](s, sheetSources, kindNodes), sourceRow{ID: "nodes", State: "current"})
+		expect(t, "nodes", row[sourceRow](s, sheetSources, follow.Nodes), sourceRow{ID: "nodes", State: "current"})
 		expect(t, "pods that have to leave", len(s.shown[sheetPending]), 1)
 
 		denied.Store(false)
@@ -455,7 +456,7 @@ func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		s.pass(time.Minute)
-		expect(t, "pods", row[sourceRow](s, sheetSources, kindPods).Problem, "You may not watch pods: pods that have to leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer, which has this right.")
+		expect(t, "pods", row[sourceRow](s, sheetSources, follow.Pods).Problem, "You may not watch pods: pods that have to leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer, which has this right.")
 	})
 }
 
@@ -486,7 +487,7 @@ func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
 		s.deletePod("gone")
 		s.pod("new", 300)
 		s.pass(10 * time.Second)
-		broken := row[sourceRow](s, sheetSources, kindPods)
+		broken := row[sourceRow](s, sheetSources, follow.Pods)
 		expect(t, "pods", broken.State, "broken")
 		if broken.Since < after(time.Second) || broken.Since > after(3*time.Second) {
 			t.Errorf("it is broken since %v", time.UnixMilli(broken.Since).UTC())
@@ -495,7 +496,7 @@ func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
 
 		down.Store(false)
 		s.pass(2 * time.Minute)
-		expect(t, "pods later", row[sourceRow](s, sheetSources, kindPods), sourceRow{ID: "pods", State: "current"})
+		expect(t, "pods later", row[sourceRow](s, sheetSources, follow.Pods), sourceRow{ID: "pods", State: "current"})
 		names := slices.Sorted(func(yield func(string) bool) {
 			for id := range s.shown[sheetPending] {
 				if !yield(id) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -28,11 +29,11 @@ const mostPending = 500
 // of commands.
 const mostAlone = 30
 
-// cluster is what is known of a cluster, and the sheets that follow from it. It is safe for concurrent use.
+// cluster is what is known of a cluster, and the sheets that follow from it.
 type cluster struct {
 	now func() time.Time // by the API server's clock
 
-	mu        sync.Mutex
+	// Everything but the sheets is for the goroutine of the follower alone.
 	known     plan.Countdowns
 	nodes     map[string]*knownNode
 	changed   map[string]bool // the nodes whose rows can be others
@@ -43,14 +44,13 @@ type cluster struct {
 	rules     map[types.UID]ruleRow
 	sources   map[string]*currency
 	head      headRow
-	sheets    *sheets
 
-	news chan struct{} // something was changed since it was rendered
+	mu     sync.Mutex
+	sheets *sheets
 }
 
 // knownNode is what counts of a node.
 type knownNode struct {
-	uid       types.UID
 	zone      string
 	ready     string
 	cordoned  bool
@@ -68,38 +68,23 @@ func newCluster(head headRow, now func() time.Time) *cluster {
 		now: now, known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
 		nodes: map[string]*knownNode{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
 		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*currency{},
-		head: head, sheets: newSheets(), news: make(chan struct{}, 1),
+		head: head, sheets: newSheets(),
 	}
 }
 
-// change makes a change, and says that there is one.
-func (c *cluster) change(apply func(at time.Time)) {
-	c.mu.Lock()
-	apply(c.now())
-	c.mu.Unlock()
-	select {
-	case c.news <- struct{}{}:
-	default:
+// SetNode implements follow.Cluster.
+func (c *cluster) SetNode(node *corev1.Node) {
+	c.known.SetNode(node, c.now())
+	_, excluded := node.Labels[readiness.ExcludedFromDisruption]
+	held := ""
+	if before := c.nodes[node.Name]; before != nil {
+		held = before.held
 	}
-}
-
-func (c *cluster) setNode(node *corev1.Node) {
-	c.change(func(at time.Time) {
-		before := c.nodes[node.Name]
-		if before != nil && before.uid != node.UID {
-			c.known.DeleteNode(node.Name) // another one of its name: its taints begin anew
-		}
-		c.known.SetNode(node, at)
-		_, excluded := node.Labels[readiness.ExcludedFromDisruption]
-		c.nodes[node.Name] = &knownNode{
-			uid: node.UID, zone: sentence.Printable(zoneOf(node)), ready: readyOf(node), cordoned: node.Spec.Unschedulable,
-			excluded: excluded, noExecute: len(c.known.Taints(node.Name)) > 0, taints: node.Spec.Taints,
-		}
-		if before != nil {
-			c.nodes[node.Name].held = before.held
-		}
-		c.changed[node.Name] = true
-	})
+	c.nodes[node.Name] = &knownNode{
+		zone: sentence.Printable(zoneOf(node)), ready: readyOf(node), cordoned: node.Spec.Unschedulable,
+		excluded: excluded, noExecute: len(c.known.Taints(node.Name)) > 0, taints: node.Spec.Taints, held: held,
+	}
+	c.changed[node.Name] = true
 }
 
 // readyOf returns the status of the condition Ready.
@@ -110,60 +95,45 @@ func readyOf(node *corev1.Node) string {
 	return string(corev1.ConditionUnknown)
 }
 
-// deleteNode forgets a node, unless there is another of its name already.
-func (c *cluster) deleteNode(uid types.UID, name string) {
-	c.change(func(time.Time) {
-		if known := c.nodes[name]; known == nil || known.uid != uid {
-			return
-		}
-		c.known.DeleteNode(name)
-		delete(c.nodes, name)
-		c.changed[name] = true
-	})
+// DeleteNode implements follow.Cluster.
+func (c *cluster) DeleteNode(name string) {
+	c.known.DeleteNode(name)
+	delete(c.nodes, name)
+	c.changed[name] = true
 }
 
 // setPolicies takes in the policies that were read. They change what the board says of pods, not which must leave.
 func (c *cluster) setPolicies(read *plan.Cluster, err error) {
 	set := read.PoliciesOf()
-	c.mu.Lock()
 	news := set != nil || c.known.Policies != nil || len(read.Missing) > 0 || c.sources[kindPolicies] != nil
-	c.mu.Unlock()
-	if !news {
+	if !news || !c.policiesCalled(read.Missing, err) {
 		return
 	}
-	c.change(func(at time.Time) {
-		if !c.policiesCalled(at, read.Missing, err) {
-			return
-		}
-		c.known.Policies = set
-		for name := range c.nodes {
-			c.markChanged(name)
-		}
-	})
+	c.known.Policies = set
+	for name := range c.nodes {
+		c.markChanged(name)
+	}
 }
 
-func (c *cluster) setPod(pod *corev1.Pod) {
-	c.change(func(at time.Time) {
-		if by := evictedBy(pod); by != "" && pod.DeletionTimestamp != nil {
-			c.evict(pod, by, at)
-		}
-		c.known.SetPod(pod, at)
-		c.markChanged(pod.Spec.NodeName)
-	})
+// SetPod implements follow.Cluster.
+func (c *cluster) SetPod(pod *corev1.Pod) {
+	if by := evictedBy(pod); by != "" && pod.DeletionTimestamp != nil {
+		c.evict(pod, by)
+	}
+	c.known.SetPod(pod, c.now())
+	c.markChanged(pod.Spec.NodeName)
 }
 
-// deletePod forgets a pod. Where its deletion was not seen as it happened its last object is nil.
-func (c *cluster) deletePod(uid types.UID, last *corev1.Pod) {
-	c.change(func(at time.Time) {
-		if last != nil {
-			if by := evictedBy(last); by != "" {
-				c.evict(last, by, at)
-			}
+// DeletePod implements follow.Cluster.
+func (c *cluster) DeletePod(uid types.UID, last *corev1.Pod) {
+	if last != nil {
+		if by := evictedBy(last); by != "" {
+			c.evict(last, by)
 		}
-		c.markChanged(c.known.NodeOf(uid))
-		delete(c.counted, uid)
-		c.known.DeletePod(uid)
-	})
+	}
+	c.markChanged(c.known.NodeOf(uid))
+	delete(c.counted, uid)
+	c.known.DeletePod(uid)
 }
 
 // markChanged notes that the pods of a node are others, which matters if it has NoExecute taints.
@@ -183,7 +153,7 @@ func (c *cluster) render() {
 			c.renderNode(name)
 		}
 		clear(c.changed)
-		replace(c.sheets, sheetZones, zoneRows(c.nodes, c.wasRead(kindPods)), func(row zoneRow) string { return row.ID })
+		replace(c.sheets, sheetZones, zoneRows(c.nodes, c.wasRead(follow.Pods)), func(row zoneRow) string { return row.ID })
 		c.renderPending()
 	}
 	replace(c.sheets, sheetEvictions, c.evictions, func(row evictionRow) string { return row.ID })
@@ -364,7 +334,7 @@ func (c *cluster) renderHead() {
 			c.head.Tainted++
 		}
 	}
-	c.head.NodesRead, c.head.PodsRead = c.wasRead(kindNodes), c.wasRead(kindPods)
+	c.head.NodesRead, c.head.PodsRead = c.wasRead(follow.Nodes), c.wasRead(follow.Pods)
 	c.sheets.put(sheetHead, sheetHead, c.head)
 }
 

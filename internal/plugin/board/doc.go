@@ -7,5 +7,5 @@
 // One set of watches feeds a [Board]; each page that is open is sent what has changed since it was last sent something.
 // So a page that is slow misses steps on the way and holds up nobody, and a page that comes back is sent everything.
 //
-//	watches -> cluster (what is known) -> sheets (rows as pages see them) -> stream (one for each page)
+//	follower -> cluster (what is known) -> sheets (rows as pages see them) -> stream (one for each page)
 package board

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -39,16 +38,9 @@ func (c *cluster) setEvent(event *corev1.Event) {
 	if event.InvolvedObject.Kind != "Node" || event.Reason != readiness.ReasonHeld && differences[event.Reason] == "" {
 		return
 	}
-	c.change(func(time.Time) {
-		c.events[event.UID] = &nodeEvent{
-			event.InvolvedObject.Name, event.Reason,
-			sentence.Printable(event.Message), event.LastTimestamp.Time,
-		}
-	})
-}
-
-func (c *cluster) deleteEvent(uid types.UID) {
-	c.change(func(time.Time) { delete(c.events, uid) })
+	c.events[event.UID] = &nodeEvent{
+		event.InvolvedObject.Name, event.Reason, sentence.Printable(event.Message), event.LastTimestamp.Time,
+	}
 }
 
 // renderEvents lists the differences, and tells nodes why they wait.

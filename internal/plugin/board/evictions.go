@@ -40,8 +40,8 @@ func evictedBy(pod *corev1.Pod) string {
 	return ""
 }
 
-// evict notes an eviction, once. The caller holds the lock.
-func (c *cluster) evict(pod *corev1.Pod, by string, seen time.Time) {
+// evict notes an eviction, once.
+func (c *cluster) evict(pod *corev1.Pod, by string) {
 	if c.counted[pod.UID] {
 		return
 	}
@@ -49,7 +49,7 @@ func (c *cluster) evict(pod *corev1.Pod, by string, seen time.Time) {
 	c.evicted++
 	row := evictionRow{
 		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName,
-		By: by, At: deletedAt(pod, seen).UnixMilli(),
+		By: by, At: deletedAt(pod, c.now()).UnixMilli(),
 	}
 	switch pending, ok := c.known.Of(pod.UID); {
 	case ok:

@@ -7,14 +7,12 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -28,11 +26,7 @@ func (c *cluster) setRule(object *unstructured.Unstructured) {
 	if err != nil {
 		row = ruleRow{ID: object.GetName(), Problem: sentence.Printable(fmt.Sprintf("It cannot be read: %v.", err))}
 	}
-	c.change(func(time.Time) { c.rules[object.GetUID()] = row })
-}
-
-func (c *cluster) deleteRule(uid types.UID) {
-	c.change(func(time.Time) { delete(c.rules, uid) })
+	c.rules[object.GetUID()] = row
 }
 
 func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {

@@ -5,22 +5,19 @@ package board
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Kinds of objects that are watched, and the API server itself.
 const (
-	kindNodes  = "nodes"
-	kindPods   = "pods"
 	kindRules  = "nodetaintrules"
 	kindEvents = "events"
 	kindServer = "server"
@@ -39,10 +36,10 @@ const (
 
 // missing says what is missing on the page where a kind may not be read.
 var missing = map[string]string{
-	kindNodes:  "nodes, zones and countdowns are missing",
-	kindPods:   "pods that have to leave and evictions are missing",
-	kindRules:  "rules are missing",
-	kindEvents: "what shadow mode found is missing, and why nodes wait for their taints",
+	follow.Nodes: "nodes, zones and countdowns are missing",
+	follow.Pods:  "pods that have to leave and evictions are missing",
+	kindRules:    "rules are missing",
+	kindEvents:   "what shadow mode found is missing, and why nodes wait for their taints",
 }
 
 // askForViewer says which role to ask for.
@@ -58,7 +55,7 @@ type currency struct {
 // problem is why a verb fails.
 type problem struct{ state, text string }
 
-// source returns what is known of a kind. The caller holds the lock.
+// source returns what is known of a kind.
 func (c *cluster) source(kind string) *currency {
 	if c.sources[kind] == nil {
 		c.sources[kind] = &currency{problems: map[string]problem{}}
@@ -66,45 +63,35 @@ func (c *cluster) source(kind string) *currency {
 	return c.sources[kind]
 }
 
-// begin notes that a kind is going to be read.
-func (c *cluster) begin(kind string) {
-	c.change(func(time.Time) { c.source(kind) })
-}
-
 func (c *cluster) wasRead(kind string) bool { return c.source(kind).read }
 
 // called notes how a call to list or to watch a kind has ended.
-func (c *cluster) called(ctx context.Context, kind, verb string, err error) {
-	if ctx.Err() != nil || isPassing(err) {
+func (c *cluster) called(_ context.Context, feed follow.Feed, verb string, err error) {
+	s := c.source(feed.Kind)
+	if err != nil {
+		if len(s.problems) == 0 {
+			s.current = c.now()
+		}
+		s.problems[verb] = problemOf(feed.Kind, verb, err)
 		return
 	}
-	c.change(func(at time.Time) {
-		s := c.source(kind)
-		if err != nil {
-			if len(s.problems) == 0 {
-				s.current = at
-			}
-			s.problems[verb] = problemOf(kind, verb, err)
-			return
-		}
-		// Who may list and not watch may still not watch.
-		if verb == "watch" || s.problems["watch"].state != stateDenied {
-			clear(s.problems)
-		}
-		delete(s.problems, verb)
-	})
+	// Who may list and not watch may still not watch.
+	if verb == "watch" || s.problems["watch"].state != stateDenied {
+		clear(s.problems)
+	}
+	delete(s.problems, verb)
 }
 
 // policiesCalled notes what could not be read of policies, and reports whether they were read. While no policies are
-// known, a page is not told that reading them failed. The caller holds the lock.
-func (c *cluster) policiesCalled(at time.Time, missing []string, err error) bool {
+// known, a page is not told that reading them failed.
+func (c *cluster) policiesCalled(missing []string, err error) bool {
 	if err != nil && c.known.Policies == nil {
 		return false
 	}
 	s := c.source(kindPolicies)
 	if err != nil {
 		if len(s.problems) == 0 {
-			s.current = at
+			s.current = c.now()
 		}
 		s.problems["list"] = problemOf(kindPolicies, "list", err)
 		return false
@@ -118,22 +105,13 @@ func (c *cluster) policiesCalled(at time.Time, missing []string, err error) bool
 }
 
 // listed notes that a list is complete.
-func (c *cluster) listed(kind string) {
-	c.change(func(time.Time) {
-		c.source(kind).read = true
-		if kind == kindNodes || kind == kindPods {
-			for name := range c.nodes {
-				c.changed[name] = true
-			}
+func (c *cluster) listed(feed follow.Feed) {
+	c.source(feed.Kind).read = true
+	if feed.Kind == follow.Nodes || feed.Kind == follow.Pods {
+		for name := range c.nodes {
+			c.changed[name] = true
 		}
-	})
-}
-
-// isPassing reports whether an error is the way in which watches end, and lists that are streamed fall back.
-func isPassing(err error) bool {
-	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.IsInvalid(err) ||
-		apierrors.IsTimeout(err)
+	}
 }
 
 func problemOf(kind, verb string, err error) problem {
@@ -150,15 +128,13 @@ func problemOf(kind, verb string, err error) problem {
 
 // pinged notes whether the API server answers at all: a watch can hang without a word.
 func (c *cluster) pinged(asked time.Time, err error) {
-	c.change(func(time.Time) {
-		s := c.source(kindServer)
-		clear(s.problems)
-		if err != nil {
-			s.problems["get"] = problem{stateBroken, sentence.Printable(fmt.Sprintf("The API server does not answer: %v.", err))}
-			return
-		}
-		s.read, s.current = true, asked
-	})
+	s := c.source(kindServer)
+	clear(s.problems)
+	if err != nil {
+		s.problems["get"] = problem{stateBroken, sentence.Printable(fmt.Sprintf("The API server does not answer: %v.", err))}
+		return
+	}
+	s.read, s.current = true, asked
 }
 
 func (c *cluster) renderSources() {

@@ -38,6 +38,8 @@ type Reader struct {
 	// Server is the address of the API server, for messages.
 	Server  string
 	Clients kubernetes.Interface
+	// Watches is like Clients, without a time that a call may take.
+	Watches kubernetes.Interface
 	// Dynamic is for our own resources.
 	Dynamic  dynamic.Interface
 	Progress *output.Progress
@@ -69,6 +71,12 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	patient := rest.CopyConfig(config)
+	patient.Timeout = 0 // it would end watches
+	watches, err := kubernetes.NewForConfig(patient)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
 	metadataClient, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -78,7 +86,7 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	reader := NewReader(config.Host, clients, dynamicClient, metadataClient, progress)
-	reader.clock = clock
+	reader.clock, reader.Watches = clock, watches
 	return reader, nil
 }
 
@@ -106,7 +114,7 @@ func NewReader(server string, clients kubernetes.Interface, dynamicClient dynami
 	owners metadata.Interface, progress *output.Progress,
 ) *Reader {
 	return &Reader{
-		Server: server, Clients: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,
+		Server: server, Clients: clients, Watches: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,
 		clock:   &timeline.Clock{},
 		Cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}

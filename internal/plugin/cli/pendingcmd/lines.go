@@ -21,7 +21,7 @@ func (o *options) runLines(ctx context.Context, f *follower) error {
 	defer cancel()
 	printer := o.changePrinter()
 	var unread error
-	err := f.follow(ctx, func(update update) {
+	err := f.run(ctx, func(update update) {
 		for i := range update.changes {
 			if unread = printer(&update.changes[i]); unread != nil {
 				cancel() // nobody reads any more

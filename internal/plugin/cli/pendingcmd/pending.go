@@ -201,21 +201,17 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	return api.Cluster, api.WarnOfHolds(ctx)
 }
 
+// readPods leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
 func (o *options) readPods(ctx context.Context, api *source.Reader, namespace string) error {
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		o.narrow(&options)
-		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
-	}
-	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
-}
-
-// narrow leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
-func (o *options) narrow(options *metav1.ListOptions) {
 	selector := fields.OneTermNotEqualSelector("spec.nodeName", "")
 	if len(o.nodes.Names) == 1 {
 		selector = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
-	options.FieldSelector = selector.String()
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		options.FieldSelector = selector.String()
+		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
+	}
+	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
 }
 
 // columnsFor are those of the table, the most important first. Which policies hold pods is a column if some select any:

@@ -71,7 +71,7 @@ func runScreen(ctx context.Context, program *tea.Program, f *follower) error {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- f.follow(ctx, func(update update) { program.Send(update) })
+		done <- f.run(ctx, func(update update) { program.Send(update) })
 		program.Quit()
 	}()
 	_, err := program.Run()
@@ -111,9 +111,12 @@ func (s *screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// take shows what is pending now. News are a sign that the watches work.
+// take shows what is pending now.
 func (s *screen) take(update update) {
-	s.known, s.pods, s.note = true, update.list.Pods, ""
+	s.known, s.pods = true, update.list.Pods
+	if !update.broken {
+		s.note = ""
+	}
 	until := s.clock.Now().Add(lingers)
 	for _, change := range update.changes {
 		s.marks[change.Pod.UID] = mark{change.Change, until}

@@ -44,7 +44,7 @@ func (s *shown) pending(pods ...cliv1alpha1.PendingPod) {
 	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(s.clock.Now()), Pods: pods}
 	changes := plan.ChangesSince(s.list, list, func(uid types.UID) bool { return s.there[uid] })
 	s.list = list
-	s.Update(update{list, changes})
+	s.Update(update{list: list, changes: changes})
 }
 
 // pass lets time pass, with the ticks in it.

@@ -15,10 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -86,11 +88,11 @@ func (t *tainting) move(ctx context.Context, nodes []*corev1.Node) ([]changed, e
 	if err != nil {
 		return done, err
 	}
-	began := t.machineTime()
-	if err := t.await(ctx, done, time.Time{}); err != nil {
+	deadline := t.giveUpAt()
+	if err := t.awaitDepartures(ctx, done, time.Time{}); err != nil {
 		return done, err
 	}
-	return done, t.awaitReplicas(ctx, workloads, began)
+	return done, t.awaitReplicas(ctx, workloads, deadline)
 }
 
 // workload is a controller with pods on a node that is about to be tainted.
@@ -124,33 +126,55 @@ func (t *tainting) workloadsOn(ctx context.Context, nodes []*corev1.Node) ([]*wo
 	}
 	ready, err := t.readyPods(ctx, all)
 	for _, workload := range all {
-		workload.ready = ready[workload.UID]
+		workload.ready = ready.of(workload)
 	}
 	return all, err
 }
 
-// readyPods counts the pods of workloads that are ready and stay.
-func (t *tainting) readyPods(ctx context.Context, workloads []*workload) (map[types.UID]int, error) {
-	ready := map[types.UID]int{}
-	read := map[string]bool{}
-	for _, workload := range workloads {
-		if read[workload.namespace] {
-			continue
+// readyPods are the pods that are ready and stay, with their controllers.
+type readyPods map[types.UID]types.UID
+
+func (r readyPods) set(pod *corev1.Pod) {
+	delete(r, pod.UID)
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && pod.DeletionTimestamp == nil && isReady(pod) {
+		r[pod.UID] = controller.UID
+	}
+}
+
+func (r readyPods) gone(uid types.UID, _ *corev1.Pod) { delete(r, uid) }
+
+// of counts the ready pods of a workload.
+func (r readyPods) of(workload *workload) (ready int) {
+	for _, controller := range r {
+		if controller == workload.UID {
+			ready++
 		}
-		read[workload.namespace] = true
-		list, err := t.reader.Clients.CoreV1().Pods(workload.namespace).List(ctx, metav1.ListOptions{})
+	}
+	return ready
+}
+
+// readyPods lists the ready pods in the namespaces of workloads.
+func (t *tainting) readyPods(ctx context.Context, workloads []*workload) (readyPods, error) {
+	ready := readyPods{}
+	for _, namespace := range namespacesOf(workloads) {
+		list, err := t.reader.Clients.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("list the pods of namespace %s: %w", workload.namespace, err)
+			return nil, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
 		}
 		for i := range list.Items {
-			pod := &list.Items[i]
-			controller := metav1.GetControllerOfNoCopy(pod)
-			if controller != nil && pod.DeletionTimestamp == nil && isReady(pod) {
-				ready[controller.UID]++
-			}
+			ready.set(&list.Items[i])
 		}
 	}
 	return ready, nil
+}
+
+func namespacesOf(workloads []*workload) []string {
+	var namespaces []string
+	for _, workload := range workloads {
+		namespaces = append(namespaces, workload.namespace)
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -160,49 +184,37 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // awaitReplicas waits until workloads have as many ready pods as before, or as many as they want if that is fewer now.
-func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, began time.Time) error {
-	defer t.reader.Progress.End()
-	said := ""
-	for {
-		missing, err := t.missing(ctx, workloads)
-		switch {
-		case apierrors.IsForbidden(err):
-			return fmt.Errorf("wait: %w: ask for the right to list pods", err)
-		case err == nil && len(missing) == 0:
-			return nil
-		case t.timeout > 0 && !t.machineTime().Before(began.Add(t.timeout)):
-			errs := []error{fmt.Errorf("after %s not all pods run elsewhere, and the taints stay", t.timeout), err}
-			for _, one := range missing {
-				errs = append(errs, errors.New(one))
-			}
-			return errors.Join(errs...)
-		}
-		line := "Waiting: " + strings.Join(missing, ", ")
-		if err != nil {
-			line = "Waiting, and trying again: " + err.Error()
-		}
-		if line != said {
-			t.reader.Progress.Announce("%s", line)
-			said = line
-		}
-		const each = 2 * time.Second
-		next := each
-		if t.timeout > 0 {
-			next = min(each, began.Add(t.timeout).Sub(t.machineTime()))
-		}
-		pause(ctx, next)
+// How many they want is asked for again and again.
+func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, deadline time.Time) error {
+	ready := readyPods{}
+	f := follow.New(time.Second)
+	for _, namespace := range namespacesOf(workloads) {
+		f.Feeds = append(f.Feeds, follow.PodsFeed(t.reader.Watches, namespace, fields.Everything(), ready.set, ready.gone))
 	}
+	var missing []string
+	all, err := t.await(ctx, f, deadline, func(ctx context.Context) string {
+		if missing = t.missing(ctx, workloads, ready, deadline); len(missing) == 0 {
+			return ""
+		}
+		return "Waiting: " + strings.Join(missing, ", ")
+	})
+	if all || err != nil {
+		return err
+	}
+	errs := []error{fmt.Errorf("after %s not all pods run elsewhere, and the taints stay", t.timeout), f.Broken()}
+	for _, one := range missing {
+		errs = append(errs, errors.New(one))
+	}
+	return errors.Join(errs...)
 }
 
 // missing says which workloads have too few ready pods.
-func (t *tainting) missing(ctx context.Context, workloads []*workload) ([]string, error) {
-	ready, err := t.readyPods(ctx, workloads)
-	if err != nil {
-		return nil, err
-	}
+func (t *tainting) missing(ctx context.Context, workloads []*workload, ready readyPods, deadline time.Time) []string {
+	ctx, cancel := context.WithTimeout(ctx, max(untilDeadline(deadline, t.machineTime()), time.Second))
+	defer cancel()
 	var missing []string
 	for _, workload := range workloads {
-		has := ready[workload.UID]
+		has := ready.of(workload)
 		if has >= workload.ready {
 			continue
 		}
@@ -210,7 +222,7 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload) ([]string
 			missing = append(missing, fmt.Sprintf("%s has %d of %d ready pods", workload.name, has, want))
 		}
 	}
-	return missing, nil
+	return missing
 }
 
 // wanted returns how many pods a workload wants: it may have been scaled down, rolled out or deleted meanwhile. What

@@ -206,7 +206,7 @@ func (t *tainting) follow(ctx context.Context, done []changed) error {
 	}
 	var waited error
 	if t.wait {
-		waited = t.await(ctx, done, end)
+		waited = t.awaitDepartures(ctx, done, end)
 	}
 	switch {
 	case apicall.Stopping(ctx) && len(t.edit.Add) > 0 && (t.wait || t.stay):

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -40,7 +41,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
+
+func TestMain(m *testing.M) { bubble.Main(m) }
 
 // virtualStart is when virtualStart time begins.
 var virtualStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -599,25 +603,53 @@ func TestAPodThatWasThereAllAlongIsNotSaidToHaveBeenPutOnTheNode(t *testing.T) {
 	}))
 }
 
+// breaks ends the watches of pods from one instant on, and lets calls that list or watch them fail until another.
+func (s *taintScene) breaks(from, until time.Duration) {
+	down := func() bool { return time.Since(virtualStart) >= from && time.Since(virtualStart) < until }
+	s.client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if down() {
+			return true, nil, errors.New("no answer")
+		}
+		begun, err := s.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		if err == nil && time.Since(virtualStart) < from {
+			s.later(time.Until(virtualStart.Add(from)), begun.Stop)
+		}
+		return true, begun, err
+	})
+	s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down(), nil, errors.New("no answer")
+	})
+}
+
 func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
-		s.refuses(2500*time.Millisecond, "get", 3, func(string) error { return errors.New("no answer") })
-		s.ends(time.Minute, "p")
+		s.breaks(2500*time.Millisecond, 40*time.Second)
+		s.ends(10*time.Second, "p") // which nobody sees meanwhile
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		s.mustSay(s.err.String(), "Waiting, and trying again: get node n: no answer\n")
+		s.mustSay(s.err.String(), "Waiting, and trying again: watch pods: no answer\n", "All pods have left that have to.\n")
+		if took := time.Since(virtualStart); took < 40*time.Second || took > 3*time.Minute {
+			s.Errorf("it takes %s", took)
+		}
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestAnAPIServerThatHangsDoesNotHoldUpTheTimeout(t *testing.T) {
+func TestAnAPIServerThatDoesNotAnswerDoesNotHoldUpTheTimeout(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
-		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if time.Since(virtualStart) < 10*time.Second {
-				return false, nil, nil
-			}
-			pause(s.Context(), 2*time.Second) // the deadline is the call's: the fake knows none
-			return true, nil, context.DeadlineExceeded
+		s.breaks(10*time.Second, time.Hour)
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 1 pod has not left", "list pods: no answer")
+		if took := time.Since(virtualStart); took != time.Minute {
+			s.Errorf("it takes %s", took)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestAWaitWithoutTheRightToWatchEndsWithWhatToDo(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
 		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 1 pod has not left", "list the pods of node n: context deadline exceeded")
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "wait: watch nodes: ", "ask for the right to watch them")
+		s.mustHave("n", "m:NoExecute +0s")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 

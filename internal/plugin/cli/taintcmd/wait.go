@@ -7,120 +7,180 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// vigil waits until no pod is left that a NoExecute taint makes leave. It reads the nodes again and again.
+// await follows feeds until look has nothing more to say, and reports whether that is how it ended: else a deadline is
+// over, if there is one, or the context has ended. What look says is announced when it changes. A wait without the right
+// to watch is an error; calls that fail are made again, and told.
+func (t *tainting) await(
+	ctx context.Context, f *follow.Follower, deadline time.Time, look func(ctx context.Context) string,
+) (bool, error) {
+	defer t.reader.Progress.End()
+	said, done := "", false
+	f.Called = func(ctx context.Context, feed follow.Feed, verb string, err error) {
+		if apierrors.IsForbidden(err) {
+			f.Stop(fmt.Errorf("wait: %w", source.Failed(ctx, t.reader.Server, verb, feed.Kind, err)))
+		}
+	}
+	f.Act = func() time.Duration {
+		line, broken := "", f.Broken()
+		if f.Synced() {
+			line = look(ctx)
+			done = line == "" && broken == nil
+		}
+		left := untilDeadline(deadline, t.machineTime())
+		switch {
+		case done, left <= 0:
+			f.Stop(nil)
+			return follow.NotYet
+		case broken != nil:
+			line = "Waiting, and trying again: " + strings.ReplaceAll(broken.Error(), "\n", "; ")
+		case line == "":
+			return follow.NotYet
+		}
+		if line != said {
+			said = line
+			t.reader.Progress.Announce("%s", line)
+		}
+		return min(left, time.Second) // what is said counts down
+	}
+	err := f.Run(ctx)
+	return done, err
+}
+
+// untilDeadline returns how long it is until a deadline: a long time if there is none.
+func untilDeadline(deadline, now time.Time) time.Duration {
+	if deadline.IsZero() {
+		return time.Hour
+	}
+	return deadline.Sub(now)
+}
+
+// giveUpAt returns when a wait that begins now gives up: never if --timeout is 0.
+func (t *tainting) giveUpAt() time.Time {
+	if t.timeout == 0 {
+		return time.Time{}
+	}
+	return t.machineTime().Add(t.timeout)
+}
+
+// vigil waits until no pod is left that a NoExecute taint makes leave. It implements follow.Cluster.
 type vigil struct {
 	*tainting
 
-	nodes      []string
 	departures plan.Departures
-	// failing is what went wrong when the cluster was last looked at.
-	failing error
+	nodes      map[string]*corev1.Node
+	pods       map[string]map[types.UID]*corev1.Pod // by node
+	news       map[string]bool                      // the nodes that are to be read again
 }
 
 func newVigil(t *tainting, done []changed) *vigil {
-	v := &vigil{tainting: t, nodes: nodesOf(done)}
+	v := &vigil{tainting: t, nodes: map[string]*corev1.Node{}, pods: map[string]map[types.UID]*corev1.Pod{}, news: map[string]bool{}}
 	for _, one := range done {
 		v.departures.Changed(one.before, one.node, one.at)
+		v.nodes[one.node.Name], v.pods[one.node.Name] = one.node, map[types.UID]*corev1.Pod{}
+		v.news[one.node.Name] = true
 	}
 	return v
 }
 
-// await waits until all pods have left, until --timeout, or until the taints are taken off again at an instant, if
-// there is one.
-func (t *tainting) await(ctx context.Context, done []changed, end time.Time) error {
-	began := t.machineTime()
+// SetNode implements follow.Cluster.
+func (v *vigil) SetNode(node *corev1.Node) {
+	if _, ours := v.pods[node.Name]; ours {
+		v.nodes[node.Name], v.news[node.Name] = plan.SlimNode(node), true
+	}
+}
+
+// DeleteNode implements follow.Cluster.
+func (v *vigil) DeleteNode(name string) {
+	if _, ours := v.pods[name]; ours {
+		delete(v.nodes, name)
+		v.news[name] = true
+	}
+}
+
+// SetPod implements follow.Cluster.
+func (v *vigil) SetPod(pod *corev1.Pod) {
+	if pods, ours := v.pods[pod.Spec.NodeName]; ours {
+		pods[pod.UID], v.news[pod.Spec.NodeName] = plan.SlimPod(pod), true
+	}
+}
+
+// DeletePod implements follow.Cluster.
+func (v *vigil) DeletePod(uid types.UID, _ *corev1.Pod) {
+	for node, pods := range v.pods {
+		if _, there := pods[uid]; there {
+			delete(pods, uid)
+			v.news[node] = true
+		}
+	}
+}
+
+// awaitDepartures waits until all pods have left, until --timeout, or until the taints are taken off again at an
+// instant, if there is one.
+func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time.Time) error {
 	v := newVigil(t, done)
-	said := ""
-	for {
-		left, err := v.look(ctx, v.untilEnd(t.machineTime(), began, end))
-		if err != nil {
-			return err
-		}
-		if left == 0 && v.failing == nil {
-			v.end()
-			t.tell("%s", v.farewell())
-			return nil
-		}
-		said = v.progress(said, left, t.now())
-		now := t.machineTime()
-		switch over := !end.IsZero() && !now.Before(end); {
-		case over:
-			v.end()
-			t.tell("The %s are over, and %s not left.", t.lasts, podsThat(left, "has", "have"))
-			return nil
-		case t.timeout > 0 && !now.Before(began.Add(t.timeout)):
-			v.end()
-			return v.giveUp(ctx, left)
-		}
-		if !pause(ctx, v.untilNext(now, began, end)) {
-			v.end()
-			return fmt.Errorf("interrupted: %s not left", podsThat(left, "has", "have"))
-		}
+	deadline := t.giveUpAt()
+	if deadline.IsZero() || !end.IsZero() && end.Before(deadline) {
+		deadline = end
 	}
-}
-
-// look reads all nodes and the pods on them, within some time, and returns how many have to leave yet. What goes wrong
-// is tried again, but for a lack of rights.
-func (v *vigil) look(ctx context.Context, within time.Duration) (int, error) {
-	const least = 2 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, max(within, least))
-	defer cancel()
-	v.failing = nil
-	for _, node := range v.nodes {
-		err := v.visit(ctx, node)
-		switch {
-		case apierrors.IsForbidden(err):
-			return 0, fmt.Errorf("wait: %w: ask for the right to get nodes and to list pods", err)
-		case err != nil:
-			v.failing = err
-		}
-	}
-	return len(v.departures.Left()), nil
-}
-
-// visit reads a node and the pods on it.
-func (v *vigil) visit(ctx context.Context, name string) error {
-	node, err := v.node(ctx, name)
-	if apierrors.IsNotFound(err) {
-		v.departures.Gone(name)
+	f := follow.New(time.Second)
+	f.Feeds = follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nodesOf(done), v)
+	all, err := t.await(ctx, f, deadline, func(context.Context) string { return v.look() })
+	left := len(v.departures.Left())
+	switch {
+	case err != nil:
+		return err
+	case all:
+		t.tell("%s", v.farewell())
+		return nil
+	case apicall.Stopping(ctx):
+		return fmt.Errorf("interrupted: %s not left", podsThat(left, "has", "have"))
+	case !end.IsZero() && !t.machineTime().Before(end):
+		t.tell("The %s are over, and %s not left.", t.lasts, podsThat(left, "has", "have"))
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("get node %s: %w", name, err)
-	}
-	pods, err := v.podsOn(ctx, name)
-	if err != nil {
-		return err
-	}
-	v.departures.Read(node, pods, v.now())
-	return nil
+	return v.giveUp(ctx, left, f.Broken())
 }
 
-// progress says how far it is, if that has changed; on a terminal it counts down. It returns what it has said.
-func (v *vigil) progress(said string, left int, now time.Time) string {
-	had := v.departures.Had()
-	line := fmt.Sprintf("Waiting: %d of %s left", had-left, podsThat(had, "has", "have"))
+// look reads what is new, and says how far it is; nothing if no pod is left.
+func (v *vigil) look() string {
+	now := v.now()
+	for name := range v.news {
+		node := v.nodes[name]
+		if node == nil {
+			v.departures.Gone(name)
+			continue
+		}
+		v.departures.Read(node, slices.Collect(maps.Values(v.pods[name])), now)
+	}
+	clear(v.news)
 	pods := v.departures.Left()
+	if len(pods) == 0 {
+		return ""
+	}
+	had := v.departures.Had()
+	line := fmt.Sprintf("Waiting: %d of %s left", had-len(pods), podsThat(had, "has", "have"))
 	if next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next >= 0 {
 		line += ", the next is due " + v.when(pods[next].Verdict.Due, now) +
 			", the last " + v.when(pods[len(pods)-1].Verdict.Due, now)
-	}
-	if v.failing != nil {
-		line = "Waiting, and trying again: " + v.failing.Error()
-	}
-	if line != said {
-		v.reader.Progress.Announce("%s", line)
 	}
 	return line
 }
@@ -138,8 +198,6 @@ func (v *vigil) when(at, now time.Time) string {
 	return "at " + output.Absolute(at)
 }
 
-func (v *vigil) end() { v.reader.Progress.End() }
-
 func (v *vigil) farewell() string {
 	if v.departures.Had() == 0 {
 		return "No pod has to leave."
@@ -147,30 +205,9 @@ func (v *vigil) farewell() string {
 	return "All pods have left that have to."
 }
 
-// untilNext returns how long to pause, so that some 50 nodes are read in a second.
-func (v *vigil) untilNext(now, began, end time.Time) time.Duration {
-	const each, least = 20 * time.Millisecond, time.Second
-	return min(max(time.Duration(len(v.nodes))*each, least), v.untilEnd(now, began, end))
-}
-
-// untilEnd returns how long it takes until --timeout or --for is over: a long time if there is neither.
-func (v *vigil) untilEnd(now, began, end time.Time) time.Duration {
-	left := time.Hour
-	if v.timeout > 0 {
-		left = min(left, began.Add(v.timeout).Sub(now))
-	}
-	if !end.IsZero() {
-		left = min(left, end.Sub(now))
-	}
-	return max(left, 0)
-}
-
 // giveUp says of each pod that is left what keeps it.
-func (v *vigil) giveUp(ctx context.Context, left int) error {
-	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, podsThat(left, "has", "have"))}
-	if v.failing != nil {
-		errs = append(errs, v.failing)
-	}
+func (v *vigil) giveUp(ctx context.Context, left int, broken error) error {
+	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, podsThat(left, "has", "have")), broken}
 	obstacles := &obstacles{vigil: v}
 	for _, pod := range v.departures.Left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",

@@ -1,0 +1,140 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Feed is objects of one kind, and where they go.
+type Feed struct {
+	// Kind is the name of the resource, such as nodes.
+	Kind string
+	// Client is the client of the calls. It says whether the API server can stream lists.
+	Client any
+	// Object is an empty object of the kind.
+	Object runtime.Object
+	Calls  Calls
+	// Set takes an object that is there, and Gone one that is not: with its last state, nil if that was not seen. If
+	// another object took its name, Gone comes first.
+	Set  func(metav1.Object)
+	Gone func(uid types.UID, name string, last metav1.Object)
+}
+
+// id tells feeds of one follower apart.
+func (f Feed) id() string { return f.Kind + " " + f.Calls.namespace + " " + f.Calls.which.String() }
+
+// Calls list and watch objects that a field selector selects.
+type Calls struct {
+	calls     cache.ListWatch
+	namespace string // of which they are; empty: all, or none
+	which     fields.Selector
+}
+
+// CallsOf returns the calls of a client.
+func CallsOf[L runtime.Object](
+	list func(context.Context, metav1.ListOptions) (L, error),
+	watches func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	which fields.Selector,
+) Calls {
+	return Calls{which: which, calls: cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = which.String()
+			return list(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = which.String()
+			return watches(ctx, options)
+		},
+	}}
+}
+
+// Kinds that most followers follow.
+const (
+	Nodes = "nodes"
+	Pods  = "pods"
+)
+
+// Cluster takes nodes and pods as a follower sees them.
+type Cluster interface {
+	SetNode(node *corev1.Node)
+	DeleteNode(name string)
+	SetPod(pod *corev1.Pod)
+	// DeletePod takes a pod that is gone, with its last state, nil if that was not seen.
+	DeletePod(uid types.UID, last *corev1.Pod)
+}
+
+// mostNamed is for how many nodes there is a watch of each and of its pods: more cost the API server more than a watch
+// of all.
+const mostNamed = 16
+
+// ClusterFeeds are the feeds of nodes and of the pods of a namespace that are bound, to these nodes if there are any.
+// If there are many, all nodes come with all their pods.
+func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string, to Cluster) []Feed {
+	if len(named) == 0 || len(named) > mostNamed {
+		return []Feed{
+			nodesFeed(clients, fields.Everything(), to),
+			PodsFeed(clients, namespace, fields.OneTermNotEqualSelector("spec.nodeName", ""), to.SetPod, to.DeletePod),
+		}
+	}
+	var feeds []Feed
+	for _, name := range named {
+		feeds = append(feeds, nodesFeed(clients, fields.OneTermEqualSelector(metav1.ObjectNameField, name), to),
+			PodsFeed(clients, namespace, fields.OneTermEqualSelector("spec.nodeName", name), to.SetPod, to.DeletePod))
+	}
+	return feeds
+}
+
+func nodesFeed(clients kubernetes.Interface, which fields.Selector, to Cluster) Feed {
+	nodes := clients.CoreV1().Nodes()
+	return Feed{
+		Kind: Nodes, Client: clients, Object: &corev1.Node{}, Calls: CallsOf(nodes.List, nodes.Watch, which),
+		Set: Only(to.SetNode), Gone: func(_ types.UID, name string, _ metav1.Object) { to.DeleteNode(name) },
+	}
+}
+
+// PodsFeed is the feed of pods of a namespace; empty: of all.
+func PodsFeed(
+	clients kubernetes.Interface, namespace string, which fields.Selector,
+	set func(*corev1.Pod), gone func(uid types.UID, last *corev1.Pod),
+) Feed {
+	pods := clients.CoreV1().Pods(namespace)
+	calls := CallsOf(pods.List, pods.Watch, which)
+	calls.namespace = namespace
+	return Feed{
+		Kind: Pods, Client: clients, Object: &corev1.Pod{}, Calls: calls,
+		Set: Only(set), Gone: func(uid types.UID, _ string, last metav1.Object) {
+			pod, _ := last.(*corev1.Pod)
+			gone(uid, pod)
+		},
+	}
+}
+
+// Only takes objects of one type.
+func Only[P metav1.Object](set func(P)) func(metav1.Object) {
+	return func(object metav1.Object) {
+		if typed, ok := object.(P); ok {
+			set(typed)
+		}
+	}
+}
+
+// object returns what a watch brought.
+func (f Feed) object(brought any) (metav1.Object, error) {
+	typed, ok := brought.(metav1.Object)
+	if !ok {
+		return nil, fmt.Errorf("the watch of %s brought a %T", f.Kind, brought)
+	}
+	return typed, nil
+}

@@ -1,0 +1,142 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
+)
+
+// watch watches a feed until the context ends.
+func (f *Follower) watch(ctx context.Context, feed Feed) {
+	called := func(ctx context.Context, verb string, err error) {
+		if ctx.Err() == nil && !isPassing(err) {
+			f.Do(ctx, func() { f.called(ctx, feed, verb, err) })
+		}
+	}
+	calls := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			listed, err := feed.Calls.calls.ListWithContextFunc(ctx, options)
+			called(ctx, "list", err)
+			return listed, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := feed.Calls.calls.WatchFuncWithContext(ctx, options)
+			called(ctx, "watch", err)
+			return watched, err
+		},
+	}
+	to := &store{Feed: feed, do: func(do func()) { f.Do(ctx, do) }, listed: func() { f.listed(feed) }, known: map[string]seen{}}
+	reflector := cache.NewReflectorWithOptions(listwatch.New(calls, feed.Client, to), feed.Object, to,
+		cache.ReflectorOptions{Name: "follow", TypeDescription: feed.Kind})
+	reflector.RunWithContext(ctx)
+}
+
+// isPassing reports whether an error is the way in which watches end, and in which lists that are streamed fall back.
+func isPassing(err error) bool {
+	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.IsInvalid(err) || apierrors.IsTimeout(err)
+}
+
+// called notes how a call has ended.
+func (f *Follower) called(ctx context.Context, feed Feed, verb string, err error) {
+	switch {
+	case err != nil:
+		f.broken[feed.id()] = fmt.Errorf("%s %s: %w", verb, feed.Kind, err)
+	case verb == "watch":
+		delete(f.broken, feed.id())
+	}
+	f.Called(ctx, feed, verb, err)
+}
+
+// listed notes that all objects of a feed have been brought.
+func (f *Follower) listed(feed Feed) {
+	delete(f.unlisted, feed.id())
+	if f.Listed != nil {
+		f.Listed(feed)
+	}
+}
+
+// store is where client-go's reflector puts objects. It keeps only which there are, to tell after a gap which are gone.
+type store struct {
+	Feed
+
+	do     func(func()) // on the follower's goroutine
+	listed func()
+	known  map[string]seen // by namespace and name
+	list   uint32          // the number of the newest list
+}
+
+// seen is an object that is there, and the list that had it last.
+type seen struct {
+	uid  types.UID
+	name string
+	list uint32
+}
+
+var _ listwatch.Store = (*store)(nil)
+
+// Add is called for an object that appeared.
+func (s *store) Add(object any) error { return s.Update(object) }
+
+// Update is called for an object that appeared or changed.
+func (s *store) Update(object any) error {
+	typed, err := s.object(object)
+	if err != nil {
+		return err
+	}
+	key := cache.MetaObjectToName(typed).String()
+	before, there := s.known[key]
+	s.known[key] = seen{typed.GetUID(), typed.GetName(), s.list}
+	s.do(func() {
+		if there && before.uid != typed.GetUID() {
+			s.Gone(before.uid, before.name, nil)
+		}
+		s.Set(typed)
+	})
+	return nil
+}
+
+// Delete is called for an object that is gone.
+func (s *store) Delete(object any) error {
+	typed, err := s.object(object)
+	if err != nil {
+		return err
+	}
+	delete(s.known, cache.MetaObjectToName(typed).String())
+	s.do(func() { s.Gone(typed.GetUID(), typed.GetName(), typed) })
+	return nil
+}
+
+// BeginList implements listwatch.Store.
+func (s *store) BeginList() { s.list++ }
+
+// Replace is called when a list is complete. Its objects came one by one.
+func (s *store) Replace(objects []any, _ string) error {
+	if len(objects) > 0 {
+		return fmt.Errorf("%d %s are in the list of those that are left", len(objects), s.Kind)
+	}
+	for key, known := range s.known {
+		if known.list != s.list {
+			delete(s.known, key)
+			s.do(func() { s.Gone(known.uid, known.name, nil) })
+		}
+	}
+	s.do(s.listed)
+	return nil
+}
+
+// Resync has no meaning here.
+func (s *store) Resync() error { return nil }
