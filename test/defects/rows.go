@@ -19,7 +19,7 @@ type section int
 
 const (
 	// fixes are the defects of kube-controller-manager v1.36.3 that Taintkeeper fixes, under the numbers of
-	// docs/evaluation.md.
+	// docs/proofs.md.
 	fixes section = iota
 	// keeps is what users rely on, and a replacement can lose.
 	keeps

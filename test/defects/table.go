@@ -25,7 +25,7 @@ type chapter struct {
 
 var chapters = []chapter{
 	{fixes, "What Taintkeeper fixes", "Each is a defect of upstream's. " +
-		"[Evaluation](evaluation.md#the-tests-of-each) names the tests of each by the same number."},
+		"[Proofs](proofs.md#the-tests-of-each) names the tests of each by the same number."},
 	{keeps, "What a replacement must not lose", "What a user may rely on, upstream's defects apart. Upstream does most of it right by what it is: it counts with timers of its " +
 		"own, writes\nnothing to nodes and has a goroutine per eviction. Each was wrong in an early version of Taintkeeper."},
 }
