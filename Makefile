@@ -166,7 +166,7 @@ parity: ## play random histories to Kubernetes' own code and to ours in virtual 
 # older Kubernetes (KUBE=1.35).
 SETTABLE := bin/settable-kube-controller-manager$(PLANE:controlplane%=%)
 .PHONY: defects
-defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not be lost, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
+defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not break, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
 	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(BESIDE),-beside,$(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md))) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
