@@ -274,6 +274,13 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@$(GO) run ./internal/plugin/cli/reference/generate
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
+bin/govulncheck: tools/vulnerabilities/go.mod tools/vulnerabilities/go.sum
+	@cd tools/vulnerabilities && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ golang.org/x/vuln/cmd/govulncheck
+
+.PHONY: vulnerabilities
+vulnerabilities: needs-go bin/govulncheck ## look for known vulnerabilities in what the programs call (asks vuln.go.dev)
+	@bin/govulncheck ./...
+
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it
 	@bin/golangci-lint fmt
