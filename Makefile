@@ -166,7 +166,7 @@ parity: ## play random histories to Kubernetes' own code and to ours in virtual 
 # older Kubernetes (KUBE=1.35).
 SETTABLE := bin/settable-kube-controller-manager$(PLANE:controlplane%=%)
 .PHONY: defects
-defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not be lost, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
+defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not break, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
 	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(BESIDE),-beside,$(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md))) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
@@ -210,7 +210,7 @@ bin/chaos-taintkeeper:
 	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, and plans (an hour and a half; docs/evaluation.md)
+bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, and plans (an hour and a half; docs/measurements.md)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/cluster/nodecache ./internal/cluster/podcache
 	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/controller/backlog
 	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement
@@ -273,6 +273,13 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@test/chart/replay.sh -w
 	@$(GO) run ./internal/plugin/cli/reference/generate
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
+
+bin/govulncheck: tools/vulnerabilities/go.mod tools/vulnerabilities/go.sum
+	@cd tools/vulnerabilities && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ golang.org/x/vuln/cmd/govulncheck
+
+.PHONY: vulnerabilities
+vulnerabilities: needs-go bin/govulncheck ## look for known vulnerabilities in what the programs call (asks vuln.go.dev)
+	@bin/govulncheck ./...
 
 .PHONY: fmt
 fmt: bin/golangci-lint ## format the code the way make lint wants it

@@ -47,19 +47,19 @@ type standing struct{ leading, holderUnknown prometheus.Gauge }
 func newStanding(registerer prometheus.Registerer, o *options) (standing, error) {
 	leading := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "taintkeeper_leading",
-		Help: "1 while this process leads, or takes part in no election; 0 while it stands by. " +
+		Help: "1 while this process leads or runs without leader election, 0 while it is a standby. " +
 			"The mode is enforce, shadow or dry_run.",
 	}, []string{"mode"})
 	leftOut := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "taintkeeper_node_health_left_out",
-		Help: "1 if node health is switched on, and left out because a built-in node-lifecycle-controller was seen.",
+		Help: "1 if node health is switched on but left out because a built-in node-lifecycle-controller was seen.",
 	})
 	if o.nodeHealthLeftOut {
 		leftOut.Set(1)
 	}
 	holderUnknown := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "taintkeeper_lease_holder_unknown",
-		Help: "1 while this process stands by and the holder of the Lease has been no live replica for longer than " +
+		Help: "1 while this process is a standby and the holder of the Lease has not been a live replica for more than " +
 			"twice the lease duration.",
 	})
 	err := errors.Join(registerer.Register(leading), registerer.Register(leftOut), registerer.Register(holderUnknown))

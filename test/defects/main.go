@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command defects plays each defect of kube-controller-manager's taint eviction that Taintkeeper fixes, one scenario
-// per row of the table in docs/evaluation.md, to both, on a real API server each: `make defects`. It prints what it
+// per row of the table in docs/proofs.md, to both, on a real API server each: `make defects`. It prints what it
 // saw, and writes docs/defects.md when it is told to.
 //
 // It exits with 0 when Taintkeeper was right in every scenario, whatever upstream did, and with 1 otherwise.

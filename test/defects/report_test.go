@@ -124,7 +124,7 @@ func TestWhatIsFixedAndWhatIsKeptIsCountedApart(t *testing.T) {
 	var printed strings.Builder
 	printTable(&printed, r)
 	for _, text := range []string{document(r, "two shared virtual cores"), printed.String()} {
-		fixed, kept, found := strings.Cut(text, "What a replacement must not lose")
+		fixed, kept, found := strings.Cut(text, "What a replacement must not break")
 		if !found || !strings.Contains(fixed, "Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.") ||
 			!strings.Contains(kept, "Of 1 scenario, upstream is right in 1 and Taintkeeper in 1.") {
 			t.Errorf("the two are not told apart in\n%s", text)

@@ -19,9 +19,9 @@ type section int
 
 const (
 	// fixes are the defects of kube-controller-manager v1.36.3 that Taintkeeper fixes, under the numbers of
-	// docs/evaluation.md.
+	// docs/proofs.md.
 	fixes section = iota
-	// keeps is what users rely on, and a replacement can lose.
+	// keeps is what users rely on, and a replacement can break.
 	keeps
 )
 
@@ -46,10 +46,10 @@ func fixedRows() []row {
 	return []row{
 		{
 			number:   1,
-			scenario: "A node is untainted while most of the evictions from it still wait",
+			scenario: "A node is untainted while most of its evictions are still waiting",
 			should:   "No pod is deleted after the untaint",
-			how: "200 pods on one node; tainted, and untainted 2 s later. Deletes that the API server accepted after it had " +
-				"answered the untaint are counted in its audit log; for 1 s they may have been under way. " + atSameLimits,
+			how: "200 pods on one node, tainted, and untainted 2 s later. The audit log counts deletes that the API " +
+				"server accepted after it answered the untaint, with 1 s of tolerance for calls under way. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", untaintPods)},
 				When:     []Step{Taint("tainted", "gone"), After(2 * time.Second), Untaint("tainted", "gone")},
@@ -60,8 +60,8 @@ func fixedRows() []row {
 			number:   2,
 			scenario: "Many pods are due at once",
 			should:   "The first leaves at once; two calls per pod",
-			how: "150 pods on one node are due at once. The first and the last accepted delete, and the calls on pods, are read from the " +
-				"audit log. Right is a first delete within 2 s and less than 2.5 calls per pod. " + atSameLimits,
+			how: "150 pods on one node are due at once. The audit log has the first and the last accepted delete " +
+				"and the calls on pods. Right means a first delete within 2 s and fewer than 2.5 calls per pod. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -70,29 +70,31 @@ func fixedRows() []row {
 		},
 		{
 			number:   3,
-			scenario: "Deletes are refused for some seconds, by a webhook, a policy or an API server that restarts",
+			scenario: "Deletes are refused for some seconds, by a webhook, a policy or a restarting API server",
 			should:   "The pod leaves once deletes are allowed again",
 			issues:   []int{140639},
-			how: "A ValidatingAdmissionPolicy refuses the delete of a pod that is due; 3 s later it is removed. Once a delete would be " +
-				"accepted again, as a dry run shows, the pod is watched for 20 s. Right is at most 10 s, as a retry backs off.",
+			how: "A ValidatingAdmissionPolicy refuses the delete of a due pod and is removed 3 s later. Once a " +
+				"dry-run delete is accepted again, the pod is watched for 20 s. Right means at most 10 s, because " +
+				"retries back off.",
 			stories: scenarios.Named("deletes refused"),
 		},
 		{
 			number:   4,
-			scenario: "What a deadline depends on changes while it runs",
-			should:   "The state decides: the pod leaves at the earliest deadline that holds then",
+			scenario: "Taints or tolerationSeconds change during a countdown",
+			should:   "The earliest deadline that still holds counts",
 			issues:   []int{102993, 108982},
-			how: "Four pods: a taint tolerated for 600 s and a second one, tolerated for 3 s, a second after the first; two taints tolerated for 15 s and 5 s, " +
-				"the second of which is removed after 2 s; tolerationSeconds changed after 2 s from 600 to 5, and from 5 to 15.",
+			how: "Four pods. One tolerates a taint for 600 s and gets a second taint, tolerated for 3 s, a second " +
+				"later. One has two taints, tolerated for 15 s and 5 s, and the second is removed after 2 s. On " +
+				"the other two, tolerationSeconds change after 2 s, from 600 to 5 and from 5 to 15.",
 			stories: scenarios.Named("second, shorter taint", "shorter one removed", "seconds shortened", "seconds lengthened"),
 		},
 		{
 			number:   5,
-			scenario: "The histogram of how long evictions take",
-			should:   "It counts in seconds",
+			scenario: "The histogram of eviction durations",
+			should:   "It counts seconds",
 			pulls:    []int{141311, 141742},
-			how: "Five pods are evicted, beside those of other scenarios, and `" + durationMetric + "` is scraped. " +
-				"Right is that every sample is in one of the finite buckets, and a sum that fits.",
+			how: "Five pods are evicted, along with those of other scenarios, and `" + durationMetric + "` is scraped. " +
+				"Right means that every sample is in a finite bucket and that the sum is plausible.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", 5)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -103,7 +105,8 @@ func fixedRows() []row {
 			number:   6,
 			scenario: "tolerationSeconds of 585 years",
 			should:   "The pod stays",
-			how:      "A pod tolerates a taint for 18446744074 s, which as nanoseconds is more than 64 bits hold. It is watched for 10 s.",
+			how: "A pod tolerates a taint for 18446744074 s, more nanoseconds than 64 bits hold. It is watched for " +
+				"10 s.",
 			stories: []Scenario{{
 				Given: []Step{Alone("patient", scene.Tolerating("gone", 18_446_744_074))},
 				When:  []Step{Taint("patient", "gone")},
@@ -111,12 +114,12 @@ func fixedRows() []row {
 		},
 		{
 			number:   7,
-			scenario: "A pod is replaced under its name, on a healthy node, while its eviction waits",
+			scenario: "A pod is replaced under the same name, on a healthy node, while its eviction waits",
 			should:   "The replacement stays",
 			issues:   []int{107543, 125332},
-			how: "80 pods on another node are due first, so that the pod's eviction waits. A second after its own taint the pod is deleted and made " +
-				"anew on a node without taints. The new one is watched for 20 s. That a replacement on the tainted node can be skipped for ever is not " +
-				"shown. " + atSameLimits,
+			how: "80 pods on another node are due first, so the pod's eviction waits. A second after its own taint " +
+				"the pod is deleted and recreated on a node without taints. The new pod is watched for 20 s. The " +
+				"scenario does not show that a replacement on the tainted node can be skipped indefinitely. " + atSameLimits,
 			stories: []Scenario{{
 				Given: []Step{Node("crowded"), Crowd("crowded", queuePods), Node("healthy"), Alone("database-0")},
 				When: []Step{
@@ -129,10 +132,10 @@ func fixedRows() []row {
 		},
 		{
 			number:   8,
-			scenario: "Taints change under a pod that terminates",
+			scenario: "Taints change under a terminating pod",
 			should:   "The pod is deleted once",
-			how: "Five taints come, 1.5 s apart, to the node of a pod that tolerates none: the first ends it, and it terminates for longer than " +
-				"that. Accepted deletes are counted in the audit log.",
+			how: "The node of a pod that tolerates nothing gets five taints, 1.5 s apart. The first one ends the " +
+				"pod, which terminates for longer than that. Accepted deletes are counted in the audit log.",
 			stories: []Scenario{{
 				Given: []Step{Alone("slow")},
 				When: []Step{
@@ -143,11 +146,12 @@ func fixedRows() []row {
 		},
 		{
 			number:   9,
-			scenario: "A mirror pod, as a kubelet makes it of a static pod, on a tainted node",
+			scenario: "A mirror pod, as a kubelet creates it for a static pod, is on a tainted node",
 			should:   "It is left alone",
 			issues:   []int{42753, 96363, 121052},
-			how: "The scenario plays the kubelet: the mirror pod comes back a second after each delete, for 10 s. A completed pod is on the same " +
-				"node: both controllers delete those, which Taintkeeper keeps as it is.",
+			how: "The scenario plays the kubelet: it recreates the mirror pod a second after each delete, for 10 s. " +
+				"A completed pod is on the same node; both controllers delete such pods, which Taintkeeper does on " +
+				"purpose.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), mirrorPod, On("tainted", "completed"), Finish("completed", corev1.PodSucceeded)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -156,19 +160,20 @@ func fixedRows() []row {
 		},
 		{
 			number:   10,
-			scenario: "The controller restarts in mid-countdown",
-			should:   "The pod leaves when it would have anyway, after 15 s",
+			scenario: "The controller restarts during a countdown",
+			should:   "The pod leaves after 15 s, as without a restart",
 			issues:   []int{108268},
-			how:      "A pod tolerates a taint for 15 s. After 5 s the process is ended by SIGTERM and started again.",
+			how:      "A pod tolerates a taint for 15 s. After 5 s the process gets SIGTERM and is started again.",
 			stories:  scenarios.Named("restart in mid-countdown"),
 		},
 		{
 			number:   11,
-			scenario: "A node is tainted while the controller runs without the node-lifecycle and the daemonset controller",
+			scenario: "A node is tainted while the node-lifecycle and the daemonset controller are off",
 			should:   "The pod leaves",
-			how: "kube-controller-manager runs with `--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also beside Taintkeeper. A pod on a " +
-				"node that is tainted then is watched for 10 s. A pod that is made on a node that is tainted already is evicted by both: that way needs no " +
-				"index of pods by node.",
+			how: "kube-controller-manager runs with " +
+				"`--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also alongside Taintkeeper. A " +
+				"pod on a node that is then tainted is watched for 10 s. Both controllers evict pods that are " +
+				"created on a node that is already tainted, because that needs no index of pods by node.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("due")},
 				When:     []Step{Taint("due", "gone")},
@@ -178,9 +183,10 @@ func fixedRows() []row {
 		{
 			number:   12,
 			scenario: "Thousands of pods are pending, then due at once",
-			should:   "The number of goroutines does not follow that of the pods",
-			how: "2,000 pods on one node, with a taint that they tolerate for 600 s, then with one that they do not. The most of three scrapes, a second " +
-				"apart, of `go_goroutines` counts; memory is told and not judged. A timer per pending pod is not a goroutine and does not show. " + atSameLimits,
+			should:   "The number of goroutines does not grow with the number of pods",
+			how: "2,000 pods on one node have a taint that they tolerate for 600 s, then one that they do not " +
+				"tolerate. The highest of three scrapes of `go_goroutines`, a second apart, counts; memory is " +
+				"shown but not judged. Timers of pending pods are not goroutines and do not show. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", crowd, scene.Tolerating("soon", scenarios.LongTime))},
 				Promised: []Check{goroutines},
@@ -191,16 +197,18 @@ func fixedRows() []row {
 			scenario: "The controller sees a new pod before it sees that its node was untainted",
 			should:   "The pod stays",
 			issues:   []int{119862, 139992},
-			how: "The controller reaches the API server through a proxy that holds back the watch of nodes and nothing else. The node is untainted, then a " +
-				"pod is made on it, which is watched for 6 s. kube-controller-manager's controllers share one identity here, which the proxy has.",
+			how: "A proxy between the controller and the API server holds back the watch of nodes and nothing else. " +
+				"The node is untainted, then a pod is created on it and watched for 6 s. kube-controller-manager's " +
+				"controllers share one identity here, which is the proxy's.",
 			stories: scenarios.Named("pod seen before the untaint"),
 		},
 		{
 			number:   14,
 			scenario: "What the events say",
-			should:   "'Cancelling deletion' only of pods that stay; events name the pod by its UID",
-			how: "A pod whose eviction is pending is deleted by somebody else; another is evicted. Events are listed after 6 s. Without the UID " +
-				"`kubectl describe pod` does not show an event. (See also opsgenie/kubernetes-event-exporter, pull request 193.)",
+			should:   "'Cancelling deletion' only for pods that stay; events carry the pod's UID",
+			how: "Another client deletes a pod whose eviction is pending; another pod is evicted. Events are listed " +
+				"after 6 s. Without the UID, `kubectl describe pod` does not show an event. (See also " +
+				"opsgenie/kubernetes-event-exporter, pull request 193.)",
 			stories: []Scenario{{
 				Given: []Step{Alone("pending", goneAtOnce, scene.Tolerating("gone", scenarios.LongTime)), On("pending", "due")},
 				When: []Step{
@@ -214,8 +222,9 @@ func fixedRows() []row {
 			number:   15,
 			scenario: "What an operator can see of evictions",
 			should:   "How many are pending, how they ended, what would happen",
-			how: "With an eviction pending, /metrics is searched for a gauge of pending evictions that is not 0 and for a label `result`, and `--help` for " +
-				"`--dry-run`. That a dry run changes nothing is the matter of an integration test.",
+			how: "With an eviction pending, /metrics is searched for a gauge of pending evictions that is not 0 and " +
+				"for a label `result`, and `--help` for `--dry-run`. An integration test shows that a dry run " +
+				"changes nothing.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("pending", scene.Tolerating("gone", scenarios.LongTime))},
 				When:     []Step{Taint("pending", "gone"), After(2 * time.Second)},
@@ -224,10 +233,11 @@ func fixedRows() []row {
 		},
 		{
 			number:   16,
-			scenario: "A toleration with Gt or Lt meets a value that is no integer",
-			should:   "It does not match, and the log is silent",
-			how: "With the feature gate TaintTolerationComparisonOperators on, as in all scenarios. A pod with ten tolerations with Gt, and one for " +
-				"everything, is on a node with such a taint, whose taints change five times. Lines with the value are counted in the log.",
+			scenario: "A toleration with Gt or Lt meets a value that is not an integer",
+			should:   "It does not match, and nothing is logged",
+			how: "The feature gate TaintTolerationComparisonOperators is on, as in all scenarios. A pod with ten Gt " +
+				"tolerations, and one that tolerates everything, is on a node with such a taint, whose taints " +
+				"change five times. Log lines with the value are counted.",
 			stories: []Scenario{{
 				Given: []Step{Alone("choosy", comparing("quality", 10))},
 				When: []Step{
@@ -240,37 +250,41 @@ func fixedRows() []row {
 	}
 }
 
-// keptRows are the scenarios of what a replacement must not lose.
+// keptRows are the scenarios of what a replacement must not break.
 func keptRows() []row {
 	return []row{
 		{
 			section:  keeps,
 			number:   17,
-			scenario: "A webhook hangs while it is asked about the deletes of many pods",
-			should:   "A pod on another node, which is not its concern, leaves when it is due",
-			how: "200 pods of one node are due; a validating webhook on their DELETE (`timeoutSeconds: 10`, `failurePolicy: Fail`) does not answer. " +
-				"When the first waits for it, another node is tainted, whose pod tolerates that for 5 s. Neither controller has a limit of calls per " +
-				"second: kube-controller-manager runs with `--kube-api-qps=10000`, Taintkeeper with its defaults. By the API server's own flow control, which is " +
-				"as it comes, calls of both share some 100 seats with all service accounts of kube-system: calls that hang keep theirs. How many there are depends on the " +
-				"load of the minute before: in other runs the pod was up to 10 s late with Taintkeeper and 5 s with upstream.",
+			scenario: "A webhook hangs on the deletes of many pods",
+			should:   "A pod on another node, which the webhook does not select, leaves when it is due",
+			how: "200 pods of one node are due, and a validating webhook on their DELETE (`timeoutSeconds: 10`, " +
+				"`failurePolicy: Fail`) does not answer. When the first call waits for it, another node is " +
+				"tainted, whose pod tolerates that for 5 s. Neither controller limits its calls: " +
+				"kube-controller-manager runs with `--kube-api-qps=10000`, Taintkeeper with its defaults. The API " +
+				"server's own flow control gives the calls of both some 100 seats, shared with all service " +
+				"accounts of kube-system, and hanging calls keep theirs. How many there are depends on the load of " +
+				"the minute before: in other runs the pod was up to 10 s late with Taintkeeper and 5 s with " +
+				"upstream.",
 			stories: []Scenario{hang()},
 		},
 		{
 			section:  keeps,
 			number:   18,
-			scenario: "A node is not ready, and becomes unreachable before the toleration ends",
-			should:   "The pod leaves when the time is over that it tolerates, from the first taint on: 8 s and 18 s",
-			how: "The scenario sets a node's condition Ready to False, 5 s later to Unknown, and in the second case every 5 s to the other of the two. The " +
-				"node-lifecycle controller, which runs beside both, swaps the NoExecute taints accordingly, each with its own timeAdded. Times count from the first taint's.",
+			scenario: "A node is not ready, then becomes unreachable during the countdown",
+			should:   "The pods leave 8 s and 18 s after the first taint, as their tolerations say",
+			how: "The scenario sets a node's condition Ready to False and 5 s later to Unknown; in the second case " +
+				"it keeps switching every 5 s. The node-lifecycle controller, which runs alongside both, swaps the " +
+				"NoExecute taints, each with its own timeAdded. Times count from the first taint.",
 			stories: []Scenario{swaps("one swap", 1), swaps("three swaps", 3)},
 		},
 		{
 			section:  keeps,
 			number:   19,
 			scenario: "The controller restarts after such a swap",
-			should:   "The pod leaves when it would have anyway, after 12 s",
-			how: "As in 18, with one swap; a second after it the process is ended by SIGTERM and started again. With kube-controller-manager the " +
-				"node-lifecycle controller restarts, too. See also 10.",
+			should:   "The pod leaves after 12 s, as without a restart",
+			how: "As in 18, with one swap. A second later the process gets SIGTERM and is started again. With " +
+				"kube-controller-manager, the node-lifecycle controller restarts too. See also 10.",
 			stories: []Scenario{{
 				Given: []Step{Alone("counted", scene.ToleratingNotReady(12)...)},
 				When:  []Step{unwell("counted"), At("counted", 5*time.Second), unheard("counted"), After(time.Second), Restart},
@@ -279,10 +293,10 @@ func keptRows() []row {
 		{
 			section:  keeps,
 			number:   20,
-			scenario: "A node is untainted while a DELETE waits for the answer of a webhook",
-			should:   "The pod stays; 'Cancelling deletion' is said only of pods that stay",
-			how: "A validating webhook admits the DELETE of a pod after 6 s. 2 s after it is asked the node is untainted, and the pod watched for 10 s; then " +
-				"events are listed.",
+			scenario: "A node is untainted while a DELETE waits for a webhook's answer",
+			should:   "The pod stays; 'Cancelling deletion' only for pods that stay",
+			how: "A validating webhook admits the DELETE of a pod after 6 s. The node is untainted 2 s after the " +
+				"webhook was asked, and the pod is watched for 10 s. Then events are listed.",
 			stories: []Scenario{cancelInFlight()},
 		},
 		{
@@ -290,9 +304,10 @@ func keptRows() []row {
 			number:   21,
 			scenario: "The clock of the controller's machine is five minutes ahead",
 			should:   "Pods leave after the 8 s that they tolerate",
-			how: "The process is built with a package `time` whose wall clock can be set while it runs, and whose monotonic clock goes on. Two pods tolerate a " +
-				"taint, set with timeAdded as by the node-lifecycle controller, for 8 s. 2 s after the first pod's taint the clock is set five minutes " +
-				"ahead; then the node of the second is tainted.",
+			how: "The process is built with a package `time` whose wall clock can be set while it runs; its " +
+				"monotonic clock is not affected. Two pods tolerate a taint for 8 s, set with timeAdded as the " +
+				"node-lifecycle controller sets it. The clock is set five minutes ahead 2 s after the first pod's " +
+				"taint; then the second pod's node is tainted.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("stepped", scene.Tolerating("gone", 8)), Alone("ahead", scene.Tolerating("gone", 8))},
 				When:     []Step{stampedTaint("stepped"), After(2 * time.Second), clockAhead, stampedTaint("ahead")},
@@ -302,10 +317,10 @@ func keptRows() []row {
 		{
 			section:  keeps,
 			number:   22,
-			scenario: "Somebody takes timeAdded off a taint again and again",
-			should:   "They are not fought, and the pod leaves after the 12 s that it tolerates",
-			how: "A taint is set without timeAdded; for 20 s the scenario looks every 50 ms whether it has one, and takes it off. Writes of the node are counted " +
-				"in the audit log. Right is at most 8.",
+			scenario: "Another client keeps removing timeAdded from a taint",
+			should:   "The controller does not fight it, and the pod leaves after the 12 s that it tolerates",
+			how: "A taint is set without timeAdded. For 20 s the scenario checks every 50 ms whether it has one, " +
+				"and removes it. Writes of the node are counted in the audit log. Right means at most 8.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("managed", scene.Tolerating("gone", 12)), untainted("managed")},
 				When:     []Step{Taint("managed", "gone"), unstamped("managed", 20*time.Second)},
@@ -315,7 +330,7 @@ func keptRows() []row {
 	}
 }
 
-const atSameLimits = "Both controllers have the same limits, 20 calls per second and bursts of 30: upstream's default; Taintkeeper's default is none."
+const atSameLimits = "Both controllers have upstream's default limits, 20 calls per second and bursts of 30; Taintkeeper has none by default."
 
 // act is some scenarios that are played side by side, because they do not disturb one another.
 type act struct {

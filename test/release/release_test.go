@@ -6,8 +6,10 @@
 package release
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,8 +77,12 @@ func TestEveryActionIsPinnedToACommitAndSaysItsVersion(t *testing.T) {
 	})
 }
 
-func TestOnlyJobsOfTheReleaseMayWrite(t *testing.T) {
-	allowed := map[string][]string{"release": {"contents", "packages", "id-token"}, "chart": {"packages", "id-token"}}
+func TestOnlyJobsThatPublishMayWrite(t *testing.T) {
+	allowed := map[string][]string{
+		"release.yml release": {"contents", "packages", "id-token", "attestations"},
+		"release.yml chart":   {"packages", "id-token", "attestations"},
+		"security.yml codeql": {"security-events"},
+	}
 	each(t, "workflows", func(name string, file workflow) {
 		if file.Permissions == nil {
 			t.Errorf("%s: name the permissions of the workflow; without them it has the repository's default", name)
@@ -88,7 +94,7 @@ func TestOnlyJobsOfTheReleaseMayWrite(t *testing.T) {
 		}
 		for job, is := range file.Jobs {
 			for right, level := range is.Permissions {
-				if level != "read" && (name != "release.yml" || !slices.Contains(allowed[job], right)) {
+				if level != "read" && !slices.Contains(allowed[name+" "+job], right) {
 					t.Errorf("%s: job %s has %s: %s", name, job, right, level)
 				}
 			}
@@ -110,6 +116,41 @@ func TestEveryJobHasATimeLimitAndNoCheckoutKeepsItsCredentials(t *testing.T) {
 			}
 		}
 	})
+}
+
+type dependabot struct {
+	Updates []struct {
+		Ecosystem   string `json:"package-ecosystem"`
+		Directory   string
+		Directories []string
+	}
+}
+
+func TestDependabotKeepsEveryModuleAndWorkflowCurrent(t *testing.T) {
+	listed := map[string][]string{}
+	for _, update := range load[dependabot](t, ".github/dependabot.yml").Updates {
+		if update.Directory != "" {
+			update.Directories = append(update.Directories, update.Directory)
+		}
+		listed[update.Ecosystem] = append(listed[update.Ecosystem], update.Directories...)
+	}
+	var modules []string
+	await.Must(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "go.mod" {
+			modules = append(modules, path.Join("/", strings.TrimPrefix(filepath.Dir(file), root)))
+		}
+		return err
+	}))
+	slices.Sort(modules)
+	slices.Sort(listed["gomod"])
+	if !slices.Equal(listed["gomod"], modules) {
+		t.Errorf("dependabot.yml lists the modules %q, there are %q", listed["gomod"], modules)
+	}
+	for _, ecosystem := range []string{"github-actions", "docker"} {
+		if !slices.Equal(listed[ecosystem], []string{"/"}) {
+			t.Errorf("%s is listed for %q, want /", ecosystem, listed[ecosystem])
+		}
+	}
 }
 
 // form is what GitHub asks of an issue form.
@@ -229,16 +270,24 @@ func TestTheReleaseNotesAreTheSectionOfTheVersion(t *testing.T) {
 	}
 }
 
+// Until the first release the newest section is Unreleased, and everything that a stranger reads first says so.
 func TestTheNewestVersionOfTheChangelogHasNotesAndALink(t *testing.T) {
 	changelog := read(t, "CHANGELOG.md")
-	version := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(changelog)
-	if version == nil {
-		t.Fatal("CHANGELOG.md has no version")
+	versions := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(changelog)
+	unreleased := regexp.MustCompile(`(?i)\b(nothing|no version) is released yet`)
+	for _, name := range []string{"CHANGELOG.md", "SECURITY.md", "README.md"} {
+		if says := unreleased.MatchString(read(t, name)); says != (versions == nil) {
+			t.Errorf("%s says that nothing is released yet: %t; versions in CHANGELOG.md: %v", name, says, versions)
+		}
 	}
-	if _, err := notes(t, "v"+version[1], filepath.Join(root, "CHANGELOG.md")); err != nil {
-		t.Errorf("notes of %s: %v", version[1], err)
+	newest := "Unreleased"
+	if versions != nil {
+		newest = versions[1]
 	}
-	if !strings.Contains(changelog, "\n["+version[1]+"]: https://github.com/taintkeeper/taintkeeper/") {
-		t.Errorf("CHANGELOG.md does not link version %s", version[1])
+	if _, err := notes(t, "v"+newest, filepath.Join(root, "CHANGELOG.md")); err != nil {
+		t.Errorf("notes of %s: %v", newest, err)
+	}
+	if !strings.Contains(changelog, "\n["+newest+"]: https://github.com/taintkeeper/taintkeeper/") {
+		t.Errorf("CHANGELOG.md does not link %s", newest)
 	}
 }

@@ -1,5 +1,18 @@
 {{/* Labels of every object. */}}
 {{- define "taintkeeper.labels" -}}
+{{ include "taintkeeper.labelsAnd" (list . dict) }}
+{{- end }}
+
+{{/* Labels of an object that has more of its own: (list $ more). They win over commonLabels. */}}
+{{- define "taintkeeper.labelsAnd" -}}
+{{- include "taintkeeper.chartLabels" (index . 0) }}
+{{- with merge dict (index . 1) (index . 0).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels that no value changes. */}}
+{{- define "taintkeeper.chartLabels" -}}
 {{ include "taintkeeper.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}

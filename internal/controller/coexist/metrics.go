@@ -28,7 +28,7 @@ func newMetrics(account *Account) *metrics {
 		}),
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_eviction_clock_renewals_total",
-			Help: "Turns at renewing the eviction clock, by result: renewed, not_renewed (this process cannot evict now, or the API server did not take it).",
+			Help: "Attempts to renew the eviction clock, by result: renewed, not_renewed (this process cannot evict now, or the API server did not accept it).",
 		}, []string{"result"}),
 		foreignMarks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_foreign_marks_total",
@@ -63,7 +63,7 @@ func backlogGauges(account *Account) []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		gauge("taintkeeper_built_in_backlog_until_timestamp_seconds",
-			"Until when, in seconds since 1970, the admission policy refuses what is left of kube-controller-manager's evictions, as this process knows it; 0 if nothing is left.",
+			"When the admission policy stops refusing the remaining evictions of kube-controller-manager, in seconds since 1970, as known to this process; 0 if none remain.",
 			func(b Backlog) float64 {
 				if b.Until.IsZero() {
 					return 0
@@ -71,10 +71,10 @@ func backlogGauges(account *Account) []prometheus.Collector {
 				return float64(b.Until.Unix())
 			}),
 		gauge("taintkeeper_built_in_backlog_evictions",
-			"Evictions that kube-controller-manager has begun and may still try, at most, as this process knows it.",
+			"Upper bound of the evictions that kube-controller-manager has begun and may still try, as known to this process.",
 			func(b Backlog) float64 { return float64(b.Evictions) }),
 		gauge("taintkeeper_spared_nodes",
-			"Nodes with pods that were due and now stay, on which kube-controller-manager may evict no pod until its backlog is over, as this process knows it; -1 if all nodes count as such.",
+			"Nodes with pods that were due and now stay, on which kube-controller-manager may not evict until its backlog is over, as known to this process; -1 if all nodes count as spared.",
 			func(b Backlog) float64 {
 				if b.AllSpared {
 					return -1

@@ -46,18 +46,18 @@ func newMetrics() *metrics {
 		}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_evictions_total",
-			Help: "Evictions that came to an end, by result: deleted, gone (gone or terminating already), replaced (another pod has its name), cancelled (the pod need not leave any more), dry_run.",
+			Help: "Evictions that ended, by result: deleted, gone (already gone or terminating), replaced (another pod has its name), cancelled (the pod need no longer leave), dry_run.",
 		}, []string{"result"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "taintkeeper_eviction_lateness_seconds",
-			Help:    "Time in seconds from the instant at which a pod was due to the API server's acceptance of its delete.",
+			Help:    "Time in seconds from when a pod was due until the API server accepted its delete.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_retries_total",
-			Help: "Failed tries of evictions and of writing timeAdded, each tried again, by reason: the API's reason, Unreachable, " +
-				"Unconfirmed (the live node or pod does not show what the cached one does), " +
-				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (it hung, and too many others did).",
+			Help: "Failed tries of evictions and of writing timeAdded, which are retried, by reason: the API's reason, Unreachable, " +
+				"Unconfirmed (the live node or pod differs from the cached one), " +
+				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (cancelled because too many calls hung).",
 		}, []string{"reason"}),
 	}
 	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {
@@ -95,23 +95,22 @@ type backlogCollector struct {
 
 var (
 	pendingDesc = prometheus.NewDesc("taintkeeper_pending_evictions",
-		"Pods that are due to leave their node in the future.", nil, nil)
+		"Pods whose eviction is due in the future.", nil, nil)
 	dueDesc = prometheus.NewDesc("taintkeeper_due_evictions",
-		"Pods that are due to leave their node and whose delete has not been accepted yet.", nil, nil)
+		"Pods that are due to leave their node and whose delete the API server has not accepted yet.", nil, nil)
 	overdueDesc = prometheus.NewDesc("taintkeeper_overdue_seconds",
-		"Seconds for which the pod has been due that is due for longest and whose delete has not been accepted yet; "+
-			"0 when none is due.", nil, nil)
+		"Age in seconds of the oldest due eviction that the API server has not accepted; 0 if there is none.", nil, nil)
 	nextDesc = prometheus.NewDesc("taintkeeper_next_eviction_seconds",
-		"Seconds until the next pending eviction; absent when none is pending.", nil, nil)
+		"Seconds until the next pending eviction; absent if none is pending.", nil, nil)
 	refusedDesc = prometheus.NewDesc("taintkeeper_refused_evictions",
-		"Pods that are due to leave their node and whose eviction was refused the last time, by who refused it: "+
+		"Pods that are due to leave their node and whose last eviction was refused, by what refused it: "+
 			"webhook NAME, policy NAME, or the API's reason.", []string{"by"}, nil)
 	heldDesc = prometheus.NewDesc("taintkeeper_held_pods",
-		"Pods that are due to leave their node and that an EvictionPolicy holds, by policy and reason. They do not count as due or overdue.",
+		"Pods that are due to leave their node and held by an EvictionPolicy, by policy and reason. They do not count as due or overdue.",
 		[]string{"policy", "reason"}, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
-		"By how much the API server's clock is ahead of this machine's at least, negative if it is behind; "+
-			"0 if they agree to the second. A restart can make evictions late by that.", nil, nil)
+		"Smallest possible lead of the API server's clock over this machine's, negative if it is behind; "+
+			"0 if they agree to the second. A restart can make evictions late by as much.", nil, nil)
 	taintedDesc = prometheus.NewDesc("taintkeeper_tainted_nodes",
 		"Nodes with a NoExecute taint.", nil, nil)
 )

@@ -23,12 +23,12 @@ func newMetrics() *metrics {
 	return &metrics{
 		updateNode: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "node_collector_update_node_health_duration_seconds",
-			Help:    "Duration in seconds of one look at a node, with its calls.",
+			Help:    "Duration in seconds of checking one node, including its calls.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_node_health_retries_total",
-			Help: "Changes of nodes that failed and are tried again, by the API's reason.",
+			Help: "Changes of nodes that failed and are retried, by the API's reason.",
 		}, []string{"reason"}),
 	}
 }
@@ -51,15 +51,15 @@ var (
 	zoneHealthDesc = prometheus.NewDesc("node_collector_zone_health",
 		"Percentage of ready nodes, by zone.", []string{"zone"}, nil)
 	zoneSizeDesc = prometheus.NewDesc("node_collector_zone_size",
-		"Nodes, by zone, but for those that are excluded from disruption checks.", []string{"zone"}, nil)
+		"Nodes, by zone, except those excluded from disruption checks.", []string{"zone"}, nil)
 	zoneNotReadyDesc = prometheus.NewDesc("node_collector_unhealthy_nodes_in_zone",
 		"Nodes that are not ready, by zone.", []string{"zone"}, nil)
 	zoneTaintedDesc = prometheus.NewDesc("node_collector_evictions_total",
-		"Nodes that were tainted NoExecute in their turn since this process started, by zone.", []string{"zone"}, nil)
+		"Nodes that were tainted NoExecute with a token of their zone since this process started, by zone.", []string{"zone"}, nil)
 	zoneStateDesc = prometheus.NewDesc("taintkeeper_zone_state",
-		"1 for the state a zone is in: Normal, PartialDisruption or FullDisruption.", []string{"zone", "state"}, nil)
+		"1 for the state of the zone: Normal, PartialDisruption or FullDisruption.", []string{"zone", "state"}, nil)
 	zoneRateDesc = prometheus.NewDesc("taintkeeper_zone_taint_rate",
-		"Nodes of a zone that may be tainted NoExecute per second, for not being ready; 0 while another replica leads.", []string{"zone"}, nil)
+		"Nodes of a zone that may be tainted NoExecute per second because they are not ready; 0 while another replica leads.", []string{"zone"}, nil)
 	zoneHeldDesc = prometheus.NewDesc("taintkeeper_zone_held_nodes",
 		"Nodes that are not ready and whose NoExecute taint their zone holds back.", []string{"zone"}, nil)
 )
@@ -110,7 +110,7 @@ type echoCollector struct {
 }
 
 var sinceEchoDesc = prometheus.NewDesc("taintkeeper_node_health_seconds_since_echo",
-	"Seconds since the renewal of our own lease began that was the last to come back by the watch of leases. Beyond 5, no node is called silent.", nil, nil)
+	"Seconds since the beginning of the last renewal of our own Lease that returned on the watch. Above 5, no node is called silent.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (c echoCollector) Describe(descs chan<- *prometheus.Desc) { descs <- sinceEchoDesc }

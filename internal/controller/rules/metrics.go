@@ -16,7 +16,7 @@ type metrics struct{ retries *prometheus.CounterVec }
 func newMetrics(registry prometheus.Registerer, view *view) (*metrics, error) {
 	m := &metrics{retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "taintkeeper_node_health_retries_total",
-		Help: "Changes of nodes that failed and are tried again, by the API's reason.",
+		Help: "Changes of nodes that failed and are retried, by the API's reason.",
 	}, []string{"reason"})}
 	if registry == nil {
 		return m, nil
@@ -35,7 +35,7 @@ func newMetrics(registry prometheus.Registerer, view *view) (*metrics, error) {
 type ruleCollector struct{ view *view }
 
 var ruleNodesDesc = prometheus.NewDesc("taintkeeper_rule_nodes",
-	"Nodes by NodeTaintRule: matching have its condition, tainted have its taint (in a dry run: would have it), held wait, because of maxTainted or because the API server refuses it.",
+	"Nodes by NodeTaintRule: matching have its condition, tainted have its taint (in a dry run: would have it), held wait because of maxTainted or because the API server refuses the taint.",
 	[]string{"rule", "state"}, nil)
 
 // Describe implements prometheus.Collector.

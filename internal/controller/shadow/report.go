@@ -166,11 +166,11 @@ func newMetrics() *metrics {
 	m := &metrics{
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_shadow_pods_total",
-			Help: "Pods that the built-in taint eviction evicted or had to evict, by what became of them compared with the rule: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began before it could be seen).",
+			Help: "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with the rule: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began before it could be seen).",
 		}, []string{"outcome"}),
 		difference: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "taintkeeper_shadow_difference_seconds",
-			Help:    "Time in seconds from the instant at which a pod was due to its eviction by the built-in, negative if it was evicted before.",
+			Help:    "Time in seconds from when a pod was due until the built-in evicted it, negative if it was early.",
 			Buckets: []float64{-300, -60, -30, -10, -5, -2, -1, 0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800},
 		}),
 	}
@@ -186,11 +186,11 @@ func (m *metrics) register(registerer prometheus.Registerer, backlog func() (ove
 		m.pods, m.difference,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_overdue_pods",
-			Help: "Pods that are due to leave their node by the rule, and that the built-in has not evicted yet.",
+			Help: "Pods that are due to leave their node according to the rule and that the built-in has not evicted yet.",
 		}, func() float64 { overdue, _ := backlog(); return float64(overdue) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_pending_pods",
-			Help: "Pods that are due to leave their node in the future by the rule.",
+			Help: "Pods whose eviction is due in the future, according to the rule.",
 		}, func() float64 { _, pending := backlog(); return float64(pending) }),
 	} {
 		if err := registerer.Register(collector); err != nil {

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes the table of values in the chart's README, which follows from values.yaml, and the schema of
-// extraFlags, which follows from the program. `make generate` runs it.
+// Command generate writes the table of values in the chart's README, which follows from values.yaml, the schema of
+// extraFlags, which follows from the program, and the chart's annotations for Artifact Hub. `make generate` runs it.
 package main
 
 import (
@@ -40,6 +40,9 @@ func generated(root string) (map[string]string, error) {
 	var err error
 	if files[readme], err = withValues(root); err != nil {
 		return nil, fmt.Errorf("document the values of the chart: %w", err)
+	}
+	if files[chartFile], err = withAnnotations(root); err != nil {
+		return nil, fmt.Errorf("annotate the chart for Artifact Hub: %w", err)
 	}
 	if files[schema], err = withFlags(root); err != nil {
 		return nil, fmt.Errorf("take the flags into %s: %w", schema, err)
