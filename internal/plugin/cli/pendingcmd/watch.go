@@ -4,8 +4,8 @@
 package pendingcmd
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -39,9 +38,7 @@ type update struct {
 // follower watches nodes and pods, reads policies now and then, and tells what is pending. It goes on over broken
 // watches: what was last seen counts until there is news.
 type follower struct {
-	server    string
-	clients   kubernetes.Interface
-	policies  *source.Reader
+	reader    *source.Reader
 	clock     clock.PassiveClock
 	namespace string
 	nodes     selection.Nodes
@@ -61,56 +58,27 @@ func (o *options) runWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	timeout := config.Timeout
-	config = source.ForReading(config)
-	config.Timeout = 0 // it would end watches, too
-	clients, err := kubernetes.NewForConfig(config)
+	reader, err := source.Connect(config, output.NoProgress())
 	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+		return err
 	}
-	if timeout == 0 {
-		timeout = source.Patience
-	}
-	if err := o.probe(ctx, config.Host, clients, timeout); err != nil {
+	if err := o.probe(ctx, reader.Server, reader.Clients, cmp.Or(config.Timeout, source.Patience)); err != nil {
 		return err
 	}
 	if output.IsTerminal(o.source.Env.Out) && (o.output.Format == output.Table || o.output.Format == output.Wide) {
 		program := o.newProgram(ctx)
-		f, err := o.connect(config, func(sentence string) { program.Send(trouble(sentence)) })
-		if err != nil {
-			return err
-		}
-		return runScreen(ctx, program, f)
+		return runScreen(ctx, program, o.follower(reader, func(sentence string) { program.Send(trouble(sentence)) }))
 	}
-	f, err := o.connect(config, o.note)
-	if err != nil {
-		return err
-	}
-	return o.runLines(ctx, f)
+	return o.runLines(ctx, o.follower(reader, o.note))
 }
 
 // note tells something on stderr.
 func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
 
-// connect returns a follower of a cluster, which notes its broken watches.
-func (o *options) connect(config *rest.Config, note func(sentence string)) (*follower, error) {
-	policies, err := source.Connect(config, output.NoProgress())
-	if err != nil {
-		return nil, err
-	}
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return o.follower(config.Host, clients, policies, note), nil
-}
-
-func (o *options) follower(
-	server string, clients kubernetes.Interface, policies *source.Reader, note func(sentence string),
-) *follower {
+// follower returns a follower of a cluster, which notes its broken watches.
+func (o *options) follower(reader *source.Reader, note func(sentence string)) *follower {
 	return &follower{
-		server: server, clients: clients, policies: policies, clock: o.source.Env.Clock,
-		namespace: o.namespace, nodes: o.nodes, breaks: newBreaks(o.source.Env.Clock, note),
+		reader: reader, clock: o.source.Env.Clock, namespace: o.namespace, nodes: o.nodes, breaks: newBreaks(o.source.Env.Clock, note),
 		follow: follow.New(settle), known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
 		before: &cliv1alpha1.PendingList{},
 	}
@@ -135,7 +103,7 @@ func (o *options) probe(
 // run tells what is pending, at first and after every change, until the context ends.
 func (f *follower) run(ctx context.Context, tell func(update)) error {
 	f.tell = tell
-	f.follow.Feeds = follow.ClusterFeeds(f.clients, f.namespace, f.nodes.Names, f)
+	f.follow.Feeds = follow.ClusterFeeds(f.reader.Watches, f.namespace, f.nodes.Names, f)
 	f.follow.Also = []func(context.Context){f.followPolicies}
 	f.follow.Called, f.follow.Act = f.called, f.update
 	return f.follow.Run(ctx)
@@ -178,14 +146,14 @@ func (f *follower) called(ctx context.Context, feed follow.Feed, verb string, er
 	switch {
 	case err == nil:
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		f.follow.Stop(source.Failed(ctx, f.server, verb, feed.Kind, err))
+		f.follow.Stop(source.Failed(ctx, f.reader.Server, verb, feed.Kind, err))
 	default:
 		f.breaks.tell(feed.Kind, err)
 	}
 }
 
 func (f *follower) followPolicies(ctx context.Context) {
-	f.policies.FollowPolicies(ctx, f.namespace, func(cluster *plan.Cluster, err error) {
+	f.reader.FollowPolicies(ctx, f.namespace, func(cluster *plan.Cluster, err error) {
 		f.follow.Do(ctx, func() { f.setPolicies(cluster, err) })
 	})
 }

@@ -97,7 +97,7 @@ func (s *scene) watch() {
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
 	s.stop = stop
-	f := s.options.follower("https://example.com", s.clients, s.reader, s.options.note)
+	f := s.options.follower(s.reader, s.options.note)
 	go func() { s.done <- s.options.runLines(ctx, f) }()
 	s.pass(time.Second)
 }
