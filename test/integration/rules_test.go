@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -83,10 +84,14 @@ func (c *ruleCluster) installLenient(t *testing.T) {
 func (c *ruleCluster) install(t *testing.T) {
 	t.Helper()
 	next := crd(t)
-	var known apiextensionsv1.CustomResourceDefinition
-	await.Must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(next), &known))
-	known.Spec = next.Spec
-	await.Must(t, c.admin.Update(t.Context(), &known))
+	await.Must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var known apiextensionsv1.CustomResourceDefinition
+		if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(next), &known); err != nil {
+			return err
+		}
+		known.Spec = next.Spec
+		return c.admin.Update(t.Context(), &known)
+	}))
 	await.Eventually(t, "the resource refuses rules", func(ctx context.Context) error {
 		err := c.admin.Create(ctx, rule("refused", with("Maybe", "condition", "status")), client.DryRunAll)
 		if !apierrors.IsInvalid(err) {
@@ -163,6 +168,7 @@ func (c *ruleCluster) deadlocked(t *testing.T, name string, since time.Time) {
 	t.Helper()
 	node, err := c.clients.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	await.Must(t, err)
+	node.ResourceVersion = "" // others may have changed the node meanwhile
 	node.Status.Conditions = []corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)}}
 	_, err = c.clients.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 	await.Must(t, err)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -46,12 +45,11 @@ func (s *scene) awaitBudget(name, what string, is func(*policyv1.PodDisruptionBu
 }
 
 // raise lets a budget allow everything.
-func (s *scene) raise(budget *policyv1.PodDisruptionBudget) time.Time {
+func (s *scene) raise(budget string) time.Time {
 	s.t.Helper()
-	all := intstr.FromString("100%")
-	budget.Spec.MaxUnavailable = &all
+	all := []byte(`{"spec":{"maxUnavailable":"100%"}}`)
 	raised := time.Now()
-	_, err := admin.PolicyV1().PodDisruptionBudgets(s.Namespace).Update(s.t.Context(), budget, metav1.UpdateOptions{})
+	_, err := admin.PolicyV1().PodDisruptionBudgets(s.Namespace).Patch(s.t.Context(), budget, types.MergePatchType, all, metav1.PatchOptions{})
 	await.Must(s.t, err)
 	return raised
 }
@@ -104,7 +102,7 @@ func TestEvictAndABudgetThatAllowsNothing(t *testing.T) {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHolding)
 		return status.Held == pods && c != nil && c.Reason == "Budget"
 	})
-	raised := s.raise(budget)
+	raised := s.raise(budget.Name)
 	await.Eventually(t, "all pods leave", func(context.Context) error {
 		if calls := s.asked(auditlog.Accepted); len(calls) < pods {
 			return fmt.Errorf("%d of %d have", len(calls), pods)
@@ -180,7 +178,7 @@ func TestAReplacementUnderTheSameNameIsNotEvicted(t *testing.T) {
 		}
 		return err
 	})
-	s.raise(s.awaitBudget(budget.Name, "is known", func(*policyv1.PodDisruptionBudget) bool { return true }))
+	s.raise(budget.Name)
 	s.awaitBudget(budget.Name, "allows one", func(is *policyv1.PodDisruptionBudget) bool { return is.Status.DisruptionsAllowed == 1 })
 	await.Until(t, time.Now().Add(5*time.Second))
 	s.stays(&s.awaitReady("web", 1)[0])
