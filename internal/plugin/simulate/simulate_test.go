@@ -117,6 +117,10 @@ func TestANodeThatFallsSilentLosesItsPodsAndComesBack(t *testing.T) {
 		Owner: cliv1alpha1.Owner{Kind: "ReplicaSet", Name: "web"}, Namespace: "shop", Replicas: 2, Lowest: 1, AtEnd: 2,
 		LowestAt:  metav1.Duration{Duration: time.Minute},
 		LowestFor: metav1.Duration{Duration: 65 * time.Second}, // until the successor is ready
+		Steps: []cliv1alpha1.SimulatedReplicas{
+			{At: metav1.Duration{Duration: time.Minute}, Ready: 1},
+			{At: metav1.Duration{Duration: 125 * time.Second}, Ready: 2},
+		},
 	}}
 	if diff := cmp.Diff(want, report.Workloads); diff != "" {
 		t.Errorf("other workloads (-want +got):\n%s", diff)
