@@ -43,8 +43,9 @@ type timeline struct {
 	Ticks  []tick
 	Rows   []row
 	Legend []legend
-	// BreakX is where the axis is broken, empty if it is not, and From says from where on it is logarithmic.
-	BreakX, From string
+	// BreakX is where the axis is broken, empty if it is not, and Break says so.
+	BreakX, Break string
+	Logarithmic   bool // behind the break
 	// LeftOut says what has no row.
 	LeftOut       string
 	Width, Height string
@@ -116,7 +117,11 @@ type period struct {
 func newTimeline(label string, a axis, at time.Time, when func(first, last time.Duration) string) timeline {
 	t := timeline{Label: label, Ticks: a.ticks(at), Width: number(chartWidth), axis: a, when: when, y: axisHeight}
 	if a.broken() {
-		t.BreakX, t.From = number((breakLeft+breakRight)/2), short(a.linear)
+		t.BreakX, t.Logarithmic = number((breakLeft+breakRight)/2), a.first < a.last
+		t.Break = fmt.Sprintf("The axis is broken, as nothing happens between +%s and +%s.", short(a.linear), short(a.last))
+		if t.Logarithmic {
+			t.Break = fmt.Sprintf("The axis is linear before +%s and logarithmic after it.", short(a.linear))
+		}
 	}
 	return t
 }
