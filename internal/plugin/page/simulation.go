@@ -121,7 +121,7 @@ func simulationFigures(report *cliv1alpha1.SimulationReport) []figure {
 		{Name: "unreachable", Label: "nodes become unreachable", Value: s.Unreachable},
 		{Name: "tainted", Label: "nodes get a NoExecute taint", Value: s.Tainted},
 		{Name: "left", Label: "pods leave", Value: s.Left},
-		{Name: "workloadsLost", Label: "workloads lose every ready replica", Value: s.WorkloadsLost},
+		{Name: "workloadsLost", Label: "workloads have no ready replica", Value: s.WorkloadsLost},
 		{Name: "budgetsOverrun", Label: "budgets are overrun", Value: s.BudgetsOverrun},
 		{Name: "held", Label: "due pods are held at the end", Value: s.Held},
 		{Name: "nowhere", Label: "pods have no room at the end", Value: s.Nowhere},

@@ -76,7 +76,7 @@ scenario is wrong, and 3 if some of it happens.`,
   kubectl taintkeeper simulate -f cluster.json --fail-on=lost-workload scenario.yaml
 
   # As a page for a browser, with a timeline
-  kubectl taintkeeper simulate --where-to examples/simulations/zone.yaml -o html > zone.html
+  kubectl taintkeeper simulate scenario.yaml -o html > outage.html
 
   # Is the scenario well formed?
   kubectl taintkeeper simulate --validate scenario.yaml`,
