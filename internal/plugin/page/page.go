@@ -50,7 +50,7 @@ var (
 	}).ParseFS(markup, "*.html"))
 )
 
-// Page is what is written.
+// Page is what is written of a plan.
 type Page struct {
 	Plan *cliv1alpha1.TaintPlan
 	// Cluster names the cluster of the plan; empty for files.
@@ -73,7 +73,7 @@ type Words struct {
 	HeldBy string
 }
 
-// Write writes the page.
+// Write writes the page of a plan.
 func Write(out io.Writer, page Page) error {
 	return write(out, "plan.html", newView(page))
 }

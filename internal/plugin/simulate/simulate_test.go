@@ -131,6 +131,25 @@ func TestANodeThatFallsSilentLosesItsPodsAndComesBack(t *testing.T) {
 	}
 }
 
+func TestTheReportSaysWhichClusterAndWhichTaintsThereWere(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
+	cluster.Location = plan.Location{Context: "ops", Cluster: "prod", Server: "https://prod"}
+	cluster.Nodes[2].Spec.Taints = []corev1.Taint{{Key: "old", Effect: corev1.TaintEffectNoExecute}}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [a1], taints: [new=taint:NoSchedule]}}")
+	if is := (plan.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}); is != cluster.Location {
+		t.Errorf("the report is of %s, want %s", is, cluster.Location)
+	}
+	want := []cliv1alpha1.SimulatedNode{
+		{Name: "a1", Zone: "a", Before: []string{}, Steps: []cliv1alpha1.SimulatedTaints{
+			{At: metav1.Duration{Duration: time.Minute}, Taints: []string{"new=taint:NoSchedule"}},
+		}},
+		{Name: "b1", Zone: "b", Before: []string{"old:NoExecute"}}, // its pod leaves
+	}
+	if diff := cmp.Diff(want, report.Nodes); diff != "" {
+		t.Errorf("other nodes (-want +got):\n%s", diff)
+	}
+}
+
 func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 	for name, test := range map[string]struct{ step, want string }{
 		"its node comes back": {
