@@ -61,8 +61,8 @@ type SimulationReport struct {
 
 	// At is the instant of the start: the cluster is as it was then.
 	At metav1.MicroTime `json:"at"`
-	// Context and Cluster are the names in the kubeconfig of the cluster, and Server is its address. They are absent if the
-	// cluster was read from files.
+	// Context and Cluster are the names in the kubeconfig of the cluster, and Server is its address. They are absent if
+	// the cluster was read from files.
 	Context string `json:"context,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
 	Server  string `json:"server,omitempty"`

@@ -125,7 +125,7 @@ func (a axis) ticks(at time.Time) []tick {
 	for i := range int(a.linear/a.step) + 1 {
 		all = append(all, a.tick(at, time.Duration(i)*a.step))
 	}
-	if last := a.linear / a.step * a.step; last < a.linear {
+	if last := a.linear.Truncate(a.step); last < a.linear {
 		if last > 0 && a.x(a.linear)-a.x(last) < ticksApart {
 			all = all[:len(all)-1]
 		}

@@ -175,7 +175,8 @@ func (t *timeline) newBar(r *row, p period, y float64) bar {
 	const shortest = 6
 	left, high := t.axis.x(p.from), p.kind.height()
 	return bar{
-		X: number(left), Y: number(y - high/2), Width: number(max(t.axis.x(p.to)-left, shortest)), Height: number(high), Kind: p.kind,
+		X: number(left), Y: number(y - high/2), Kind: p.kind,
+		Width: number(max(t.axis.x(p.to)-left, shortest)), Height: number(high),
 		Title: fmt.Sprintf("%s %s, %s: %s", r.Kind, r.Name, t.when(p.from, p.to), p.what),
 	}
 }

@@ -63,12 +63,12 @@ func simulationTimeline(report *cliv1alpha1.SimulationReport) timeline {
 		}
 		leftOut = append(leftOut, "The nodes of a zone share a row.")
 	}
-	workloads := report.Workloads[:min(len(report.Workloads), mostWorkloads)]
-	for i := range workloads {
-		t.addWorkload(h, &workloads[i])
+	drawn, all := min(len(report.Workloads), mostWorkloads), len(report.Workloads)
+	for i := range drawn {
+		t.addWorkload(h, &report.Workloads[i])
 	}
-	if len(workloads) < len(report.Workloads) {
-		leftOut = append(leftOut, fmt.Sprintf("The %d worst of %d workloads have a row.", len(workloads), len(report.Workloads)))
+	if drawn < all {
+		leftOut = append(leftOut, fmt.Sprintf("The %d worst of %d workloads have a row.", drawn, all))
 	}
 	t.LeftOut = strings.Join(leftOut, " ")
 	t.explain(h.counts)
