@@ -325,7 +325,7 @@ release-snapshot: bin/goreleaser bin/validate-krew-manifest ## build the archive
 	@bin/validate-krew-manifest -skip-install -manifest dist/krew/taintkeeper.yaml
 
 .PHONY: screenshots
-screenshots: ## take the pictures of a plan's page and of the board in docs/, light and dark (needs Chromium)
+screenshots: ## take the pictures of a plan, a simulation and the board in docs/, light and dark (needs Chromium)
 	@$(GO) run ./test/page/screenshot
 	@$(GO) run ./test/board/screenshot
 

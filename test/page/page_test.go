@@ -39,11 +39,17 @@ func browser(t *testing.T) *page.Browser {
 // write writes the page of a plan.
 func write(t *testing.T, args ...string) string {
 	t.Helper()
-	written, err := page.Plan(append(args, "-o", "html")...)
+	return writePage(t, append([]string{"plan"}, args...)...)
+}
+
+// writePage writes the page of a plan or a simulation.
+func writePage(t *testing.T, args ...string) string {
+	t.Helper()
+	written, err := page.Print(append(args, "-o", "html")...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "plan.html")
+	file := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(file, written, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +120,7 @@ func quiet(t *testing.T, tab *page.Tab) {
 // planOf returns the plan as -o json prints it.
 func planOf(t *testing.T, args ...string) cliv1alpha1.TaintPlan {
 	t.Helper()
-	written, err := page.Plan(append(args, "-o", "json")...)
+	written, err := page.Print(append([]string{"plan", "-o", "json"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,6 +365,27 @@ func TestThePageIsWholeWithoutJavaScript(t *testing.T) {
 	expect(t, "marks that say what they are", value[int](t, tab, `document.querySelectorAll('.mark > title').length`), 8)
 	expect(t, "parts that would do nothing", value[int](t, tab, `[...document.querySelectorAll('.interactive, button')].filter(e => e.getClientRects().length > 0).length`), 0)
 	quiet(t, tab)
+}
+
+func TestThePageOfASimulationIsWholeWithoutAScript(t *testing.T) {
+	browser := browser(t)
+	file := writePage(t, "simulate", "-f", "../../examples/cluster.yaml", "--where-to", "../../examples/simulations/zone.yaml")
+	for _, view := range []page.View{
+		{Width: 1280, Height: 900, Scheme: "light", NoScript: true}, {Width: 390, Height: 844, Scheme: "dark"}, {Width: 320, Height: 640, Scheme: "light"},
+	} {
+		tab := open(t, browser, file, view)
+		expect(t, "scripts", value[int](t, tab, `document.scripts.length`), 0)
+		expect(t, "rows of nodes and workloads", value[int](t, tab, `document.querySelectorAll('.row').length`), 10)
+		expect(t, "bars without size or words", value[int](t, tab, `[...document.querySelectorAll('.bar')].filter(b => b.getBoundingClientRect().width < 2 || !b.querySelector('title').textContent).length`), 0)
+		expect(t, "the width of the page", value[int](t, tab, `document.documentElement.scrollWidth`), int(view.Width))
+		expect(t, "tables that are cut off", value[int](t, tab, `[...document.querySelectorAll('#story, #no-room')].filter(t => t.scrollWidth > t.parentElement.clientWidth).length`), 0)
+		quiet(t, tab)
+	}
+}
+
+func TestThePodsOfAPlanWithWhereToFitAScreen(t *testing.T) {
+	tab := open(t, browser(t), write(t, append(arguments, "--where-to")...), page.View{Width: 1280, Height: 900, Scheme: "light"})
+	expect(t, "what is cut off", value[int](t, tab, `document.querySelector('#pods').scrollWidth - document.querySelector('#pods').parentElement.clientWidth`), 0)
 }
 
 func TestALargeClusterOpens(t *testing.T) {

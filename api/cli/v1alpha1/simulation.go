@@ -61,12 +61,17 @@ type SimulationReport struct {
 
 	// At is the instant of the start: the cluster is as it was then.
 	At metav1.MicroTime `json:"at"`
+	// Context and Cluster are the names in the kubeconfig of the cluster, and Server is its address. They are absent if
+	// the cluster was read from files.
+	Context string `json:"context,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	Server  string `json:"server,omitempty"`
 	// Until is when the simulation ends.
 	Until   metav1.Duration   `json:"until"`
 	Summary SimulationSummary `json:"summary"`
 	// Story is what happens, in the order of time. It groups what is alike.
 	Story []SimulationEvent `json:"story"`
-	// Nodes are the nodes to which something happens, by name.
+	// Nodes are the nodes to which something happens, or from which pods leave, by name.
 	Nodes []SimulatedNode `json:"nodes"`
 	// Pods are the pods that leave, that EvictionPolicies hold or that wait for room, in the order in which that happens.
 	Pods []SimulatedPod `json:"pods"`
@@ -105,10 +110,12 @@ type SimulationEvent struct {
 	Message string `json:"message"`
 }
 
-// SimulatedNode is a node to which something happens.
+// SimulatedNode is a node to which something happens, or from which pods leave.
 type SimulatedNode struct {
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
+	// Before are its taints at the start.
+	Before []string `json:"before,omitempty"`
 	// UnreachableAt is when its conditions become Unknown for the first time.
 	UnreachableAt *metav1.Duration `json:"unreachableAt,omitempty"`
 	// Steps are its taints, from each instant on at which they change.
@@ -159,6 +166,14 @@ type SimulatedWorkload struct {
 	LowestFor metav1.Duration `json:"lowestFor"`
 	// AtEnd is how many are ready at the end.
 	AtEnd int `json:"atEnd"`
+	// Steps are how many are ready, from each instant on at which that changes.
+	Steps []SimulatedReplicas `json:"steps"`
+}
+
+// SimulatedReplicas is how many replicas of a workload are ready from an instant on.
+type SimulatedReplicas struct {
+	At    metav1.Duration `json:"at"`
+	Ready int             `json:"ready"`
 }
 
 // SimulatedBudget is a PodDisruptionBudget that has fewer healthy pods at some time than it asks for.

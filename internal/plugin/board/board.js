@@ -212,6 +212,7 @@
         this.forget(this.table.tBodies[blocks]);
         this.table.tBodies[blocks].remove();
       }
+      for (const block of this.table.tBodies) this.estimate(block, block.rows.length);
       if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
     }
     block() {
@@ -237,9 +238,13 @@
         let count = 0;
         for (const tr of block.rows) if (!tr.hidden) count++;
         if (block.hidden !== (count === 0)) block.hidden = count === 0;
-        const size = 'auto ' + count * 2.2 + 'rem';
-        if (block.style.containIntrinsicBlockSize !== size) block.style.containIntrinsicBlockSize = size;
+        this.estimate(block, count);
       }
+    }
+    // estimate says how high a block is that has not been in sight yet.
+    estimate(block, rows) {
+      const size = 'auto ' + rows * 2.2 + 'rem';
+      if (block.style.containIntrinsicBlockSize !== size) block.style.containIntrinsicBlockSize = size;
     }
   }
 

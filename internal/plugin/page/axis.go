@@ -33,6 +33,7 @@ const (
 // axis says where an instant is drawn, as the time from that of the plan. It is linear; if that squeezed many instants
 // because of a few that are far away, it is linear up to a break and logarithmic behind it.
 type axis struct {
+	origin string        // the label of the first tick
 	step   time.Duration // of the ticks of the linear part
 	linear time.Duration // where the linear part ends
 	// What lies behind the break; zero if nothing does.
@@ -43,15 +44,26 @@ type axis struct {
 func newAxis(offsets []time.Duration) axis {
 	later := slices.DeleteFunc(slices.Clone(offsets), func(offset time.Duration) bool { return offset <= 0 })
 	if len(later) == 0 {
-		return axis{step: time.Minute, linear: time.Minute}
+		return axis{origin: "now", step: time.Minute, linear: time.Minute}
 	}
 	slices.Sort(later)
 	end := linearEnd(later)
-	a := axis{step: stepOf(end)}
+	a := axis{origin: "now", step: stepOf(end)}
 	a.linear = roundUp(end, a.step)
 	if behind := upTo(later, a.linear); behind < len(later) {
 		a.first, a.last = later[behind], later[len(later)-1]
 	}
+	return a
+}
+
+// newAxisTo returns the axis from the start to an end. It is linear, or broken if all that happens lies in its first
+// quarter, which ends with the last thing.
+func newAxisTo(last, end time.Duration) axis {
+	a := axis{origin: "start", step: stepOf(last)}
+	if a.linear = roundUp(last, a.step); a.linear == 0 || a.linear > end/4 {
+		return axis{origin: "start", step: stepOf(end), linear: end}
+	}
+	a.first, a.last = end, end
 	return a
 }
 
@@ -98,6 +110,9 @@ func (a axis) x(offset time.Duration) float64 {
 	return breakRight + (chartRight-breakRight)*share
 }
 
+// ticksApart is how close ticks may be.
+const ticksApart = 72
+
 // tick is a labelled line of the axis.
 type tick struct {
 	X           string
@@ -110,6 +125,12 @@ func (a axis) ticks(at time.Time) []tick {
 	for i := range int(a.linear/a.step) + 1 {
 		all = append(all, a.tick(at, time.Duration(i)*a.step))
 	}
+	if last := a.linear.Truncate(a.step); last < a.linear {
+		if last > 0 && a.x(a.linear)-a.x(last) < ticksApart {
+			all = all[:len(all)-1]
+		}
+		all = append(all, a.tick(at, a.linear))
+	}
 	for _, offset := range a.laterTicks() {
 		all = append(all, a.tick(at, offset))
 	}
@@ -117,7 +138,7 @@ func (a axis) ticks(at time.Time) []tick {
 }
 
 func (a axis) tick(at time.Time, offset time.Duration) tick {
-	label := "now"
+	label := a.origin
 	if offset > 0 {
 		label = "+" + short(offset)
 	}
@@ -141,12 +162,11 @@ func (a axis) when(at time.Time, offset time.Duration) string {
 
 // laterTicks are the first and the last instant behind the break, and round ones between them where there is room.
 func (a axis) laterTicks() []time.Duration {
-	const apart = 72
 	if !a.broken() {
 		return nil
 	}
 	ticks := []time.Duration{a.first}
-	if a.x(a.last)-a.x(a.first) < apart {
+	if a.x(a.last)-a.x(a.first) < ticksApart {
 		return ticks
 	}
 	for _, round := range []time.Duration{
@@ -154,7 +174,7 @@ func (a axis) laterTicks() []time.Duration {
 		day, week, 30 * day, year, 10 * year, 100 * year,
 	} {
 		if round > a.first && round < a.last &&
-			a.x(round)-a.x(ticks[len(ticks)-1]) >= apart && a.x(a.last)-a.x(round) >= apart {
+			a.x(round)-a.x(ticks[len(ticks)-1]) >= ticksApart && a.x(a.last)-a.x(round) >= ticksApart {
 			ticks = append(ticks, round)
 		}
 	}

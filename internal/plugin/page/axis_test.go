@@ -42,6 +42,31 @@ func TestTheAxisIsBrokenOnlyWhereALinearOneWouldSqueezeMany(t *testing.T) {
 	}
 }
 
+func TestTheAxisOfASimulationEndsWithItAndIsBrokenOnlyIfMostOfItIsEmpty(t *testing.T) {
+	for name, test := range map[string]struct {
+		last, end, linear time.Duration
+		ticks             string
+	}{
+		"nothing happens":          {0, 30 * time.Minute, 30 * time.Minute, "start +5m +10m +15m +20m +25m +30m"},
+		"the end is no tick":       {40 * time.Minute, 42 * time.Minute, 42 * time.Minute, "start +10m +20m +30m +42m"},
+		"it ends with the tenth":   {10 * time.Minute, 30 * time.Minute, 30 * time.Minute, "start +5m +10m +15m +20m +25m +30m"},
+		"a day, and five minutes":  {5 * time.Minute, day, 5 * time.Minute, "start +1m +2m +3m +4m +5m +1d"},
+		"less than one step":       {time.Millisecond, 3 * time.Second, 3 * time.Second, "start +1s +2s +3s"},
+		"it is over in no seconds": {time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond, "start +500ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAxisTo(test.last, test.end)
+			var labels []string
+			for _, tick := range a.ticks(time.Time{}) {
+				labels = append(labels, tick.Label)
+			}
+			if got := strings.Join(labels, " "); a.linear != test.linear || got != test.ticks {
+				t.Errorf("linear up to %v with ticks %s, want %v and %s", a.linear, got, test.linear, test.ticks)
+			}
+		})
+	}
+}
+
 func TestTheAxisKeepsTheOrderOfInstantsAndItsBounds(t *testing.T) {
 	offsets := []time.Duration{-time.Hour, 0, time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute, time.Hour, day, week, year, 100 * year, math.MaxInt64}
 	a := newAxis(offsets)

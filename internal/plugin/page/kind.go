@@ -5,10 +5,11 @@ package page
 
 import cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 
-// kind is what becomes of a pod by a plan: it has a colour, a shape and a word. It is also the name of the shape in the
-// page.
+// kind is what happens to pods, nodes and workloads: it has a colour, a shape and a word. It is also the name of the
+// shape in the page.
 type kind string
 
+// What becomes of a pod by a plan.
 const (
 	kindNone    kind = ""
 	kindLeaves  kind = "leaves"
@@ -18,8 +19,15 @@ const (
 	kindStays   kind = "stays"
 )
 
-// kinds are in the order in which they are drawn and explained.
-var kinds = []kind{kindLeaves, kindEarlier, kindLater, kindSame, kindStays}
+// What happens in a simulation.
+const (
+	kindUnreachable kind = "unreachable"
+	kindTainted     kind = "tainted"
+	kindLeft        kind = "left"
+	kindFewer       kind = "fewer"
+	kindLost        kind = "lost"
+	kindNowhere     kind = "nowhere"
+)
 
 // kindOf returns none for a pod that stays with the plan and without it.
 func kindOf(pod *cliv1alpha1.PlannedPod) kind {
@@ -60,6 +68,18 @@ func (k kind) Meaning() string {
 		return "leaves at the same instant without the plan"
 	case kindStays:
 		return "stays, and leaves at this instant without the plan"
+	case kindUnreachable:
+		return "nodes are unreachable"
+	case kindTainted:
+		return "nodes have a NoExecute taint"
+	case kindLeft:
+		return "pods leave"
+	case kindFewer:
+		return "workloads have fewer ready replicas"
+	case kindLost:
+		return "workloads have no ready replica"
+	case kindNowhere:
+		return "pods find no room"
 	}
 	return "stays with and without the plan"
 }
@@ -79,8 +99,21 @@ func (k kind) verb(n int) string {
 		return verb + s + " as without the plan"
 	case kindStays:
 		return "stay" + s + " that would have left"
+	case kindNowhere:
+		return "find" + s + " no room"
 	}
 	return verb + s
+}
+
+// height is how high a bar is.
+func (k kind) height() float64 {
+	switch k {
+	case kindUnreachable:
+		return 6.5
+	case kindFewer:
+		return 4
+	}
+	return 8
 }
 
 // shape is how a kind is drawn, around the origin.
@@ -89,10 +122,17 @@ type shape struct {
 	Path string
 }
 
+// shapes are in the order in which kinds are drawn and explained.
 var shapes = []shape{
 	{kindLeaves, "M-6.5 0a6.5 6.5 0 1 0 13 0a6.5 6.5 0 1 0 -13 0z"},
 	{kindEarlier, "M-7.5 0L5.5 -7.5V7.5z"},
 	{kindLater, "M7.5 0L-5.5 -7.5V7.5z"},
 	{kindSame, "M0 -7.5L7.5 0L0 7.5L-7.5 0z"},
 	{kindStays, "M-5.5 -5.5h11v11h-11z"},
+	{kindUnreachable, "M-9 -3.5h18v7h-18z"},
+	{kindTainted, "M-9 -4h18v8h-18z"},
+	{kindLeft, "M-6.5 0a6.5 6.5 0 1 0 13 0a6.5 6.5 0 1 0 -13 0z"},
+	{kindFewer, "M-9 -1.5h18v3h-18z"},
+	{kindLost, "M-9 -4h18v8h-18z"},
+	{kindNowhere, "M-7 -4.5L-4.5 -7L0 -2.5L4.5 -7L7 -4.5L2.5 0L7 4.5L4.5 7L0 2.5L-4.5 7L-7 4.5L-2.5 0z"},
 }

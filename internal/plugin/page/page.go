@@ -1,13 +1,14 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes a plan as one HTML page: the answer, a timeline, and tables. The page needs nothing but itself,
-// and its Content-Security-Policy lets it ask for nothing. Without JavaScript it shows the same and does not move.
+// Package page writes a plan, or a simulation, as one HTML page: the answer, a timeline, and tables. The page needs
+// nothing but itself, and its Content-Security-Policy lets it ask for nothing. Without JavaScript it shows the same and
+// does not move.
 package page
 
 import (
 	"crypto/sha256"
-	_ "embed" // the page's parts
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
@@ -30,8 +31,8 @@ const (
 )
 
 var (
-	//go:embed page.html
-	markup string
+	//go:embed *.html
+	markup embed.FS
 	// BaseStyle is what all pages have in common: colours in light and dark, text, tables, figures, the filter.
 	//go:embed base.css
 	BaseStyle string
@@ -42,13 +43,14 @@ var (
 
 	style = BaseStyle + ownStyle
 
-	parsed = template.Must(template.New("page").Funcs(template.FuncMap{
+	parsed = template.Must(template.New("").Funcs(template.FuncMap{
 		"minus":   func(a, b int) int { return a - b },
+		"length":  length,
 		"instant": func(at metav1.MicroTime) string { return at.UTC().Format(time.RFC3339) },
-	}).Parse(markup))
+	}).ParseFS(markup, "*.html"))
 )
 
-// Page is what is written.
+// Page is what is written of a plan.
 type Page struct {
 	Plan *cliv1alpha1.TaintPlan
 	// Cluster names the cluster of the plan; empty for files.
@@ -71,27 +73,51 @@ type Words struct {
 	HeldBy string
 }
 
-// Write writes the page.
+// Write writes the page of a plan.
 func Write(out io.Writer, page Page) error {
-	if err := parsed.Execute(out, newView(page)); err != nil {
+	return write(out, "plan.html", newView(page))
+}
+
+func write(out io.Writer, name string, view any) error {
+	if err := parsed.ExecuteTemplate(out, name, view); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
 }
 
-// view is what the template shows.
-type view struct {
-	Page
+// head is what the pages of plans and simulations have in common.
+type head struct {
+	// Kind is what the page is, and Title what it is of.
+	Kind, Title     string
+	Policy, Made    string
+	Style           template.CSS
+	Shapes          []shape
+	Cluster, Answer string
+	// Losses are sentences about what is lost, and MoreLosses is how many more there are.
+	Losses     []string
+	MoreLosses int
+	Figures    []figure
+	Timeline   timeline
+}
 
-	Title, Policy, Made string
-	Style               template.CSS
-	Script              template.JS
-	MoreLosses          int
-	Figures             []figure
-	Kinds               []shape
-	Timeline            timeline
-	Rows                []podRow
-	HasWhereTo          bool
+// complete fills in what follows from the rest. The page may run one script, none if it is empty.
+func (h *head) complete(at time.Time, script string) {
+	h.Policy, h.Made = policy(script), at.UTC().Format(time.RFC3339)
+	h.Style, h.Shapes = template.CSS(style), shapes
+	if len(h.Losses) > mostLosses {
+		h.MoreLosses = len(h.Losses) - mostLosses
+		h.Losses = h.Losses[:mostLosses]
+	}
+}
+
+// view is what the template of plans shows.
+type view struct {
+	head
+
+	Plan       *cliv1alpha1.TaintPlan
+	Script     template.JS
+	Rows       []podRow
+	HasWhereTo bool
 	// Listed is the plan as far as the page holds it, and LeftOut says of each list what it does not hold.
 	Listed  *cliv1alpha1.TaintPlan
 	LeftOut leftOut
@@ -117,19 +143,11 @@ type podRow struct {
 func newView(page Page) view {
 	plan := page.Plan
 	order := listed(plan)
-	v := view{
-		Page:   page,
-		Title:  titleOf(plan),
-		Policy: policy(),
-		Made:   plan.At.UTC().Format(time.RFC3339),
-		Style:  template.CSS(style), Script: template.JS(script),
+	v := view{Plan: plan, Script: template.JS(script), head: head{
+		Kind: "Plan", Title: titleOf(plan), Cluster: page.Cluster, Answer: page.Answer, Losses: page.Losses,
 		Figures: figuresOf(plan),
-		Kinds:   shapes,
-	}
-	if len(v.Losses) > mostLosses {
-		v.MoreLosses = len(v.Losses) - mostLosses
-		v.Losses = v.Losses[:mostLosses]
-	}
+	}}
+	v.complete(plan.At.Time, script)
 	v.Listed, v.LeftOut = shorten(plan, order)
 	places := make(map[int]int, len(order))
 	for place, index := range order {
@@ -138,7 +156,7 @@ func newView(page Page) view {
 		v.Rows = append(v.Rows, podRow{pod, page.Words(pod), kindOf(pod)})
 		v.HasWhereTo = v.HasWhereTo || pod.WhereTo != nil
 	}
-	v.Timeline = newTimeline(plan, places)
+	v.Timeline = planTimeline(plan, places)
 	return v
 }
 
@@ -152,8 +170,12 @@ func titleOf(plan *cliv1alpha1.TaintPlan) string {
 
 // policy is the Content-Security-Policy: the page's own style and script, and nothing else. The empty icon keeps
 // browsers from asking for one.
-func policy() string {
-	return fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))
+func policy(script string) string {
+	scripts := "'none'"
+	if script != "" {
+		scripts = "'" + hash(script) + "'"
+	}
+	return fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src %s; base-uri 'none'; form-action 'none'", hash(style), scripts)
 }
 
 func hash(source string) string {
@@ -217,7 +239,7 @@ func remainder(shown, all int, what string) string {
 	if shown == all {
 		return ""
 	}
-	return fmt.Sprintf("This page lists %d of %d %s; with -o json the plan has them all.", shown, all, what)
+	return fmt.Sprintf("This page lists %d of %d %s; -o json has them all.", shown, all, what)
 }
 
 func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {

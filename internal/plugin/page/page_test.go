@@ -26,7 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/page"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
@@ -162,6 +162,12 @@ func dataOf(t *testing.T, document *html.Node) cliv1alpha1.TaintPlan {
 
 func TestThePageHasThePartsOfAPlanInOrder(t *testing.T) {
 	_, document := written(t, small())
+	wantOutline(t, document, "outline.golden")
+}
+
+// wantOutline wants the parts of a page in the order of a golden file.
+func wantOutline(t *testing.T, document *html.Node, name string) {
+	t.Helper()
 	var outline strings.Builder
 	for _, node := range find(document, func(*html.Node) bool { return true }) {
 		switch label := attribute(node, "aria-label"); {
@@ -173,7 +179,7 @@ func TestThePageHasThePartsOfAPlanInOrder(t *testing.T) {
 			fmt.Fprintf(&outline, "%s #%s\n", node.Data, attribute(node, "id"))
 		}
 	}
-	golden := filepath.Join("testdata", "outline.golden")
+	golden := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(golden, []byte(outline.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -184,7 +190,7 @@ func TestThePageHasThePartsOfAPlanInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), outline.String()); diff != "" {
-		t.Errorf("the page is not as in %s (run with -update to write it anew):\n%s", golden, diff)
+		t.Errorf("the page is not as in %s (run with -update to rewrite it):\n%s", golden, diff)
 	}
 }
 
@@ -243,11 +249,13 @@ func TestTheMarksCountEveryPodThatLeavesOrNoLongerDoes(t *testing.T) {
 	}
 }
 
+// hostile are names that try to become more than text.
+var hostile = []string{
+	`</script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)`, `<!--<script>`, `]]></svg><svg onload=alert(1)>`,
+	`{{.Plan}}`, `javascript:alert(1)`, "a\u2028b", `\u003c/script>`, `</title></style><script>alert(1)</script>`,
+}
+
 func TestNamesOfAnyKindStayText(t *testing.T) {
-	hostile := []string{
-		`</script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)`, `<!--<script>`, `]]></svg><svg onload=alert(1)>`,
-		`{{.Plan}}`, `javascript:alert(1)`, "a\u2028b", `\u003c/script>`, `</title></style><script>alert(1)</script>`,
-	}
 	for _, name := range hostile {
 		plan := small()
 		plan.Taints = []string{name}
@@ -290,7 +298,17 @@ func wantOnlyOurElements(t *testing.T, name string, document *html.Node) {
 }
 
 func TestThePolicyAllowsThePagesOwnScriptAndNothingElse(t *testing.T) {
-	source, document := written(t, small())
+	wantClosed(t, written, small())
+	policy := wantClosed(t, writtenSimulation, smallSimulation())
+	if !strings.Contains(policy, "script-src 'none'") {
+		t.Errorf("the page of a simulation may run scripts: %s", policy)
+	}
+}
+
+// wantClosed wants that a page asks for nothing outside itself, and returns its policy.
+func wantClosed[T any](t *testing.T, write func(*testing.T, T) (string, *html.Node), of T) string {
+	t.Helper()
+	source, document := write(t, of)
 	metas := find(document, func(node *html.Node) bool { return attribute(node, "http-equiv") == "Content-Security-Policy" })
 	if len(metas) != 1 {
 		t.Fatalf("%d policies, want 1", len(metas))
@@ -304,6 +322,7 @@ func TestThePolicyAllowsThePagesOwnScriptAndNothingElse(t *testing.T) {
 			t.Errorf("the page names something outside: %s", outside)
 		}
 	}
+	return policy
 }
 
 func TestAPlanThatMovesNobodyHasNoTimeline(t *testing.T) {
@@ -382,8 +401,8 @@ func TestALargeClusterStillGivesAPageThatOpens(t *testing.T) {
 	}
 	for _, sentence := range []string{
 		"Of 5000 nodes, 5000 have pods for which something changes. The 60 that lose most pods have a row of their own; the zones count all. With -o json the plan has every node.",
-		"This page lists 2000 of 150000 pods; with -o json the plan has them all.",
-		"This page lists 300 of 5000 nodes; with -o json the plan has them all.",
+		"This page lists 2000 of 150000 pods; -o json has them all.",
+		"This page lists 300 of 5000 nodes; -o json has them all.",
 	} {
 		if !strings.Contains(source, sentence) {
 			t.Errorf("the page does not say: %s", sentence)

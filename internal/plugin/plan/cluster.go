@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -162,3 +163,14 @@ func IsReady(pod *corev1.Pod) bool {
 // Location says which cluster something was read from: the context and the cluster of the kubeconfig, and the address
 // of the API server.
 type Location struct{ Context, Cluster, Server string }
+
+// String names the cluster as its user does; empty for files.
+func (l Location) String() string {
+	switch {
+	case l.Context == "":
+		return l.Server
+	case l.Cluster == "":
+		return fmt.Sprintf("%s (context %s)", l.Server, l.Context)
+	}
+	return fmt.Sprintf("%s (context %s, %s)", l.Cluster, l.Context, l.Server)
+}

@@ -343,12 +343,17 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 // retainted takes in a node with other taints.
 func (s *simulation) retainted(n *node, object *corev1.Node, now time.Time) {
 	told := s.tellNode(n)
-	step := cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: make([]string, 0, len(object.Spec.Taints))}
-	for _, taint := range object.Spec.Taints {
-		step.Taints = append(step.Taints, taints.Format(taint))
-	}
-	told.Steps = append(told.Steps, step)
+	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: formatted(object.Spec.Taints)})
 	s.becomes(object, now)
+}
+
+// formatted writes taints as kubectl does.
+func formatted(all []corev1.Taint) []string {
+	texts := make([]string, 0, len(all))
+	for _, taint := range all {
+		texts = append(texts, taints.Format(taint))
+	}
+	return texts
 }
 
 // checkHealth lets node health do what it does at an instant.

@@ -61,6 +61,7 @@ type leaver struct {
 // evict lets a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
 	p, n := l.pod, l.on
+	s.tellNode(n)
 	told := s.tellPod(p)
 	told.LeavesAt, told.Taint = new(s.offset(now)), taints.Format(l.verdict.Taint.Taint)
 	s.story.add(now, left, zoneOf(n.Node), told.Taint, n.Name)

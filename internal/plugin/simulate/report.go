@@ -30,7 +30,7 @@ var notSimulated = []string{
 // tellNode returns what is told of a node.
 func (s *simulation) tellNode(n *node) *cliv1alpha1.SimulatedNode {
 	if n.told == nil {
-		n.told = &cliv1alpha1.SimulatedNode{Name: n.Name, Zone: zoneOf(n.Node)}
+		n.told = &cliv1alpha1.SimulatedNode{Name: n.Name, Zone: zoneOf(n.Node), Before: formatted(n.Spec.Taints)}
 	}
 	return n.told
 }
@@ -69,8 +69,10 @@ func (k workloadKey) String() string { return k.owner.Kind + " " + k.namespace +
 
 // report returns what came of it.
 func (s *simulation) report() *cliv1alpha1.SimulationReport {
+	is := s.cluster.Location
 	r := &cliv1alpha1.SimulationReport{
 		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
+		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		Nodes: []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
 		Notes: append(slices.Clone(s.cluster.Missing), s.notes...), NotSimulated: notSimulated,
 	}
@@ -128,7 +130,7 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 		length, _ := c.below(lowest.number+1, s.end)
 		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
 			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
-			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length},
+			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c),
 		})
 		r.Summary.WorkloadsLost += count(lowest.number == 0)
 		s.tellBelow(key, c, first)
@@ -137,6 +139,15 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 		return cmp.Or(cmp.Compare(a.Lowest, b.Lowest), cmp.Compare(b.LowestFor.Duration, a.LowestFor.Duration),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// stepsOf returns how many replicas are ready, from each instant on at which that changes.
+func (s *simulation) stepsOf(c *counter) []cliv1alpha1.SimulatedReplicas {
+	steps := make([]cliv1alpha1.SimulatedReplicas, 0, len(c.points)-1)
+	for _, p := range c.points[1:] {
+		steps = append(steps, cliv1alpha1.SimulatedReplicas{At: s.offset(p.at), Ready: p.number})
+	}
+	return steps
 }
 
 // tellBelow tells when a workload has no ready replica, and for how long.

@@ -117,6 +117,10 @@ func TestANodeThatFallsSilentLosesItsPodsAndComesBack(t *testing.T) {
 		Owner: cliv1alpha1.Owner{Kind: "ReplicaSet", Name: "web"}, Namespace: "shop", Replicas: 2, Lowest: 1, AtEnd: 2,
 		LowestAt:  metav1.Duration{Duration: time.Minute},
 		LowestFor: metav1.Duration{Duration: 65 * time.Second}, // until the successor is ready
+		Steps: []cliv1alpha1.SimulatedReplicas{
+			{At: metav1.Duration{Duration: time.Minute}, Ready: 1},
+			{At: metav1.Duration{Duration: 125 * time.Second}, Ready: 2},
+		},
 	}}
 	if diff := cmp.Diff(want, report.Workloads); diff != "" {
 		t.Errorf("other workloads (-want +got):\n%s", diff)
@@ -124,6 +128,25 @@ func TestANodeThatFallsSilentLosesItsPodsAndComesBack(t *testing.T) {
 	last := report.Nodes[0].Steps[len(report.Nodes[0].Steps)-1]
 	if report.Nodes[0].Name != "b1" || len(last.Taints) > 0 || last.At.Duration != 10*time.Minute {
 		t.Errorf("the nodes are %+v, want b1, without taints from 10m on", report.Nodes)
+	}
+}
+
+func TestTheReportSaysWhichClusterAndWhichTaintsThereWere(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
+	cluster.Location = plan.Location{Context: "ops", Cluster: "prod", Server: "https://prod"}
+	cluster.Nodes[2].Spec.Taints = []corev1.Taint{{Key: "old", Effect: corev1.TaintEffectNoExecute}}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [a1], taints: [new=taint:NoSchedule]}}")
+	if is := (plan.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}); is != cluster.Location {
+		t.Errorf("the report is of %s, want %s", is, cluster.Location)
+	}
+	want := []cliv1alpha1.SimulatedNode{
+		{Name: "a1", Zone: "a", Before: []string{}, Steps: []cliv1alpha1.SimulatedTaints{
+			{At: metav1.Duration{Duration: time.Minute}, Taints: []string{"new=taint:NoSchedule"}},
+		}},
+		{Name: "b1", Zone: "b", Before: []string{"old:NoExecute"}}, // its pod leaves
+	}
+	if diff := cmp.Diff(want, report.Nodes); diff != "" {
+		t.Errorf("other nodes (-want +got):\n%s", diff)
 	}
 }
 

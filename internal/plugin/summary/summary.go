@@ -13,6 +13,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -35,14 +36,8 @@ func where(plan *cliv1alpha1.TaintPlan) []string {
 }
 
 // Cluster names the cluster of a plan as its user does; empty for files.
-func Cluster(plan *cliv1alpha1.TaintPlan) string {
-	switch {
-	case plan.Context == "":
-		return plan.Server
-	case plan.Cluster == "":
-		return fmt.Sprintf("%s (context %s)", plan.Server, plan.Context)
-	}
-	return fmt.Sprintf("%s (context %s, %s)", plan.Cluster, plan.Context, plan.Server)
+func Cluster(of *cliv1alpha1.TaintPlan) string {
+	return plan.Location{Context: of.Context, Cluster: of.Cluster, Server: of.Server}.String()
 }
 
 // Answer is the first line.

@@ -1,8 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshot takes the pictures docs/plan-light.png and docs/plan-dark.png of a plan for examples/cluster.yaml:
-// make screenshots.
+// Command screenshot takes the pictures of a plan and a simulation in docs/: make screenshots.
 package main
 
 import (
@@ -18,6 +17,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/page"
 )
 
+// pictures are what is shown, by the beginning of their files' names.
+var pictures = []struct {
+	name      string
+	height    int64
+	arguments []string
+}{
+	{"plan", 1000, []string{"plan", "worker-a1", "worker-a2", "worker-b2", "maintenance=planned:NoExecute"}},
+	{"simulate", 1080, []string{"simulate", "--where-to", "examples/simulations/zone.yaml"}},
+}
+
 func main() {
 	cluster := flag.String("cluster", "examples/cluster.yaml", "the objects of the cluster")
 	out := flag.String("out", "docs", "the folder for the pictures")
@@ -29,20 +38,11 @@ func main() {
 }
 
 func shoot(cluster, out string) error {
-	written, err := page.Plan("-f", cluster, "worker-a1", "worker-a2", "worker-b2", "maintenance=planned:NoExecute",
-		"-o", "html")
-	if err != nil {
-		return err
-	}
 	folder, err := os.MkdirTemp("", "taintkeeper-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	file := filepath.Join(folder, "plan.html")
-	if err := os.WriteFile(file, written, 0o600); err != nil {
-		return err
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	browser, end, err := page.Start(ctx)
@@ -50,18 +50,35 @@ func shoot(cluster, out string) error {
 		return err
 	}
 	defer end()
-	for _, scheme := range []string{"light", "dark"} {
-		tab, err := browser.Open(file, page.View{Width: 1120, Height: 1000, Scheme: scheme})
+	for _, picture := range pictures {
+		written, err := page.Print(append(picture.arguments, "-f", cluster, "-o", "html")...)
 		if err != nil {
 			return err
 		}
-		picture, err := chromedp.Run(tab.Context, chromedp.CaptureScreenshot())
-		if err != nil {
+		file := filepath.Join(folder, picture.name+".html")
+		if err := os.WriteFile(file, written, 0o600); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(out, "plan-"+scheme+".png"), picture, 0o644); err != nil {
-			return err
+		for _, scheme := range []string{"light", "dark"} {
+			view := page.View{Width: 1120, Height: picture.height, Scheme: scheme}
+			if err := take(browser, file, view, filepath.Join(out, picture.name+"-"+scheme+".png")); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// take takes a picture of a page.
+func take(browser *page.Browser, file string, view page.View, out string) error {
+	tab, err := browser.Open(file, view)
+	if err != nil {
+		return err
+	}
+	defer tab.Close()
+	picture, err := chromedp.Run(tab.Context, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, picture, 0o644)
 }

@@ -15,6 +15,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -42,6 +43,9 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	}
 	for _, line := range reasons(report) {
 		o.Line("- %s", line)
+	}
+	if name := clusterOf(report); name != "" {
+		o.Line("The simulation is of cluster %s.", name)
 	}
 	o.Line("")
 	for _, event := range report.Story {
@@ -88,6 +92,11 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 		}
 	}
 	return lines
+}
+
+// clusterOf names the cluster of a report as its user does; empty for files.
+func clusterOf(report *cliv1alpha1.SimulationReport) string {
+	return plan.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}.String()
 }
 
 // mostReasons is how many reasons are told.

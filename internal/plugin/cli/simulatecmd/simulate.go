@@ -33,12 +33,13 @@ type options struct {
 	startDelay time.Duration
 	failOn     command.FailOn
 
+	name     string // of the scenario
 	scenario *simulate.Scenario
 }
 
 // New returns the command simulate.
 func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &options{source: source.New(env, config), output: output.NewPrinter(env)}
+	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO",
 		Short: "Play out an outage: what happens, when, and what is left",
@@ -73,6 +74,9 @@ scenario is wrong, and 3 if some of it happens.`,
 
   # In CI: fail if a workload loses its last ready replica
   kubectl taintkeeper simulate -f cluster.json --fail-on=lost-workload scenario.yaml
+
+  # As a page for a browser, with a timeline
+  kubectl taintkeeper simulate scenario.yaml -o html > outage.html
 
   # Is the scenario well formed?
   kubectl taintkeeper simulate --validate scenario.yaml`,
@@ -113,12 +117,13 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 			return command.Usagef("%w", err)
 		}
 	}
-	text, err := o.read(args[0])
+	o.name = args[0]
+	text, err := o.read(o.name)
 	if err != nil {
 		return fmt.Errorf("read the scenario: %w", err)
 	}
 	if o.scenario, err = simulate.Parse(text); err != nil {
-		return command.Usagef("%s: %w", args[0], err)
+		return command.Usagef("%s: %w", o.name, err)
 	}
 	return nil
 }
@@ -139,14 +144,20 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	printed, err := o.output.Object(report)
-	if !printed {
-		err = printReport(&o.output, report)
-	}
-	if err != nil {
+	if err := o.print(report); err != nil {
 		return err
 	}
 	return o.failOn.Check(found(report))
+}
+
+func (o *options) print(report *cliv1alpha1.SimulationReport) error {
+	if printed, err := o.output.Object(report); printed {
+		return err
+	}
+	if o.output.Format == output.HTML {
+		return o.printPage(report)
+	}
+	return printReport(&o.output, report)
 }
 
 func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {

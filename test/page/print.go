@@ -15,19 +15,20 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
-// Now is the instant at which the plans of tests and pictures are made: the example cluster stands as of then.
+// Now is the instant at which the plans and simulations of tests and pictures are made: the example cluster stands as
+// of then.
 var Now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
-// Plan returns what kubectl taintkeeper plan prints with these arguments.
-func Plan(args ...string) ([]byte, error) {
+// Print returns what kubectl taintkeeper prints with these arguments.
+func Print(args ...string) ([]byte, error) {
 	var out, errOut bytes.Buffer
 	command := cli.New(cli.Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
 		Clock:     clocktesting.NewFakePassiveClock(Now),
 	})
-	command.SetArgs(append([]string{"plan"}, args...))
+	command.SetArgs(args)
 	if err := command.Execute(); err != nil {
-		return nil, fmt.Errorf("plan %s: %w", strings.Join(args, " "), err)
+		return nil, fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
 	return out.Bytes(), nil
 }
