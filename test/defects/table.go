@@ -26,8 +26,9 @@ type chapter struct {
 var chapters = []chapter{
 	{fixes, "What Taintkeeper fixes", "Each is a defect of upstream. " +
 		"[Proofs](proofs.md#the-tests-of-each) names the tests of each by the same number."},
-	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by design: it counts with its own timers, " +
-		"writes nothing to nodes\nand has a goroutine per eviction. An early version of Taintkeeper broke each of them."},
+	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
+		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction. " +
+		"An early version of Taintkeeper broke each of them."},
 }
 
 // printTable prints the results for a terminal.
