@@ -26,8 +26,9 @@ type chapter struct {
 var chapters = []chapter{
 	{fixes, "What Taintkeeper fixes", "Each is a defect of upstream. " +
 		"[Proofs](proofs.md#the-tests-of-each) names the tests of each by the same number."},
-	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by design: it counts with its own timers, " +
-		"writes nothing to nodes\nand has a goroutine per eviction. An early version of Taintkeeper broke each of them."},
+	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
+		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction. " +
+		"An early version of Taintkeeper broke each of them."},
 }
 
 // printTable prints the results for a terminal.
@@ -149,20 +150,20 @@ func (c chapter) write(text *strings.Builder, results []result) {
 
 const documentHead = `# Defects side by side
 
-Every defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and some promises that both must
-keep, played to both on a real API server: Kubernetes %s, its kube-controller-manager and ` + "`bin/taintkeeper`" + `, each in
-a cluster of its own. A program plays the scenarios and writes this file:
+Every defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and some promises that
+both must keep, played to both on a real API server: Kubernetes %s, its kube-controller-manager and
+` + "`bin/taintkeeper`" + `, each in a cluster of its own. A program plays the scenarios and writes this file:
 
     make defects
 
-The figures are those of one run on a machine with %s; all scenarios together took %s. The program
-watches on its own and reads the API server's audit log. It reads metrics, logs and events of the controllers only if the
-scenario is about them. An eviction is wrong if it is early, or more than 4 seconds late. Smaller delays can come
-from the machine. Scenarios that upstream passes are reported too.
+The figures are those of one run on a machine with %s; all scenarios together took %s.
+The program watches on its own and reads the API server's audit log. It reads metrics, logs and events of the
+controllers only if the scenario is about them. An eviction is wrong if it is early, or more than 4 seconds late.
+Smaller delays can come from the machine. Scenarios that upstream passes are reported too.
 
-There is no kubelet, so a deleted pod keeps terminating. kube-controller-manager has its defaults except for a feature gate
-(see 16) and two flags of the node-lifecycle controller: its grace periods are a day, because there are no kubelets, and it
-checks nodes every second instead of every five.
+There is no kubelet, so a deleted pod keeps terminating. kube-controller-manager has its defaults except for a
+feature gate (see 16) and two flags of the node-lifecycle controller: its grace periods are a day, because there are
+no kubelets, and it checks nodes every second instead of every five.
 `
 
 const tableHead = `| # | scenario | what should happen | upstream | ours |
