@@ -244,6 +244,17 @@ bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 lint: needs-go bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
 	@for module in . $(PROOFS) tools/promtool tools/release; do (cd $$module && CGO_ENABLED=0 $(CURDIR)/bin/golangci-lint run --concurrency 2 --timeout 30m -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
+# Vale parses Go with a C library.
+bin/vale: tools/prose/go.mod tools/prose/go.sum
+	@tools/needs.sh cc
+	@echo "building vale from source (the first build takes 2 minutes on two cores)"
+	@cd tools/prose && CGO_ENABLED=1 CGO_CFLAGS=-w $(GO) build -ldflags '-s -w' -o ../../$@ github.com/vale-cli/vale/v3/cmd/vale
+
+# FILES="README.md docs/security.md" checks those alone.
+.PHONY: words
+words: needs-go bin/vale ## check the English of Markdown and Go comments (.vale.ini; FILES=README.md)
+	@git ls-files --cached --others --exclude-standard $(or $(FILES),'*.md' '*.go') | xargs bin/vale --output=line
+
 bin/gremlins: tools/mutation/go.mod tools/mutation/go.sum
 	@cd tools/mutation && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/go-gremlins/gremlins/cmd/gremlins
 

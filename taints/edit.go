@@ -14,13 +14,13 @@ import (
 
 // This file is what kubectl taint does to the taints of one node (k8s.io/kubectl/pkg/cmd/taint), order included.
 
-// Overwrite says what becomes of a taint that an edit adds where one with the same key and effect already is.
+// Overwrite says what happens to a taint that an edit adds where one with the same key and effect already is.
 type Overwrite int
 
 const (
 	// KeepExisting makes the edit fail, even when the two values are equal.
 	KeepExisting Overwrite = iota
-	// OverwriteExisting puts the taint of the edit in the place of the other, as kubectl taint --overwrite does.
+	// OverwriteExisting replaces the other with the taint of the edit, as kubectl taint --overwrite does.
 	// The old TimeAdded goes with it: the taint counts as new.
 	OverwriteExisting
 )

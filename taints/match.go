@@ -20,9 +20,9 @@ type Matcher struct {
 
 // Tolerates tells whether the toleration matches the taint. Neither may be nil.
 //
-// The rule is [corev1.Toleration.ToleratesTaint]: an effect that is set has to be the taint's, and so does a key;
+// The rule is [corev1.Toleration.ToleratesTaint]: an effect that is set must be the taint's, and so must a key;
 // the operator Exists then matches any value, Equal or no operator an equal one. Unlike the API's own callers it logs
-// nothing about Gt and Lt with a value that is no integer: such a toleration simply does not match.
+// nothing about Gt and Lt with a value that is not an integer: such a toleration simply does not match.
 func (m Matcher) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
 	// Upstream's callers pass a live logger, and so write one error for every pod and taint at every evaluation.
 	return toleration.ToleratesTaint(logr.Discard(), taint, m.ComparisonOperators)

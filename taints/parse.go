@@ -49,7 +49,7 @@ func Parse(spec string) (corev1.Taint, error) {
 }
 
 // ParseRemoval reads one removal, as kubectl taint takes it: "key:Effect-", or "key-" for every effect of the key.
-// "key=value:Effect-" is read too: its value has to be valid, and is then ignored.
+// "key=value:Effect-" is read too: its value must be valid, and is then ignored.
 func ParseRemoval(spec string) (Removal, error) {
 	removal, err := parseRemoval(spec)
 	if err != nil {
@@ -102,7 +102,7 @@ func split(spec string) (corev1.Taint, error) {
 	body, effect, found := strings.Cut(spec, ":")
 	switch {
 	case !found && strings.Contains(spec, "="):
-		return corev1.Taint{}, errors.New("it has a value but no effect: put :Effect behind the value, where Effect is " + effectChoice)
+		return corev1.Taint{}, errors.New("it has a value but no effect: add :Effect after the value, where Effect is " + effectChoice)
 	case !found:
 		return corev1.Taint{Key: spec}, nil
 	case strings.Contains(effect, ":"):
@@ -159,7 +159,7 @@ func checkEffect(effect corev1.TaintEffect) error {
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 		return nil
 	case "":
-		return errors.New("it has no effect: put :Effect at the end, where Effect is " + effectChoice)
+		return errors.New("it has no effect: add :Effect at the end, where Effect is " + effectChoice)
 	default:
 		return fmt.Errorf("there is no effect %q: use %s", effect, effectChoice)
 	}

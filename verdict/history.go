@@ -12,7 +12,7 @@ import (
 )
 
 // Taint is a NoExecute taint on its node, with its history as far as it bears on deadlines. A taint goes on while its
-// key and effect stay on the node, whatever becomes of its value and timeAdded, and while not-ready becomes unreachable
+// key and effect stay on the node, whatever happens to its value and timeAdded, and while not-ready becomes unreachable
 // or the other way round.
 type Taint struct {
 	corev1.Taint

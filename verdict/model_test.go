@@ -142,7 +142,7 @@ func (n *node) passes(version int) {
 	n.known, n.missed = verdict.Advance(n.known, n.taints, seen), false
 }
 
-// tolerations are of a pod that tolerates each taint and each value for another while, for ever, or not at all.
+// tolerations are of a pod that tolerates each taint and each value for another while, indefinitely, or not at all.
 func (n *node) tolerations() []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, key := range []string{"k", "k", "k", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict decides when a pod has to leave its node because of NoExecute taints.
+// Package verdict decides when a pod must leave its node because of NoExecute taints.
 //
 // The decision is a pure function of facts that the API server stores: the taints of the
 // node, the tolerations of the pod, the instant from which each taint counts and the instant
@@ -62,24 +62,24 @@ type Reason struct {
 	Shadowed []int
 	// Start is the instant from which the toleration's seconds count.
 	Start time.Time
-	// Leaves is false when the taint is tolerated for ever.
+	// Leaves is false when the taint is tolerated indefinitely.
 	Leaves bool
 	// Due is the instant at which the pod must start to leave, when it leaves.
 	Due time.Time
 }
 
-// Stays reports whether the taint is tolerated for ever.
+// Stays reports whether the taint is tolerated indefinitely.
 func (r Reason) Stays() bool { return !r.Leaves }
 
 // Verdict says of one pod on one node whether it stays, or when it is due and why.
 type Verdict struct {
 	// Reason is the one that decides: of the taint that makes the pod due first. For a pod that
-	// stays it is of one of the taints that are tolerated for ever, or the zero value when the
+	// stays it is of one of the taints that are tolerated indefinitely, or the zero value when the
 	// node has no NoExecute taint.
 	Reason
 }
 
-// DueAt reports whether the pod has to leave at the instant now or had to before.
+// DueAt reports whether the pod must leave at the instant now or should have left before.
 func (v Verdict) DueAt(now time.Time) bool { return v.Leaves && !v.Due.After(now) }
 
 // PendingAt reports whether the pod is due after the instant now.

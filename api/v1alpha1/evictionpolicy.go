@@ -37,7 +37,7 @@ type EvictionPolicy struct {
 // EvictionPolicySpec says which evictions the policy is about, and when it objects to them.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || self.action != 'Delete'",message="a deadline ends the action Evict or Hold, and the action Delete needs none: remove the deadline, or choose another action"
-// +kubebuilder:validation:XValidation:rule="!has(self.unready) || self.action == 'Evict'",message="unready says what becomes of pods that the action Evict asks about: remove it, or set the action to Evict"
+// +kubebuilder:validation:XValidation:rule="!has(self.unready) || self.action == 'Evict'",message="unready says what happens to pods that the action Evict asks about: remove it, or set the action to Evict"
 // +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.pace) || has(self.breaker) || has(self.paused) || has(self.finished) && self.finished == 'Keep' || has(self.ifDown) && self.ifDown == 'Hold'",message="the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
 type EvictionPolicySpec struct {
 	// The NoExecute taints that the policy applies to. By default all of them except
@@ -85,8 +85,8 @@ type EvictionPolicySpec struct {
 	// +kubebuilder:validation:Enum=Delete;Ask
 	Unready UnreadyPods `json:"unready,omitempty"`
 
-	// What becomes of pods that have succeeded or failed. Delete, the default: the same as of other pods. Keep: they stay,
-	// whatever the action and its deadline.
+	// What happens to pods that have succeeded or failed. Delete, the default, treats them like other pods. With Keep they
+	// stay, whatever the action and its deadline.
 	// +optional
 	// +kubebuilder:default=Delete
 	// +kubebuilder:validation:Enum=Delete;Keep
@@ -103,7 +103,7 @@ type EvictionPolicySpec struct {
 	// Why no selected pod may leave. While it is set none does, whatever the deadline.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="an empty reason does not pause: say why nobody may leave, or remove the field"
+	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="an empty reason does not pause: say why pods must stay, or remove the field"
 	Paused *string `json:"paused,omitempty"`
 
 	// What the built-in taint-eviction-controller may do with selected pods while Taintkeeper is not running. Evict: it
@@ -130,7 +130,7 @@ type EvictionPolicyTaint struct {
 	// The value. Any value by default; an empty value selects taints without a value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="it is the value of a taint: letters, digits, dashes, underscores and dots, of which the first and the last are letters or digits"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="it is the value of a taint: letters, digits, dashes, underscores and dots, beginning and ending with a letter or a digit"
 	Value *string `json:"value,omitempty"`
 }
 
@@ -157,7 +157,7 @@ const (
 	UnreadyAsk UnreadyPods = "Ask"
 )
 
-// FinishedPods is what becomes of a pod that has succeeded or failed.
+// FinishedPods is what happens to a pod that has succeeded or failed.
 type FinishedPods string
 
 const (

@@ -17,7 +17,7 @@ import (
 
 // Pod is what the policies need to know of a pod, its namespace and its node.
 type Pod struct {
-	// Labels of the pod, its namespace and its node; nil: not known.
+	// Labels of the pod, its namespace and its node. They are nil if they are not known.
 	Labels, NamespaceLabels, NodeLabels labels.Labels
 	// NamespaceEnds is set if the namespace is being deleted.
 	NamespaceEnds bool

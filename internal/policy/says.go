@@ -37,7 +37,7 @@ func Full(state func(*Policy) State) func(*Policy) State {
 }
 
 // Says returns the answer of one policy that selects the pod and applies to a taint because of which it is due. The
-// lines below are those of the rule in the package comment.
+// lines below follow the rule in the package comment.
 func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 	if p.DryRun || pod.NamespaceEnds {
 		return Answer{}

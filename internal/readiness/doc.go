@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package readiness decides what becomes of nodes that are not ready: their conditions and taints, at the rates of
+// Package readiness decides what happens to nodes that are not ready: their conditions and taints, at the rates of
 // their zones. It knows no client, no goroutine and no clock, so package nodehealth acts by it, and the kubectl plugin
 // can say beforehand what that will do.
 //
 //	Facts.Plan  what one node should become
 //	Zones       how many of each zone are not ready, how fast it is tainted, and who has its token
-//	Play        what becomes of nodes that fall silent and come back, played with both; Forecast is the short form
+//	Play        what happens to nodes that fall silent and come back, played with both; Forecast is the short form
 package readiness

@@ -18,9 +18,9 @@ type Standing int
 const (
 	// Heard is the standing of a node that has given one within its grace period.
 	Heard Standing = iota
-	// Doubtful is that of one that seems silent, but that is not certain, or could not be written into its conditions.
+	// Doubtful is the standing of a node that seems silent, but that is not certain, or its conditions do not say it yet.
 	Doubtful
-	// Silent is that of one that has given none for longer than its grace period.
+	// Silent is the standing of a node that has given none for longer than its grace period.
 	Silent
 )
 
@@ -70,7 +70,7 @@ func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCon
 	return &node.Status.Conditions[i]
 }
 
-// WithConditions returns the node with some conditions in the place of its own.
+// WithConditions returns the node with some of its conditions replaced.
 func WithConditions(node *corev1.Node, conditions []corev1.NodeCondition) *corev1.Node {
 	changed := node.DeepCopy()
 	for _, c := range conditions {

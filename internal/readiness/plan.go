@@ -37,7 +37,7 @@ type Facts struct {
 	Node *corev1.Node
 	// Standing: the conditions of a silent node become Unknown, and the Ready condition of a doubtful one is not believed.
 	Standing Standing
-	// Fresh: it can be told now which nodes are silent. Otherwise nobody is called so, and nothing new follows from it.
+	// Fresh says that silence can be told now. Otherwise no node is called silent, and nothing new follows from silence.
 	Fresh bool
 	// Disrupted: every zone is fully disrupted.
 	Disrupted bool
@@ -48,9 +48,9 @@ type Facts struct {
 
 // Plan is what a node should become.
 type Plan struct {
-	// Conditions are those that have to change, as they should be written. Only then is the rest planned.
+	// Conditions are those that must change, as they should be written. Only then is the rest planned.
 	Conditions []corev1.NodeCondition
-	// Key is that of the NoExecute taint for the node's state; empty: it has none.
+	// Key is the key of the NoExecute taint for the node's state. It is empty if the state has none.
 	Key string
 	// Stale: more would change if it could be told now which nodes are silent.
 	Stale bool
@@ -64,7 +64,7 @@ type Plan struct {
 	Labels   map[string]*string
 }
 
-// Writes reports whether its taints or labels have to be written.
+// Writes reports whether its taints or labels must be written.
 func (p Plan) Writes() bool { return p.Retaints || len(p.Labels) > 0 }
 
 // WithoutLabels is the plan without its labels.
@@ -79,7 +79,7 @@ func (p Plan) WithoutTaints() Plan {
 	return p
 }
 
-// Plan says what a node should become. It is pure. Its rules are those of pkg/controller/nodelifecycle.
+// Plan says what a node should become. It is pure. Its rules are from pkg/controller/nodelifecycle.
 func (f Facts) Plan() Plan {
 	conditions := f.unknownConditions()
 	if len(conditions) > 0 && f.Fresh {
@@ -177,7 +177,7 @@ func (f Facts) unknownConditions() []corev1.NodeCondition {
 	return changed
 }
 
-// legacyLabels returns the labels for the operating system and the architecture that have to be set so
+// legacyLabels returns the labels for the operating system and the architecture that must be set so
 // that the beta ones are equal to the stable ones.
 func legacyLabels(node *corev1.Node) map[string]*string {
 	labels := map[string]*string{}

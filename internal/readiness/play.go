@@ -17,7 +17,7 @@ import (
 // Settling is what a kubelet needs to be heard again after it could not be heard for a while: two of its periods.
 const Settling = 20 * time.Second
 
-// Play plays what becomes of nodes that fall silent and come back. Facts.Plan decides about each node and Zones about
+// Play plays what happens to nodes that fall silent and come back. Facts.Plan decides about each node and Zones about
 // each token, as in node health. Its clock jumps from one instant at which something happens to the next. Of nodes that
 // could have the same token, the first by name gets it. It never modifies a node that it was given. It is not safe for
 // concurrent use.
@@ -40,7 +40,7 @@ type played struct {
 	held   bool      // its zone keeps it from being tainted
 }
 
-// Turned is what became of a node at an instant.
+// Turned is what happened to a node at an instant.
 type Turned struct {
 	// Node is the node from now on.
 	Node *corev1.Node
@@ -250,16 +250,16 @@ func (p *Play) Held(name string) *Held {
 	return new(p.zones.held(&is.member))
 }
 
-// Course is what becomes of a node in a forecast.
+// Course is what happens to a node in a forecast.
 type Course struct {
 	Node string
-	// SilentAt is when its conditions become Unknown; zero: it is not silent, or they are Unknown already.
+	// SilentAt is when its conditions become Unknown, or zero if it is not silent or they are Unknown already.
 	SilentAt time.Time
 	// Conditions are those that become Unknown then.
 	Conditions []corev1.NodeCondition
 	// Steps are its taints, from each instant on at which they change.
 	Steps []Step
-	// Held says why it waits for a NoExecute taint in vain; nil: it does not.
+	// Held says why it waits for a NoExecute taint without an end. It is nil if it does not.
 	Held *Held
 }
 
@@ -269,7 +269,7 @@ type Step struct {
 	Taints []corev1.Taint
 }
 
-// Forecast returns what becomes of all nodes, by name, if some of them give no sign of life from an instant on while
+// Forecast returns what happens to all nodes, by name, if some of them give no sign of life from an instant on while
 // the others go on as they are. Signs are when nodes gave their last signs of life. A node without one gives it now.
 func Forecast(
 	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,

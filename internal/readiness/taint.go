@@ -92,7 +92,7 @@ func retaint(
 // retaintNoExecute is retaint for the NoExecute taints for readiness. They are one cause with two names, so the taint
 // that a node has in the end goes on counting from the earliest timeAdded of those that it had: a pod's countdown ends
 // when the node has not been ready for as long as the pod tolerates, whatever its kubelet said meanwhile. Upstream
-// begins anew.
+// starts again.
 func retaintNoExecute(current []corev1.Taint, keys []string, now time.Time) ([]corev1.Taint, bool) {
 	next, changed := retaint(current, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
 	earliest := earliestNoExecute(current)

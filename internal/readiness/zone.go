@@ -140,7 +140,7 @@ func (at *zone) pass(m *Member) []string {
 // setRate changes how fast tokens come. What has gathered of a token is kept, or one node that flaps could
 // change its zone's rate again and again and keep all others from being tainted; upstream begins a new limiter
 // (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without turns
-// and was not used then is lost, so that nobody is tainted at the moment at which a disruption ends.
+// and was not used then is lost, so that no node is tainted at the moment at which a disruption ends.
 func (at *zone) setRate(next float32, now time.Time) {
 	unused := at.rate == 0 && at.limiter.TokensAt(now) >= wholeToken
 	at.rate = next
@@ -164,13 +164,13 @@ func (at *zone) ripeIn(now time.Time) time.Duration {
 // ReasonHeld is the reason of the event that says why a node waits for its NoExecute taint.
 const ReasonHeld = "NoExecuteTaintHeld"
 
-// Held is why a node has to wait. It is comparable, to tell whether something new can be said.
+// Held is why a node must wait. It is comparable, so that a new reason is noticed.
 type Held struct {
 	Zone           string
 	State          State
 	Size, NotReady int
 	Rate           float32
-	// AllZones: every zone is fully disrupted. The control plane is the likelier culprit.
+	// AllZones: every zone is fully disrupted. The control plane is the more likely cause.
 	AllZones bool
 }
 
@@ -180,7 +180,7 @@ func (h Held) String() string {
 	switch {
 	case h.AllZones:
 		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), "+
-			"so the control plane is the likelier culprit and no node is tainted", h.Zone, h.NotReady, h.Size)
+			"so the control plane is the more likely cause and no node is tainted", h.Zone, h.NotReady, h.Size)
 	case h.Rate == 0:
 		return where + ", and none of its nodes is tainted"
 	}

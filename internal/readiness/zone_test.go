@@ -64,8 +64,8 @@ func TestWhyANodeWaitsIsSaidInASentence(t *testing.T) {
 	for got, want := range map[string]string{
 		held.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), and one node of it is tainted every 100 s",
 		none.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), and none of its nodes is tainted",
-		all.String(): "every zone is fully disrupted (zone eu/eu-1: 40 of 60 nodes not ready), so the control plane is the likelier " +
-			"culprit and no node is tainted",
+		all.String(): "every zone is fully disrupted (zone eu/eu-1: 40 of 60 nodes not ready), so the control plane is the more likely " +
+			"cause and no node is tainted",
 	} {
 		if got != want {
 			t.Errorf("it says %q, want %q", got, want)

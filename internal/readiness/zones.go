@@ -24,7 +24,7 @@ type Zones struct {
 	policy    Policy
 	begun     bool // all nodes were counted once: of some of them alone no state can be told
 	zones     map[string]*zone
-	full      bool // every zone is fully disrupted: nobody is tainted NoExecute
+	full      bool // every zone is fully disrupted, and no node is tainted NoExecute
 	disrupted bool // and that was certain once, of every node: nobody keeps such a taint either
 }
 
@@ -142,9 +142,9 @@ func (z *Zones) AllDisrupted() bool { return z.disrupted }
 
 // Turn is what its zone says to a node's plan.
 type Turn struct {
-	// Held says why the node waits for a token; nil: it does not.
+	// Held says why the node waits for a token. It is nil if it does not.
 	Held *Held
-	// Wait is how long to wait before planning again; zero: until it is woken.
+	// Wait is how long to wait before planning again. Zero means until it is woken.
 	Wait time.Duration
 	// Next is the node that is next now, if the plan made it so.
 	Next []string
@@ -160,7 +160,7 @@ func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Turn) {
 	f.Granted = had || m.zone != nil && m.zone.offers(m, now)
 	p := f.Plan()
 	switch {
-	case m.zone == nil, len(p.Conditions) > 0: // no more can be said now
+	case m.zone == nil, len(p.Conditions) > 0: // there is no more to plan now
 		return p, Turn{}
 	case p.Stale && !p.Takes: // it is planned again after an echo, and no other node waits for that
 		return p, Turn{Next: m.zone.pass(m)}

@@ -203,7 +203,7 @@ func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
 	}
 }
 
-// What an echo has to tell first is planned again then.
+// A node that waits for an echo is planned again when it comes.
 func TestANodeOfWhichNobodyCanTellKeepsItsTokenAndHoldsNobodyUp(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)

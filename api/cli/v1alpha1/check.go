@@ -75,7 +75,7 @@ type CheckedTask struct {
 // CheckRule is a rule that was applied.
 type CheckRule struct {
 	ID string `json:"id"`
-	// Severity is that of its worst findings, and Title what they say, in a few words.
+	// Severity is the worst of its findings, and Title what they say, in a few words.
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 	// Advice is one sentence that says what to do.

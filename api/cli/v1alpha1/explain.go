@@ -16,7 +16,7 @@ import (
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant for which it is said.
+	// At is the instant that the answer is for.
 	At        metav1.MicroTime `json:"at"`
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
@@ -27,12 +27,12 @@ type Explanation struct {
 	Owner *Owner   `json:"owner,omitempty"`
 	// Leaves is true if a NoExecute taint makes the pod leave, now or later.
 	Leaves bool `json:"leaves"`
-	// Due is when it has to leave; absent for a pod that stays.
+	// Due is when it must leave; absent for a pod that stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
 	// Taint is the one that decides, and Toleration what counts against it: absent if nothing tolerates it.
 	Taint      string             `json:"taint,omitempty"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
-	// Reason says why a pod stays that no toleration keeps, or why nothing can be said.
+	// Reason says why a pod stays that no toleration keeps, or why there is no answer.
 	Reason string `json:"reason,omitempty"`
 	// Clock is what the pod's time is made of; absent for a pod that stays.
 	Clock *EvictionClock `json:"clock,omitempty"`

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PendingList is all pods that have to leave because of a taint, and are still there.
+// PendingList is all pods that must leave because of a taint, and are still there.
 //
 // +kubebuilder:object:root=true
 type PendingList struct {
@@ -23,7 +23,7 @@ type PendingList struct {
 	Pods []PendingPod `json:"pods"`
 }
 
-// PendingPod is a pod that has to leave.
+// PendingPod is a pod that must leave.
 type PendingPod struct {
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
@@ -59,7 +59,7 @@ type PendingEvent string
 
 // What happens to pods that are pending.
 const (
-	PendingLeaves    PendingEvent = "Leaves"    // it has to leave from now on
+	PendingLeaves    PendingEvent = "Leaves"    // it must leave from now on
 	PendingMoved     PendingEvent = "Moved"     // it is due at another instant than before
 	PendingDueNow    PendingEvent = "DueNow"    // its instant has come
 	PendingHeld      PendingEvent = "Held"      // an EvictionPolicy keeps it, or another one than before, or for another reason

@@ -138,7 +138,7 @@ type PlannedPod struct {
 	Node      string    `json:"node"`
 	// Leaves is true if a NoExecute taint makes the pod leave, now or later. Answer says whether EvictionPolicies object.
 	Leaves bool `json:"leaves"`
-	// Due is when it has to leave; absent for a pod that stays.
+	// Due is when it must leave; absent for a pod that stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
 	// About is true if Due is about right only: the taint has no timeAdded, and counts from about when it was written.
 	About bool `json:"about,omitempty"`
@@ -147,7 +147,7 @@ type PlannedPod struct {
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	// Reason says why a pod stays that no toleration keeps.
 	Reason string `json:"reason,omitempty"`
-	// Change says how the plan differs from what is the case without it, and DueBefore when the pod has to leave then.
+	// Change says how the plan changes when the pod leaves, and DueBefore when it must leave without the plan.
 	Change    Change            `json:"change,omitempty"`
 	DueBefore *metav1.MicroTime `json:"dueBefore,omitempty"`
 	Owner     *Owner            `json:"owner,omitempty"`

@@ -7,5 +7,5 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of everything the commands print.
+// GroupVersion is the version of everything that the commands print.
 var GroupVersion = schema.GroupVersion{Group: "cli.taintkeeper.dev", Version: "v1alpha1"}

@@ -32,7 +32,7 @@ type NodeTaint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 	// TimeAdded is absent if nobody wrote it down.
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
-	// Of the pods on the node so many tolerate the taint for ever, for a while (tolerationSeconds), and not at all.
+	// How many pods on the node tolerate the taint indefinitely, for a while (tolerationSeconds), and not at all.
 	ForEver   int `json:"forEver"`
 	ForAWhile int `json:"forAWhile"`
 	NotAtAll  int `json:"notAtAll"`

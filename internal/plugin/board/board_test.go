@@ -295,7 +295,7 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node in 10 s is tainted NoExecute"},
 		{
 			size: 2, notReady: 2, everyZone: true, state: "FullDisruption",
-			sentences: "2 of 2 nodes are not ready, and so it is in every zone: the control plane is the likelier culprit, and no node is tainted NoExecute",
+			sentences: "2 of 2 nodes are not ready, and so it is in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",
 		},
 	} {
 		what := fmt.Sprintf("%d of %d", zone.notReady, zone.size)

@@ -28,7 +28,7 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 	case zone.NotReady == 0:
 		return ""
 	case everyZone:
-		return counts + ", and so it is in every zone: the control plane is the likelier culprit, and no node is tainted NoExecute"
+		return counts + ", and so it is in every zone: the control plane is the more likely cause, and no node is tainted NoExecute"
 	case rate == 0:
 		return fmt.Sprintf("%s: none is tainted NoExecute in a zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
 	}
