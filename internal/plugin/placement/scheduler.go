@@ -58,7 +58,7 @@ type scheduler struct {
 	cache     schedulercache.Cache
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
-	census    *census
+	census    census
 	defaults  defaults
 	framework framework.Framework
 	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
@@ -80,7 +80,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
-		census: newCensus(), defaults: defaultsOf(factory), pods: len(pods),
+		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
 		terminating: map[types.UID]bool{},
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
