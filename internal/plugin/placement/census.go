@@ -117,7 +117,7 @@ type occupied struct {
 }
 
 // GetPods implements fwk.NodeInfo.
-func (o occupied) GetPods() []fwk.PodInfo { return o.pods }
+func (o *occupied) GetPods() []fwk.PodInfo { return o.pods }
 
 // defaults say which pods the scheduler counts to spread a pod that has no constraints.
 type defaults struct {

@@ -52,7 +52,7 @@ func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*R
 
 // Update takes in a node that has changed.
 func (r *Room) Update(node *corev1.Node) {
-	r.scheduler.cache.UpdateNode(silent, r.nodes[node.Name], node)
+	r.scheduler.updateNode(r.nodes[node.Name], node)
 	r.nodes[node.Name] = node
 	r.change()
 }

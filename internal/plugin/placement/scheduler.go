@@ -62,12 +62,13 @@ type scheduler struct {
 	defaults  defaults
 	framework framework.Framework
 	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
-	byName    map[string]fwk.NodeInfo
-	pods      int // how many there are at first
+	places    map[string]int // of nodes among all of them, by name
+	changed   []int          // the places of nodes that changed, one change after the other
+	pods      int            // how many there are at first
 	// terminating are pods that began to end since, and are still on their nodes.
 	terminating map[types.UID]bool
-	next        int      // where the next sample of nodes begins, as in the scheduler
-	said        sync.Map // what nodes say, by its words
+	next        int                    // where the next sample of nodes begins, as in the scheduler
+	said        map[string]*fwk.Status // what nodes say, by its words
 }
 
 // newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
@@ -81,7 +82,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
 		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
-		terminating: map[types.UID]bool{},
+		terminating: map[types.UID]bool{}, said: map[string]*fwk.Status{},
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
@@ -101,9 +102,9 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	if s.nodes, err = s.snapshot.NodeInfos().List(); err != nil {
 		return nil, fmt.Errorf("list the scheduler's nodes: %w", err)
 	}
-	s.byName = make(map[string]fwk.NodeInfo, len(s.nodes))
-	for _, node := range s.nodes {
-		s.byName[node.Node().Name] = node
+	s.places = make(map[string]int, len(s.nodes))
+	for i, node := range s.nodes {
+		s.places[node.Node().Name] = i
 	}
 	s.framework, err = newFramework(ctx, factory, s.counted)
 	return s, err
@@ -148,8 +149,27 @@ func (s *scheduler) update() error {
 	return nil
 }
 
+// changes notes that a node changes.
+func (s *scheduler) changes(name string) {
+	if place, known := s.places[name]; known {
+		s.changed = append(s.changed, place)
+	}
+}
+
+// changedSince returns the places of the nodes that changed since there were so many changes.
+func (s *scheduler) changedSince(changes int) []int {
+	return slices.Compact(slices.Sorted(slices.Values(s.changed[changes:])))
+}
+
+// updateNode takes in a node that has changed. The next update tells plugins.
+func (s *scheduler) updateNode(before, after *corev1.Node) {
+	s.changes(after.Name)
+	s.cache.UpdateNode(silent, before, after)
+}
+
 // remove takes a pod off its node. The next update tells plugins.
 func (s *scheduler) remove(pod *corev1.Pod) error {
+	s.changes(pod.Spec.NodeName)
 	if err := s.cache.RemovePod(silent, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -162,6 +182,7 @@ func (s *scheduler) remove(pod *corev1.Pod) error {
 
 // terminate begins to end a pod that stays on its node. The next update tells plugins.
 func (s *scheduler) terminate(pod *corev1.Pod) error {
+	s.changes(pod.Spec.NodeName)
 	terminating := *pod
 	terminating.DeletionTimestamp = &metav1.Time{}
 	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
@@ -188,6 +209,7 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if status := s.framework.RunReservePluginsReserve(ctx, state, &placed, node); !status.IsSuccess() {
 		return status.AsError()
 	}
+	s.changes(node)
 	if err := s.cache.AddPod(silent, &placed); err != nil {
 		return err
 	}
@@ -205,15 +227,17 @@ func (s *scheduler) count(pod *corev1.Pod, toScore []fwk.NodeInfo) []fwk.NodeInf
 	}
 	pods := s.census.find(pod.Namespace, s.defaults.selector(pod))
 	first := s.nodes[0] // without any node the plugin would not score at all
-	s.counted.nodes = []fwk.NodeInfo{occupied{first, pods[first.Node().Name]}}
+	s.counted.nodes = []fwk.NodeInfo{&occupied{first, pods[first.Node().Name]}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		if node := s.byName[name]; node != nil && node != first {
-			s.counted.nodes = append(s.counted.nodes, occupied{node, pods[name]})
+		if place, known := s.places[name]; known && place > 0 {
+			s.counted.nodes = append(s.counted.nodes, &occupied{s.nodes[place], pods[name]})
 		}
 	}
 	counted := make([]fwk.NodeInfo, len(toScore))
+	all := make([]occupied, len(toScore)) // at once, as there are hundreds for each pod
 	for i, node := range toScore {
-		counted[i] = occupied{node, pods[node.Node().Name]}
+		all[i] = occupied{node, pods[node.Node().Name]}
+		counted[i] = &all[i]
 	}
 	return counted
 }
