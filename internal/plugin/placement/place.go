@@ -275,7 +275,7 @@ func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
 		if node == nil {
 			return false
 		}
-		_, untolerated := taints.Matcher{}.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
+		_, untolerated := plan.Rule.Matcher.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
 		return !untolerated
 	})
 }
