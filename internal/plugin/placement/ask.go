@@ -63,11 +63,22 @@ type known struct {
 	said    []*fwk.Status       // by the places of nodes; nil: it takes the pod
 	numbers map[*fwk.Status]int // of nodes that say the same
 	answer  *answer             // nil if it is not summed up
+	scores  []int64             // by the places of nodes, from what nodes have themselves; unscored: not known
 }
 
-// hear notes what a node says.
+// unscored is the score of a node that has not been scored.
+const unscored = -1
+
+func newKnown(nodes int) *known {
+	return &known{
+		said: make([]*fwk.Status, nodes), numbers: map[*fwk.Status]int{nil: nodes},
+		scores: slices.Repeat([]int64{unscored}, nodes),
+	}
+}
+
+// hear notes what a node says that has changed.
 func (k *known) hear(place int, said *fwk.Status) {
-	if k.said[place] == said {
+	if k.scores[place] = unscored; k.said[place] == said {
 		return
 	}
 	k.numbers[k.said[place]]--
@@ -207,7 +218,7 @@ func (q question) askChanged(ctx context.Context, state fwk.CycleState, all *fwk
 	var places []int
 	if shape.known == nil {
 		places = q.candidates(all)
-		shape.known = &known{said: make([]*fwk.Status, len(q.nodes)), numbers: map[*fwk.Status]int{nil: len(q.nodes)}}
+		shape.known = newKnown(len(q.nodes))
 	} else {
 		places = q.changedSince(shape.known.changes)
 	}

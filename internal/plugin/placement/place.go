@@ -343,7 +343,7 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	}
 	where := told(said)
 	if len(said.fits) > 0 {
-		if where.Node, err = p.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
+		if where.Node, err = p.scheduler.place(ctx, state, l, said.fits); err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
 		}
 		p.changes++

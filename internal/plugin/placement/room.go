@@ -101,7 +101,7 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, w
 	if l.group.last, l.group.changes = said, r.changes; len(said.fits) == 0 {
 		return "", nowhere(said), nil
 	}
-	if node, err = r.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
+	if node, err = r.scheduler.place(ctx, state, l, said.fits); err != nil {
 		return "", "", fmt.Errorf("the scheduler cannot place it: %w", err)
 	}
 	r.changes++

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	goruntime "runtime"
 	"slices"
 	"sync"
 
@@ -41,6 +42,10 @@ var notAsked = []string{
 	names.TopologyPlacementGenerator, names.PodGroupPodsCount,
 }
 
+// byItself are plugins whose scores of a node follow from that node and the shape of a pod. Their sum is known as long
+// as the node does not change. Other scores depend on other nodes, or on more of the pod.
+var byItself = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
+
 const notAskedInWords = "Where pods would go is asked of the default profile of Kubernetes 1.36's scheduler. Not asked are preemption, " +
 	"resource claims (DRA), the free capacity of storage, features that nodes declare, and plugins, profiles and extenders of others."
 
@@ -60,11 +65,12 @@ type scheduler struct {
 	counted   *counted
 	census    census
 	defaults  defaults
-	framework framework.Framework
-	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
-	places    map[string]int // of nodes among all of them, by name
-	changed   []int          // the places of nodes that changed, one change after the other
-	pods      int            // how many there are at first
+	framework framework.Framework // all filters, and all scores but those that nodes have by themselves
+	itself    framework.Framework // those scores
+	nodes     []fwk.NodeInfo      // all of them, in the scheduler's order
+	places    map[string]int      // of nodes among all of them, by name
+	changed   []int               // the places of nodes that changed, one change after the other
+	pods      int                 // how many there are at first
 	// terminating are pods that began to end since, and are still on their nodes.
 	terminating map[types.UID]bool
 	next        int                    // where the next sample of nodes begins, as in the scheduler
@@ -106,15 +112,34 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	for i, node := range s.nodes {
 		s.places[node.Node().Name] = i
 	}
-	s.framework, err = newFramework(ctx, factory, s.counted)
+	if s.framework, err = newFramework(ctx, factory, s.counted, scoreOthers); err != nil {
+		return nil, err
+	}
+	s.itself, err = newFramework(ctx, factory, s.counted, scoreItself)
 	return s, err
 }
 
 // silent takes what the scheduler would log: a command prints its answer and nothing else.
 var silent = logr.Discard()
 
+// scoreOthers leaves out the plugins that score a node by itself, but for their filters.
+func scoreOthers(plugins *config.Plugins) {
+	for _, name := range byItself {
+		plugins.PreScore.Disabled = append(plugins.PreScore.Disabled, config.Plugin{Name: name})
+		plugins.Score.Disabled = append(plugins.Score.Disabled, config.Plugin{Name: name})
+	}
+}
+
+// scoreItself leaves out all others, but for those without which there is no framework.
+func scoreItself(plugins *config.Plugins) {
+	needed := slices.Concat(byItself, []string{names.PrioritySort, names.DefaultBinder})
+	plugins.MultiPoint.Enabled = slices.DeleteFunc(plugins.MultiPoint.Enabled, func(plugin config.Plugin) bool {
+		return !slices.Contains(needed, plugin.Name)
+	})
+}
+
 func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
-	snapshot *counted) (framework.Framework, error) {
+	snapshot *counted, choose func(*config.Plugins)) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's default profile: %w", err)
@@ -124,6 +149,7 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 	asked.Enabled = slices.DeleteFunc(asked.Enabled, func(plugin config.Plugin) bool {
 		return slices.Contains(notAsked, plugin.Name)
 	})
+	choose(profile.Plugins)
 	registry := plugins.NewInTreeRegistry()
 	spread := registry[names.PodTopologySpread]
 	registry[names.PodTopologySpread] = func(
@@ -135,6 +161,7 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 		runtime.WithSnapshotSharedLister(snapshot.SharedLister),
 		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		runtime.WithLogger(silent),
+		runtime.WithParallelism(goruntime.GOMAXPROCS(0)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("start the scheduler's plugins: %w", err)
@@ -193,13 +220,12 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 }
 
 // place puts a pod on the node that the scheduler's scores prefer of those that fit, and returns its name.
-func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
-	fits []fwk.NodeInfo) (string, error) {
-	node, err := s.pick(ctx, state, pod, fits)
+func (s *scheduler) place(ctx context.Context, state fwk.CycleState, l *leaver, fits []fwk.NodeInfo) (string, error) {
+	node, err := s.pick(ctx, state, l, fits)
 	if err != nil {
 		return "", err
 	}
-	return node, s.bind(ctx, state, pod, node)
+	return node, s.bind(ctx, state, l.successor, node)
 }
 
 // bind puts a pod on a node, with the volumes that it chose there.
@@ -245,26 +271,53 @@ func (s *scheduler) count(pod *corev1.Pod, toScore []fwk.NodeInfo) []fwk.NodeInf
 // pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
 // them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
 // draws lots.
-func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
-	fits []fwk.NodeInfo) (string, error) {
+func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, fits []fwk.NodeInfo) (string, error) {
 	if len(fits) == 1 {
 		return fits[0].Node().Name, nil
 	}
-	sample := s.count(pod, s.sample(fits))
-	if status := s.framework.RunPreScorePlugins(ctx, state, pod, sample); !status.IsSuccess() {
-		return "", status.AsError()
+	sample := s.sample(fits)
+	scores, err := score(ctx, s.framework, state, l.successor, s.count(l.successor, sample))
+	if err != nil {
+		return "", err
 	}
-	scores, status := s.framework.RunScorePlugins(ctx, state, pod, sample)
-	if !status.IsSuccess() {
-		return "", status.AsError()
+	known, err := s.knownScores(ctx, l, sample)
+	if err != nil {
+		return "", err
 	}
-	best := scores[0]
-	for _, score := range scores[1:] {
-		if score.TotalScore > best.TotalScore || score.TotalScore == best.TotalScore && score.Name < best.Name {
-			best = score
+	best := -1
+	for i := range scores {
+		scores[i].TotalScore += known[s.places[scores[i].Name]]
+		if best < 0 || scores[i].TotalScore > scores[best].TotalScore ||
+			scores[i].TotalScore == scores[best].TotalScore && scores[i].Name < scores[best].Name {
+			best = i
 		}
 	}
-	return best.Name, nil
+	return scores[best].Name, nil
+}
+
+func score(ctx context.Context, by framework.Framework, state fwk.CycleState, pod *corev1.Pod,
+	nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, error) {
+	if status := by.RunPreScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	scores, status := by.RunScorePlugins(ctx, state, pod, nodes)
+	return scores, status.AsError()
+}
+
+// knownScores returns the scores that nodes have by themselves, by their places.
+func (s *scheduler) knownScores(ctx context.Context, l *leaver, nodes []fwk.NodeInfo) ([]int64, error) {
+	known := l.group.shape.known
+	if known == nil || known.changes < len(s.changed) { // nobody was asked, or not lately
+		known = newKnown(len(s.nodes))
+	}
+	unknown := slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool {
+		return known.scores[s.places[node.Node().Name]] != unscored
+	})
+	scores, err := score(ctx, s.itself, framework.NewCycleState(), l.successor, unknown)
+	for _, score := range scores {
+		known.scores[s.places[score.Name]] = score.TotalScore
+	}
+	return known.scores, err
 }
 
 // The scheduler looks for this many nodes that fit, at least: KubeSchedulerConfiguration.percentageOfNodesToScore.
