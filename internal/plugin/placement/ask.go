@@ -71,10 +71,11 @@ const unscored = -1
 
 func newKnown(nodes int) *known {
 	return &known{
-		said: make([]*fwk.Status, nodes), numbers: map[*fwk.Status]int{nil: nodes},
-		scores: slices.Repeat([]int64{unscored}, nodes),
+		said: make([]*fwk.Status, nodes), numbers: map[*fwk.Status]int{nil: nodes}, scores: noScores(nodes),
 	}
 }
+
+func noScores(nodes int) []int64 { return slices.Repeat([]int64{unscored}, nodes) }
 
 // hear notes what a node says that has changed.
 func (k *known) hear(place int, said *fwk.Status) {
@@ -91,11 +92,11 @@ func (k *known) sumUp(nodes []fwk.NodeInfo) *answer {
 	if k.answer != nil {
 		return k.answer
 	}
-	k.answer = newAnswer(len(nodes))
-	k.answer.fits = make([]fwk.NodeInfo, 0, k.numbers[nil])
+	k.answer = newAnswer(nodes, len(nodes))
+	k.answer.fits = make([]int, 0, k.numbers[nil])
 	for place, said := range k.said {
 		if said == nil {
-			k.answer.fits = append(k.answer.fits, nodes[place])
+			k.answer.fits = append(k.answer.fits, place)
 		}
 	}
 	for said, number := range k.numbers {
@@ -108,7 +109,8 @@ func (k *known) sumUp(nodes []fwk.NodeInfo) *answer {
 
 // answer is what all nodes say to a pod.
 type answer struct {
-	fits    []fwk.NodeInfo
+	nodes   []fwk.NodeInfo // all there are
+	fits    []int          // the places of those that take the pod
 	reasons map[string]int // why others do not take it, and how many of them
 	asked   int            // how many nodes there are to ask
 	// resolvable: some node would take the pod if others left it.
@@ -117,7 +119,12 @@ type answer struct {
 	others bool
 }
 
-func newAnswer(asked int) *answer { return &answer{reasons: map[string]int{}, asked: asked} }
+func newAnswer(nodes []fwk.NodeInfo, asked int) *answer {
+	return &answer{nodes: nodes, reasons: map[string]int{}, asked: asked}
+}
+
+// name returns the name of a node.
+func (a *answer) name(place int) string { return a.nodes[place].Node().Name }
 
 func (a *answer) refuse(status *fwk.Status, nodes int) {
 	for _, reason := range status.Reasons() {
@@ -168,31 +175,32 @@ func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
 	result, status, _ := q.framework.RunPreFilterPlugins(ctx, state, q.pod)
 	switch {
 	case status.IsRejected():
-		all := newAnswer(len(q.nodes))
+		all := newAnswer(q.nodes, len(q.nodes))
 		all.refuse(status, len(q.nodes))
 		return all, state, nil
 	case !status.IsSuccess():
 		return nil, nil, status.AsError()
 	}
-	asked := q.askSome
+	var all *answer
+	var err error
 	if q.only == "" && result.AllNodes() && q.nearSighted(state) && q.group.shape.isRemembered() {
-		asked = q.askChanged
+		all, err = q.askChanged(ctx, state)
+	} else {
+		all, err = q.askSome(ctx, state, q.candidates(result))
 	}
-	all, err := asked(ctx, state, result)
 	return all, state, err
 }
 
-// askSome asks the nodes that come into question.
-func (q question) askSome(ctx context.Context, state fwk.CycleState, result *fwk.PreFilterResult) (*answer, error) {
-	places := q.candidates(result)
+// askSome asks some nodes.
+func (q question) askSome(ctx context.Context, state fwk.CycleState, places []int) (*answer, error) {
 	answers, err := q.filter(ctx, state, places)
 	if err != nil {
 		return nil, err
 	}
-	all := newAnswer(len(places))
+	all := newAnswer(q.nodes, len(places))
 	for i, said := range answers {
 		if said.IsSuccess() {
-			all.fits = append(all.fits, q.nodes[places[i]])
+			all.fits = append(all.fits, places[i])
 		} else {
 			all.refuse(said, 1)
 		}
@@ -213,14 +221,14 @@ func (q question) candidates(result *fwk.PreFilterResult) []int {
 }
 
 // askChanged asks the nodes that have changed since a pod of the same shape asked, or all if none did.
-func (q question) askChanged(ctx context.Context, state fwk.CycleState, all *fwk.PreFilterResult) (*answer, error) {
+func (q question) askChanged(ctx context.Context, state fwk.CycleState) (*answer, error) {
 	shape := q.group.shape
 	var places []int
-	if shape.known == nil {
-		places = q.candidates(all)
-		shape.known = newKnown(len(q.nodes))
-	} else {
+	if shape.known != nil {
 		places = q.changedSince(shape.known.changes)
+	} else {
+		shape.known = newKnown(len(q.nodes))
+		places = slices.Sorted(maps.Values(q.places))
 	}
 	answers, err := q.filter(ctx, state, places)
 	if err != nil {

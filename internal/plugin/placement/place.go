@@ -378,8 +378,8 @@ func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
 
 func told(said *answer) *cliv1alpha1.WhereTo {
 	where := &cliv1alpha1.WhereTo{Fits: len(said.fits)}
-	for _, node := range said.fits[:min(len(said.fits), mostNamed)] {
-		where.Nodes = append(where.Nodes, node.Node().Name)
+	for _, place := range said.fits[:min(len(said.fits), mostNamed)] {
+		where.Nodes = append(where.Nodes, said.name(place))
 	}
 	slices.Sort(where.Nodes)
 	return where

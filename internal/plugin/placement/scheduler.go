@@ -63,6 +63,7 @@ type scheduler struct {
 	cache     schedulercache.Cache
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
+	occupied  []occupied // the nodes as they are counted, by their places
 	census    census
 	defaults  defaults
 	framework framework.Framework // all filters, and all scores but those that nodes have by themselves
@@ -108,9 +109,9 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	if s.nodes, err = s.snapshot.NodeInfos().List(); err != nil {
 		return nil, fmt.Errorf("list the scheduler's nodes: %w", err)
 	}
-	s.places = make(map[string]int, len(s.nodes))
+	s.places, s.occupied = make(map[string]int, len(s.nodes)), make([]occupied, len(s.nodes))
 	for i, node := range s.nodes {
-		s.places[node.Node().Name] = i
+		s.places[node.Node().Name], s.occupied[i].NodeInfo = i, node
 	}
 	if s.framework, err = newFramework(ctx, factory, s.counted, scoreOthers); err != nil {
 		return nil, err
@@ -220,7 +221,7 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 }
 
 // place puts a pod on the node that the scheduler's scores prefer of those that fit, and returns its name.
-func (s *scheduler) place(ctx context.Context, state fwk.CycleState, l *leaver, fits []fwk.NodeInfo) (string, error) {
+func (s *scheduler) place(ctx context.Context, state fwk.CycleState, l *leaver, fits []int) (string, error) {
 	node, err := s.pick(ctx, state, l, fits)
 	if err != nil {
 		return "", err
@@ -247,33 +248,41 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 
 // count gives PodTopologySpread the pods that count where a pod is spread by default, and no others: on all nodes, and
 // on those to score, which it returns. For a pod that has constraints all pods count.
-func (s *scheduler) count(pod *corev1.Pod, toScore []fwk.NodeInfo) []fwk.NodeInfo {
-	if s.counted.nodes = nil; len(pod.Spec.TopologySpreadConstraints) > 0 {
+func (s *scheduler) count(pod *corev1.Pod, sample []int) []fwk.NodeInfo {
+	for _, node := range s.counted.nodes {
+		node.(*occupied).pods = nil
+	}
+	s.counted.nodes = nil
+	toScore := make([]fwk.NodeInfo, len(sample))
+	if len(pod.Spec.TopologySpreadConstraints) > 0 {
+		for i, place := range sample {
+			toScore[i] = s.nodes[place]
+		}
 		return toScore
 	}
+	s.counted.nodes = []fwk.NodeInfo{&s.occupied[0]} // without any node the plugin would not score at all
 	pods := s.census.find(pod.Namespace, s.defaults.selector(pod))
-	first := s.nodes[0] // without any node the plugin would not score at all
-	s.counted.nodes = []fwk.NodeInfo{&occupied{first, pods[first.Node().Name]}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		if place, known := s.places[name]; known && place > 0 {
-			s.counted.nodes = append(s.counted.nodes, &occupied{s.nodes[place], pods[name]})
+		place, known := s.places[name]
+		if !known {
+			continue
+		}
+		if s.occupied[place].pods = pods[name]; place > 0 {
+			s.counted.nodes = append(s.counted.nodes, &s.occupied[place])
 		}
 	}
-	counted := make([]fwk.NodeInfo, len(toScore))
-	all := make([]occupied, len(toScore)) // at once, as there are hundreds for each pod
-	for i, node := range toScore {
-		all[i] = occupied{node, pods[node.Node().Name]}
-		counted[i] = &all[i]
+	for i, place := range sample {
+		toScore[i] = &s.occupied[place]
 	}
-	return counted
+	return toScore
 }
 
 // pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
 // them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
 // draws lots.
-func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, fits []fwk.NodeInfo) (string, error) {
+func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, fits []int) (string, error) {
 	if len(fits) == 1 {
-		return fits[0].Node().Name, nil
+		return s.nodes[fits[0]].Node().Name, nil
 	}
 	sample := s.sample(fits)
 	scores, err := score(ctx, s.framework, state, l.successor, s.count(l.successor, sample))
@@ -284,10 +293,10 @@ func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, f
 	if err != nil {
 		return "", err
 	}
-	best := -1
+	best := 0
 	for i := range scores {
-		scores[i].TotalScore += known[s.places[scores[i].Name]]
-		if best < 0 || scores[i].TotalScore > scores[best].TotalScore ||
+		scores[i].TotalScore += known[sample[i]]
+		if scores[i].TotalScore > scores[best].TotalScore ||
 			scores[i].TotalScore == scores[best].TotalScore && scores[i].Name < scores[best].Name {
 			best = i
 		}
@@ -300,24 +309,49 @@ func score(ctx context.Context, by framework.Framework, state fwk.CycleState, po
 	if status := by.RunPreScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
 		return nil, status.AsError()
 	}
+	state.GetSkipScorePlugins().Insert(indifferent(nodes)...)
 	scores, status := by.RunScorePlugins(ctx, state, pod, nodes)
 	return scores, status.AsError()
 }
 
-// knownScores returns the scores that nodes have by themselves, by their places.
-func (s *scheduler) knownScores(ctx context.Context, l *leaver, nodes []fwk.NodeInfo) ([]int64, error) {
-	known := l.group.shape.known
-	if known == nil || known.changes < len(s.changed) { // nobody was asked, or not lately
-		known = newKnown(len(s.nodes))
+// indifferent returns plugins that score all nodes alike, because no node has what they look at.
+func indifferent(nodes []fwk.NodeInfo) (plugins []string) {
+	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return len(node.GetImageStates()) > 0 }) {
+		plugins = append(plugins, names.ImageLocality)
 	}
-	unknown := slices.DeleteFunc(slices.Clone(nodes), func(node fwk.NodeInfo) bool {
-		return known.scores[s.places[node.Node().Name]] != unscored
-	})
-	scores, err := score(ctx, s.itself, framework.NewCycleState(), l.successor, unknown)
-	for _, score := range scores {
-		known.scores[s.places[score.Name]] = score.TotalScore
+	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
+		return slices.ContainsFunc(node.Node().Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Effect == corev1.TaintEffectPreferNoSchedule
+		})
+	}) {
+		plugins = append(plugins, names.TaintToleration)
 	}
-	return known.scores, err
+	return plugins
+}
+
+// knownScores returns the scores that the nodes of a sample have by themselves, by their places among all nodes.
+func (s *scheduler) knownScores(ctx context.Context, l *leaver, sample []int) ([]int64, error) {
+	var known []int64
+	if shape := l.group.shape.known; shape != nil && shape.changes == len(s.changed) {
+		known = shape.scores
+	} else {
+		known = noScores(len(s.nodes))
+	}
+	var places []int
+	var nodes []fwk.NodeInfo
+	for _, place := range sample {
+		if known[place] == unscored {
+			places, nodes = append(places, place), append(nodes, s.nodes[place])
+		}
+	}
+	if len(nodes) == 0 {
+		return known, nil
+	}
+	scores, err := score(ctx, s.itself, framework.NewCycleState(), l.successor, nodes)
+	for i := range scores {
+		known[places[i]] = scores[i].TotalScore
+	}
+	return known, err
 }
 
 // The scheduler looks for this many nodes that fit, at least: KubeSchedulerConfiguration.percentageOfNodesToScore.
@@ -326,7 +360,7 @@ const (
 	leastScoredPercent = 5
 )
 
-func (s *scheduler) sample(fits []fwk.NodeInfo) []fwk.NodeInfo {
+func (s *scheduler) sample(fits []int) []int {
 	percent := max(50-len(s.nodes)/125, leastScoredPercent)
 	most := max(len(s.nodes)*percent/100, leastScored)
 	if len(fits) <= most {
