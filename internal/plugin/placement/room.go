@@ -98,7 +98,8 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, w
 	if err != nil {
 		return "", "", fmt.Errorf("the scheduler cannot be asked: %w", err)
 	}
-	if l.group.last, l.group.changes = said, r.changes; len(said.fits) == 0 {
+	if len(said.fits) == 0 {
+		l.group.last, l.group.changes = said, r.changes
 		return "", nowhere(said), nil
 	}
 	if node, err = r.scheduler.place(ctx, state, l, said.fits); err != nil {

@@ -68,10 +68,12 @@ type scheduler struct {
 	defaults  defaults
 	framework framework.Framework // all filters, and all scores but those that nodes have by themselves
 	itself    framework.Framework // those scores
-	nodes     []fwk.NodeInfo      // all of them, in the scheduler's order
-	places    map[string]int      // of nodes among all of them, by name
-	changed   []int               // the places of nodes that changed, one change after the other
-	pods      int                 // how many there are at first
+	// indifferent are the plugins that score all nodes alike, nil if that is not known.
+	indifferent []string
+	nodes       []fwk.NodeInfo // all of them, in the scheduler's order
+	places      map[string]int // of nodes among all of them, by name
+	changed     []int          // the places of nodes that changed, one change after the other
+	pods        int            // how many there are at first
 	// terminating are pods that began to end since, and are still on their nodes.
 	terminating map[types.UID]bool
 	next        int                    // where the next sample of nodes begins, as in the scheduler
@@ -192,6 +194,7 @@ func (s *scheduler) changedSince(changes int) []int {
 // updateNode takes in a node that has changed. The next update tells plugins.
 func (s *scheduler) updateNode(before, after *corev1.Node) {
 	s.changes(after.Name)
+	s.indifferent = nil
 	s.cache.UpdateNode(silent, before, after)
 }
 
@@ -284,8 +287,11 @@ func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, f
 	if len(fits) == 1 {
 		return s.nodes[fits[0]].Node().Name, nil
 	}
+	if s.indifferent == nil {
+		s.indifferent = indifferent(s.nodes)
+	}
 	sample := s.sample(fits)
-	scores, err := score(ctx, s.framework, state, l.successor, s.count(l.successor, sample))
+	scores, err := score(ctx, s.framework, state, l.successor, s.count(l.successor, sample), s.indifferent...)
 	if err != nil {
 		return "", err
 	}
@@ -304,18 +310,20 @@ func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, f
 	return scores[best].Name, nil
 }
 
+// score returns the scores of nodes. Plugins that are indifferent are not asked.
 func score(ctx context.Context, by framework.Framework, state fwk.CycleState, pod *corev1.Pod,
-	nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, error) {
+	nodes []fwk.NodeInfo, indifferent ...string) ([]fwk.NodePluginScores, error) {
 	if status := by.RunPreScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
 		return nil, status.AsError()
 	}
-	state.GetSkipScorePlugins().Insert(indifferent(nodes)...)
+	state.GetSkipScorePlugins().Insert(indifferent...)
 	scores, status := by.RunScorePlugins(ctx, state, pod, nodes)
 	return scores, status.AsError()
 }
 
-// indifferent returns plugins that score all nodes alike, because no node has what they look at.
-func indifferent(nodes []fwk.NodeInfo) (plugins []string) {
+// indifferent returns the plugins that score all nodes alike, because no node has what they look at.
+func indifferent(nodes []fwk.NodeInfo) []string {
+	plugins := []string{}
 	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return len(node.GetImageStates()) > 0 }) {
 		plugins = append(plugins, names.ImageLocality)
 	}
