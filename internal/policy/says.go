@@ -127,8 +127,8 @@ type Needs struct {
 	Due time.Time
 }
 
-// NeedsOf returns what a pod needs to leave because of taints, of which those count that let it go now. It needs nothing
-// if one of them lets it go without places.
+// NeedsOf returns what a pod needs to leave because of taints, of which those count that let it go now. It needs
+// nothing if one of them lets it go without places.
 func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (all Needs) {
 	for i, cause := range causes {
 		if cause.Due.After(now) {
