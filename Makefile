@@ -210,10 +210,10 @@ bin/chaos-taintkeeper:
 	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
 .PHONY: bench
-bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, and plans (an hour and a half; docs/measurements.md)
+bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, plans, and simulations (an hour and a half; docs/measurements.md)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/cluster/nodecache ./internal/cluster/podcache
 	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/controller/backlog
-	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement
+	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place|Zone)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement ./internal/plugin/simulate
 	@bin/bench $(BENCH)
 
 .PHONY: bin/bench

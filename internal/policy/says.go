@@ -117,6 +117,44 @@ func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy)
 	return paced
 }
 
+// Needs are the places that a pod needs to leave. The zero value needs none.
+type Needs struct {
+	// Paces are the policies of whose pace it needs a place.
+	Paces []*Policy
+	// Budget is set if it needs a place of its PodDisruptionBudget.
+	Budget bool
+	// Due is since when it needs them.
+	Due time.Time
+}
+
+// NeedsOf returns what a pod needs to leave because of taints, of which those count that let it go now. It needs
+// nothing if one of them lets it go without places.
+func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (all Needs) {
+	for i, cause := range causes {
+		if cause.Due.After(now) {
+			continue
+		}
+		answer := Decide(policies, pod, causes[i:i+1], now, state)
+		if answer.Stays() {
+			continue
+		}
+		paces, budget := Pacing(policies, pod, cause.Taint), answer.Step == Ask && pod.Budgets.Name != ""
+		if len(paces) == 0 && !budget {
+			return Needs{}
+		}
+		for _, p := range paces {
+			if !slices.Contains(all.Paces, p) {
+				all.Paces = append(all.Paces, p)
+			}
+		}
+		all.Budget = all.Budget || budget
+		if all.Due.IsZero() || cause.Due.Before(all.Due) {
+			all.Due = cause.Due
+		}
+	}
+	return all
+}
+
 // Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it
 // must leave, due or not; at least one of them is due.
 func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (said Said) {

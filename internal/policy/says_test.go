@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,52 @@ func because(key string, n float64) policy.Cause {
 
 func taints(key string) []v1alpha1.EvictionPolicyTaint {
 	return []v1alpha1.EvictionPolicyTaint{{Key: key}}
+}
+
+func TestAPodNeedsPlacesOfAllTaintsThatLetItGo(t *testing.T) {
+	paced := func(of string) spec {
+		return spec{Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: *seconds(60)}, Taints: taints(of)}
+	}
+	evicts := spec{Action: v1alpha1.ActionEvict, Taints: taints("x")}
+	x, y := because("x", 2), because("y", 1)
+	for _, tt := range []struct {
+		name     string
+		policies []spec
+		pod      policy.Pod
+		causes   []policy.Cause
+		paces    string
+		budget   bool
+		due      float64
+	}{
+		{"a pace", []spec{paced("x")}, policy.Pod{}, []policy.Cause{x}, "a", false, 2},
+		{"the pace counts once", []spec{paced("x")}, policy.Pod{}, []policy.Cause{x, x}, "a", false, 2},
+		{"the paces of all taints, since the first of them", []spec{paced("x"), paced("y")}, policy.Pod{}, []policy.Cause{x, y}, "a b", false, 1},
+		{"a budget", []spec{evicts}, allowed, []policy.Cause{x}, "", true, 2},
+		{"the budget of one taint, and the pace of another", []spec{evicts, paced("y")}, allowed, []policy.Cause{x, y}, "b", true, 1},
+		{"nothing of a budget that it does not have", []spec{evicts}, policy.Pod{}, []policy.Cause{x}, "", false, 0},
+		{"nothing if one taint lets it go without", []spec{paced("x")}, policy.Pod{}, []policy.Cause{x, y}, "", false, 0},
+		{"nothing of a taint that is not due", []spec{paced("x"), paced("y")}, policy.Pod{}, []policy.Cause{because("x", 4), y}, "b", false, 1},
+		{"nothing of a taint for which it is held", []spec{{Action: v1alpha1.ActionHold, Taints: taints("x")}, paced("y")}, policy.Pod{}, []policy.Cause{x, y}, "b", false, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var policies []*policy.Policy
+			for i, spec := range tt.policies {
+				policies = append(policies, named(t, string(rune('a'+i)), spec))
+			}
+			got := policy.NeedsOf(policies, &tt.pod, tt.causes, at(3), func(*policy.Policy) policy.State { return policy.State{} })
+			var paces []string
+			for _, p := range got.Paces {
+				paces = append(paces, p.Name)
+			}
+			due := time.Time{}
+			if tt.due > 0 {
+				due = at(tt.due)
+			}
+			if strings.Join(paces, " ") != tt.paces || got.Budget != tt.budget || !got.Due.Equal(due) {
+				t.Errorf("it needs the paces %v, a budget: %t, since %v; want %q, %t, %v", paces, got.Budget, got.Due, tt.paces, tt.budget, due)
+			}
+		})
+	}
 }
 
 // TestTheRuleOfAllPolicies has the policies a, b and so on, in this order.

@@ -4,7 +4,6 @@
 package policies
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -119,32 +118,11 @@ type needs struct {
 
 func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
 
-// needs returns the places that a pod needs, and since when it is due. There are none if some taint lets it go without
-// places, or no taint lets it go.
-func (f *Follower) needs(a asked, now time.Time) (all needs) {
-	for i, cause := range a.causes {
-		if cause.Due.After(now) {
-			continue
-		}
-		answer := policy.Decide(a.selecting, a.is, a.causes[i:i+1], now, f.state)
-		if answer.Stays() {
-			continue
-		}
-		paced := policy.Pacing(a.selecting, a.is, cause.Taint)
-		var budget *budget
-		if answer.Step == policy.Ask {
-			budget = f.budgets.one(a.pod)
-		}
-		if len(paced) == 0 && budget == nil {
-			return needs{}
-		}
-		for _, p := range paced {
-			if !slices.Contains(all.paces, p) {
-				all.paces = append(all.paces, p)
-			}
-		}
-		all.budget = cmp.Or(all.budget, budget)
-		all.due = timeline.Next(all.due, cause.Due)
+func (f *Follower) needs(a asked, now time.Time) needs {
+	needed := policy.NeedsOf(a.selecting, a.is, a.causes, now, f.state)
+	all := needs{paces: needed.Paces, due: needed.Due}
+	if needed.Budget {
+		all.budget = f.budgets.one(a.pod)
 	}
 	return all
 }

@@ -50,19 +50,67 @@ func (g *group) stillRefuses(changes int) bool {
 type shape struct {
 	// left is how many of them are still to be asked for.
 	left int
-	// known is what the nodes said before, by their place among all nodes. It counts as long as a node has not changed.
-	known []heard
+	// known is what nodes say to them, nil before they were asked.
+	known *known
 }
 
-// heard is what one node said to a pod.
-type heard struct {
-	generation int64       // of the node when it said so; 0: it was not asked
-	status     *fwk.Status // nil: it takes the pod
+// isRemembered reports whether what nodes say is of use to another pod.
+func (s *shape) isRemembered() bool { return s.known != nil || s.left > 1 }
+
+// known is what nodes say to the pods of a shape.
+type known struct {
+	changes int                 // of nodes, up to which it is known
+	said    []*fwk.Status       // by the places of nodes; nil: it takes the pod
+	numbers map[*fwk.Status]int // of nodes that say the same
+	answer  *answer             // nil if it is not summed up
+	scores  []int64             // by the places of nodes, from what nodes have themselves; unscored: not known
+}
+
+// unscored is the score of a node that has not been scored.
+const unscored = -1
+
+func newKnown(nodes int) *known {
+	return &known{
+		said: make([]*fwk.Status, nodes), numbers: map[*fwk.Status]int{nil: nodes}, scores: noScores(nodes),
+	}
+}
+
+func noScores(nodes int) []int64 { return slices.Repeat([]int64{unscored}, nodes) }
+
+// hear notes what a node says that has changed.
+func (k *known) hear(place int, said *fwk.Status) {
+	if k.scores[place] = unscored; k.said[place] == said {
+		return
+	}
+	k.numbers[k.said[place]]--
+	k.numbers[said]++
+	k.said[place], k.answer = said, nil
+}
+
+// sumUp returns the answer of all nodes. Nobody changes it, as later questions may get the same one.
+func (k *known) sumUp(nodes []fwk.NodeInfo) *answer {
+	if k.answer != nil {
+		return k.answer
+	}
+	k.answer = newAnswer(nodes, len(nodes))
+	k.answer.fits = make([]int, 0, k.numbers[nil])
+	for place, said := range k.said {
+		if said == nil {
+			k.answer.fits = append(k.answer.fits, place)
+		}
+	}
+	for said, number := range k.numbers {
+		if said != nil && number > 0 {
+			k.answer.refuse(said, number)
+		}
+	}
+	return k.answer
 }
 
 // answer is what all nodes say to a pod.
 type answer struct {
-	fits    []fwk.NodeInfo
+	nodes   []fwk.NodeInfo // all there are
+	fits    []int          // the places of those that take the pod
 	reasons map[string]int // why others do not take it, and how many of them
 	asked   int            // how many nodes there are to ask
 	// resolvable: some node would take the pod if others left it.
@@ -70,6 +118,13 @@ type answer struct {
 	// others: some node does not take the pod because of pods elsewhere.
 	others bool
 }
+
+func newAnswer(nodes []fwk.NodeInfo, asked int) *answer {
+	return &answer{nodes: nodes, reasons: map[string]int{}, asked: asked}
+}
+
+// name returns the name of a node.
+func (a *answer) name(place int) string { return a.nodes[place].Node().Name }
 
 func (a *answer) refuse(status *fwk.Status, nodes int) {
 	for _, reason := range status.Reasons() {
@@ -118,74 +173,91 @@ func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
 	q.budget.pods++
 	state := framework.NewCycleState()
 	result, status, _ := q.framework.RunPreFilterPlugins(ctx, state, q.pod)
-	indexes := q.candidates(result)
-	all := &answer{reasons: map[string]int{}, asked: len(q.nodes)}
 	switch {
 	case status.IsRejected():
+		all := newAnswer(q.nodes, len(q.nodes))
 		all.refuse(status, len(q.nodes))
 		return all, state, nil
 	case !status.IsSuccess():
 		return nil, nil, status.AsError()
 	}
-	if q.only != "" || !result.AllNodes() {
-		all.asked = len(indexes)
+	var all *answer
+	var err error
+	if q.only == "" && result.AllNodes() && q.nearSighted(state) && q.group.shape.isRemembered() {
+		all, err = q.askChanged(ctx, state)
+	} else {
+		all, err = q.askSome(ctx, state, q.candidates(result))
 	}
-	for i, said := range q.filter(ctx, state, indexes) {
-		switch {
-		case said.IsSuccess():
-			all.fits = append(all.fits, q.nodes[indexes[i]])
-		case said.IsRejected():
+	return all, state, err
+}
+
+// askSome asks some nodes.
+func (q question) askSome(ctx context.Context, state fwk.CycleState, places []int) (*answer, error) {
+	answers, err := q.filter(ctx, state, places)
+	if err != nil {
+		return nil, err
+	}
+	all := newAnswer(q.nodes, len(places))
+	for i, said := range answers {
+		if said.IsSuccess() {
+			all.fits = append(all.fits, places[i])
+		} else {
 			all.refuse(said, 1)
-		default:
-			return nil, nil, said.AsError()
 		}
 	}
-	return all, state, ctx.Err()
+	return all, nil
 }
 
 // candidates returns the places of the nodes that come into question.
 func (q question) candidates(result *fwk.PreFilterResult) []int {
-	indexes := make([]int, 0, len(q.nodes))
+	places := make([]int, 0, len(q.nodes))
 	for i, node := range q.nodes {
 		name := node.Node().Name
 		if (q.only == "" || name == q.only) && (result.AllNodes() || result.NodeNames.Has(name)) {
-			indexes = append(indexes, i)
+			places = append(places, i)
 		}
 	}
-	return indexes
+	return places
 }
 
-// filter returns what nodes say. A node that has not changed since a pod of the same shape asked is not asked again, if
-// no filter looks further than the node.
-func (q question) filter(ctx context.Context, state fwk.CycleState, indexes []int) []*fwk.Status {
-	said := make([]*fwk.Status, len(indexes))
-	toAsk := make([]int, 0, len(indexes))
-	near := q.nearSighted(state)
+// askChanged asks the nodes that have changed since a pod of the same shape asked, or all if none did.
+func (q question) askChanged(ctx context.Context, state fwk.CycleState) (*answer, error) {
 	shape := q.group.shape
-	if near && shape.known == nil && shape.left > 1 && q.only == "" {
-		shape.known = make([]heard, len(q.nodes))
+	var places []int
+	if shape.known != nil {
+		places = q.changedSince(shape.known.changes)
+	} else {
+		shape.known = newKnown(len(q.nodes))
+		places = slices.Sorted(maps.Values(q.places))
 	}
-	remember := near && shape.known != nil
-	for i, index := range indexes {
-		if remember && shape.known[index].generation == q.nodes[index].GetGeneration() {
-			said[i] = shape.known[index].status
-			continue
-		}
-		toAsk = append(toAsk, i)
+	answers, err := q.filter(ctx, state, places)
+	if err != nil {
+		shape.known = nil
+		return nil, err
 	}
-	q.budget.asked += len(toAsk)
+	for i, said := range answers {
+		shape.known.hear(places[i], q.interned(said))
+	}
+	shape.known.changes = len(q.changed)
+	return shape.known.sumUp(q.nodes), nil
+}
+
+// filter returns what nodes say.
+func (q question) filter(ctx context.Context, state fwk.CycleState, places []int) ([]*fwk.Status, error) {
+	q.budget.asked += len(places)
 	if !state.GetSkipFilterPlugins().HasAll(byOthers...) {
 		q.budget.asked += q.pods / podsPerQuestion
 	}
-	q.framework.Parallelizer().Until(ctx, len(toAsk), func(piece int) {
-		i := toAsk[piece]
-		index := indexes[i]
-		said[i] = q.framework.RunFilterPlugins(ctx, state, q.pod, q.nodes[index])
-		if remember {
-			shape.known[index] = heard{q.nodes[index].GetGeneration(), q.interned(said[i])}
-		}
+	answers := make([]*fwk.Status, len(places))
+	q.framework.Parallelizer().Until(ctx, len(places), func(i int) {
+		answers[i] = q.framework.RunFilterPlugins(ctx, state, q.pod, q.nodes[places[i]])
 	}, metrics.Filter)
-	return said
+	for _, said := range answers {
+		if !said.IsSuccess() && !said.IsRejected() {
+			return nil, said.AsError()
+		}
+	}
+	return answers, ctx.Err()
 }
 
 // interned returns one and the same status for all that say the same, so that what is known of thousands of nodes stays
@@ -194,8 +266,11 @@ func (s *scheduler) interned(status *fwk.Status) *fwk.Status {
 	if status.IsSuccess() {
 		return nil
 	}
-	said, _ := s.said.LoadOrStore(status.Code().String()+status.Message(), status)
-	return said.(*fwk.Status)
+	words := status.Code().String() + status.Message()
+	if s.said[words] == nil {
+		s.said[words] = status
+	}
+	return s.said[words]
 }
 
 func (q question) nearSighted(state fwk.CycleState) bool {

@@ -19,16 +19,16 @@ import (
 
 // census counts pods by namespace and labels on each node. PodTopologySpread looks at all pods of all nodes for each
 // pod that it spreads by default, which is nearly every one; with a census it looks at those that it counts.
-type census struct {
-	pods map[string]map[string]*alike // by namespace and labels
-	// found are the pods that selectors match, by namespace and selector. They are forgotten when pods with other labels
-	// come.
-	found map[string]map[string][]*alike
+type census map[string]*residents // by namespace
+
+// residents are the pods of a namespace.
+type residents struct {
+	byLabels map[string]*alike
+	all      []*alike
+	with     map[label][]*alike // those that have a label
 }
 
-func newCensus() *census {
-	return &census{pods: map[string]map[string]*alike{}, found: map[string]map[string][]*alike{}}
-}
+type label struct{ key, value string }
 
 // alike are the pods of a namespace that have the same labels.
 type alike struct {
@@ -37,23 +37,16 @@ type alike struct {
 }
 
 // add adds pods, or takes them away. Those that are terminating do not count.
-func (c *census) add(pod *corev1.Pod, number int) error {
+func (c census) add(pod *corev1.Pod, number int) error {
 	if pod.DeletionTimestamp != nil {
 		return nil
 	}
-	key := labels.Set(pod.Labels).String()
-	if c.pods[pod.Namespace] == nil {
-		c.pods[pod.Namespace] = map[string]*alike{}
+	if c[pod.Namespace] == nil {
+		c[pod.Namespace] = &residents{byLabels: map[string]*alike{}, with: map[label][]*alike{}}
 	}
-	pods := c.pods[pod.Namespace][key]
-	if pods == nil {
-		info, err := framework.NewPodInfo(pod)
-		if err != nil {
-			return fmt.Errorf("count pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		pods = &alike{pod: info, nodes: map[string]int{}}
-		c.pods[pod.Namespace][key] = pods
-		delete(c.found, pod.Namespace)
+	pods, err := c[pod.Namespace].like(pod)
+	if err != nil {
+		return fmt.Errorf("count pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	if pods.nodes[pod.Spec.NodeName] += number; pods.nodes[pod.Spec.NodeName] == 0 {
 		delete(pods.nodes, pod.Spec.NodeName)
@@ -61,37 +54,59 @@ func (c *census) add(pod *corev1.Pod, number int) error {
 	return nil
 }
 
-// find returns the pods that a selector matches, by node. An empty selector matches none: the plugin does not count
-// then.
-func (c *census) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
-	all := map[string][]fwk.PodInfo{}
-	if selector.Empty() {
-		return all
+// like returns the pods that have the labels of a pod.
+func (r *residents) like(pod *corev1.Pod) (*alike, error) {
+	key := labels.Set(pod.Labels).String()
+	if pods := r.byLabels[key]; pods != nil {
+		return pods, nil
 	}
-	for _, pods := range c.matching(namespace, selector) {
-		for node, number := range pods.nodes {
-			all[node] = append(all[node], slices.Repeat([]fwk.PodInfo{pods.pod}, number)...)
-		}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		return nil, err
 	}
-	return all
+	pods := &alike{pod: info, nodes: map[string]int{}}
+	r.byLabels[key] = pods
+	r.all = append(r.all, pods)
+	for key, value := range pod.Labels {
+		one := label{key, value}
+		r.with[one] = append(r.with[one], pods)
+	}
+	return pods, nil
 }
 
-func (c *census) matching(namespace string, selector labels.Selector) []*alike {
-	key := selector.String()
-	if found, known := c.found[namespace][key]; known {
+// find returns the pods that a selector matches, by node. An empty selector matches none: the plugin does not count
+// then.
+func (c census) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
+	found := map[string][]fwk.PodInfo{}
+	if selector.Empty() || c[namespace] == nil {
 		return found
 	}
-	var found []*alike
-	for _, pods := range c.pods[namespace] {
-		if selector.Matches(labels.Set(pods.pod.GetPod().Labels)) {
-			found = append(found, pods)
+	for _, pods := range c[namespace].candidates(selector) {
+		if !selector.Matches(labels.Set(pods.pod.GetPod().Labels)) {
+			continue
+		}
+		for node, number := range pods.nodes {
+			found[node] = append(found[node], slices.Repeat([]fwk.PodInfo{pods.pod}, number)...)
 		}
 	}
-	if c.found[namespace] == nil {
-		c.found[namespace] = map[string][]*alike{}
-	}
-	c.found[namespace][key] = found
 	return found
+}
+
+// candidates returns those that have the rarest of the labels for which a selector asks, or all if it asks for none.
+func (r *residents) candidates(selector labels.Selector) []*alike {
+	rarest := r.all
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		key := requirements[i].Key()
+		value, exact := selector.RequiresExactMatch(key)
+		if !exact {
+			continue
+		}
+		if with := r.with[label{key, value}]; len(with) < len(rarest) {
+			rarest = with
+		}
+	}
+	return rarest
 }
 
 // occupied is a node with those of its pods that count.
@@ -102,7 +117,7 @@ type occupied struct {
 }
 
 // GetPods implements fwk.NodeInfo.
-func (o occupied) GetPods() []fwk.PodInfo { return o.pods }
+func (o *occupied) GetPods() []fwk.PodInfo { return o.pods }
 
 // defaults say which pods the scheduler counts to spread a pod that has no constraints.
 type defaults struct {

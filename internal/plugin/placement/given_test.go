@@ -31,7 +31,7 @@ var notGiven = map[string]string{
 func TestPluginsAreGivenWhatTheyList(t *testing.T) {
 	initScheduler()
 	asked := informers.NewSharedInformerFactory(nil, 0)
-	if _, err := newFramework(t.Context(), asked, &counted{SharedLister: schedulercache.NewEmptySnapshot()}); err != nil {
+	if _, err := newFramework(t.Context(), asked, &counted{SharedLister: schedulercache.NewEmptySnapshot()}, scoreOthers); err != nil {
 		t.Fatal(err)
 	}
 	given, err := informersOf(&plan.Cluster{})

@@ -275,7 +275,7 @@ func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
 		if node == nil {
 			return false
 		}
-		_, untolerated := taints.Matcher{}.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
+		_, untolerated := plan.Rule.Matcher.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
 		return !untolerated
 	})
 }
@@ -343,7 +343,7 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	}
 	where := told(said)
 	if len(said.fits) > 0 {
-		if where.Node, err = p.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
+		if where.Node, err = p.scheduler.place(ctx, state, l, said.fits); err != nil {
 			return &cliv1alpha1.WhereTo{Reason: fmt.Sprintf("The scheduler cannot place it: %v.", err)}
 		}
 		p.changes++
@@ -378,8 +378,8 @@ func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
 
 func told(said *answer) *cliv1alpha1.WhereTo {
 	where := &cliv1alpha1.WhereTo{Fits: len(said.fits)}
-	for _, node := range said.fits[:min(len(said.fits), mostNamed)] {
-		where.Nodes = append(where.Nodes, node.Node().Name)
+	for _, place := range said.fits[:min(len(said.fits), mostNamed)] {
+		where.Nodes = append(where.Nodes, said.name(place))
 	}
 	slices.Sort(where.Nodes)
 	return where

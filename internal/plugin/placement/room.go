@@ -52,7 +52,7 @@ func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*R
 
 // Update takes in a node that has changed.
 func (r *Room) Update(node *corev1.Node) {
-	r.scheduler.cache.UpdateNode(silent, r.nodes[node.Name], node)
+	r.scheduler.updateNode(r.nodes[node.Name], node)
 	r.nodes[node.Name] = node
 	r.change()
 }
@@ -98,10 +98,11 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, w
 	if err != nil {
 		return "", "", fmt.Errorf("the scheduler cannot be asked: %w", err)
 	}
-	if l.group.last, l.group.changes = said, r.changes; len(said.fits) == 0 {
+	if len(said.fits) == 0 {
+		l.group.last, l.group.changes = said, r.changes
 		return "", nowhere(said), nil
 	}
-	if node, err = r.scheduler.place(ctx, state, l.successor, said.fits); err != nil {
+	if node, err = r.scheduler.place(ctx, state, l, said.fits); err != nil {
 		return "", "", fmt.Errorf("the scheduler cannot place it: %w", err)
 	}
 	r.changes++

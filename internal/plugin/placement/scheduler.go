@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	goruntime "runtime"
 	"slices"
 	"sync"
 
@@ -41,6 +42,10 @@ var notAsked = []string{
 	names.TopologyPlacementGenerator, names.PodGroupPodsCount,
 }
 
+// byItself are plugins whose scores of a node follow from that node and the shape of a pod. Their sum is known as long
+// as the node does not change. Other scores depend on other nodes, or on more of the pod.
+var byItself = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
+
 const notAskedInWords = "Where pods would go is asked of the default profile of Kubernetes 1.36's scheduler. Not asked are preemption, " +
 	"resource claims (DRA), the free capacity of storage, features that nodes declare, and plugins, profiles and extenders of others."
 
@@ -58,16 +63,21 @@ type scheduler struct {
 	cache     schedulercache.Cache
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
-	census    *census
+	occupied  []occupied // the nodes as they are counted, by their places
+	census    census
 	defaults  defaults
-	framework framework.Framework
-	nodes     []fwk.NodeInfo // all of them, in the scheduler's order
-	byName    map[string]fwk.NodeInfo
-	pods      int // how many there are at first
+	framework framework.Framework // all filters, and all scores but those that nodes have by themselves
+	itself    framework.Framework // those scores
+	// indifferent are the plugins that score all nodes alike, nil if that is not known.
+	indifferent []string
+	nodes       []fwk.NodeInfo // all of them, in the scheduler's order
+	places      map[string]int // of nodes among all of them, by name
+	changed     []int          // the places of nodes that changed, one change after the other
+	pods        int            // how many there are at first
 	// terminating are pods that began to end since, and are still on their nodes.
 	terminating map[types.UID]bool
-	next        int      // where the next sample of nodes begins, as in the scheduler
-	said        sync.Map // what nodes say, by its words
+	next        int                    // where the next sample of nodes begins, as in the scheduler
+	said        map[string]*fwk.Status // what nodes say, by its words
 }
 
 // newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
@@ -80,8 +90,8 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
-		census: newCensus(), defaults: defaultsOf(factory), pods: len(pods),
-		terminating: map[types.UID]bool{},
+		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
+		terminating: map[types.UID]bool{}, said: map[string]*fwk.Status{},
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
@@ -101,19 +111,38 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	if s.nodes, err = s.snapshot.NodeInfos().List(); err != nil {
 		return nil, fmt.Errorf("list the scheduler's nodes: %w", err)
 	}
-	s.byName = make(map[string]fwk.NodeInfo, len(s.nodes))
-	for _, node := range s.nodes {
-		s.byName[node.Node().Name] = node
+	s.places, s.occupied = make(map[string]int, len(s.nodes)), make([]occupied, len(s.nodes))
+	for i, node := range s.nodes {
+		s.places[node.Node().Name], s.occupied[i].NodeInfo = i, node
 	}
-	s.framework, err = newFramework(ctx, factory, s.counted)
+	if s.framework, err = newFramework(ctx, factory, s.counted, scoreOthers); err != nil {
+		return nil, err
+	}
+	s.itself, err = newFramework(ctx, factory, s.counted, scoreItself)
 	return s, err
 }
 
 // silent takes what the scheduler would log: a command prints its answer and nothing else.
 var silent = logr.Discard()
 
+// scoreOthers leaves out the plugins that score a node by itself, but for their filters.
+func scoreOthers(plugins *config.Plugins) {
+	for _, name := range byItself {
+		plugins.PreScore.Disabled = append(plugins.PreScore.Disabled, config.Plugin{Name: name})
+		plugins.Score.Disabled = append(plugins.Score.Disabled, config.Plugin{Name: name})
+	}
+}
+
+// scoreItself leaves out all others, but for those without which there is no framework.
+func scoreItself(plugins *config.Plugins) {
+	needed := slices.Concat(byItself, []string{names.PrioritySort, names.DefaultBinder})
+	plugins.MultiPoint.Enabled = slices.DeleteFunc(plugins.MultiPoint.Enabled, func(plugin config.Plugin) bool {
+		return !slices.Contains(needed, plugin.Name)
+	})
+}
+
 func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
-	snapshot *counted) (framework.Framework, error) {
+	snapshot *counted, choose func(*config.Plugins)) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's default profile: %w", err)
@@ -123,6 +152,7 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 	asked.Enabled = slices.DeleteFunc(asked.Enabled, func(plugin config.Plugin) bool {
 		return slices.Contains(notAsked, plugin.Name)
 	})
+	choose(profile.Plugins)
 	registry := plugins.NewInTreeRegistry()
 	spread := registry[names.PodTopologySpread]
 	registry[names.PodTopologySpread] = func(
@@ -134,6 +164,7 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 		runtime.WithSnapshotSharedLister(snapshot.SharedLister),
 		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		runtime.WithLogger(silent),
+		runtime.WithParallelism(goruntime.GOMAXPROCS(0)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("start the scheduler's plugins: %w", err)
@@ -148,8 +179,28 @@ func (s *scheduler) update() error {
 	return nil
 }
 
+// changes notes that a node changes.
+func (s *scheduler) changes(name string) {
+	if place, known := s.places[name]; known {
+		s.changed = append(s.changed, place)
+	}
+}
+
+// changedSince returns the places of the nodes that changed since there were so many changes.
+func (s *scheduler) changedSince(changes int) []int {
+	return slices.Compact(slices.Sorted(slices.Values(s.changed[changes:])))
+}
+
+// updateNode takes in a node that has changed. The next update tells plugins.
+func (s *scheduler) updateNode(before, after *corev1.Node) {
+	s.changes(after.Name)
+	s.indifferent = nil
+	s.cache.UpdateNode(silent, before, after)
+}
+
 // remove takes a pod off its node. The next update tells plugins.
 func (s *scheduler) remove(pod *corev1.Pod) error {
+	s.changes(pod.Spec.NodeName)
 	if err := s.cache.RemovePod(silent, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -162,6 +213,7 @@ func (s *scheduler) remove(pod *corev1.Pod) error {
 
 // terminate begins to end a pod that stays on its node. The next update tells plugins.
 func (s *scheduler) terminate(pod *corev1.Pod) error {
+	s.changes(pod.Spec.NodeName)
 	terminating := *pod
 	terminating.DeletionTimestamp = &metav1.Time{}
 	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
@@ -172,13 +224,12 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 }
 
 // place puts a pod on the node that the scheduler's scores prefer of those that fit, and returns its name.
-func (s *scheduler) place(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
-	fits []fwk.NodeInfo) (string, error) {
-	node, err := s.pick(ctx, state, pod, fits)
+func (s *scheduler) place(ctx context.Context, state fwk.CycleState, l *leaver, fits []int) (string, error) {
+	node, err := s.pick(ctx, state, l, fits)
 	if err != nil {
 		return "", err
 	}
-	return node, s.bind(ctx, state, pod, node)
+	return node, s.bind(ctx, state, l.successor, node)
 }
 
 // bind puts a pod on a node, with the volumes that it chose there.
@@ -188,6 +239,7 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if status := s.framework.RunReservePluginsReserve(ctx, state, &placed, node); !status.IsSuccess() {
 		return status.AsError()
 	}
+	s.changes(node)
 	if err := s.cache.AddPod(silent, &placed); err != nil {
 		return err
 	}
@@ -199,48 +251,115 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 
 // count gives PodTopologySpread the pods that count where a pod is spread by default, and no others: on all nodes, and
 // on those to score, which it returns. For a pod that has constraints all pods count.
-func (s *scheduler) count(pod *corev1.Pod, toScore []fwk.NodeInfo) []fwk.NodeInfo {
-	if s.counted.nodes = nil; len(pod.Spec.TopologySpreadConstraints) > 0 {
+func (s *scheduler) count(pod *corev1.Pod, sample []int) []fwk.NodeInfo {
+	for _, node := range s.counted.nodes {
+		node.(*occupied).pods = nil
+	}
+	s.counted.nodes = nil
+	toScore := make([]fwk.NodeInfo, len(sample))
+	if len(pod.Spec.TopologySpreadConstraints) > 0 {
+		for i, place := range sample {
+			toScore[i] = s.nodes[place]
+		}
 		return toScore
 	}
+	s.counted.nodes = []fwk.NodeInfo{&s.occupied[0]} // without any node the plugin would not score at all
 	pods := s.census.find(pod.Namespace, s.defaults.selector(pod))
-	first := s.nodes[0] // without any node the plugin would not score at all
-	s.counted.nodes = []fwk.NodeInfo{occupied{first, pods[first.Node().Name]}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		if node := s.byName[name]; node != nil && node != first {
-			s.counted.nodes = append(s.counted.nodes, occupied{node, pods[name]})
+		place, known := s.places[name]
+		if !known {
+			continue
+		}
+		if s.occupied[place].pods = pods[name]; place > 0 {
+			s.counted.nodes = append(s.counted.nodes, &s.occupied[place])
 		}
 	}
-	counted := make([]fwk.NodeInfo, len(toScore))
-	for i, node := range toScore {
-		counted[i] = occupied{node, pods[node.Node().Name]}
+	for i, place := range sample {
+		toScore[i] = &s.occupied[place]
 	}
-	return counted
+	return toScore
 }
 
 // pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
 // them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
 // draws lots.
-func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
-	fits []fwk.NodeInfo) (string, error) {
+func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, fits []int) (string, error) {
 	if len(fits) == 1 {
-		return fits[0].Node().Name, nil
+		return s.nodes[fits[0]].Node().Name, nil
 	}
-	sample := s.count(pod, s.sample(fits))
-	if status := s.framework.RunPreScorePlugins(ctx, state, pod, sample); !status.IsSuccess() {
-		return "", status.AsError()
+	if s.indifferent == nil {
+		s.indifferent = indifferent(s.nodes)
 	}
-	scores, status := s.framework.RunScorePlugins(ctx, state, pod, sample)
-	if !status.IsSuccess() {
-		return "", status.AsError()
+	sample := s.sample(fits)
+	scores, err := score(ctx, s.framework, state, l.successor, s.count(l.successor, sample), s.indifferent...)
+	if err != nil {
+		return "", err
 	}
-	best := scores[0]
-	for _, score := range scores[1:] {
-		if score.TotalScore > best.TotalScore || score.TotalScore == best.TotalScore && score.Name < best.Name {
-			best = score
+	known, err := s.knownScores(ctx, l, sample)
+	if err != nil {
+		return "", err
+	}
+	best := 0
+	for i := range scores {
+		scores[i].TotalScore += known[sample[i]]
+		if scores[i].TotalScore > scores[best].TotalScore ||
+			scores[i].TotalScore == scores[best].TotalScore && scores[i].Name < scores[best].Name {
+			best = i
 		}
 	}
-	return best.Name, nil
+	return scores[best].Name, nil
+}
+
+// score returns the scores of nodes. Plugins that are indifferent are not asked.
+func score(ctx context.Context, by framework.Framework, state fwk.CycleState, pod *corev1.Pod,
+	nodes []fwk.NodeInfo, indifferent ...string) ([]fwk.NodePluginScores, error) {
+	if status := by.RunPreScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	state.GetSkipScorePlugins().Insert(indifferent...)
+	scores, status := by.RunScorePlugins(ctx, state, pod, nodes)
+	return scores, status.AsError()
+}
+
+// indifferent returns the plugins that score all nodes alike, because no node has what they look at.
+func indifferent(nodes []fwk.NodeInfo) []string {
+	plugins := []string{}
+	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return len(node.GetImageStates()) > 0 }) {
+		plugins = append(plugins, names.ImageLocality)
+	}
+	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool {
+		return slices.ContainsFunc(node.Node().Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Effect == corev1.TaintEffectPreferNoSchedule
+		})
+	}) {
+		plugins = append(plugins, names.TaintToleration)
+	}
+	return plugins
+}
+
+// knownScores returns the scores that the nodes of a sample have by themselves, by their places among all nodes.
+func (s *scheduler) knownScores(ctx context.Context, l *leaver, sample []int) ([]int64, error) {
+	var known []int64
+	if shape := l.group.shape.known; shape != nil && shape.changes == len(s.changed) {
+		known = shape.scores
+	} else {
+		known = noScores(len(s.nodes))
+	}
+	var places []int
+	var nodes []fwk.NodeInfo
+	for _, place := range sample {
+		if known[place] == unscored {
+			places, nodes = append(places, place), append(nodes, s.nodes[place])
+		}
+	}
+	if len(nodes) == 0 {
+		return known, nil
+	}
+	scores, err := score(ctx, s.itself, framework.NewCycleState(), l.successor, nodes)
+	for i := range scores {
+		known[places[i]] = scores[i].TotalScore
+	}
+	return known, err
 }
 
 // The scheduler looks for this many nodes that fit, at least: KubeSchedulerConfiguration.percentageOfNodesToScore.
@@ -249,7 +368,7 @@ const (
 	leastScoredPercent = 5
 )
 
-func (s *scheduler) sample(fits []fwk.NodeInfo) []fwk.NodeInfo {
+func (s *scheduler) sample(fits []int) []int {
 	percent := max(50-len(s.nodes)/125, leastScoredPercent)
 	most := max(len(s.nodes)*percent/100, leastScored)
 	if len(fits) <= most {

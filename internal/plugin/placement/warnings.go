@@ -72,9 +72,9 @@ func (d departures) message(l *leaver, said *answer, node string) string {
 	if v, ok := l.group.again[node]; ok {
 		return d.sentence("goes", l, node, v)
 	}
-	for _, fit := range said.fits {
-		if v, ok := l.group.again[fit.Node().Name]; ok {
-			return d.sentence("may go", l, fit.Node().Name, v)
+	for _, place := range said.fits {
+		if v, ok := l.group.again[said.name(place)]; ok {
+			return d.sentence("may go", l, said.name(place), v)
 		}
 	}
 	return ""

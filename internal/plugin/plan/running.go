@@ -116,27 +116,6 @@ func modeWithoutLease(words []string) cliv1alpha1.Mode {
 	return ""
 }
 
-// IsOn reports whether a flag that is true or false is on.
-func IsOn(flag string, words []string) bool {
-	return slices.ContainsFunc(words, func(word string) bool {
-		name, value, _ := strings.Cut(word, "=")
-		return name == flag && value != "false"
-	})
-}
-
-// FlagOf returns the value of a flag of Taintkeeper in a pod as the API server has it, or another if it is not set. A
-// flag without a value is "true".
-func FlagOf(pod *corev1.Pod, flag, other string) string {
-	for i := range pod.Spec.Containers {
-		for _, word := range slices.Concat(pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args) {
-			if name, value, ok := strings.Cut(word, "="); name == flag {
-				return map[bool]string{true: value, false: "true"}[ok]
-			}
-		}
-	}
-	return other
-}
-
 // holder returns the identity of the replica that holds the Lease.
 func (r *Running) holder() string {
 	if r.Lease == nil {
@@ -165,7 +144,7 @@ var defaults = map[string]string{Taintkeeper: "eviction,node-taint-rule", Contro
 // SwitchedOn reports whether a program with these flags runs a controller, which may have had several names. Of a list
 // that names it twice, the first counts.
 func SwitchedOn(program string, flags []string, names ...string) bool {
-	list := strings.Split(valueOf("--controllers", flags, defaults[program]), ",")
+	list := strings.Split(ValueOf("--controllers", flags, defaults[program]), ",")
 	for _, item := range list {
 		if name := strings.TrimPrefix(item, "-"); slices.Contains(names, name) {
 			return name == item

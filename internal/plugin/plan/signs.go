@@ -176,7 +176,7 @@ func (c *Cluster) Election(program string) (name, namespace string) {
 	name = program
 	for _, pod := range c.Pods {
 		words := WordsOf(pod, program)
-		name, namespace = valueOf(electionName, words, name), valueOf(electionNamespace, words, namespace)
+		name, namespace = ValueOf(electionName, words, name), ValueOf(electionNamespace, words, namespace)
 	}
 	return name, namespace
 }
@@ -190,16 +190,6 @@ func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
 		name, namespace := c.Election(program)
 		return lease.Name == name && (namespace == "" || lease.Namespace == namespace)
 	})
-}
-
-// valueOf returns the value of a flag, the last if it is set several times, or another if it is not among the words.
-func valueOf(flag string, words []string, other string) string {
-	for _, word := range words {
-		if value, ok := strings.CutPrefix(word, flag+"="); ok && value != "" {
-			other = value
-		}
-	}
-	return other
 }
 
 // controllerCommand returns the program and the flags that say what it runs, nil for any program but the two. An

@@ -115,38 +115,16 @@ func (s *simulation) ask(l leaver, now time.Time) question {
 	q.known.Budgets = s.policies.set.BudgetsNamed(names...)
 	q.said = policy.Decide(l.selecting, q.known, q.causes, now, s.policies.state)
 	q.said.Again = timeline.Next(q.said.Again, turns)
-	if !q.said.Stays() {
-		s.findNeeds(&q, now)
+	if q.said.Stays() {
+		return q
+	}
+	needs := policy.NeedsOf(l.selecting, q.known, q.causes, now, s.policies.state)
+	q.needs, q.due = s.policies.windowsOf(needs.Paces, n), needs.Due
+	if needs.Budget {
+		q.budget = l.budgets[0]
+		q.needs = append(q.needs, q.budget.allowance)
 	}
 	return q
-}
-
-// findNeeds finds the places that a pod needs to leave, as Taintkeeper does: none if some taint lets it go without.
-func (s *simulation) findNeeds(q *question, now time.Time) {
-	for i, cause := range q.causes {
-		if cause.Due.After(now) {
-			continue
-		}
-		answer := policy.Decide(q.selecting, q.known, q.causes[i:i+1], now, s.policies.state)
-		if answer.Stays() {
-			continue
-		}
-		needs := s.policies.windowsOf(policy.Pacing(q.selecting, q.known, cause.Taint), q.on)
-		if answer.Step == policy.Ask && len(q.budgets) == 1 {
-			q.budget = q.budgets[0]
-			needs = append(needs, q.budget.allowance)
-		}
-		if len(needs) == 0 {
-			q.needs, q.budget = nil, nil
-			return
-		}
-		for _, need := range needs {
-			if !slices.Contains(q.needs, need) {
-				q.needs = append(q.needs, need)
-			}
-		}
-		q.due = timeline.Next(q.due, cause.Due)
-	}
 }
 
 // goes reports whether a pod gets all places that it needs, and may leave.

@@ -47,7 +47,7 @@ func (f *fetcher) fetch(ctx context.Context, namespace string) (where string, bo
 		return "", nil, err
 	}
 	where = pod.Namespace + "/" + pod.Name
-	host, port, err := net.SplitHostPort(plan.FlagOf(pod, "--metrics-bind-address", loopback))
+	host, port, err := net.SplitHostPort(plan.ValueOf("--metrics-bind-address", plan.CommandLine(pod), loopback))
 	if err != nil {
 		return "", nil, fmt.Errorf("pod %s serves no report: remove --metrics-bind-address=0", where)
 	}
@@ -77,7 +77,7 @@ func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, er
 		return nil, f.explain(ctx, "look for Taintkeeper's pods", "list pods", namespace, err)
 	}
 	for i := range list.Items {
-		if pod := &list.Items[i]; plan.IsReady(pod) && plan.FlagOf(pod, "--shadow", "false") != "false" {
+		if pod := &list.Items[i]; plan.IsReady(pod) && plan.IsOn("--shadow", plan.CommandLine(pod)) {
 			return pod, nil
 		}
 	}

@@ -1,0 +1,40 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
+
+func TestTheLastOfAFlagCounts(t *testing.T) {
+	for line, want := range map[string]bool{
+		"":                          false,
+		"--shadow":                  true,
+		"--shadow=true":             true,
+		"--shadow=false":            false,
+		"--shadow --shadow=false":   false,
+		"--shadow=false --shadow":   true,
+		"--shadowy --not=--shadow":  false,
+		"--shadow=false --dry-run":  false,
+		"taintkeeper --shadow=true": true,
+	} {
+		if got := plan.IsOn("--shadow", strings.Fields(line)); got != want {
+			t.Errorf("%q: it is on: %t, want %t", line, got, want)
+		}
+	}
+	for line, want := range map[string]string{
+		"":                                  "other",
+		"--controllers=":                    "other",
+		"--controllers=a":                   "a",
+		"--controllers=a --controllers=b":   "b",
+		"--controllers-more=a --controller": "other",
+	} {
+		if got := plan.ValueOf("--controllers", strings.Fields(line), "other"); got != want {
+			t.Errorf("%q: the value is %q, want %q", line, got, want)
+		}
+	}
+}
