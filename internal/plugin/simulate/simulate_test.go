@@ -194,10 +194,10 @@ func TestNobodyLeavesWhileTheAPIServerIsDown(t *testing.T) {
 	checkStory(t, report,
 		"0s node b1 falls silent",
 		"20s the API server is down for 10m",
-		"10m50s node b1 is unreachable", // 20 s and 30 s make its 50
-		"10m50s node b1 is tainted NoExecute by node health",
-		"10m50s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
-		"11m50s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
+		"10m45s node b1 is unreachable", // 20 s before, 5 s of the outage and 25 s after it make its 50
+		"10m45s node b1 is tainted NoExecute by node health",
+		"10m45s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
+		"11m45s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
 	)
 	want := []string{"Step 3 is left out: the API server is down then, so nobody can set taints."}
 	if diff := cmp.Diff(want, report.Notes); diff != "" {
