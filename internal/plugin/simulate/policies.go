@@ -9,10 +9,13 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // remembered is what the EvictionPolicies remember.
@@ -68,6 +71,9 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 	for _, l := range due {
 		q := s.ask(l, now)
 		switch {
+		case unwanted(l): // its controller asks no policy
+			leave = append(leave, l)
+			continue
 		case q.said.Stays():
 			l.held = q.said.Answer
 		case len(q.needs) == 0:
@@ -88,6 +94,17 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		}
 	}
 	return leave
+}
+
+// unwanted reports whether the DaemonSet controller deletes a pod, because it does not tolerate a NoExecute taint at all
+// (NodeShouldRunDaemonPod in pkg/controller/daemon).
+func unwanted(l leaver) bool {
+	controller := metav1.GetControllerOfNoCopy(l.Pod)
+	if controller == nil || controller.Kind != "DaemonSet" {
+		return false
+	}
+	_, refused := plan.Rule.Matcher.Untolerated(taints.NoExecute(l.on.Spec.Taints), l.Spec.Tolerations)
+	return refused
 }
 
 // question is a pod about which the policies are asked.
