@@ -69,7 +69,7 @@ type comparison struct {
 	tally
 
 	ends    map[string][]time.Duration // when NoExecute taints of nodes end, in either
-	luck    map[string]bool            // workloads that lose pods: whether it is luck where the others are
+	luck    map[string]bool            // workloads of which it is luck who leaves, or where successors go
 	differs bool
 }
 
@@ -86,7 +86,7 @@ func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
 		r.t.Logf("%s is left out: Taintkeeper stood still for %s", r.namespace, pause)
 		return tally{skipped: 1}
 	}
-	c := &comparison{round: r, ends: map[string][]time.Duration{}}
+	c := &comparison{round: r, ends: map[string][]time.Duration{}, luck: map[string]bool{}}
 	c.compareTaints(r.changesIn(report), r.changes())
 	c.comparePods(report)
 	c.compareSuccessors(report)
@@ -318,6 +318,13 @@ func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
 		return
 	}
 	for _, pod := range c.before.Pods {
+		w, leaves := want[pod.UID]
+		g, left := got[pod.UID]
+		if leaves != left && (c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left)) {
+			c.luck[pod.Labels["app"]] = true
+		}
+	}
+	for _, pod := range c.before.Pods {
 		c.comparePod(pod, want, got)
 	}
 }
@@ -329,7 +336,7 @@ func (c *comparison) comparePod(pod *corev1.Pod, want, got departures) {
 	case leaves && left && c.agree(w, g):
 		c.left++
 	case !leaves && !left:
-	case c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left):
+	case c.unclearAt(pod, w, leaves), c.unclearAt(pod, g, left), ofJob(pod) && c.luck[pod.Labels["app"]]:
 		c.unclear++
 	case leaves && left:
 		c.errorf("pod %s on node %s left at %s, and in the simulation at %s", pod.Name, pod.Spec.NodeName, g, w)
@@ -340,22 +347,42 @@ func (c *comparison) comparePod(pod *corev1.Pod, want, got departures) {
 	}
 }
 
+// ofJob reports whether a pod is one of a Job, which ends its pods if others leave.
+func ofJob(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.Kind == "Job"
+}
+
 // unclearAt reports whether it is luck if a pod leaves: at about the same time a taint of its node is removed, or the
 // simulation ends.
 func (c *comparison) unclearAt(pod *corev1.Pod, at time.Duration, leaves bool) bool {
-	if !leaves {
-		return false
-	}
-	return at > c.until-late || slices.ContainsFunc(c.ends[pod.Spec.NodeName], func(end time.Duration) bool {
+	return leaves && (at > c.until-late || c.untaintedAt(pod, at))
+}
+
+// untaintedAt reports whether a taint of the node of a pod is removed at about an instant.
+func (c *comparison) untaintedAt(pod *corev1.Pod, at time.Duration) bool {
+	return slices.ContainsFunc(c.ends[pod.Spec.NodeName], func(end time.Duration) bool {
 		return at > end-late && at < end+late
 	})
 }
 
-// compareInTurn compares how many pods leave when, whichever they are.
+// compareInTurn compares how many pods leave when, whichever they are. If it is luck that one leaves, so it is with those
+// that wait for it.
 func (c *comparison) compareInTurn(want, got departures) {
 	first := map[types.UID]bool{}
 	for _, pod := range c.before.Pods {
 		first[pod.UID] = true
+		w, leaves := want[pod.UID]
+		g, left := got[pod.UID]
+		if leaves && c.untaintedAt(pod, w) || left && c.untaintedAt(pod, g) {
+			c.unclear++
+		}
+	}
+	if c.unclear > 0 {
+		for _, pod := range c.before.Pods {
+			c.luck[pod.Labels["app"]] = true
+		}
+		return
 	}
 	maps.DeleteFunc(got, func(uid types.UID, _ time.Duration) bool { return !first[uid] })
 	w, g := slices.Sorted(maps.Values(want)), slices.Sorted(maps.Values(got))
@@ -476,14 +503,13 @@ func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []
 			c.put(got, pods[i].Labels["app"], pods[i].Spec.NodeName, 1)
 		}
 	}
-	want, luck := c.placesIn(report)
-	c.luck = luck
-	for app := range luck {
+	want, unclear := c.placesIn(report)
+	for app, unclear := range unclear {
 		w, g := want[app], got[app]
-		luck[app] = luck[app] || c.lostSuccessor(app)
+		c.luck[app] = c.luck[app] || unclear || c.lostSuccessor(app)
 		maps.DeleteFunc(w, func(_ string, n int) bool { return n == 0 })
 		switch {
-		case luck[app]:
+		case c.luck[app]:
 		case maps.Equal(w, g):
 			c.places++
 		case slices.Equal(slices.Sorted(maps.Values(w)), slices.Sorted(maps.Values(g))):
