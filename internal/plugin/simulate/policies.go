@@ -9,13 +9,10 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // remembered is what the EvictionPolicies remember.
@@ -71,7 +68,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 	for _, l := range due {
 		q := s.ask(l, now)
 		switch {
-		case unwanted(l): // its controller asks no policy
+		case plan.Unwanted(l.Pod, q.causes): // its controller asks no policy
 			leave = append(leave, l)
 			continue
 		case q.said.Stays():
@@ -94,17 +91,6 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		}
 	}
 	return leave
-}
-
-// unwanted reports whether the DaemonSet controller deletes a pod, because it does not tolerate a NoExecute taint at all
-// (NodeShouldRunDaemonPod in pkg/controller/daemon).
-func unwanted(l leaver) bool {
-	controller := metav1.GetControllerOfNoCopy(l.Pod)
-	if controller == nil || controller.Kind != "DaemonSet" {
-		return false
-	}
-	_, refused := plan.Rule.Matcher.Untolerated(taints.NoExecute(l.on.Spec.Taints), l.Spec.Tolerations)
-	return refused
 }
 
 // question is a pod about which the policies are asked.
