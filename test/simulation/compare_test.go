@@ -366,15 +366,19 @@ func (c *comparison) untaintedAt(pod *corev1.Pod, at time.Duration) bool {
 	})
 }
 
+// untaintedWhen reports whether a taint of the node of a pod is removed when the pod leaves.
+func (c *comparison) untaintedWhen(pod *corev1.Pod, all departures) bool {
+	at, leaves := all[pod.UID]
+	return leaves && c.untaintedAt(pod, at)
+}
+
 // compareInTurn compares how many pods leave when, whichever they are. If it is luck that one leaves, so it is with those
 // that wait for it.
 func (c *comparison) compareInTurn(want, got departures) {
 	first := map[types.UID]bool{}
 	for _, pod := range c.before.Pods {
 		first[pod.UID] = true
-		w, leaves := want[pod.UID]
-		g, left := got[pod.UID]
-		if leaves && c.untaintedAt(pod, w) || left && c.untaintedAt(pod, g) {
+		if c.untaintedWhen(pod, want) || c.untaintedWhen(pod, got) {
 			c.unclear++
 		}
 	}

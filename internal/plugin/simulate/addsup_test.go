@@ -98,20 +98,20 @@ func (o outages) after(at time.Duration) time.Duration {
 func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
 	want, got := map[string]string{}, map[string]string{}
+	nodes := map[string]*corev1.Node{}
 	for _, node := range cluster.Nodes {
-		history := historyOf(node, report)
-		for _, pod := range cluster.Pods {
-			if pod.Spec.NodeName != node.Name || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
-				continue
-			}
-			if at, leaves := due(t, node, pod, history, down); leaves {
-				want[pod.Name] = at.String()
-			}
-		}
+		nodes[node.Name] = node
 	}
 	waited := map[string]bool{} // and where they went is not told
 	for _, pod := range cluster.Pods {
 		waited[pod.Name] = pod.Spec.NodeName == ""
+		node := nodes[pod.Spec.NodeName]
+		if node == nil || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if at, leaves := due(t, node, pod, historyOf(node, report), down); leaves {
+			want[pod.Name] = at.String()
+		}
 	}
 	for _, pod := range report.Pods {
 		if pod.UID != "" && pod.LeavesAt != nil && !waited[pod.Name] {
