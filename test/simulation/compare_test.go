@@ -268,12 +268,15 @@ func lasting(changes []time.Duration, short time.Duration) (all []time.Duration)
 	return all
 }
 
-// agree reports whether something happened when it was to.
+// near reports whether something happened when it was to.
+func near(want, got time.Duration) bool { return got-want >= -within && got-want <= late }
+
+// agree is near, and counts.
 func (c *comparison) agree(want, got time.Duration) bool {
-	off := got - want
-	if off < -within || off > late {
+	if !near(want, got) {
 		return false
 	}
+	off := got - want
 	c.worst = max(c.worst, off)
 	if off <= within {
 		c.punctual++
@@ -320,7 +323,7 @@ func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
 	for _, pod := range c.before.Pods {
 		w, leaves := want[pod.UID]
 		g, left := got[pod.UID]
-		if leaves != left && (c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left)) {
+		if (leaves != left || !near(w, g)) && (c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left)) {
 			c.luck[pod.Labels["app"]] = true
 		}
 	}
@@ -412,7 +415,10 @@ func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 		is[list.Items[i].Name] = list.Items[i].UID
 	}
 	for _, pod := range report.Pods {
-		if pod.UID == "" || pod.LeavesAt == nil || pod.LeavesAt.Duration > c.until-late || pod.Owner.Kind != "StatefulSet" {
+		if pod.UID == "" || pod.Owner.Kind != "StatefulSet" || c.luck[pod.Owner.Name] {
+			continue
+		}
+		if pod.LeavesAt == nil || pod.LeavesAt.Duration > c.until-late {
 			continue
 		}
 		if succeeded := is[pod.Name] != pod.UID; succeeded != (pod.Successor != "") {
