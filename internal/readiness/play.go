@@ -17,6 +17,9 @@ import (
 // Settling is what a kubelet needs to be heard again after it could not be heard for a while: two of its periods.
 const Settling = 20 * time.Second
 
+// CountedMost is the most that a time in which nobody could be heard counts as silence.
+const CountedMost = 5 * time.Second
+
 // Play plays what happens to nodes that fall silent and come back. Facts.Plan decides about each node and Zones about
 // each token, as in node health. Its clock jumps from one instant at which something happens to the next. Of nodes that
 // could have the same token, the first by name gets it. It never modifies a node that it was given. It is not safe for
@@ -27,7 +30,9 @@ type Play struct {
 	nodes map[string]*played
 	falls map[time.Time][]string // which nodes are silent from when on, unless they come back
 	looks map[time.Time][]string // whose plan can be another when
-	down  time.Time              // until when the API server is down
+
+	wentDown, down time.Time // the latest outage of the API server
+	settled        time.Time // until when nodes have [Settling] in addition to their grace
 }
 
 // played is a node in a play.
@@ -36,6 +41,7 @@ type played struct {
 	posted *corev1.Node // as its kubelet posted its conditions last
 	member Member
 	is     Standing
+	ends   time.Time // its grace period, if nothing happens; zero while it is heard
 	falls  time.Time // when it is silent; zero while it is heard
 	held   bool      // its zone keeps it from being tainted
 }
@@ -77,21 +83,50 @@ func (p *Play) Fall(name string, sign, now time.Time) {
 	if is == nil || !is.falls.IsZero() {
 		return
 	}
+	last := now // when it could be heard last
+	if now.Before(p.down) {
+		last = p.wentDown
+	}
 	switch {
 	case sign.IsZero():
-		sign = FirstSign(is.node, verdict.SeenAt(p.after(now)).Sight)
-	case sign.After(now):
-		sign = now
+		sign = FirstSign(is.node, verdict.SeenAt(last).Sight)
+	case sign.After(last):
+		sign = last
 	}
-	is.falls = p.after(sign.Add(p.grace.Of(Condition(is.node, corev1.NodeReady) != nil)))
-	if settled := p.down.Add(Settling); now.Before(p.down) && is.falls.Before(settled) {
-		is.falls = settled
+	is.ends = sign.Add(p.grace.Of(Condition(is.node, corev1.NodeReady) != nil))
+	if now.Before(p.down) {
+		is.ends = is.ends.Add(uncounted(p.down.Sub(p.wentDown)))
 	}
-	if is.falls.Before(now) {
-		is.falls = instant(now)
-	}
-	p.falls[is.falls] = append(p.falls[is.falls], name)
+	p.await(is, now)
 }
+
+// await lets a node be silent when its grace period is over. Until nodes have settled after an outage that alone is not
+// believed.
+func (p *Play) await(is *played, now time.Time) {
+	is.falls = is.ends
+	if is.falls.Before(p.settled) {
+		is.falls = earlier(p.settled, is.ends.Add(Settling))
+	}
+	is.falls = p.after(later(is.falls, now))
+	p.falls[is.falls] = append(p.falls[is.falls], is.node.Name)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// uncounted is how much of an outage counts as nobody's silence.
+func uncounted(outage time.Duration) time.Duration { return max(outage-CountedMost, 0) }
 
 // Back lets a node be heard again from now on, with the conditions that its kubelet posted last. Those that are not
 // known, because it was silent before the play began, are good ones.
@@ -101,7 +136,7 @@ func (p *Play) Back(name string, now time.Time) {
 		return
 	}
 	p.falls[is.falls] = slices.DeleteFunc(p.falls[is.falls], func(other string) bool { return other == name })
-	is.falls, is.is = time.Time{}, Heard
+	is.falls, is.ends, is.is = time.Time{}, time.Time{}, Heard
 	conditions := slices.Clone(is.posted.Status.Conditions)
 	for i := range conditions {
 		if c := &conditions[i]; c.Status == corev1.ConditionUnknown {
@@ -121,19 +156,25 @@ func (p *Play) Retaint(name string, taints []corev1.Taint, now time.Time) {
 	p.look(now, name)
 }
 
-// Outage says that the API server is down from now until an instant. Nothing is written meanwhile, and that no sign of
-// life comes is nobody's silence. After it every node has [Settling] to be heard.
+// Outage says that the API server is down from now until an instant, or longer than it was going to. Nothing is written
+// meanwhile, and that no sign of life comes is nobody's silence. After it every node has [Settling] to be heard.
 func (p *Play) Outage(now, until time.Time) {
+	before := uncounted(p.down.Sub(p.wentDown))
+	if now.After(p.down) {
+		p.wentDown, before = instant(now), 0
+	}
 	p.down = instant(until)
-	for at, names := range maps.Clone(p.falls) {
-		later := p.after(at.Add(until.Sub(now)))
-		if settled := p.down.Add(Settling); later.Before(settled) {
-			later = settled
-		}
-		delete(p.falls, at)
-		p.falls[later] = append(p.falls[later], names...)
+	long := uncounted(p.down.Sub(p.wentDown))
+	if long > 0 {
+		p.settled = p.down.Add(Settling)
+	}
+	pending := p.falls
+	p.falls = map[time.Time][]string{}
+	for _, names := range pending {
 		for _, name := range names {
-			p.nodes[name].falls = later
+			is := p.nodes[name]
+			is.ends = is.ends.Add(long - before)
+			p.await(is, now)
 		}
 	}
 	looks := p.looks

@@ -54,7 +54,18 @@ func TestANodeThatFallsSilentInAnOutageIsGivenTimeAfterIt(t *testing.T) {
 	over := noon.Add(time.Minute)
 	play.Outage(noon, over)
 	play.Fall("a", time.Time{}, noon.Add(time.Second))
-	if got, want := play.Next(), over.Add(Settling); !got.Equal(want) {
+	// Of the outage 5 s count, 4 s more than its grace period, and a node that is silent for 20 s more is believed to be.
+	if got, want := play.Next(), over.Add(Settling-4*time.Second); !got.Equal(want) {
+		t.Errorf("the node is silent at %s, want %s", got, want)
+	}
+}
+
+func TestAShortOutageChangesNothing(t *testing.T) {
+	play := NewPlay([]*corev1.Node{readyNode("a")}, defaultGrace, policy, noon)
+	play.Run(noon)
+	play.Fall("a", time.Time{}, noon)
+	play.Outage(noon.Add(10*time.Second), noon.Add(10*time.Second+CountedMost))
+	if got, want := play.Next(), noon.Add(DefaultMonitorGrace); !got.Equal(want) {
 		t.Errorf("the node is silent at %s, want %s", got, want)
 	}
 }

@@ -4,6 +4,7 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,10 +14,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -31,11 +35,13 @@ const (
 	late = within * 5 / 2
 	// still is for how long Taintkeeper may not renew its Lease. After a longer pause it gives all nodes more time.
 	still = 4 * time.Second
+	// backoff is how long a Job waits after its first failed pod before it makes another. It doubles with each failure.
+	backoff = 10 * time.Second
 )
 
 // tally is what was compared.
 type tally struct {
-	skipped, taints, left, successors, places, ties, unclear, punctual int
+	skipped, taints, left, successors, places, ties, budgets, held, unclear, punctual int
 
 	worst time.Duration
 }
@@ -44,14 +50,17 @@ func (t *tally) add(other tally) {
 	t.skipped, t.taints, t.left = t.skipped+other.skipped, t.taints+other.taints, t.left+other.left
 	t.unclear, t.punctual, t.worst = t.unclear+other.unclear, t.punctual+other.punctual, max(t.worst, other.worst)
 	t.successors, t.places, t.ties = t.successors+other.successors, t.places+other.places, t.ties+other.ties
+	t.budgets, t.held = t.budgets+other.budgets, t.held+other.held
 }
 
 func (t tally) String() string {
 	return fmt.Sprintf("%d changes of taints and %d evictions as simulated, %d of them within %s and the last %s after its instant; "+
 		"%d pods of StatefulSets have a successor or none, as simulated; "+
 		"%d workloads are in the simulated zones, and %d in as many of others; "+
+		"%d budgets were overrun and policies held %d pods at the end, as simulated; "+
 		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
-		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.places, t.ties, t.unclear, t.skipped)
+		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.places, t.ties,
+		t.budgets, t.held, t.unclear, t.skipped)
 }
 
 // comparison is of a round with its simulation. Times count from the start.
@@ -59,7 +68,16 @@ type comparison struct {
 	*round
 	tally
 
-	ends map[string][]time.Duration // when NoExecute taints of nodes end, in either
+	ends    map[string][]time.Duration // when NoExecute taints of nodes end, in either
+	luck    map[string]bool            // workloads of which it is luck who leaves, or where successors go
+	differs bool
+}
+
+// errorf says what differs.
+func (c *comparison) errorf(format string, args ...any) {
+	c.t.Helper()
+	c.t.Errorf(c.namespace+": "+format, args...)
+	c.differs = true
 }
 
 // compare compares what happened with a simulation.
@@ -68,12 +86,13 @@ func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
 		r.t.Logf("%s is left out: Taintkeeper stood still for %s", r.namespace, pause)
 		return tally{skipped: 1}
 	}
-	failed := r.t.Failed()
-	c := &comparison{round: r, ends: map[string][]time.Duration{}}
+	c := &comparison{round: r, ends: map[string][]time.Duration{}, luck: map[string]bool{}}
 	c.compareTaints(r.changesIn(report), r.changes())
 	c.comparePods(report)
 	c.compareSuccessors(report)
-	if r.t.Failed() && !failed {
+	c.compareBudgets(report)
+	c.compareHeld(report)
+	if c.differs {
 		r.explain(report)
 	}
 	return c.tally
@@ -92,15 +111,27 @@ func (r *round) explain(report *cliv1alpha1.SimulationReport) {
 	for _, event := range report.Story {
 		r.t.Logf("+%s %s", event.At.Round(time.Millisecond), event.Message)
 	}
+	for _, pod := range report.Pods {
+		text, err := json.Marshal(pod)
+		r.must(err)
+		r.t.Logf("simulated: %s", text)
+	}
+	for _, e := range r.departed() {
+		r.t.Logf("+%s %s by %s", e.Answered.Sub(r.at).Round(time.Millisecond), e, e.User)
+	}
 }
 
-// longestPause is the longest time in which Taintkeeper renewed no Lease.
+// longestPause is the longest time in which Taintkeeper renewed no Lease though the API server ran.
 func (r *round) longestPause() (longest time.Duration) {
 	last := r.at
 	for _, e := range audit.All(r.t, auditlog.By(localcluster.TaintkeeperUser), auditlog.Accepted, auditlog.Since(r.at), func(e auditlog.Event) bool {
 		return e.Resource == "leases" && e.Verb == "patch"
 	}) {
-		longest, last = max(longest, e.Answered.Sub(last)), e.Answered
+		pause := e.Answered.Sub(last)
+		if from := last.Sub(r.at); from < r.outage.to && e.Answered.Sub(r.at) > r.outage.to {
+			pause -= r.outage.to - max(from, r.outage.from)
+		}
+		longest, last = max(longest, pause), e.Answered
 	}
 	return max(longest, time.Since(last))
 }
@@ -201,7 +232,7 @@ func (c *comparison) compareTaints(want, got changes) {
 			w, g = lasting(w, late), lasting(g, late)
 		}
 		if len(w) != len(g) {
-			c.t.Errorf("%s was set and removed at %s, and in the simulation at %s", key, got[key], want[key])
+			c.errorf("%s was set and removed at %s, and in the simulation at %s", key, got[key], want[key])
 			continue
 		}
 		for i := range w {
@@ -210,7 +241,7 @@ func (c *comparison) compareTaints(want, got changes) {
 			case c.agree(w[i], g[i]):
 				c.taints++
 			default:
-				c.t.Errorf("%s was set or removed at %s, and in the simulation at %s", key, g[i], w[i])
+				c.errorf("%s was set or removed at %s, and in the simulation at %s", key, g[i], w[i])
 			}
 		}
 	}
@@ -237,17 +268,36 @@ func lasting(changes []time.Duration, short time.Duration) (all []time.Duration)
 	return all
 }
 
-// agree reports whether something happened when it was to.
+// near reports whether something happened when it was to.
+func near(want, got time.Duration) bool { return got-want >= -within && got-want <= late }
+
+// agree is near, and counts.
 func (c *comparison) agree(want, got time.Duration) bool {
-	off := got - want
-	if off < -within || off > late {
+	if !near(want, got) {
 		return false
 	}
+	off := got - want
 	c.worst = max(c.worst, off)
 	if off <= within {
 		c.punctual++
 	}
 	return true
+}
+
+// departed are the calls by which pods of the round left. Controllers of pods name no UID, and no pod has the name of
+// one that they delete.
+func (r *round) departed() []auditlog.Event {
+	uids := map[string]types.UID{}
+	for _, pod := range r.before.Pods {
+		uids[pod.Name] = pod.UID
+	}
+	all := audit.All(r.t, auditlog.Since(r.at), auditlog.Accepted, auditlog.In(r.namespace), func(e auditlog.Event) bool {
+		return auditlog.Deletes(e) || e.Verb == "create" && e.Resource == "pods/eviction"
+	})
+	for i := range all {
+		all[i].UID = cmp.Or(all[i].UID, uids[all[i].Name])
+	}
+	return all
 }
 
 // departures is when pods leave that were there at the start.
@@ -261,14 +311,21 @@ func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
 			want[pod.UID] = pod.LeavesAt.Duration
 		}
 	}
-	for _, e := range audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes) {
+	for _, e := range c.departed() {
 		if _, known := got[e.UID]; !known {
 			got[e.UID] = e.Answered.Sub(c.at)
 		}
 	}
-	if c.policy != nil && c.policy.Spec.Pace != nil { // which pods go first is luck
+	if c.inTurn() { // which pods go first is luck
 		c.compareInTurn(want, got)
 		return
+	}
+	for _, pod := range c.before.Pods {
+		w, leaves := want[pod.UID]
+		g, left := got[pod.UID]
+		if (leaves != left || !near(w, g)) && (c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left)) {
+			c.luck[pod.Labels["app"]] = true
+		}
 	}
 	for _, pod := range c.before.Pods {
 		c.comparePod(pod, want, got)
@@ -282,33 +339,57 @@ func (c *comparison) comparePod(pod *corev1.Pod, want, got departures) {
 	case leaves && left && c.agree(w, g):
 		c.left++
 	case !leaves && !left:
-	case c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left):
+	case c.unclearAt(pod, w, leaves), c.unclearAt(pod, g, left), ofJob(pod) && c.luck[pod.Labels["app"]]:
 		c.unclear++
 	case leaves && left:
-		c.t.Errorf("pod %s on node %s left at %s, and in the simulation at %s", pod.Name, pod.Spec.NodeName, g, w)
+		c.errorf("pod %s on node %s left at %s, and in the simulation at %s", pod.Name, pod.Spec.NodeName, g, w)
 	case leaves:
-		c.t.Errorf("pod %s on node %s did not leave, and in the simulation at %s", pod.Name, pod.Spec.NodeName, w)
+		c.errorf("pod %s on node %s did not leave, and in the simulation at %s", pod.Name, pod.Spec.NodeName, w)
 	default:
-		c.t.Errorf("pod %s on node %s left at %s, and in the simulation it does not", pod.Name, pod.Spec.NodeName, g)
+		c.errorf("pod %s on node %s left at %s, and in the simulation it does not", pod.Name, pod.Spec.NodeName, g)
 	}
+}
+
+// ofJob reports whether a pod is one of a Job, which ends its pods if others leave.
+func ofJob(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.Kind == "Job"
 }
 
 // unclearAt reports whether it is luck if a pod leaves: at about the same time a taint of its node is removed, or the
 // simulation ends.
 func (c *comparison) unclearAt(pod *corev1.Pod, at time.Duration, leaves bool) bool {
-	if !leaves {
-		return false
-	}
-	return at > until-late || slices.ContainsFunc(c.ends[pod.Spec.NodeName], func(end time.Duration) bool {
+	return leaves && (at > c.until-late || c.untaintedAt(pod, at))
+}
+
+// untaintedAt reports whether a taint of the node of a pod is removed at about an instant.
+func (c *comparison) untaintedAt(pod *corev1.Pod, at time.Duration) bool {
+	return slices.ContainsFunc(c.ends[pod.Spec.NodeName], func(end time.Duration) bool {
 		return at > end-late && at < end+late
 	})
 }
 
-// compareInTurn compares how many pods leave when, whichever they are.
+// untaintedWhen reports whether a taint of the node of a pod is removed when the pod leaves.
+func (c *comparison) untaintedWhen(pod *corev1.Pod, all departures) bool {
+	at, leaves := all[pod.UID]
+	return leaves && c.untaintedAt(pod, at)
+}
+
+// compareInTurn compares how many pods leave when, whichever they are. If it is luck that one leaves, so it is with those
+// that wait for it.
 func (c *comparison) compareInTurn(want, got departures) {
 	first := map[types.UID]bool{}
 	for _, pod := range c.before.Pods {
 		first[pod.UID] = true
+		if c.untaintedWhen(pod, want) || c.untaintedWhen(pod, got) {
+			c.unclear++
+		}
+	}
+	if c.unclear > 0 {
+		for _, pod := range c.before.Pods {
+			c.luck[pod.Labels["app"]] = true
+		}
+		return
 	}
 	maps.DeleteFunc(got, func(uid types.UID, _ time.Duration) bool { return !first[uid] })
 	w, g := slices.Sorted(maps.Values(want)), slices.Sorted(maps.Values(got))
@@ -316,9 +397,9 @@ func (c *comparison) compareInTurn(want, got departures) {
 		switch {
 		case i < len(w) && i < len(g) && c.agree(w[i], g[i]):
 			c.left++
-		case slices.Concat(w[min(i, len(w)):], g[min(i, len(g)):])[0] > until-late: // the simulation ends
+		case slices.Concat(w[min(i, len(w)):], g[min(i, len(g)):])[0] > c.until-late: // the simulation ends
 		default:
-			c.t.Errorf("pods left at %s, and in the simulation at %s", g, w)
+			c.errorf("pods left at %s, and in the simulation at %s", g, w)
 			return
 		}
 	}
@@ -334,15 +415,79 @@ func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 		is[list.Items[i].Name] = list.Items[i].UID
 	}
 	for _, pod := range report.Pods {
-		if pod.UID == "" || pod.LeavesAt == nil || pod.LeavesAt.Duration > until-late || pod.Owner.Kind != "StatefulSet" {
+		if pod.UID == "" || pod.Owner.Kind != "StatefulSet" || c.luck[pod.Owner.Name] {
+			continue
+		}
+		if pod.LeavesAt == nil || pod.LeavesAt.Duration > c.until-late {
 			continue
 		}
 		if succeeded := is[pod.Name] != pod.UID; succeeded != (pod.Successor != "") {
-			c.t.Errorf("that pod %s has a successor is %t, and in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
+			c.errorf("that pod %s has a successor is %t, and in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
 		}
 		c.successors++
 	}
 	c.comparePlaces(report, list.Items)
+}
+
+// compareBudgets compares for how long budgets have fewer healthy pods than they ask for, if it is clear where those are.
+func (c *comparison) compareBudgets(report *cliv1alpha1.SimulationReport) {
+	want, got := map[string]time.Duration{}, c.overruns()
+	for _, budget := range report.Budgets {
+		want[budget.Name] = budget.OverrunFor.Duration
+	}
+	for _, budget := range c.before.Budgets {
+		w, g := want[budget.Name], got[budget.Name]
+		switch {
+		case c.luck[budget.Name]:
+		case (w - g).Abs() > late:
+			c.errorf("budget %s was overrun for %s, and in the simulation for %s", budget.Name, g, w)
+		case w > 0 && g > 0:
+			c.budgets++
+		}
+	}
+}
+
+// overruns is for how long budgets had fewer healthy pods than they ask for, as the disruption controller wrote.
+func (r *round) overruns() map[string]time.Duration {
+	long, since := map[string]time.Duration{}, map[string]time.Duration{}
+	end := func(name string, at time.Duration) {
+		if from, over := since[name]; over {
+			long[name] += at - from
+			delete(since, name)
+		}
+	}
+	for _, e := range audit.All(r.t, auditlog.Since(r.at), auditlog.Accepted, auditlog.In(r.namespace), func(e auditlog.Event) bool {
+		return e.Resource == "poddisruptionbudgets/status"
+	}) {
+		var budget policyv1.PodDisruptionBudget
+		r.must(json.Unmarshal(e.Response, &budget))
+		at := min(e.Answered.Sub(r.at), r.until)
+		end(e.Name, at)
+		if budget.Status.CurrentHealthy < budget.Status.DesiredHealthy {
+			since[e.Name] = at
+		}
+	}
+	for name := range maps.Clone(since) {
+		end(name, r.until)
+	}
+	return long
+}
+
+// compareHeld compares whether the policy holds pods at the end. One that asks the Eviction API holds none.
+func (c *comparison) compareHeld(report *cliv1alpha1.SimulationReport) {
+	if c.policy == nil || c.policy.Spec.Action == v1alpha1.ActionEvict || slices.ContainsFunc(report.Pods, c.endsWith) {
+		return
+	}
+	holds := meta.IsStatusConditionTrue(c.policy.Status.Conditions, v1alpha1.ConditionHolding)
+	if holds != (report.Summary.Held > 0) {
+		c.errorf("that the policy holds pods at the end is %t, and in the simulation it holds %d", holds, report.Summary.Held)
+	}
+	c.held += report.Summary.Held
+}
+
+// endsWith reports whether a pod leaves at about the end of the simulation.
+func (c *comparison) endsWith(pod cliv1alpha1.SimulatedPod) bool {
+	return pod.LeavesAt != nil && pod.LeavesAt.Duration > c.until-late
 }
 
 // places is how many pods each workload has in each zone.
@@ -371,15 +516,16 @@ func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []
 	want, unclear := c.placesIn(report)
 	for app, unclear := range unclear {
 		w, g := want[app], got[app]
+		c.luck[app] = c.luck[app] || unclear || c.lostSuccessor(app)
 		maps.DeleteFunc(w, func(_ string, n int) bool { return n == 0 })
 		switch {
-		case unclear || c.lostSuccessor(app):
+		case c.luck[app]:
 		case maps.Equal(w, g):
 			c.places++
 		case slices.Equal(slices.Sorted(maps.Values(w)), slices.Sorted(maps.Values(g))):
 			c.ties++
 		default:
-			c.t.Errorf("the pods of %s are in the zones %v, and in the simulation in %v", app, g, w)
+			c.errorf("the pods of %s are in the zones %v, and in the simulation in %v", app, g, w)
 		}
 	}
 }
@@ -390,12 +536,17 @@ func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, 
 	for _, pod := range c.before.Pods {
 		c.put(in, pod.Labels["app"], pod.Spec.NodeName, 1)
 	}
+	losses := map[string]int{} // of Jobs
 	for _, pod := range report.Pods {
 		if pod.LeavesAt == nil {
 			continue
 		}
-		app := pod.Owner.Name
-		unclear[app] = unclear[app] || pod.UID == "" || pod.LeavesAt.Duration > until-late
+		app, ends := pod.Owner.Name, c.until-late
+		if pod.Owner.Kind == "Job" && pod.Successor != "" {
+			losses[app]++
+			ends -= backoff << (losses[app] - 1)
+		}
+		unclear[app] = unclear[app] || pod.UID == "" || pod.LeavesAt.Duration > ends
 		c.put(in, app, pod.Node, -1)
 		c.put(in, app, pod.SuccessorNode, 1)
 	}
@@ -404,8 +555,7 @@ func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, 
 
 // lostSuccessor reports whether a pod of a workload left that was not there at the start.
 func (c *comparison) lostSuccessor(app string) bool {
-	left := audit.All(c.t, auditlog.Since(c.at), auditlog.Accepted, auditlog.Deletes, auditlog.In(c.namespace))
-	return slices.ContainsFunc(left, func(e auditlog.Event) bool {
+	return slices.ContainsFunc(c.departed(), func(e auditlog.Event) bool {
 		return strings.HasPrefix(e.Name, app+"-") && !slices.ContainsFunc(c.before.Pods, func(pod *corev1.Pod) bool { return pod.UID == e.UID })
 	})
 }

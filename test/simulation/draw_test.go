@@ -9,13 +9,9 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -24,8 +20,11 @@ const (
 	apart = 4 * time.Second
 	// tolerated is for how many seconds pods tolerate that leave later.
 	tolerated = 8
-	// until is when a simulation ends: the last step, a silence, a turn and a toleration later.
-	until = 30 * time.Second
+	// rest is how long a simulation lasts after the last step: a silence, a turn and a toleration.
+	rest = 17 * time.Second
+	// down is for how long the API server is down. After more than the grace period it would be luck who is heard first,
+	// kwok or Taintkeeper, both of which wait for an answer.
+	down = 3 * time.Second
 )
 
 func pick[T any](random *rand.Rand, all ...T) T { return all[random.IntN(len(all))] }
@@ -39,104 +38,17 @@ func (r *round) drawNodes() {
 	}
 }
 
-// keys are those of taints that steps set.
-var keys = []string{"power", "maintenance"}
-
-// drawTolerations draws how long pods stay on nodes that are silent, and on tainted ones.
-func (r *round) drawTolerations() (all []corev1.Toleration) {
-	seconds := pick(r.random, 0, tolerated, 3600)
-	for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
-		all = append(all, tolerates(key, new(int64(seconds))))
-	}
-	for _, key := range keys {
-		switch r.random.IntN(4) {
-		case 0:
-			all = append(all, tolerates(key, nil))
-		case 1:
-			all = append(all, tolerates(key, new(int64(tolerated))))
-		}
-	}
-	return all
-}
-
-func tolerates(key string, seconds *int64) corev1.Toleration {
-	return corev1.Toleration{
-		Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds,
-	}
-}
-
-// drawTemplate draws the pods of a workload. Those of some must be spread over the zones, and the scheduler's default
-// spreads the others.
-func (r *round) drawTemplate(name string) corev1.PodTemplateSpec {
-	var spread []corev1.TopologySpreadConstraint
-	if r.random.IntN(3) == 0 {
-		spread = []corev1.TopologySpreadConstraint{{
-			TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-		}}
-	}
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{
-			Tolerations:                   r.drawTolerations(),
-			TopologySpreadConstraints:     spread,
-			TerminationGracePeriodSeconds: new(int64(1)),
-			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
-		},
-	}
-}
-
-func (r *round) drawDeployment(name string) *appsv1.Deployment {
-	template := r.drawTemplate(name)
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-		Replicas: new(r.drawReplicas()), Template: template, Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
-	}}
-}
-
-func (r *round) drawStatefulSet(name string) *appsv1.StatefulSet {
-	template := r.drawTemplate(name)
-	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
-		Replicas: new(r.drawReplicas()), Template: template, Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
-		PodManagementPolicy: appsv1.ParallelPodManagement,
-	}}
-}
-
-func (r *round) drawReplicas() int32 {
-	n := 1 + r.random.IntN(4)
-	r.replicas += n
-	return int32(n)
-}
-
-// drawPolicy draws an EvictionPolicy, or none.
-func (r *round) drawPolicy() *v1alpha1.EvictionPolicy {
-	policy := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}
-	policy.Spec.Action = v1alpha1.ActionDelete
-	switch r.random.IntN(5) {
-	case 0:
-		policy.Spec.Action = v1alpha1.ActionHold
-		policy.Spec.Deadline = &metav1.Duration{Duration: pick(r.random, 2*time.Second, tolerated*time.Second)}
-	case 1:
-		policy.Spec.Pace = &v1alpha1.EvictionPace{
-			Pods: int32(1 + r.random.IntN(3)), Per: metav1.Duration{Duration: 2 * time.Second},
-			Scope: pick(r.random, v1alpha1.ScopeNode, v1alpha1.ScopeZone, v1alpha1.ScopeCluster),
-		}
-	case 2:
-		policy.Spec.Breaker = &v1alpha1.EvictionBreaker{
-			MaxDue: pick(r.random, intstr.FromInt32(3), intstr.FromString("20%"), intstr.FromString("80%")),
-			Settle: &metav1.Duration{Duration: 5 * time.Second},
-		}
-	default:
-		return nil
-	}
-	return policy
-}
-
-// drawSteps draws two to four steps. Each is possible when it comes: silent nodes come back, and taints that are set
-// are removed.
+// drawSteps draws three or four steps. Each is possible when it comes: silent nodes come back, and taints that are set
+// are removed. In every third round the API server is down when pods are due that tolerate the first for some time.
 func (r *round) drawSteps() (steps []cliv1alpha1.SimulationStep) {
 	silent, tainted := map[string]bool{}, map[string][]string{}
-	for i := range 2 + r.random.IntN(3) {
-		step := cliv1alpha1.SimulationStep{At: metav1.Duration{Duration: time.Second + time.Duration(i)*apart}}
+	at := time.Second
+	for i := range 3 + r.random.IntN(2) {
+		if i == 2 && r.index%3 == 1 {
+			steps = append(steps, cliv1alpha1.SimulationStep{At: metav1.Duration{Duration: at - time.Second}, APIServerDown: &metav1.Duration{Duration: down}})
+			at += apart
+		}
+		step := cliv1alpha1.SimulationStep{At: metav1.Duration{Duration: at}}
 		switch kind := r.random.IntN(3); {
 		case kind == 0 && len(silent) > 0:
 			step.Back = &cliv1alpha1.SimulationNodes{Nodes: r.some(silent)}
@@ -152,6 +64,7 @@ func (r *round) drawSteps() (steps []cliv1alpha1.SimulationStep) {
 			}
 		}
 		steps = append(steps, step)
+		at += apart
 	}
 	return steps
 }

@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	rounds = flag.Int("rounds", 2, "random clusters and scenarios to play")
-	seed   = flag.Uint64("seed", 3, "what chance draws")
+	rounds = flag.Int("rounds", 3, "random clusters and scenarios to play")
+	seed   = flag.Uint64("seed", 11, "what chance draws")
 )
 
 // How Taintkeeper and the simulation are configured.

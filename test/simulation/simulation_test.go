@@ -13,12 +13,17 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -27,6 +32,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -39,7 +45,7 @@ func TestASimulationComesTrue(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	var all tally
 	for i := range *rounds {
-		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i)}
+		r := &round{t: t, random: random, index: i, namespace: fmt.Sprintf("round-%d", i)}
 		r.populate()
 		r.play()
 		found := r.compare(r.simulate())
@@ -47,16 +53,20 @@ func TestASimulationComesTrue(t *testing.T) {
 		all.add(found)
 		r.clear()
 	}
-	if all.taints == 0 || all.left == 0 {
-		t.Errorf("%d taints and %d evictions in all rounds: nothing was compared", all.taints, all.left)
+	if all.taints == 0 || all.left == 0 || all.successors == 0 || all.places == 0 || all.budgets == 0 {
+		t.Errorf("some of it was compared in no round: %s", all)
 	}
 	t.Log(all)
 }
+
+// span is from one instant of a round to another.
+type span struct{ from, to time.Duration }
 
 // round is one random cluster and scenario.
 type round struct {
 	t         *testing.T
 	random    *rand.Rand
+	index     int
 	namespace string // also the prefix of its nodes
 
 	nodes    []localcluster.NodeSpec
@@ -64,11 +74,13 @@ type round struct {
 	policy   *v1alpha1.EvictionPolicy // nil: none
 	steps    []cliv1alpha1.SimulationStep
 
-	at      time.Time // of the start
+	at      time.Time     // of the start
+	until   time.Duration // after which the simulation ends
 	before  *plan.Cluster
 	played  []cliv1alpha1.SimulationStep // as they came to pass
 	silent  map[string]bool
 	unheard []string // silent nodes whose last sign of life is not known yet
+	outage  span     // of the API server; zero if there is none
 }
 
 func (r *round) must(err error) {
@@ -83,23 +95,10 @@ func (r *round) populate() {
 	r.must(cluster.AddNodes(ctx, r.nodes...))
 	_, err := scene.New(ctx, admin, r.namespace)
 	r.must(err)
-	for i := range 5 {
-		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, r.drawDeployment(fmt.Sprint("web-", i)), metav1.CreateOptions{})
-		r.must(err)
-	}
-	for i := range 2 {
-		_, err := admin.AppsV1().StatefulSets(r.namespace).Create(ctx, r.drawStatefulSet(fmt.Sprint("db-", i)), metav1.CreateOptions{})
-		r.must(err)
-	}
-	await.Eventually(r.t, "all pods run", func(ctx context.Context) error {
-		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
-		if err == nil && len(pods.Items) != r.replicas {
-			err = fmt.Errorf("%d of %d pods run", len(pods.Items), r.replicas)
-		}
-		return err
-	})
+	r.policy = r.drawPolicy()
+	r.makeWorkloads()
 	r.steps = r.drawSteps()
-	if r.policy = r.drawPolicy(); r.policy != nil {
+	if r.policy != nil {
 		r.object()
 	}
 	await.Until(r.t, settled)
@@ -152,7 +151,7 @@ func (r *round) policyKind() string {
 	case r.policy.Spec.Breaker != nil:
 		return "a breaker"
 	}
-	return "a hold"
+	return "action " + string(r.policy.Spec.Action)
 }
 
 func nodesOf(taint *cliv1alpha1.SimulationTaint) *cliv1alpha1.SimulationNodes {
@@ -182,10 +181,28 @@ func (r *round) play() {
 			r.resume(step.Back.Nodes)
 		case step.Taint != nil:
 			r.taint(step.Taint)
+		case step.APIServerDown != nil:
+			r.bringDown(step.APIServerDown.Duration)
 		}
 	}
-	await.Until(r.t, r.at.Add(until+late))
+	r.until = time.Since(r.at) + rest
+	await.Until(r.t, r.at.Add(r.until))
+	if r.policy != nil {
+		r.must(objects.Get(r.t.Context(), client.ObjectKeyFromObject(r.policy), r.policy))
+	}
+	await.Until(r.t, r.at.Add(r.until+late))
 	r.hear()
+}
+
+// bringDown lets the API server stand still. Its connections stay open: after an outage that closes them, the other
+// components take up to half a minute to connect again.
+func (r *round) bringDown(length time.Duration) {
+	r.outage.from = time.Since(r.at)
+	r.must(cluster.Freeze(localcluster.APIServer))
+	await.Until(r.t, r.at.Add(r.outage.from+length))
+	r.must(cluster.Thaw(localcluster.APIServer))
+	r.outage.to = time.Since(r.at)
+	r.note(r.at.Add(r.outage.from), cliv1alpha1.SimulationStep{APIServerDown: &metav1.Duration{Duration: r.outage.to - r.outage.from}})
 }
 
 // note notes a step as it came to pass.
@@ -216,10 +233,31 @@ func (r *round) hear() {
 
 func (r *round) resume(names []string) {
 	r.must(cluster.ResumeNodes(r.t.Context(), names...))
+	r.note(time.Now(), cliv1alpha1.SimulationStep{Back: &cliv1alpha1.SimulationNodes{Nodes: names}})
 	for _, name := range names {
 		delete(r.silent, name)
+		r.startPods(name)
 	}
-	r.note(time.Now(), cliv1alpha1.SimulationStep{Back: &cliv1alpha1.SimulationNodes{Nodes: names}})
+}
+
+// startPods says of the pods of a node that is back that they are ready, as kubelets do and kwok does not.
+func (r *round) startPods(node string) {
+	await.Eventually(r.t, node+" is ready", func(ctx context.Context) error {
+		is, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err == nil && !readiness.IsReady(is) {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	r.must(err)
+	for i := range pods.Items {
+		_, err := admin.CoreV1().Pods(r.namespace).Patch(r.t.Context(), pods.Items[i].Name, types.StrategicMergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+		if !apierrors.IsNotFound(err) { // it was deleted while its node was silent
+			r.must(err)
+		}
+	}
 }
 
 func (r *round) taint(step *cliv1alpha1.SimulationTaint) {
@@ -238,7 +276,7 @@ func (r *round) taint(step *cliv1alpha1.SimulationTaint) {
 
 // simulate plays the steps, as they came to pass, from the cluster as it was before.
 func (r *round) simulate() *cliv1alpha1.SimulationReport {
-	simulation := cliv1alpha1.Simulation{Until: metav1.Duration{Duration: until}, Steps: r.played}
+	simulation := cliv1alpha1.Simulation{Until: metav1.Duration{Duration: r.until}, Steps: r.played}
 	simulation.Kind = "Simulation"
 	text, err := yaml.Marshal(simulation)
 	r.must(err)
@@ -260,8 +298,9 @@ func (r *round) clear() {
 	if r.policy != nil {
 		r.must(objects.Delete(ctx, r.policy))
 	}
-	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	r.must(admin.AppsV1().StatefulSets(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	for _, kind := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &policyv1.PodDisruptionBudget{}} {
+		r.must(objects.DeleteAllOf(ctx, kind, client.InNamespace(r.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}
 	for _, node := range r.nodes {
 		r.must(admin.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}))
 	}

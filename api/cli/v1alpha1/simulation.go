@@ -143,13 +143,14 @@ type SimulatedPod struct {
 	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
 	WaitsUntil *metav1.Duration `json:"waitsUntil,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
-	// LeavesAt is when it starts to leave, and Taint because of which taint.
+	// LeavesAt is when it starts to leave, and Taint because of which taint; empty if it ends because its Job fails.
 	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`
 	Taint    string           `json:"taint,omitempty"`
 	// HeldBy says which EvictionPolicy holds the pod at the end, and why.
 	HeldBy string `json:"heldBy,omitempty"`
-	// Successor is the name of the pod that its controller makes instead; empty if it makes none.
-	Successor string `json:"successor,omitempty"`
+	// Successor is the name of the pod that its controller makes instead, and NoSuccessor why it makes none.
+	Successor   string `json:"successor,omitempty"`
+	NoSuccessor string `json:"noSuccessor,omitempty"`
 	// SuccessorNode is where that pod goes; empty if that was not asked, or it waits for room.
 	SuccessorNode string `json:"successorNode,omitempty"`
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// countedMost is the most that the time from one echo to the next can count. A longer one is a gap.
-const countedMost = 5 * time.Second
-
 // clock is the clock of silence. It runs only while this process hears its own renewals. An echo of one that was begun
 // at b shows that all that kubelets had stored before b has come, too. Time in which nobody could have been heard, or
 // in which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md.
@@ -29,8 +26,8 @@ func (c *clock) echo(begun time.Time) bool {
 	}
 	if !c.echoed.IsZero() {
 		gap := begun.Sub(c.echoed)
-		c.now += min(gap, countedMost)
-		if gap > countedMost {
+		c.now += min(gap, readiness.CountedMost)
+		if gap > readiness.CountedMost {
 			c.settle()
 		}
 	}
@@ -43,7 +40,7 @@ func (c *clock) settle() { c.settled = c.now + readiness.Settling }
 
 // freshAt reports whether a verdict may be carried out at an instant: the latest echo is not too old for it.
 func (c *clock) freshAt(at time.Time) bool {
-	return !c.echoed.IsZero() && at.Sub(c.echoed) < countedMost
+	return !c.echoed.IsZero() && at.Sub(c.echoed) < readiness.CountedMost
 }
 
 // sinceEcho returns how long ago the renewal of the latest echo was begun, or this process if there was none.
@@ -59,5 +56,5 @@ func (c *clock) stamp(at time.Time) time.Duration {
 	if c.echoed.IsZero() {
 		return c.now
 	}
-	return c.now + min(at.Sub(c.echoed), countedMost)
+	return c.now + min(at.Sub(c.echoed), readiness.CountedMost)
 }

@@ -132,6 +132,48 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 	}
 }
 
+// A node falls silent some time before leases cannot be written for a while, or while they cannot.
+func TestAfterAnOutageTheKeeperCallsNodesSilentWhenAPlayDoes(t *testing.T) {
+	for _, before := range []time.Duration{-2 * time.Second, time.Second, 12 * time.Second, 33 * time.Second, 48 * time.Second} {
+		for _, length := range []time.Duration{3 * time.Second, 9 * time.Second, time.Minute, 5 * time.Minute} {
+			t.Run(fmt.Sprintf("%s before %s", before, length), func(t *testing.T) {
+				play(t, func(_ *testing.T, w *world) {
+					nodes := w.addZone("a", 3)
+					w.run()
+					const begins = 90 * time.Second
+					forecast := readiness.NewPlay(w.allNodes(), defaultGrace, w.config().Policy, w.Start)
+					forecast.Run(w.Start)
+					outage := func() {
+						w.Until(begins)
+						w.RenewAll()
+						w.NoLeases.Store(true)
+						forecast.Outage(time.Now(), time.Now().Add(length))
+					}
+					if before < 0 {
+						outage()
+					}
+					w.Until(begins - before)
+					w.RenewAll()
+					w.falls(nodes[0])
+					forecast.Fall(nodes[0], time.Time{}, time.Now())
+					if before > 0 {
+						outage()
+					}
+					w.Until(begins + length)
+					w.NoLeases.Store(false)
+					w.RenewAll()
+					w.Until(begins + length + 2*time.Minute)
+					is := readiness.Condition(w.Node(nodes[0]), corev1.NodeReady)
+					if want := forecast.Next(); is.Status != corev1.ConditionUnknown || is.LastTransitionTime.Sub(want).Abs() > 2*time.Second {
+						w.T.Errorf("the condition Ready is %s since %s, want Unknown at about %s",
+							is.Status, is.LastTransitionTime.Sub(w.Start), want.Sub(w.Start))
+					}
+				})
+			})
+		}
+	}
+}
+
 func (w *world) allNodes() []*corev1.Node {
 	w.T.Helper()
 	list, err := w.Client.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})

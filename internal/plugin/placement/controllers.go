@@ -4,8 +4,12 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +27,8 @@ type Controllers map[types.UID]*job
 type job struct {
 	*batchv1.Job
 
-	lost int32
+	lost    int32
+	indexes map[string]int32 // how often pods of each index failed, if the Job counts them apart
 }
 
 // ControllersOf returns the controllers of a cluster's pods, which have lost no pod yet.
@@ -31,7 +36,7 @@ func ControllersOf(cluster *plan.Cluster) Controllers {
 	all := Controllers{}
 	for _, one := range cluster.Jobs {
 		if one.UID != "" {
-			all[one.UID] = &job{Job: one}
+			all[one.UID] = &job{Job: one, indexes: map[string]int32{}}
 		}
 	}
 	return all
@@ -46,9 +51,39 @@ func (c Controllers) jobOf(pod *corev1.Pod) *job {
 
 // Lose counts a pod that leaves.
 func (c Controllers) Lose(pod *corev1.Pod) {
-	if job := c.jobOf(pod); job != nil {
-		job.lost++
+	job := c.jobOf(pod)
+	if job == nil || job.onDisruption() == batchv1.PodFailurePolicyActionIgnore {
+		return
 	}
+	job.lost++
+	if job.Spec.BackoffLimitPerIndex != nil {
+		before, _ := strconv.ParseInt(pod.Annotations[batchv1.JobIndexFailureCountAnnotation], 10, 32)
+		job.indexes[indexOf(pod)] = max(job.indexes[indexOf(pod)], int32(before)) + 1
+	}
+}
+
+func indexOf(pod *corev1.Pod) string { return pod.Labels[batchv1.JobCompletionIndexAnnotation] }
+
+// The first delay of a Job after a failed pod, and the longest (pkg/controller/job).
+const (
+	backoff        = 10 * time.Second
+	longestBackoff = 10 * time.Minute
+)
+
+// Backoff returns for how long the controller of a pod that was lost makes no other one.
+func (c Controllers) Backoff(pod *corev1.Pod) time.Duration {
+	job := c.jobOf(pod)
+	if job == nil {
+		return 0
+	}
+	failures := job.lost
+	if job.Spec.BackoffLimitPerIndex != nil {
+		failures = job.indexes[indexOf(pod)]
+	}
+	if failures == 0 {
+		return 0
+	}
+	return min(backoff<<min(failures-1, 10), longestBackoff)
 }
 
 // WhyWait says why the controller of a pod makes no successor as long as the pod is there, if only as Terminating. It
@@ -79,17 +114,64 @@ func (c Controllers) WhyNone(pod *corev1.Pod) string {
 	if job == nil {
 		return ""
 	}
-	switch job.onDisruption() {
-	case batchv1.PodFailurePolicyActionIgnore:
-		return ""
-	case batchv1.PodFailurePolicyActionFailJob:
-		return "The pod failure policy of its Job fails the Job when a pod is disrupted."
-	}
-	limit := job.Spec.BackoffLimit
-	if limit != nil && int64(job.Status.Failed)+int64(job.lost) > int64(*limit) {
-		return fmt.Sprintf("The backoffLimit of its Job is %d, and %d failed before: the Job fails.", *limit, job.Status.Failed)
+	return cmp.Or(job.whyFails(), job.whyIndexFails(pod))
+}
+
+// WhyFails says why the Job of a pod that was lost fails, which ends its other pods; empty if it does not fail.
+func (c Controllers) WhyFails(pod *corev1.Pod) string {
+	if job := c.jobOf(pod); job != nil {
+		return job.whyFails()
 	}
 	return ""
+}
+
+func (j *job) whyFails() string {
+	limit, most := j.Spec.BackoffLimit, j.Spec.MaxFailedIndexes
+	switch {
+	case j.onDisruption() == batchv1.PodFailurePolicyActionFailJob:
+		return "The pod failure policy of its Job fails the Job when a pod is disrupted."
+	case j.onDisruption() == batchv1.PodFailurePolicyActionIgnore:
+	case limit != nil && int64(j.Status.Failed)+int64(j.lost) > int64(*limit):
+		return fmt.Sprintf("The backoffLimit of its Job is %d, and %d failed before: the Job fails.", *limit, j.Status.Failed)
+	case most != nil && j.failedIndexes() > int(*most):
+		return fmt.Sprintf("The maxFailedIndexes of its Job is %d, and more fail: the Job fails.", *most)
+	}
+	return ""
+}
+
+func (j *job) whyIndexFails(pod *corev1.Pod) string {
+	if !j.fails(indexOf(pod)) {
+		return ""
+	}
+	return fmt.Sprintf("The backoffLimitPerIndex of its Job is %d: the index of the pod fails.", *j.Spec.BackoffLimitPerIndex)
+}
+
+// fails reports whether an index has failed since the start.
+func (j *job) fails(index string) bool {
+	limit, failures := j.Spec.BackoffLimitPerIndex, j.indexes[index]
+	return limit != nil && failures > 0 &&
+		(failures > *limit || j.onDisruption() == batchv1.PodFailurePolicyActionFailIndex)
+}
+
+// failedIndexes is how many indexes have failed, before and since the start.
+func (j *job) failedIndexes() (failed int) {
+	for index := range j.indexes {
+		if j.fails(index) {
+			failed++
+		}
+	}
+	for interval := range strings.SplitSeq(ptr.Deref(j.Status.FailedIndexes, ""), ",") { // such as 1,3-5
+		from, to, several := strings.Cut(interval, "-")
+		first, err := strconv.Atoi(from)
+		last, _ := strconv.Atoi(to)
+		switch {
+		case several:
+			failed += last - first + 1
+		case err == nil:
+			failed++
+		}
+	}
+	return failed
 }
 
 // onDisruption returns what the pod failure policy does about pods that taints evict, empty without a rule for them.

@@ -23,6 +23,8 @@ type selected struct {
 	on     policies.Node
 	by     []*policy.Policy
 	causes []policy.Cause // none for a pod that stays
+
+	unwanted bool // by its DaemonSet
 }
 
 // askPolicies adds to a plan what the EvictionPolicies do about the pods that leave. Breakers count the pods of all
@@ -44,7 +46,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		is := all[pod.UID]
-		if is == nil || !pod.Leaves {
+		if is == nil || !pod.Leaves || is.unwanted {
 			continue
 		}
 		course := set.Course(is.by, is.Pod, is.on, is.causes, plan.At.Time)
@@ -95,6 +97,7 @@ func selectedPods(
 		} else {
 			is.causes = policy.CausesOf(Rule, facts, Tainted(node, at))
 		}
+		is.unwanted = Unwanted(pod, is.causes)
 	}
 	return all
 }

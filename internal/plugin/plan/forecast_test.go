@@ -109,6 +109,33 @@ func TestPodsThatStayAndPodsThatNoPolicySelectsHaveNoAnswer(t *testing.T) {
 	}
 }
 
+func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
+	daemon := func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: new(true)}}
+	}
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		held bool
+	}{
+		"that do not tolerate the taint": {pod("p", daemon), false},
+		"but one that tolerates it for some time": {pod("p", daemon, tolerating("k"), func(pod *corev1.Pod) {
+			pod.Spec.Tolerations[0].TolerationSeconds = new(int64(60))
+			pod.Spec.Tolerations[0].Effect = corev1.TaintEffectNoExecute
+		}), true},
+		"but one of another controller": {pod("p"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := planFor(t, &plan.Cluster{
+				Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{test.pod},
+				Policies: []*v1alpha1.EvictionPolicy{policyOf("all", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})},
+			}, "k:NoExecute")
+			if is := &made.Pods[0]; !is.Leaves || is.Answer.Stays() != test.held {
+				t.Errorf("the pod is %+v, want that it is held to be %t", is, test.held)
+			}
+		})
+	}
+}
+
 func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
 	for scope, want := range map[v1alpha1.PaceScope]time.Duration{
 		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 a minute

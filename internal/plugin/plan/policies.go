@@ -5,10 +5,12 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -59,6 +61,16 @@ func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
 // FactsOf are what the rule needs to know of a pod.
 func FactsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
 	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
+}
+
+// Unwanted reports whether the DaemonSet controller deletes a pod, whatever policies say: it does if the pod does not
+// tolerate a NoExecute taint at all (NodeShouldRunDaemonPod in pkg/controller/daemon).
+func Unwanted(pod *corev1.Pod, causes []policy.Cause) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.Kind == "DaemonSet" && slices.ContainsFunc(causes, func(cause policy.Cause) bool {
+		_, refused := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, pod.Spec.Tolerations)
+		return refused
+	})
 }
 
 // explainPolicies adds what each policy says of a pod on its node, and what all say together.

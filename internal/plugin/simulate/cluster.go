@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -136,6 +137,9 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 	}
 	if !p.is.Finished {
 		p.budgets = s.budgetsOf(object)
+	}
+	if controller := metav1.GetControllerOfNoCopy(object); controller != nil && s.makers[controller.UID] != nil {
+		s.ofJob[controller.UID] = append(s.ofJob[controller.UID], p)
 	}
 	return p
 }

@@ -6,6 +6,8 @@ package simulate
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -60,23 +62,50 @@ type leaver struct {
 
 // evict lets a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
-	p, n := l.pod, l.on
+	n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
 	s.tellNode(n)
-	told := s.tellPod(p)
-	told.LeavesAt, told.Taint = new(s.offset(now)), taints.Format(l.verdict.Taint.Taint)
-	s.story.add(now, left, zoneOf(n.Node), told.Taint, n.Name)
+	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
+	s.tellPod(l.pod).Taint = taint
 	if s.policies != nil {
-		s.policies.left(p, n, now)
+		s.policies.left(l.pod, n, now)
 	}
-	p.stage, n.dues = terminating, nil
+	s.leave(l.pod, now)
+}
+
+// leave lets a pod start to leave.
+func (s *simulation) leave(p *pod, now time.Time) {
+	s.tellPod(p).LeavesAt = new(s.offset(now))
+	p.stage = terminating
 	s.recount(p)
 	if s.makers.WhyWait(p.Pod) == "" {
 		s.succeed(p, now)
 	}
+	n := p.on
+	if n == nil { // where it is was not asked
+		p.stage = gone
+		return
+	}
+	n.dues = nil
 	switch {
 	case !n.silent || s.collects(n):
 		s.isGone(p, now)
 	case s.room != nil && !p.is.Finished:
 		s.fail(s.room.Terminate(p.Pod))
+	}
+}
+
+// failJob ends the other pods of a Job that fails. It does so once.
+func (s *simulation) failJob(of *pod, now time.Time) {
+	controller := metav1.GetControllerOfNoCopy(of.Pod)
+	others, fails := s.ofJob[controller.UID]
+	if !fails {
+		return
+	}
+	delete(s.ofJob, controller.UID)
+	s.story.add(now, jobFailed, "", s.nameOf(of), "")
+	for _, p := range others {
+		if p.stage == bound && !p.is.Finished {
+			s.leave(p, now)
+		}
 	}
 }

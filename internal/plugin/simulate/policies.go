@@ -68,6 +68,9 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 	for _, l := range due {
 		q := s.ask(l, now)
 		switch {
+		case plan.Unwanted(l.Pod, q.causes): // its controller asks no policy
+			leave = append(leave, l)
+			continue
 		case q.said.Stays():
 			l.held = q.said.Answer
 		case len(q.needs) == 0:

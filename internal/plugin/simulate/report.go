@@ -105,9 +105,12 @@ func (s *simulation) reportNodes(r *cliv1alpha1.SimulationReport) {
 func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 	for _, name := range s.names {
 		for _, p := range s.nodes[name].pods {
-			if p.stage == bound && p.held.Stays() {
+			switch {
+			case p.stage == bound && p.held.Stays():
 				s.tellPod(p).HeldBy = p.held.String()
 				r.Summary.Held++
+			case p.stage == terminating && p.told != nil && p.told.Successor == "":
+				p.told.NoSuccessor = cmp.Or(p.told.NoSuccessor, s.makers.WhyWait(p.Pod))
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
@@ -54,7 +55,8 @@ type simulation struct {
 	names     []string        // of the nodes, sorted
 	room      *placement.Room // nil if where pods go is not asked
 	makers    placement.Controllers
-	took      *node // whose taints the last pod tolerated that found room without one
+	ofJob     map[types.UID][]*pod // of Jobs that have not failed
+	took      *node                // whose taints the last pod tolerated that found room without one
 	waiting   []*pod
 	placing   once
 	policies  *remembered // nil without EvictionPolicies
@@ -109,7 +111,8 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
-		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
+		ofJob: map[types.UID][]*pod{},
+		play:  readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
 	s.placing = once{queue: &s.queue, kind: places, do: s.place}

@@ -6,8 +6,10 @@ package simulate_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +180,12 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 			Spec:       batchv1.JobSpec{BackoffLimit: &limit, PodReplacementPolicy: &policy},
 		}
 	}
+	indexed := func(failed int) *batchv1.Job { // of which one index may fail for the second time
+		job := limited(math.MaxInt32, batchv1.TerminatingOrFailed)
+		job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = new(int32(1)), new(int32(1))
+		job.Status.FailedIndexes = new([]string{"", "7-7"}[failed])
+		return job
+	}
 	for name, test := range map[string]struct {
 		job   *batchv1.Job
 		later int64 // seconds for which the second pod tolerates what the first tolerates for 60
@@ -185,7 +193,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 		want  map[string]string // successors
 	}{
 		"that leave one after the other": {
-			limited(1, batchv1.TerminatingOrFailed), 120, []string{silent}, map[string]string{"p": "p~2", "q": ""},
+			limited(1, batchv1.TerminatingOrFailed), 120, []string{silent}, map[string]string{"p": "p~2", "p~2": "", "q": ""},
 		},
 		"that leave together": {
 			limited(1, batchv1.TerminatingOrFailed), 60, []string{silent}, map[string]string{"p": "", "q": ""},
@@ -196,9 +204,19 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 		"that fail when their node is back": {
 			limited(6, batchv1.Failed), 60, []string{silent, "{at: 10m, back: {nodes: [b1]}}"}, map[string]string{"p": "p~2", "q": "q~2"},
 		},
+		"whose indexes fail apart": {
+			indexed(0), 60, []string{silent}, map[string]string{"p": "", "q": "q~2"},
+		},
+		"of which too many indexes fail": {
+			indexed(1), 60, []string{silent}, map[string]string{"p": "", "q": ""},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := small(pod("b1", "Job", "job", "p", 60), pod("b1", "Job", "job", "q", test.later))
+			for i, pod := range cluster.Pods {
+				pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(i)
+			}
+			cluster.Pods[0].Annotations = map[string]string{batchv1.JobIndexFailureCountAnnotation: "1"}
 			cluster.Jobs = []*batchv1.Job{test.job}
 			got := map[string]string{}
 			for _, pod := range play(t, cluster, test.steps...).Pods {
@@ -211,16 +229,61 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	}
 }
 
+func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
+	cluster := small(pod("b1", "Job", "job", "p", 60), pod("a1", "Job", "job", "q", 60))
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
+	checkStory(t, report,
+		"1m0s node b1: taint k:NoExecute set",
+		"1m0s 1 pod leaves node b1 because of k:NoExecute",
+		"1m0s Job shop/job fails, and its other pods end",
+		"1m0s Job shop/job has 0 of 2 replicas, until the end",
+	)
+	const why = "The backoffLimit of its Job is 0, and 0 failed before: the Job fails."
+	for _, pod := range report.Pods {
+		if pod.LeavesAt == nil || pod.LeavesAt.Duration != time.Minute || pod.NoSuccessor != why {
+			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)
+		}
+	}
+}
+
+func TestAJobMakesNoOtherPodForSomeTimeAfterOneThatFailed(t *testing.T) {
+	cluster := small(pod("b1", "Job", "job", "p", 60), pod("b1", "Job", "job", "q", 60), pod("b2", "Job", "other", "r", 60))
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}}, {ObjectMeta: metav1.ObjectMeta{UID: "other"}}}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}")
+	lines := story(report)
+	for _, want := range []string{
+		"1m0s Job shop/job has 0 of 2 replicas, for 25s", // two failed, so it waits for 20 s
+		"1m0s Job shop/other has 0 of 1 replica, for 15s",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("the story is %q, want %q in it", lines, want)
+		}
+	}
+}
+
+func TestPoliciesDoNotHoldPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
+	tolerating := pod("b2", "DaemonSet", "agent", "agent-2", 60)
+	tolerating.Spec.Tolerations[0].Key = "k"
+	cluster := small(pod("b1", "DaemonSet", "agent", "agent-1", 60), tolerating)
+	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}")
+	if report.Summary.Left != 1 || report.Summary.Held != 1 || report.Pods[0].Name != "agent-1" {
+		t.Errorf("%d pods leave and %d are held, want agent-1 to leave and agent-2 to be held: %+v",
+			report.Summary.Left, report.Summary.Held, report.Pods)
+	}
+}
+
 func TestNobodyLeavesWhileTheAPIServerIsDown(t *testing.T) {
 	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("a1", "ReplicaSet", "api", "api-1", 60)),
 		"{at: 0s, silent: {nodes: [b1]}}", "{at: 20s, apiServerDown: 10m}", "{at: 1m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
 	checkStory(t, report,
 		"0s node b1 falls silent",
 		"20s the API server is down for 10m",
-		"10m50s node b1 is unreachable", // 20 s and 30 s make its 50
-		"10m50s node b1 is tainted NoExecute by node health",
-		"10m50s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
-		"11m50s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
+		"10m45s node b1 is unreachable", // 20 s before, 5 s of the outage and 25 s after it make its 50
+		"10m45s node b1 is tainted NoExecute by node health",
+		"10m45s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
+		"11m45s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
 	)
 	want := []string{"Step 3 is left out: the API server is down then, so nobody can set taints."}
 	if diff := cmp.Diff(want, report.Notes); diff != "" {

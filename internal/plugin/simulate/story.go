@@ -29,6 +29,7 @@ const (
 	tainted
 	tripped
 	left
+	jobFailed
 	withoutRoom
 	below
 )
@@ -168,6 +169,8 @@ func (is *line) message() string {
 		return is.nodes("is tainted NoExecute by node health", "are tainted NoExecute by node health")
 	case left:
 		return fmt.Sprintf("%s %s because of %s", is.pods("leaves", "leave"), is.where(), is.detail)
+	case jobFailed:
+		return is.detail + " fails, and its other pods end"
 	case withoutRoom:
 		return is.pods("finds no room", "find no room") + ": " + is.detail
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -22,7 +23,14 @@ import (
 // succeed lets the controller of a pod make the next one. A pod that left before it was ready gets its successor after
 // the start delay, or pods would come and go in no time.
 func (s *simulation) succeed(p *pod, now time.Time) {
-	if s.makers.Lose(p.Pod); s.makers.WhyNone(p.Pod) != "" {
+	s.makers.Lose(p.Pod)
+	if s.makers.WhyFails(p.Pod) != "" { // those that taints evict at the same instant are first
+		s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
+	}
+	if why := s.makers.WhyNone(p.Pod); why != "" {
+		if p.told != nil {
+			p.told.NoSuccessor = why
+		}
 		return
 	}
 	name := strings.TrimSuffix(p.Name, fmt.Sprintf("~%d", p.number))
@@ -35,12 +43,22 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		p.told.Successor = next.Name
 	}
 	s.waiting = append(s.waiting, next)
+	next.after = now.Add(s.makers.Backoff(p.Pod))
 	if !p.first && !p.ready {
-		now = now.Add(max(s.options.StartDelay, time.Second))
+		next.after = timeline.Later(next.after, now.Add(max(s.options.StartDelay, time.Second)))
 	}
-	next.after = now
-	next.is.UnreadyAt = now.Add(policy.UnreadyFor)
-	s.placing.set(now)
+	s.delay(next, now)
+	next.is.UnreadyAt = next.after.Add(policy.UnreadyFor)
+	s.placing.set(next.after)
+}
+
+// delay lets the pods that the Job of a pod has not made yet wait as long as this one.
+func (s *simulation) delay(next *pod, now time.Time) {
+	for _, p := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
+		if p.stage == waiting && p.after.After(now) {
+			p.after = timeline.Later(p.after, next.after)
+		}
+	}
 }
 
 // place looks for room for the pods that wait, in the order of the scheduler's queue. Of equal pods no other one is
@@ -59,10 +77,11 @@ func (s *simulation) place(now time.Time) {
 		case p.after.After(now):
 			s.placing.set(p.after)
 			return false
-		case !p.first && s.makers.WhyNone(p.Pod) != "": // its Job has failed since
+		case !p.first && s.makers.WhyFails(p.Pod) != "": // its Job has failed since
 			if p.before != nil {
-				p.before.Successor = ""
+				p.before.Successor, p.before.NoSuccessor = "", s.makers.WhyFails(p.Pod)
 			}
+			p.stage = gone
 			return true
 		}
 		return s.placed(p, refused, now)

@@ -30,8 +30,8 @@ type Event struct {
 	Received  time.Time // to the microsecond, as is Answered
 	Answered  time.Time
 
-	// UID is the one that the call was for: a delete's precondition, or else that of the object in its body. It is empty
-	// when there is none, and when the audit policy's level is less than Request.
+	// UID is the one that the call was for: the precondition of a delete or an eviction, or else that of the object in its
+	// body. It is empty when there is none, and when the audit policy's level is less than Request.
 	UID types.UID
 	// Response is the object in the answer; the audit policy's level RequestResponse is needed.
 	Response json.RawMessage
@@ -83,6 +83,7 @@ func parseEvent(line []byte) (Event, error) {
 		RequestObject            struct {
 			Metadata      struct{ UID types.UID }
 			Preconditions struct{ UID types.UID }
+			DeleteOptions struct{ Preconditions struct{ UID types.UID } }
 		}
 		ResponseObject json.RawMessage
 	}
@@ -98,8 +99,11 @@ func parseEvent(line []byte) (Event, error) {
 	if e.ObjectRef.Subresource != "" {
 		event.Resource += "/" + e.ObjectRef.Subresource
 	}
-	if e.Verb == "delete" {
+	switch {
+	case e.Verb == "delete":
 		event.UID = e.RequestObject.Preconditions.UID
+	case e.ObjectRef.Subresource == "eviction":
+		event.UID = e.RequestObject.DeleteOptions.Preconditions.UID
 	}
 	return event, nil
 }
