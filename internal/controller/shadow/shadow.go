@@ -126,8 +126,8 @@ func (c *Comparison) Reconcile(_ context.Context, req eviction.NodeRequest) (rec
 	return reconcile.Result{RequeueAfter: c.book.examine(req.Name, c.clock.Now())}, nil
 }
 
-// changes brings the nodes to look at: those whose NoExecute taints change, and those on which a pod changes that has
-// to leave, or had to.
+// changes brings the nodes to look at: those whose NoExecute taints change, and those on which a pod changes that must
+// leave, or had to.
 type changes struct{ c *Comparison }
 
 // String names the source in the log.
