@@ -62,7 +62,7 @@ func (l *electionLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 // fails if the Lease has changed since.
 func (l *electionLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" && l.holder != l.Identity() {
-		return fmt.Errorf("%s has the Lease by now", l.holder)
+		return fmt.Errorf("%s has the Lease now", l.holder)
 	}
 	return l.Interface.Update(ctx, record)
 }

@@ -119,7 +119,7 @@ func (s *source) addCall(set *token.FileSet, call *ast.CallExpr, constants map[s
 	})
 }
 
-// literal returns a text that stands in the code, or the constant of that name.
+// literal returns a string literal of the code, or the constant of that name.
 func literal(expression ast.Expr, constants map[string]string) string {
 	switch expression := expression.(type) {
 	case *ast.Ident:

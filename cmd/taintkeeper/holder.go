@@ -26,10 +26,10 @@ import (
 )
 
 // strangeLooks is how many looks in a row must find a stranger before it is told. Looks are a lease duration apart, so
-// that is twice the lease duration: by then a standby has taken the Lease of a leader that died.
+// that is twice the lease duration, and a standby needs less to take the Lease of a leader that died.
 const strangeLooks = 3
 
-// holderWatch tells when the holder of the Lease is no live replica. A client that may write the Lease can hold it
+// holderWatch tells when the holder of the Lease is not a live replica. A client that may write the Lease can hold it
 // under any identity, and then every replica stands by. controller-runtime's identities are HOSTNAME_UUID, and the
 // hostname is the pod's name.
 type holderWatch struct {
@@ -83,7 +83,7 @@ func (w *holderWatch) Run(ctx context.Context) error {
 	for looks := 0; ; {
 		switch lease, err := w.stranger(ctx); {
 		case err != nil:
-			w.log.V(1).Info("Cannot look who holds the Lease", "error", err.Error())
+			w.log.V(1).Info("Cannot find out who holds the Lease", "error", err.Error())
 		case lease == nil:
 			looks = 0
 			w.unknown.Set(0)
@@ -102,10 +102,10 @@ func (w *holderWatch) Run(ctx context.Context) error {
 	}
 }
 
-// stranger returns the Lease if its holder is no live replica, as far as this replica, which does not lead, can tell.
-// If our own hostname names no pod, hostnames tell nothing. A pod that is terminating counts as live, because a leader
-// keeps the Lease while it shuts down; one that has succeeded or failed runs no more. Our own pod does not count: an
-// identity that it had before a restart of its container has lapsed before this is told.
+// stranger returns the Lease if its holder is not a live replica, as far as this replica, which does not lead, can
+// tell. If our own hostname names no pod, hostnames tell nothing. A pod that is terminating counts as live, because a
+// leader keeps the Lease while it shuts down; one that has succeeded or failed runs no more. Our own pod does not
+// count: an identity that it had before a restart of its container has lapsed before this is told.
 func (w *holderWatch) stranger(ctx context.Context) (*coordinationv1.Lease, error) {
 	if !w.pods.HasSynced() {
 		return nil, nil
@@ -136,11 +136,11 @@ func (w *holderWatch) stranger(ctx context.Context) (*coordinationv1.Lease, erro
 
 func (w *holderWatch) tell(recorder *apicall.Recorder, lease *coordinationv1.Lease) {
 	w.unknown.Set(1)
-	w.log.Info("The holder of the Lease is no live replica, so no replica can lead", "holder", *lease.Spec.HolderIdentity)
+	w.log.Info("The holder of the Lease is not a live replica, so no replica can lead", "holder", *lease.Spec.HolderIdentity)
 	reference := &corev1.ObjectReference{
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID,
 	}
 	recorder.Eventf(reference, corev1.EventTypeWarning, "LeaseHolderUnknown",
-		"%s holds the Lease and is no live replica, so no replica can lead", *lease.Spec.HolderIdentity)
+		"%s holds the Lease and is not a live replica, so no replica can lead", *lease.Spec.HolderIdentity)
 }

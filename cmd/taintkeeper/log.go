@@ -18,12 +18,12 @@ import (
 )
 
 // maxLogLevel is the level at which client-go logs its requests with their headers, without credentials. The next
-// ones would add bodies, and the tokens of whoever asks for metrics are in some of them.
+// ones would add bodies, and some of them hold the tokens of clients that ask for metrics.
 const maxLogLevel = 7
 
 // newLogger makes a logger that writes every line of its level, each by one call before it returns. It is not
-// controller-runtime's, which drops most of the lines that have the same message within a second: of a storm of
-// evictions, each has to be found afterwards. And it does not buffer, so that a process that is killed leaves the
+// controller-runtime's, which drops most of the lines that have the same message within a second: after a storm
+// of evictions, each must be in the log. And it does not buffer, so that a process that is killed leaves the
 // lines of all that it did.
 func newLogger(o *options, out io.Writer) logr.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())

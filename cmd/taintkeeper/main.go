@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command taintkeeper is the controller process. It makes pods leave nodes whose NoExecute taints they do not
-// tolerate, beside kube-controller-manager's taint-eviction-controller or in its place, and taints nodes that are
-// not healthy, instead of its node-lifecycle-controller. Next to either it taints nodes by NodeTaintRules.
+// Command taintkeeper is the controller process. It evicts pods from nodes whose NoExecute taints they do not
+// tolerate, next to kube-controller-manager's taint-eviction-controller or instead of it, and taints nodes that are
+// not healthy, instead of its node-lifecycle-controller. It also taints nodes according to NodeTaintRules.
 package main
 
 import (

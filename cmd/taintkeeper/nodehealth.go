@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// nodeHealthOptions are those of node-health.
+// nodeHealthOptions are the options of node-health.
 type nodeHealthOptions struct {
 	readiness.Options
 
@@ -20,7 +20,7 @@ type nodeHealthOptions struct {
 }
 
 func (o *nodeHealthOptions) addFlags(flags *pflag.FlagSet) {
-	flags.DurationVar(&o.monitorPeriod, "node-monitor-period", 5*time.Second, "taken for kube-controller-manager's sake, and without effect: nodes are looked at when their grace period is over, not in turns")
+	flags.DurationVar(&o.monitorPeriod, "node-monitor-period", 5*time.Second, "accepted for compatibility with kube-controller-manager; has no effect, because each node is checked when its grace period is over")
 	o.AddFlags(flags)
 }
 

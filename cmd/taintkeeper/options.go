@@ -103,19 +103,19 @@ then does not evict while Taintkeeper does. There is no such way for node-health
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the in-cluster configuration, then the usual kubeconfig rules")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; the default is the in-cluster configuration, then the usual kubeconfig rules")
 	flags.StringSliceVar(&o.controllers, "controllers", defaultControllers, "controllers to run, in kube-controller-manager's syntax: '*' all, 'name' this one, '-name' not this one; there are: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates to follow, as the API server has them: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
-	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" beside the metrics, and change nothing")
-	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller, where it runs, from evicting while this process can, by the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
+	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" next to the metrics, and change nothing")
+	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller, where it runs, from evicting while this process can, with the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
 	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside: with --coexist it tells how long its backlog of evictions lasts")
 	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight that the API server answers within a quarter of a second; four times as many can be slower. 1 to 100")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; without it the right to patch nodes is not needed for evictions")
-	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0: no limit here, the API server's priority and fairness decides")
-	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0: twice the rate")
+	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0 sets no limit here and leaves it to the API server's priority and fairness")
+	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls above the rate in one burst, when --kube-api-qps is set; 0 means twice the rate")
 	o.nodeHealth.addFlags(flags)
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0: none; beyond the loopback interface by TLS, and only for those who may get the URL /metrics")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "127.0.0.1:8080", "address of /metrics; 0 switches it off; beyond the loopback interface with TLS, and only for clients that may get the URL /metrics")
 	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "folder of tls.crt and tls.key for /metrics beyond the loopback interface; without it a self-signed certificate is made")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081",
 		"address of /healthz and /readyz; 0: none")
@@ -137,9 +137,9 @@ func (o *options) validate() error {
 		o.validateShadow(),
 		o.validateFeatureGates(),
 		require(!o.coexist || o.enabled(controllerEviction), "--coexist: it keeps kube-controller-manager from evicting, and --controllers=%s does not evict either; leave one of the two out", strings.Join(o.controllers, ",")),
-		require(!o.coexist || !o.elects() || o.election.leaseDuration+o.election.takeOver() <= coexist.Lapse, "--leader-elect-lease-duration=%s: with --coexist a standby has to take over before kube-controller-manager does, so this and --leader-elect-retry-period (%s) are too long; take at most 18s and 2s", o.election.leaseDuration, o.election.retryPeriod),
+		require(!o.coexist || !o.elects() || o.election.leaseDuration+o.election.takeOver() <= coexist.Lapse, "--leader-elect-lease-duration=%s: with --coexist a standby must take over before kube-controller-manager does, so this and --leader-elect-retry-period (%s) are too long; set at most 18s and 2s", o.election.leaseDuration, o.election.retryPeriod),
 		require(o.coexistQPS > 0, "--coexist-kube-api-qps=%g: it must be more than zero; it is the value of kube-controller-manager's --kube-api-qps, %d by default", o.coexistQPS, coexist.DefaultKubeAPIQPS),
-		require(!o.coexist || !o.dryRun, "--coexist: with --dry-run nobody would evict; leave one of the two out"),
+		require(!o.coexist || !o.dryRun, "--coexist: with --dry-run nothing would evict; remove one of the two"),
 		require(o.concurrentEvictions >= 1 && o.concurrentEvictions <= eviction.MaxConcurrentEvictions, "--concurrent-evictions=%d: there can be 1 to %d", o.concurrentEvictions, eviction.MaxConcurrentEvictions),
 		require(o.kubeAPIQPS >= 0, "--kube-api-qps=%g: it cannot be negative; 0 means no limit", o.kubeAPIQPS),
 		require(o.kubeAPIBurst >= 0, "--kube-api-burst=%d: it cannot be negative; 0 means twice --kube-api-qps", o.kubeAPIBurst),
@@ -199,7 +199,7 @@ func (o *options) running() []string {
 func (o *options) validateFeatureGates() error {
 	for gate, value := range o.featureGates {
 		if gate != comparisonOperators {
-			return fmt.Errorf("--feature-gates: %q plays no part here; the one that does is %s", gate, comparisonOperators)
+			return fmt.Errorf("--feature-gates: %q is unknown; the only feature gate is %s", gate, comparisonOperators)
 		}
 		if _, err := strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("--feature-gates: %s=%q: it is true or false", gate, value)
@@ -220,7 +220,7 @@ func (o *options) mode() eviction.Mode {
 	return eviction.Evict
 }
 
-// validateShadow refuses what makes no sense beside the built-in controller, which goes on evicting.
+// validateShadow refuses what makes no sense while the built-in controller goes on evicting.
 func (o *options) validateShadow() error {
 	if !o.shadow {
 		return nil
@@ -243,11 +243,11 @@ func (o *options) stampsTaints() bool {
 	return o.enabled(controllerEviction) && (o.stampTaints || o.coexist)
 }
 
-// changes reports whether anything but events is to be changed.
+// changes reports whether the process may change anything but events.
 func (o *options) changes() bool { return !o.dryRun && !o.shadow }
 
-// elects reports whether to take part in an election. A dry run and a shadow do not: they act beside whoever
-// is the leader, and a Lease would be a change.
+// elects reports whether to take part in an election. A dry run and a shadow do not: they run
+// next to the leader, and a Lease would be a change.
 func (o *options) elects() bool { return o.election.enabled && o.changes() }
 
 func validateAddress(flag, address string) error {

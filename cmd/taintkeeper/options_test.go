@@ -45,7 +45,7 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--coexist --controllers=node-health", "does not evict either"},
 		{"--coexist --controllers=node-taint-rule", "does not evict either"},
 		{"--coexist --leader-elect-lease-duration=30s", "before kube-controller-manager does"},
-		{"--coexist --dry-run", "nobody would evict"},
+		{"--coexist --dry-run", "nothing would evict"},
 		{"--leader-elect=false --leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
 		{"--concurrent-evictions=0", "there can be 1 to 100"},
 		{"--concurrent-evictions=101", "there can be 1 to 100"},

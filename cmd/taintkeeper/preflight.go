@@ -96,9 +96,9 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 		return err
 	}
 	if len(o.running()) == 1 {
-		return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; %s", seen, adviceOnRival)
+		return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which runs: %s; %s", seen, adviceOnRival)
 	}
-	log.Error(nil, "Node-health is left out, as it cannot run beside the built-in node-lifecycle-controller; evictions go by the built-in's taints", "seen", seen, "advice", adviceOnRival)
+	log.Error(nil, "Node-health is off, because the built-in node-lifecycle-controller runs; evictions follow the built-in's taints", "seen", seen, "advice", adviceOnRival)
 	o.controllers = append([]string{"-" + controllerNodeHealth}, o.controllers...) // the first that names it decides
 	o.nodeHealthLeftOut = true
 	return nil
@@ -110,7 +110,7 @@ func checkCoexistence(server *apiversion.Info) error {
 	const firstMinor = 31
 	minor, err := strconv.Atoi(strings.TrimRight(server.Minor, "+"))
 	if err == nil && server.Major == "1" && minor < firstMinor {
-		return fmt.Errorf("--coexist: the API server is Kubernetes %s, and its built-in controller may evict without the condition by which the admission policy knows it; it takes 1.%d or later, or kube-controller-manager --controllers=*,-taint-eviction-controller and --coexist=false", server.GitVersion, firstMinor)
+		return fmt.Errorf("--coexist: the API server is Kubernetes %s, and its built-in controller may evict without the condition that the admission policy recognizes; use Kubernetes 1.%d or later, or run kube-controller-manager with --controllers=*,-taint-eviction-controller and set --coexist=false", server.GitVersion, firstMinor)
 	}
 	return nil
 }
@@ -274,7 +274,7 @@ func checkPermissions(ctx context.Context, client kubernetes.Interface, o *optio
 	return nil
 }
 
-// servedResources returns which of our own resources are installed. If the API server does not tell, they are taken for
+// servedResources returns which of our own resources are installed. If the API server does not tell, they count as
 // missing: the controllers look again, and say what they lack when they read them.
 func servedResources(client kubernetes.Interface) (map[string]bool, error) {
 	list, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())

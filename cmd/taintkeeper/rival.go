@@ -143,20 +143,20 @@ type rivalWatch struct {
 // Run ends with an error when the built-in is seen, and so ends the process: the one that starts in its place sees the
 // same, and leaves node-health out.
 func (w rivalWatch) Run(ctx context.Context) error {
-	turns := time.NewTicker(rivalLookEvery)
-	defer turns.Stop()
+	looks := time.NewTicker(rivalLookEvery)
+	defer looks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-turns.C:
+		case <-looks.C:
 		}
 		seen, err := w.find(ctx, time.Now())
 		switch {
 		case err != nil:
-			w.log.Info("Cannot look for a built-in node-lifecycle-controller; it is tried again", "error", err.Error(), "in", rivalLookEvery.String())
+			w.log.Info("Cannot look for a built-in node-lifecycle-controller, will retry", "error", err.Error(), "in", rivalLookEvery.String())
 		case seen != "":
-			return fmt.Errorf("node-health cannot run beside the built-in node-lifecycle-controller, which runs: %s; this process ends, and the next leaves node-health out: %s", seen, adviceOnRival)
+			return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which runs: %s; this process exits, and the next runs without node-health: %s", seen, adviceOnRival)
 		}
 	}
 }

@@ -40,7 +40,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// shutdownTimeout is how long calls in flight have to finish after a signal. It is longer than
+// shutdownTimeout is how long calls in flight may take to finish after a signal. It is longer than
 // the longest call.
 const shutdownTimeout = 40 * time.Second
 
@@ -163,7 +163,7 @@ func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *op
 	return clients.parts(log, metrics.Registry, o)
 }
 
-// clients are those of the process. What is watched in great numbers has a connection of its own.
+// clients are the clients of the process. What is watched in great numbers has a connection of its own.
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 

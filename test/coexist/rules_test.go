@@ -93,7 +93,7 @@ func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
 	keeper := s.keeper(t, "taintkeeper", "--controllers=*")
 	log, err := os.ReadFile(keeper.LogPath())
 	await.Must(t, err)
-	if !strings.Contains(string(log), "Node-health is left out") {
+	if !strings.Contains(string(log), "Node-health is off") {
 		t.Errorf("it does not say that node-health is left out:\n%s", log)
 	}
 	pod := s.pod(t, "pod", 0)

@@ -50,7 +50,7 @@ func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
 		"deadlines in the wrong order":    {"--leader-elect-renew-deadline=20s", "--leader-elect-lease-duration=15s: it must be more than"},
 		"an address without a port":       {"--metrics-bind-address=nowhere", "it is host:port"},
 		"a log format that there is not":  {"--log-format=xml", "it is text or json"},
-		"a feature gate that is not ours": {"--feature-gates=Nonsense=true", `"Nonsense" plays no part here`},
+		"a feature gate that is not ours": {"--feature-gates=Nonsense=true", `"Nonsense" is unknown`},
 		"a flag that there is not":        {"--nonsense", "unknown flag: --nonsense"},
 		"an argument":                     {"nonsense", `"nonsense"`},
 		"a kubeconfig that is not there":  {"--kubeconfig=/nowhere/kubeconfig", "/nowhere/kubeconfig"},

@@ -88,7 +88,7 @@ const (
 	sayNothing  = "the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
 	sayKey      = "the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	sayValue    = "the value of a taint: letters, digits, dashes, underscores and dots"
-	sayPaused   = "an empty reason does not pause: say why nobody may leave, or remove the field"
+	sayPaused   = "an empty reason does not pause: say why pods must stay, or remove the field"
 	saySelector = "In and NotIn need values, Exists and DoesNotExist take none"
 )
 

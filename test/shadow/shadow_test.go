@@ -58,7 +58,7 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 	if difference.Pod != "late" || late < restartAfter-shadow.Tolerance || (late.Seconds()-*difference.Seconds) > shadow.Tolerance.Seconds() {
 		t.Errorf("%+v, want it late by about %s", difference, late)
 	}
-	if !strings.Contains(difference.Sentence, "the built-in began its countdown of 20 s anew at") {
+	if !strings.Contains(difference.Sentence, "the built-in restarted its countdown of 20 s at") {
 		t.Errorf("it says %q", difference.Sentence)
 	}
 	wantEvent(t, "restarted", "BuiltInEvictedLate", difference.Sentence)

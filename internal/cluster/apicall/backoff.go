@@ -15,8 +15,8 @@ import (
 const (
 	FirstBackoff = 100 * time.Millisecond
 	LastBackoff  = 30 * time.Second
-	// LastRefused is the last if a call is refused: by a policy, a webhook, or because a right is missing. It mostly is
-	// again.
+	// LastRefused is the last if a call is refused: by a policy, a webhook, or because a right is missing. The next try
+	// is usually refused too.
 	LastRefused = 5 * time.Minute
 	// longestNamed bounds the wait that a 429 can name: a proxy may have answered instead of the API server.
 	longestNamed = 5 * time.Minute

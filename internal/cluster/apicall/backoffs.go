@@ -48,14 +48,14 @@ func (b *Backoffs[K]) Forget(what K) {
 	delete(b.failed, what)
 }
 
-// Wait returns how long something may not be tried yet; zero: it may be.
+// Wait returns how long something may not be tried yet, or zero if it may be tried now.
 func (b *Backoffs[K]) Wait(what K, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(b.failed[what].again.Sub(now), 0)
 }
 
-// Next returns the next instant after now at which anything may be tried again; zero: none.
+// Next returns the next instant after now at which anything may be tried again, or zero if nothing waits.
 func (b *Backoffs[K]) Next(now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

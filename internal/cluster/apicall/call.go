@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apicall says how Taintkeeper calls the API server. A call waits for its turn before it is decided
+// Package apicall says how Taintkeeper calls the API server. A call waits for a token before it is decided
 // about, is finished once it has begun, and is never repeated behind the caller's back. What went wrong has one
 // of a few names.
 package apicall
@@ -18,9 +18,9 @@ import (
 // that can still succeed is not given up.
 const Timeout = 35 * time.Second
 
-// Turn waits until a limiter allows one more call; nil allows all. It is asked before a decision and not
+// Token waits for a token of a limiter; nil has one for every call. It is asked before a decision and not
 // within the call: a decision must not grow old in a queue. It fails when the context ends or is aborted.
-func Turn(ctx context.Context, limiter *rate.Limiter) error {
+func Token(ctx context.Context, limiter *rate.Limiter) error {
 	if limiter == nil {
 		return cmp.Or(ctx.Err(), AbortCause(ctx))
 	}

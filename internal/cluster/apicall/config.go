@@ -19,9 +19,9 @@ import (
 )
 
 // Config returns the configuration of the client of Taintkeeper's controllers: protobuf on the
-// wire, no rate limit (see [Turn]), and calls that are never repeated behind its back.
+// wire, no rate limit (see [Token]), and calls that are never repeated behind its back.
 // client-go by itself waits and repeats a call that was answered with a Retry-After, up to ten
-// times; a pod whose taint is gone by then would be deleted all the same. Here the waiting is the
+// times; a pod whose taint is gone meanwhile would still be deleted. Here the waiting is the
 // queue's, which decides again afterwards, and the reflector's.
 func Config(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
@@ -33,7 +33,7 @@ func Config(config *rest.Config) *rest.Config {
 }
 
 // Apart returns the configuration of a client with a connection of its own, and what closes it: its calls fail then,
-// and its watches begin anew on another.
+// and its watches start again on another.
 func Apart(config *rest.Config) (*rest.Config, func()) {
 	dialer := connrotation.NewDialer(dialOf(config))
 	config = rest.CopyConfig(config)

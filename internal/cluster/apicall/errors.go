@@ -41,8 +41,8 @@ func IsNotFound(err error) bool {
 }
 
 // IsAnotherUID reports whether a patch was refused because the object has another UID than the
-// patch says. To the API server that is no conflict, as it is with a delete, but the change of an
-// immutable field.
+// patch says. For a delete the API server calls that a conflict, for a patch the change of an immutable
+// field.
 func IsAnotherUID(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -53,9 +53,9 @@ func IsAnotherUID(err error) bool {
 	})
 }
 
-// Refused reports whether the API server, or a webhook, does not take a change and would not take it again: by a
-// policy, or for want of a right. Answers that ask for another try soon are no refusal, nor are a 404 and the lack of
-// an answer.
+// Refused reports whether the API server, or a webhook, does not accept a change and would not accept it again,
+// because a policy refuses it or a right is missing. Answers that ask for another try soon are no refusal, nor are a
+// 404 and the lack of an answer.
 func Refused(err error) bool {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return true // with whatever code a webhook gives it

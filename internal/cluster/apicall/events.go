@@ -21,7 +21,7 @@ type Recorder struct {
 	pods        *podEvents
 }
 
-// NewRecorder makes a Recorder of events that say they come from a component. Whoever makes one also runs it. What is
+// NewRecorder makes a Recorder of events that say they come from a component. The caller runs it. What is
 // recorded from now on is written.
 func NewRecorder(component string, client kubernetes.Interface) *Recorder {
 	broadcaster := record.NewBroadcaster()

@@ -60,7 +60,7 @@ func PatchPodCondition(
 	}
 	patch, err := json.Marshal(change)
 	if err != nil {
-		return nil, fmt.Errorf("write down a patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("encode a patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
@@ -86,7 +86,7 @@ func patchNode(
 ) (*corev1.Node, error) {
 	patch, err := json.Marshal(change)
 	if err != nil {
-		return nil, fmt.Errorf("write down a patch of node %s: %w", read.Name, err)
+		return nil, fmt.Errorf("encode a patch of node %s: %w", read.Name, err)
 	}
 	return client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, options, subresources...)
 }

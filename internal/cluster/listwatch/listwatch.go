@@ -36,7 +36,7 @@ type lister struct {
 	store Store
 }
 
-// New returns what a reflector with the given store has to list and watch with. The calls are a client's own; the
+// New returns what a reflector with the given store lists and watches with. The calls are a client's own; the
 // client says whether lists can be streamed.
 func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 	l := lister{streamed: newStreamed(calls), store: to}
@@ -117,8 +117,8 @@ func continued(w watch.Interface, first ...watch.Event) continuedWatch {
 	return c
 }
 
-// ResultChan implements watch.Interface. It has to be asked again after each of the first events, as the reflector
-// does, so that no goroutine has to carry over every later one.
+// ResultChan implements watch.Interface. It must be called again after each of the first events, as the reflector
+// does, so that no goroutine is needed to carry over every later one.
 func (c continuedWatch) ResultChan() <-chan watch.Event {
 	if len(c.first) > 0 {
 		return c.first

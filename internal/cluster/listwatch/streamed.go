@@ -42,7 +42,7 @@ func newStreamed(calls *cache.ListWatch) *streamed {
 	return &streamed{calls: calls, restores: restores{calls: calls}}
 }
 
-// Bounded returns what a reflector has to list and watch with, if its store takes whole lists. The calls are a client's
+// Bounded returns what a reflector lists and watches with, if its store takes whole lists. The calls are a client's
 // own; the client says whether lists can be streamed.
 func Bounded(calls *cache.ListWatch, client any) cache.ListerWatcher {
 	s := newStreamed(calls)

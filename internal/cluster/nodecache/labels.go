@@ -5,7 +5,7 @@ package nodecache
 
 import "maps"
 
-// Labels are most of a record, and most of their strings are those of many nodes: keys, zones, instance types. There is
+// Labels are most of a record, and most of their strings occur on many nodes: keys, zones, instance types. There is
 // one copy of each, and of each reason of a condition. Taints have too few strings for that to pay.
 
 // shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as

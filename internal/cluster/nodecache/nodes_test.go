@@ -75,7 +75,7 @@ func listed(c *Cache, nodes ...*corev1.Node) error {
 	return c.Store().Replace(nil, "")
 }
 
-// get returns the record of a node that has to have one.
+// get returns the record of a node that must have one.
 func get(t *testing.T, c *Cache, name string) *Node {
 	t.Helper()
 	node, ok := c.Get(name)

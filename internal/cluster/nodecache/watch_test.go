@@ -202,7 +202,7 @@ func TestAWatchFromAVersionThatARestoreTookBackListsAgain(t *testing.T) {
 	})
 }
 
-// An API server that cannot say which version is the newest may bring changes all the same: an untaint must not wait.
+// An API server that cannot say which version is the newest may still bring changes: an untaint must not wait.
 func TestAWatchThatIsOpenedAgainBringsChangesBeforeTheNewestVersionIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("n", withVersion("1")))

@@ -16,8 +16,8 @@ import (
 )
 
 // Gather is how long changes of pods may lie before they are read, for a client that reads them together; see
-// apicall.Gathered. It is small beside the time that a change takes through the API server, and much longer than the
-// time between two changes in a cluster so large that it matters.
+// apicall.Gathered. It is small compared with the time that a change takes through the API server, and much longer than
+// the time between two changes in a cluster so large that it matters.
 const Gather = 10 * time.Millisecond
 
 var bound = fields.OneTermNotEqualSelector("spec.nodeName", "").String()

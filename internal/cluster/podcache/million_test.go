@@ -62,7 +62,7 @@ func benchmarkMillion(b *testing.B, mode string) {
 	}), Gather), &podwire.Labels{})
 	await.Must(b, err)
 	debug.FreeOSMemory()
-	await.Must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // the peak begins anew
+	await.Must(b, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // resets the peak
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan struct{})
 	c := New(client, &timeline.Clock{})
@@ -100,7 +100,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// peakMemory returns the most that the process has had in memory since the peak was begun anew.
+// peakMemory returns the most that the process has had in memory since the peak was reset.
 func peakMemory(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")

@@ -36,7 +36,7 @@ const (
 	Terminating
 	// Finished marks a pod in phase Succeeded or Failed.
 	Finished
-	// DisruptionTarget marks a pod whose condition of that type is True, whoever set it.
+	// DisruptionTarget marks a pod whose condition of that type is True, no matter who set it.
 	DisruptionTarget
 	// MarkedByUs marks a pod whose condition DisruptionTarget is True with [EvictionReason] and a message that begins
 	// with [MarkPrefix].
@@ -59,7 +59,7 @@ type Pod struct {
 	UID        types.UID
 	Node       string
 	Generation int64
-	Version    uint64 // its resourceVersion; 0 if that is no number
+	Version    uint64 // its resourceVersion, or 0 if that is not a number
 	Priority   int32
 	Flags      Flags
 

@@ -111,7 +111,7 @@ func listed(c *Cache, pods ...*corev1.Pod) error {
 	return c.Store().Replace(nil, "")
 }
 
-// get returns the record of a pod that has to have one.
+// get returns the record of a pod that must have one.
 func get(t *testing.T, c *Cache, uid types.UID) *Pod {
 	t.Helper()
 	pod, ok := c.Get(uid)

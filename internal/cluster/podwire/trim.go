@@ -46,14 +46,14 @@ func (l *Labels) kept() []string {
 	return nil
 }
 
-// annotations are those of static pods' mirrors, and of the bookmark that ends a streamed list.
+// annotations are what marks mirrors of static pods, and the bookmark that ends a streamed list.
 func annotations() []string {
 	return []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey}
 }
 
 var whole = &message{} // is kept as it is
 
-// podFields returns what is kept of a pod; the numbers are those of k8s.io/api/core/v1/generated.proto.
+// podFields returns what is kept of a pod; the numbers are from k8s.io/api/core/v1/generated.proto.
 func podFields(labels *Labels) *message {
 	return &message{fields: []*message{
 		1: {fields: []*message{ // metadata
@@ -137,7 +137,7 @@ func appendKept(to, data []byte, as *message) ([]byte, error) {
 }
 
 // appendField appends what is kept of a field. A message that is not encoded as one stays as it is, and is an error
-// to whoever decodes it.
+// when it is decoded.
 func appendField(to []byte, f field, as *message) ([]byte, error) {
 	switch {
 	case as == nil:

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/randfill"
 )
 
-// slim is what has to be read of a pod, written down once more without the numbers of the wire.
+// slim is what must be read of a pod, stated again without the field numbers.
 func slim(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		TypeMeta: pod.TypeMeta,

@@ -70,7 +70,7 @@ type Cache[K comparable, O, R any] struct {
 }
 
 // New returns a cache of what the calls list and watch. They are a client's own; the client says whether lists can be
-// streamed. The name is that of the objects in logs and errors, in the plural.
+// streamed. The name is what logs and errors call the objects, in the plural.
 func New[K comparable, O, R any](
 	name string, calls *cache.ListWatch, client any, clock *timeline.Clock, kind Kind[K, O, R],
 ) *Cache[K, O, R] {
@@ -138,7 +138,7 @@ func (c *Cache[K, O, R]) Listed() time.Time {
 	return c.listed
 }
 
-// Subscribe calls the function for every record that there is, and then after every change, once the cache shows it.
+// Subscribe calls the function for every existing record, and then after every change, once the cache shows it.
 // The calls come one after another, in the order of the changes; the function must return quickly, and must neither
 // subscribe nor make a change.
 func (c *Cache[K, O, R]) Subscribe(changed func(Change[O, R])) {

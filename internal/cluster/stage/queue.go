@@ -12,9 +12,9 @@ import (
 )
 
 // Queue is controller-runtime's priority queue, but for its end: it is shut down only when no worker waits for a
-// request any more. Otherwise one may go without taking what is just being handed to it, and the queue stands still for
-// ever (kubernetes-sigs/controller-runtime#3538). To be removed with controller-runtime 0.25, which is for Kubernetes
-// 1.37.
+// request any more. Otherwise one may go without taking what is just being handed to it, and the queue stands still
+// forever (kubernetes-sigs/controller-runtime#3538). To be removed with controller-runtime 0.25, which is for
+// Kubernetes 1.37.
 func Queue[request comparable](inner priorityqueue.PriorityQueue[request]) priorityqueue.PriorityQueue[request] {
 	return &queue[request]{PriorityQueue: inner}
 }

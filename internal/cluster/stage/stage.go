@@ -96,7 +96,7 @@ func New[request comparable](
 	}
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		err := c.Start(ctx)
-		if ctx.Err() != nil { // what it was to wait for did not come before the end: that is no failure
+		if ctx.Err() != nil { // the process ended before what it waited for came, which is not a failure
 			return nil //nolint:nilerr // the context has ended
 		}
 		return err

@@ -16,7 +16,7 @@ import (
 // Clock is the timeline of a process, with what is known of the API server's clock. All parts of a process share one.
 // The zero value is ready. It is safe for concurrent use.
 type Clock struct {
-	// Wall is this machine's clock, which can be wrong and can be set; nil: time.Now.
+	// Wall is this machine's clock, which can be wrong and can be set. The default is time.Now.
 	Wall func() time.Time
 
 	mu     sync.Mutex

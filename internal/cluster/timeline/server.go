@@ -28,7 +28,7 @@ type server struct {
 
 // reckoning is what answers that agree tell.
 type reckoning struct {
-	at       time.Time // of the newest answer; zero: there was none
+	at       time.Time // of the newest answer, or zero before the first
 	from, to time.Time // the bounds of the server's clock then
 }
 
@@ -71,14 +71,14 @@ func (s *server) answered(date, asked, came time.Time) {
 type pace struct {
 	found time.Duration // by how much ours has been too fast in all, see Clock.heard
 
-	since time.Time     // when the server's clock was last seen to be further ahead; zero: it was never heard
+	since time.Time     // when the server's clock was last seen further ahead, or zero if it was never heard
 	ahead time.Duration // of ours, at the least
 	held  time.Duration // by how much ours has been too fast since
 	last  time.Time     // when ahead was found
 	mixed time.Time     // until then several servers are taken to answer
 }
 
-// mixedFor is for how long a clock that went back and forward again is taken for those of several servers.
+// mixedFor is for how long a clock that went back and forward again counts as several clocks.
 const mixedFor = 10 * time.Minute
 
 // answered returns by how much ours has been too fast since the last answer. More than a slewed clock can be is none of

@@ -72,13 +72,13 @@ type Eviction struct {
 // Errors that say why an eviction in flight is cancelled.
 var (
 	ErrWithdrawn = errors.New("the pod need not leave now")
-	ErrNoRoom    = errors.New("it hangs, and too many others do")
+	ErrNoRoom    = errors.New("it hangs, and so do too many others")
 )
 
 // Begun reports whether the eviction was tried.
 func (e *Eviction) Begun() bool { return !e.began.IsZero() }
 
-// Cancelled returns why the try in flight is to be cancelled, or nil.
+// Cancelled returns why the try in flight must be cancelled, or nil.
 func (e *Eviction) Cancelled() error { return e.cancelled }
 
 // cancel reports whether the try in flight must be cancelled for a reason that is new to the caller.
@@ -116,7 +116,7 @@ const (
 )
 
 var (
-	// Over means that the pod is gone, or is not to be evicted.
+	// Over means that the pod is gone, or need not be evicted.
 	Over = Outcome{}
 	// Hung means that the try timed out or was cancelled for room.
 	Hung = Outcome{kind: hung}

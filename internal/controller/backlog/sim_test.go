@@ -37,10 +37,10 @@ type world struct {
 
 	events events
 	count  int
-	awake  time.Duration // when Next is to be called again
+	awake  time.Duration // when Next must be called again
 }
 
-// seats are those of the API server's priority level workload-high.
+// seats is how many the API server's priority level workload-high has.
 const seats = 98
 
 type simPod struct {

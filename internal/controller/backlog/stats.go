@@ -5,7 +5,7 @@ package backlog
 
 import "time"
 
-// Stats count the evictions of a Backlog. They are counted when they are asked for, so no gauge has to be kept in step.
+// Stats count the evictions of a Backlog. They are counted when they are asked for, so no gauge must be kept in step.
 type Stats struct {
 	Pending  int            // not due yet
 	Held     int            // due, and a policy does not let them be tried now

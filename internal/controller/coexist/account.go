@@ -230,7 +230,7 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 	}
 	patch, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("write down the eviction clock: %w", err)
+		return nil, fmt.Errorf("encode the eviction clock: %w", err)
 	}
 	answer, err := a.config.Client.CoreV1().ServiceAccounts(a.config.Namespace).
 		Patch(ctx, ServiceAccount, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -292,7 +292,7 @@ func (r record) moved(least, most time.Duration) record {
 	return r
 }
 
-// Backlog is what the built-in still has to do of evictions that it began while Taintkeeper kept it from carrying them
+// Backlog is what the built-in has left of the evictions that it began while Taintkeeper kept it from carrying them
 // out.
 type Backlog struct {
 	// Until is the instant, by the API server's clock, at which the hold ends; zero if there is none.

@@ -27,8 +27,8 @@ import (
 // handBackTimeout bounds a hand-back, so that a shutdown ends.
 const handBackTimeout = 10 * time.Second
 
-// seenAfter is how long the API servers have to see, by their watches, that the clock is gone. Whoever of them has not
-// refuses the built-in still, and it forgets a pod again after five tries within some 50 ms.
+// seenAfter is how long the API servers need to see, on their watches, that the clock is gone. One that has not
+// seen it still refuses the built-in, and it forgets a pod again after five tries within some 50 ms.
 const seenAfter = time.Second
 
 // worthWaiting is how long a hand-back waits for the built-in to have tried all pods that it still tries.
@@ -63,7 +63,7 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	if succeeded {
 		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
 	}
-	defer k.sayBacklog() // also where the rights to hand back are gone: it is there all the same
+	defer k.sayBacklog() // also if the rights to hand back are gone, because the backlog is there anyway
 	if err := k.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
@@ -115,7 +115,7 @@ func (k *Keeper) sayBacklog() {
 // nodesAtOnce is how many nodes are read or written at the same time: a zone can have hundreds.
 const nodesAtOnce = 16
 
-// touchAll touches many nodes within the time that there is. Of what fails the first is told.
+// touchAll touches many nodes within the time that is left. It returns the first error.
 func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
 	var failed atomic.Int32
 	var group errgroup.Group

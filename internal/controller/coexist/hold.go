@@ -34,7 +34,7 @@ const (
 
 // hold is what the built-in may not mark for a while, fresh clock or not: what is left of evictions that it began while
 // Taintkeeper kept it from carrying them out. It works these off by name, at its client's limit of calls, whatever has
-// become of the pods and of their nodes. So until T (end and slack) it may not mark
+// happened to the pods and to their nodes. So until T (end and slack) it may not mark
 //
 //   - a pod that was created since the storm began, as it can have the name of one that left, nor
 //   - a pod on a spared node: one with a pod that the built-in has tried in this storm and that stays.

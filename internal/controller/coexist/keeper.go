@@ -28,20 +28,20 @@ const (
 	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
 	renewEvery = 5 * time.Second
 	retryEvery = time.Second
-	// Lapse is how long after the death of a leader another has to renew the clock, so that the built-in does not evict
-	// in between: the leader may just have been about to.
+	// Lapse is how long after the death of a leader another may take to renew the clock, so that the built-in does not
+	// evict in between: the leader may just have been about to.
 	Lapse = validFor - renewEvery
 	// silentFor is how long the API server may say nothing by a watch. Where nothing happens it sends the first bookmark
 	// after two minutes and then one a minute. A connection that hangs is noticed sooner, by the pings of HTTP/2.
 	silentFor = 150 * time.Second
 	// stalledAfter is how long pods may be due without that any eviction is begun.
 	stalledAfter = 30 * time.Second
-	// giveUpAfter is how long this process may be deaf or stalled before it gives up the lead: as long as it holds the
-	// Lease no standby can take over.
+	// giveUpAfter is how long this process may get no events or be stalled before it gives up the lead: as long as it
+	// holds the Lease no standby can take over.
 	giveUpAfter = validFor
 )
 
-// Evictor is what has to be able to evict; see eviction.Evictor.
+// Evictor is what must be able to evict; see eviction.Evictor.
 type Evictor interface {
 	HasSynced() bool
 	Versions() []string
@@ -113,7 +113,7 @@ func (k *Keeper) lead(ctx context.Context) error {
 	k.config.Pods.Subscribe(k.observe)
 	able := k.config.Clock.Now()
 	for ctx.Err() == nil {
-		next, err := k.turn(ctx)
+		next, err := k.try(ctx)
 		if !errors.Is(err, errSilent) && !errors.Is(err, errStalled) {
 			able = k.config.Clock.Now()
 		}
@@ -125,16 +125,16 @@ func (k *Keeper) lead(ctx context.Context) error {
 	return nil
 }
 
-// rest waits for the next turn. Nodes that are spared meanwhile are recorded at once: the built-in may have begun to
+// rest waits for the next try. Nodes that are spared meanwhile are recorded at once: the built-in may have begun to
 // evict their pods.
 func (k *Keeper) rest(ctx context.Context, d time.Duration) {
-	turn := time.NewTimer(d)
-	defer turn.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-turn.C:
+		case <-timer.C:
 			return
 		case <-k.config.Account.spares:
 			if err := k.config.Account.Recorded(ctx); err != nil {
@@ -145,8 +145,8 @@ func (k *Keeper) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// turn renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.
-func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
+// try renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.
+func (k *Keeper) try(ctx context.Context) (time.Duration, error) {
 	k.noteTerm(ctx)
 	err := k.unable(k.config.Clock.Now())
 	if err == nil {
@@ -164,8 +164,8 @@ func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
 // Why the clock is not renewed.
 var (
 	errNotSynced = errors.New("the lists of nodes and pods are not complete yet")
-	errSilent    = errors.New("the API server has said nothing by a watch of nodes or pods for too long")
-	errStalled   = errors.New("pods are due and no eviction is begun")
+	errSilent    = errors.New("no watch of nodes or pods has brought anything for too long")
+	errStalled   = errors.New("pods are due and no eviction begins")
 )
 
 // unable returns why this process cannot evict, as far as it knows itself.
@@ -181,7 +181,7 @@ func (k *Keeper) unable(at time.Time) error {
 	return nil
 }
 
-// hears reports whether both watches have brought something lately.
+// hears reports whether both watches have brought something recently.
 func (k *Keeper) hears(at time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -81,7 +81,7 @@ type scene struct {
 	keeper  *Keeper
 	stop    func()
 	hangs   atomic.Bool
-	denied  sync.Map                     // verbs that this process has no right to
+	denied  sync.Map                     // verbs that this process is not allowed to use
 	refusal atomic.Pointer[func() error] // of patches of the ServiceAccount
 }
 

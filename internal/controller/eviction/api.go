@@ -31,12 +31,12 @@ type api struct {
 	clock   *timeline.Clock
 }
 
-// turn waits until the rate limit allows one more call.
-func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+// token waits for a token of the rate limit.
+func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
 // node reads a node, consistently.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
-	if err := a.turn(ctx); err != nil {
+	if err := a.token(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
@@ -124,7 +124,7 @@ func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 }
 
 // patchTaints writes the taints of a node, on the condition that nobody has changed the node since it was read. It
-// returns the node as it is then. Whoever calls it has waited for the turn.
+// returns the node as it is then. The caller has waited for the token.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

@@ -29,14 +29,14 @@ func asksLimits() backlog.Limits {
 // before it compares the UID, and gives it back after two minutes
 // (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). It sets the condition DisruptionTarget itself.
 func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
-	if err := x.api.turn(ctx); err != nil {
+	if err := x.api.token(ctx); err != nil {
 		return "", err
 	}
 	live, done, err := x.look(ctx, pod)
 	if done != "" || err != nil {
 		return done, err
 	}
-	pod, v, done, err := x.decideInTurn(ctx, t, live)
+	pod, v, done, err := x.decideWithToken(ctx, t, live)
 	if done != "" || err != nil {
 		return done, err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// BuiltIn is what has to know how the built-in controller's backlog grows, in a cluster in which that runs and an
+// BuiltIn is what must know how the built-in controller's backlog grows, in a cluster in which that runs and an
 // admission policy keeps it from evicting; see coexist.Account. It is called concurrently.
 type BuiltIn interface {
 	// Decided tells what was decided about a node, before any pod is evicted because of it. It returns at once.

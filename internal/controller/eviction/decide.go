@@ -123,15 +123,15 @@ func (d *decider) tell(ctx context.Context, name string, pods int) {
 		delete(d.leaving, name)
 	case !d.leaving[name]:
 		d.leaving[name] = true
-		if !d.rarely.worthALine("leave "+name, d.judge.clock.Now()) {
+		if !d.rarely.allows("leave "+name, d.judge.clock.Now()) {
 			return
 		}
 		logf.FromContext(ctx).Info("Pods must leave a tainted node", "node", name, "pods", pods)
 	}
 }
 
-// spare says what became of evictions that are not in flight. A pod that went another way, or whose node is gone, does
-// not stay.
+// spare says what happened to evictions that are not in flight. A pod that went another way, or whose node is gone,
+// does not stay.
 func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 	cancelled := 0
 	for _, e := range ended {
@@ -148,7 +148,7 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 			cancelled++
 		}
 	}
-	if cancelled > 0 && d.rarely.worthALine("stay "+name, d.judge.clock.Now()) {
+	if cancelled > 0 && d.rarely.allows("stay "+name, d.judge.clock.Now()) {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods are tolerated on their node now", "node", name, "pods", cancelled)
 	}
 }

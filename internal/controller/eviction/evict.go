@@ -27,9 +27,9 @@ import (
 
 const (
 	// stopWithin bounds how long a try may go on when the process ends: until then nobody else evicts. An API server that
-	// is only slow has answered by then; what hangs is tried again by the next leader.
+	// is only slow has answered before that; what hangs is tried again by the next leader.
 	stopWithin = 5 * time.Second
-	// settleWithin bounds how long it is asked what became of a delete that was cancelled.
+	// settleWithin bounds how long to ask whether a cancelled delete was accepted.
 	settleWithin = 5 * time.Second
 )
 
@@ -55,7 +55,7 @@ type executor struct {
 // waited for before the queue is asked: a try that waits for it would count as slow.
 func (x *executor) run(ctx context.Context) error {
 	var tries sync.WaitGroup
-	for x.api.turn(ctx) == nil {
+	for x.api.token(ctx) == nil {
 		t, trying := x.queue.next(ctx)
 		if t == nil {
 			break
@@ -91,14 +91,14 @@ func (x *executor) try(ctx context.Context, t *try) {
 	}
 }
 
-// outcome says what becomes of an eviction after a try that was not withdrawn.
+// outcome says what happens to an eviction after a try that was not withdrawn.
 func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
 	switch {
 	case result == "" && apicall.Stopping(ctx): // the next process goes on
 		return backlog.Later(0)
 	case result == "":
 		return x.retry(ctx, t, err)
-	case result == resultDryRun: // it is remembered for as long as the pod must leave, so it is said once
+	case result == resultDryRun: // it is remembered for as long as the pod must leave, so there is one event
 		return backlog.Later(apicall.LastRefused)
 	case result == resultCancelled, result == resultHeld:
 		return backlog.Later(apicall.FirstBackoff)
@@ -112,7 +112,7 @@ func (x *executor) count(t *try, result result) {
 	}
 }
 
-// settle finds out what became of an eviction that was cancelled because the pod need not leave now: its delete may
+// settle finds out what happened to an eviction that was cancelled because the pod need not leave now: its delete may
 // have been accepted anyway.
 func (x *executor) settle(ctx context.Context, t *try, done result, failure error) result {
 	switch done {
@@ -142,19 +142,19 @@ func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	return leaves
 }
 
-// lookSoon asks what became of a pod, but not for long. It returns a result if the pod has ended.
+// lookSoon asks what happened to a pod, but not for long. It returns a result if the pod has ended.
 func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
 	defer time.AfterFunc(settleWithin, func() { abort(nil) }).Stop()
 	_, done, err := x.look(soon, pod)
-	if err != nil && x.rarely.worthALine("settle", x.judge.clock.Now()) {
+	if err != nil && x.rarely.allows("settle", x.judge.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 	return done
 }
 
-// evict makes one try. Before each call that changes something it decides again. The turn of its first call was waited
+// evict makes one try. Before each call that changes something it decides again. The token of its first call was waited
 // for.
 func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	x.witness.lookSince(t.node, t.due)
@@ -182,17 +182,17 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	if done != "" || err != nil {
 		return done, err
 	}
-	if pod, v, done, err = x.decideInTurn(ctx, t, live); done != "" || err != nil {
+	if pod, v, done, err = x.decideWithToken(ctx, t, live); done != "" || err != nil {
 		return done, err
 	}
 	return x.delete(ctx, t, pod, v)
 }
 
-// decideInTurn waits for the turn of the next call and then decides.
-func (x *executor) decideInTurn(ctx context.Context, t *try, live *podcache.Pod) (
+// decideWithToken waits for the token of the next call and then decides.
+func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.Pod) (
 	*podcache.Pod, verdict.Verdict, result, error,
 ) {
-	if err := x.api.turn(ctx); err != nil {
+	if err := x.api.token(ctx); err != nil {
 		return nil, verdict.Verdict{}, "", err
 	}
 	return x.decideAgain(ctx, t, live)
@@ -218,7 +218,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
 			return nil, verdict.Verdict{}, "", err
 		}
-		// The read, and the wait for its turn, took time: what the watches brought meanwhile counts,
+		// The read, and the wait for its token, took time: what the watches brought meanwhile counts,
 		// and if the taints changed the read is too old to confirm them.
 		read := tainted.Tainted
 		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.Tainted.Equal(read) {
@@ -266,7 +266,7 @@ const clocksDiffer = 5 * time.Second
 // by that.
 func (x *executor) warnOfClocks(ctx context.Context) {
 	offset := x.judge.clock.Offset()
-	if offset.Abs() >= clocksDiffer && x.rarely.worthALine("clocks differ", x.judge.clock.Now()) {
+	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.judge.clock.Now()) {
 		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Set both with NTP", "serverAhead", offset.String())
 	}
 }
@@ -329,7 +329,7 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	if !refused(err) || t.tries+1 < troubleAfter {
 		return
 	}
-	if _, _, done, err := x.decideInTurn(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
+	if _, _, done, err := x.decideWithToken(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
 		return
 	}
 	if by := refuser(err); t.refuser != by {
@@ -338,6 +338,6 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	}
 	t.marked = false
 	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
-		logf.FromContext(ctx).V(1).Info("Cannot say in the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+		logf.FromContext(ctx).V(1).Info("Cannot write into the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }

@@ -65,15 +65,16 @@ type Config struct {
 	// by its own Config whether timeAdded is written.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
-	// Policies may object to evictions; nil: none do. The caller runs them, next to the Evictor.
+	// Policies may object to evictions. It may be nil. The caller runs them, next to the Evictor.
 	Policies Policies
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process, shared with Nodes and Pods; nil: one of its own, which hears no Date.
+	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which hears no
+	// Date.
 	Clock *timeline.Clock
 	// Mode is Evict or DryRun.
 	Mode Mode
-	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns begin anew when the process does.
+	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns start again with the process.
 	NeverStamp bool
 	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission
 	// policy of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
@@ -95,7 +96,7 @@ func (c *Config) complete() error {
 		return errors.New("an Evictor needs a Client, Nodes and Pods")
 	}
 	if c.ConcurrentEvictions < 0 || c.ConcurrentEvictions > MaxConcurrentEvictions {
-		return fmt.Errorf("%d concurrent evictions: there can be 1 to %d", c.ConcurrentEvictions, MaxConcurrentEvictions)
+		return fmt.Errorf("%d concurrent evictions: choose 1 to %d", c.ConcurrentEvictions, MaxConcurrentEvictions)
 	}
 	if c.ConcurrentEvictions == 0 {
 		c.ConcurrentEvictions = DefaultConcurrentEvictions

@@ -14,15 +14,15 @@ import (
 
 // ForecastConfig configures a Forecast.
 type ForecastConfig struct {
-	// Nodes are the nodes; whoever made the cache runs it.
+	// Nodes are the nodes. The caller runs the cache.
 	Nodes *nodecache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	// Clock is the timeline of the process. The default is a Clock of its own, which hears no Date.
 	Clock *timeline.Clock
 }
 
-// Forecast is the half of an Evictor that observes: it follows the nodes, says which pods have to leave them and when,
+// Forecast is the half of an Evictor that observes: it follows the nodes, says which pods must leave them and when,
 // and changes nothing. It is safe for concurrent use.
 type Forecast struct {
 	nodes nodes
@@ -57,7 +57,7 @@ func (f *Forecast) Taints(node string) []verdict.Taint {
 	return tainted.NoExecute
 }
 
-// Over returns the verdict over a pod on its node, if it has to leave.
+// Over returns the verdict over a pod on its node, if it must leave.
 func (f *Forecast) Over(pod *podcache.Pod) (verdict.Verdict, bool) {
 	tainted, ok := f.nodes.get(pod.Node)
 	if !ok {

@@ -43,7 +43,7 @@ func (e *Evictor) Overdue() map[string]Overdue {
 	return all
 }
 
-// due returns the pods that are due, by node, whether they are to be deleted or the Eviction API is asked about them.
+// due returns the pods that are due, by node: those to delete, and those to ask the Eviction API about.
 func (e *Evictor) due() map[string][]backlog.Leaving {
 	due := e.queue.due()
 	if e.asks != nil {

@@ -27,7 +27,8 @@ const (
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
 	passedFor = 10 * time.Second
-	// stuckAfter is how long a read may take that others wait for. An API server that is only slow has answered by then.
+	// stuckAfter is how long a read may take that others wait for. An API server that is only slow has answered before
+	// that.
 	stuckAfter = 4 * time.Second
 )
 
@@ -69,7 +70,7 @@ type liveRead struct {
 }
 
 // node returns the node as the API server had it after the given instant, at which the newest of
-// what is to be confirmed was seen, pod or taints: by a read of its own, or another's that started at most confirmedFor
+// the pod and the taints was seen: by a read of its own, or another's that started at most confirmedFor
 // ago. It stops waiting, and leaves the read to others, when the context is aborted.
 func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
 	for {
@@ -93,8 +94,8 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liv
 	}
 }
 
-// join returns a read of a node that serves, or one that is under way and has to be waited for. Whoever comes when that
-// is stuck does not wait for it.
+// join returns a read of a node that serves, or one that is under way to wait for. Callers that come when that is
+// stuck do not wait for it.
 func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liveRead, *readUnderWay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +128,7 @@ func (l *liveNodes) leave(name string, r *readUnderWay) {
 	}
 }
 
-// end says that nobody may wait for a read any more. The caller holds the lock.
+// end says that no caller may wait for a read any more. The caller holds the lock.
 func (l *liveNodes) end(name string, r *readUnderWay) {
 	if l.underWay[name] == r {
 		delete(l.underWay, name)

@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// A node is tens of kilobytes, mostly of images, and three of each are remembered for half a minute.
+// A node is tens of kilobytes, most of them images, and three of each are remembered for half a minute.
 func TestOfALiveNodeIsRememberedWhatIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owned := metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)

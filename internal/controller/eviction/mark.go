@@ -15,7 +15,7 @@ import (
 )
 
 // markTries is how often the patch of the condition, or the read of a pod that has it, may fail before
-// it stops blocking the delete. It is tried first all the same each time. A status patch that could
+// it stops blocking the delete. It is still tried first each time. A status patch that could
 // never succeed once switched evictions off for good (kubernetes/kubernetes#112517).
 const markTries = 3
 
@@ -33,7 +33,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 			return live, done, err
 		}
 		// Someone took it off again.
-		if pod, _, done, err = x.decideInTurn(ctx, t, live); done != "" || err != nil {
+		if pod, _, done, err = x.decideWithToken(ctx, t, live); done != "" || err != nil {
 			return nil, done, err
 		}
 	}
@@ -45,7 +45,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 	return x.unmarked(ctx, t, pod, err)
 }
 
-// unmarked says what becomes of a pod on which the condition could not be set. The error is one only as long as the
+// unmarked says what happens to a pod on which the condition could not be set. The error is one only as long as the
 // delete waits for the condition.
 func (x *executor) unmarked(
 	ctx context.Context, t *try, pod *podcache.Pod, err error,
@@ -58,7 +58,7 @@ func (x *executor) unmarked(
 		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
 	}
 	t.unmarked = err
-	if err := x.api.turn(ctx); err != nil {
+	if err := x.api.token(ctx); err != nil {
 		return nil, "", err
 	}
 	live, done, lookErr := x.look(ctx, pod)

@@ -82,7 +82,7 @@ func (t *trial) registerAgain() {
 	t.nodes["n"] = append(t.nodes["n"], oracle.Version{At: oracle.At(time.Now())})
 }
 
-// taint puts NoExecute taints in the place of that of a key.
+// taint replaces the NoExecute taint of a key.
 func (t *trial) taint(name, key string, instead ...corev1.Taint) {
 	for {
 		object, err := t.API.Get(nodeResource, "", t.id(name))

@@ -40,7 +40,7 @@ type heldPod struct {
 	*podcache.Pod
 
 	answer policy.Answer
-	said   []policy.Why // for which reasons it was said that it is held
+	said   []policy.Why // the reasons for which an event says that it is held
 }
 
 // tellHeld says of each pod that is held why, once for each reason.
@@ -89,7 +89,7 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 }
 
 // ends gives back the places of a try if its pod stays. A pod counts as one that has left while it is not known what
-// became of it.
+// happened to it.
 func (x *executor) ends(t *try) {
 	if t.begun {
 		_, there := x.pods.There(t.UID)

@@ -19,7 +19,7 @@ import (
 
 // queue gives the Backlog what it lacks: a clock, a lock, a way to wait, and a way to cancel. Safe for concurrent use.
 type queue struct {
-	changed chan struct{} // holds one element if something may be tried earlier than was said
+	changed chan struct{} // holds one element if something may be tried earlier than at the instant last returned
 
 	clock *timeline.Clock
 
@@ -167,7 +167,7 @@ func (q *queue) cancelled(t *try) error {
 }
 
 // done says how a try ended, and what to remember until the next. It does nothing and returns false if the try was
-// withdrawn and it is not settled yet what became of the pod.
+// withdrawn and it is not known yet what happened to the pod.
 func (q *queue) done(t *try, outcome backlog.Outcome) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

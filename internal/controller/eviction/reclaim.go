@@ -33,7 +33,7 @@ type reclaimer struct {
 	builtIn bool // the built-in controller runs
 }
 
-// keptMessage is the message of the condition of a pod that the built-in has marked and that has not to leave now.
+// keptMessage is the message of the condition of a pod that the built-in has marked and that need not leave now.
 const keptMessage = podcache.MarkPrefix + " marked by kube-controller-manager, and does not have to leave now"
 
 // Reconcile rewrites the mark of one pod, if it is wrong.
@@ -52,7 +52,7 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 	case due:
 		status, message = corev1.ConditionTrue, conditionMessage
 	}
-	if err := r.api.turn(ctx); err != nil {
+	if err := r.api.token(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
 	err := r.api.patchConditionOf(ctx, pod, status, message)

@@ -37,7 +37,7 @@ type stamper struct {
 	live    *liveNodes
 	api     api
 	metrics *metrics
-	lag     workqueue.TypedRateLimiter[NodeRequest] // how long to wait for the watch, which is no failure
+	lag     workqueue.TypedRateLimiter[NodeRequest] // how long to wait for the watch, which is not a failure
 	stamps  sync.Map                                // NodeRequest -> stamps
 }
 
@@ -66,11 +66,11 @@ func (s *stamper) wait(req NodeRequest) time.Duration {
 }
 
 // stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
-// in the outage of a zone every node has to be read and written, just when the first pods must leave.
+// in the outage of a zone every node must be read and written, just when the first pods must leave.
 const stampAfter = 250 * time.Millisecond
 
-// How often one node is stamped at most. Whoever writes its taints without timeAdded, or with another, again and again
-// is not fought: each stamp that does not last doubles the time to the next.
+// How often one node is stamped at most. Taintkeeper does not fight a client that writes its taints without timeAdded,
+// or with another, again and again: each stamp that does not last doubles the time to the next.
 const (
 	firstStampAgain = time.Second
 	lastStampAgain  = time.Hour
@@ -196,7 +196,7 @@ func (s *stamper) past(req NodeRequest) stamps {
 
 var (
 	// errStripped: the answer to the write lacks what was written; somebody takes it away.
-	errStripped = errors.New("the API server took the write of timeAdded, but its answer does not have it: a webhook takes it away")
+	errStripped = errors.New("the API server accepted timeAdded, but its answer does not have it: a webhook removes it")
 	// errApplied: somebody owns the list of taints by server-side apply, and would meet a conflict with us from then on.
 	errApplied = errors.New("the taints are managed by server-side apply")
 )
@@ -210,7 +210,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.api.turn(ctx); err != nil {
+	if err := s.api.token(ctx); err != nil {
 		return err
 	}
 	// What was read may be a taint that was taken off and set again.

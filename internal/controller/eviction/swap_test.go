@@ -72,7 +72,7 @@ func TestASwapOutlastsARestart(t *testing.T) {
 	})
 }
 
-// The clock of whoever set the taints is ahead: the first sight of the first is from when they count, and what is written.
+// The clock of the client that set the taints is ahead, so they count from the first sight of the first, which is also written.
 func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// A watch that lags is waited for in steps of their own: it mostly catches up at once.
+	// A watch that lags has steps of its own, because it usually catches up at once.
 	firstUnconfirmed = confirmedFor
 	lastUnconfirmed  = 4 * time.Second
 )
@@ -34,7 +34,7 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
 		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
 	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
-	if often && x.rarely.worthALine(reason(err), x.judge.clock.Now()) {
+	if often && x.rarely.allows(reason(err), x.judge.clock.Now()) {
 		log.Info("Eviction failed repeatedly, will retry")
 	} else {
 		log.V(1).Info("Eviction failed, will retry")
@@ -42,8 +42,8 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	return outcome
 }
 
-// next says what becomes of an eviction whose try failed, and how long it waits. To wait for a watch is no failure,
-// nor is it one to make room for others.
+// next says what happens to an eviction whose try failed, and how long it waits. Waiting for a watch is not a failure,
+// and neither is making room for others.
 func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
 	switch {
 	case errors.Is(err, errUnconfirmed):
@@ -87,7 +87,8 @@ type rarely struct {
 	swept time.Time
 }
 
-func (r *rarely) worthALine(subject string, at time.Time) bool {
+// allows reports whether to write a line about a subject now.
+func (r *rarely) allows(subject string, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := func(_ string, said time.Time) bool { return at.Sub(said) >= time.Minute }

@@ -39,7 +39,7 @@ type try struct {
 	unmarked   error // why the condition could not be set
 	begun      bool  // it has taken places in paces and budgets
 	unanswered bool  // the delete was
-	settled    bool  // it was withdrawn, and is known what became of the pod
+	settled    bool  // it was withdrawn, and it is known what happened to the pod
 }
 
 // newTry copies what a try needs to know of an eviction.
@@ -59,7 +59,7 @@ type memo struct {
 	markFailures int           // since it was last known to be marked
 	unconfirmed  int           // tries in a row that were not confirmed
 	live         *podcache.Pod // as the API server itself showed it last
-	refuser      string        // who was said to refuse the delete
+	refuser      string        // who refuses the delete, as the last event says
 }
 
 // blocks reports whether what has just failed on the way to the delete still keeps it back. What did

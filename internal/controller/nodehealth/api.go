@@ -22,12 +22,12 @@ type api struct {
 	limiter *rate.Limiter // nil: no limit
 }
 
-// turn waits until the rate limit allows one more call.
-func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+// token waits for a token of the rate limit.
+func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
-// readNode reads a node live. Whoever calls it was told by the API server that the node is not as it was.
+// readNode reads a node live. The API server has told the caller that the node has changed.
 func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
-	if err := a.turn(ctx); err != nil {
+	if err := a.token(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
@@ -36,7 +36,7 @@ func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
 }
 
 // patchConditions writes conditions of a node, on the condition that nobody has changed the node since it was read, and
-// returns the node as it is then. Whoever calls it has waited for the turn.
+// returns the node as it is then. The caller has waited for the token.
 func (a api) patchConditions(
 	ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition,
 ) (*corev1.Node, error) {
@@ -45,8 +45,8 @@ func (a api) patchConditions(
 	return apicall.PatchNodeConditions(ctx, a.client, read, conditions)
 }
 
-// patchTaints writes the taints and labels of a node in one call, on the same condition. Whoever calls it has waited
-// for the turn.
+// patchTaints writes the taints and labels of a node in one call, on the same condition. The caller has
+// waited for the token.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.NodeEdit) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
@@ -55,7 +55,7 @@ func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.No
 
 // patchPodNotReady sets the condition Ready of exactly this pod to False, and keeps its reason.
 func (a api) patchPodNotReady(ctx context.Context, pod *podcache.Pod, at time.Time) error {
-	if err := a.turn(ctx); err != nil {
+	if err := a.token(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := apicall.InFlight(ctx)

@@ -15,7 +15,7 @@ import (
 type clock struct {
 	now     time.Duration
 	began   time.Time     // this process
-	echoed  time.Time     // when the renewal of the latest echo was begun; zero: there was none
+	echoed  time.Time     // when the renewal of the latest echo began, or zero before the first
 	settled time.Duration // until then, nodes have [readiness.Settling] in addition to their grace
 }
 

@@ -20,7 +20,7 @@ const lookForDeafness = 10 * time.Second
 // without.
 func (k *Keeper) Ready() error {
 	if since := k.records.sinceEcho(k.config.Clock.Now()); since > deafAfter {
-		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back by the watch for %s, so no node is called silent; see docs/node-health.md",
+		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back on the watch for %s, so no node is called silent; see docs/node-health.md",
 			ownLease(k.config.DryRun), since.Truncate(time.Second))
 	}
 	return nil
@@ -43,9 +43,9 @@ func (k *Keeper) tellDeafness(ctx context.Context) {
 		}
 		deaf = why != nil
 		if deaf {
-			k.config.Logger.Info("No node can be called silent", "why", why.Error())
+			k.config.Logger.Info("Node health is blind: own Lease renewals do not arrive on the watch", "why", why.Error())
 		} else {
-			k.config.Logger.Info("Nodes can be called silent again")
+			k.config.Logger.Info("Node health is no longer blind: own Lease renewals arrive on the watch again")
 		}
 		if k.looks.started() {
 			k.events.deafness(why)

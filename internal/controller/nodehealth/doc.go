@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodehealth turns the silence and the conditions of nodes into taints, zone by zone. It replaces the tainting
-// half of kube-controller-manager's node-lifecycle-controller. Package readiness decides what becomes of a node and
+// half of kube-controller-manager's node-lifecycle-controller. Package readiness decides what happens to a node and
 // when; this one hears, and writes. The rules of both are on one page of docs/design.md.
 //
 //	leases, echoes  the watch of leases, and our own renewals among them

@@ -42,7 +42,7 @@ type echoes struct {
 	records   *records
 	reconnect func()                    // closes the connection of the watch of leases
 	lease     string                    // the name of our own
-	owner     atomic.Pointer[types.UID] // of the namespace; nil: not known yet
+	owner     atomic.Pointer[types.UID] // of the namespace, or nil while it is not known
 }
 
 // ownLease returns the name of the lease that this process renews.
@@ -70,7 +70,7 @@ func (e *echoes) run(ctx context.Context) {
 		default:
 		}
 		if e.hangs() {
-			logf.FromContext(ctx).Info("The watch of leases hangs: it has brought nothing since a renewal of our own was accepted; connecting anew")
+			logf.FromContext(ctx).Info("The watch of leases hangs: it has brought nothing since the API server accepted our own renewal; connecting again")
 			e.reconnect()
 		}
 		select {

@@ -180,7 +180,7 @@ func TestAWatchThatGoesOnHangingIsConnectedAnewLessAndLessOften(t *testing.T) {
 	})
 }
 
-// Each renewal takes longer than a verdict lasts. Nothing can be said of a cluster in which that is so.
+// Each renewal takes longer than a verdict lasts. Such a cluster allows no verdict.
 func TestNobodyIsCalledSilentWhileRenewalsTakeSevenSeconds(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 10)

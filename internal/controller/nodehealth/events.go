@@ -15,7 +15,7 @@ import (
 // eventSource is upstream's, letter for letter.
 const eventSource = "node-controller"
 
-// inDryRun ends what is said of what only would be done.
+// inDryRun ends the messages of a dry run.
 const inDryRun = " (dry run)"
 
 // events writes events on nodes and pods, in the background. Their reasons and messages are upstream's
@@ -62,11 +62,11 @@ func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
-// deafness says that no node can be called silent, and why; nil: that they can again.
+// deafness says that no node can be called silent, and why, or for nil that they can be again.
 func (e *events) deafness(why error) {
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {
-		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Nodes can be called silent again%s", e.suffix)
+		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Node health is no longer blind: own Lease renewals arrive on the watch again%s", e.suffix)
 		return
 	}
 	e.Eventf(lease, corev1.EventTypeWarning, "SilenceUnknown", "%v%s", why, e.suffix)

@@ -22,7 +22,7 @@ type scene struct {
 	build  func(w *world) (silent []string)
 	change func(*Config)
 	played time.Duration // from the fall on
-	// tainted is how many nodes the forecast has tainted NoExecute by then, and held how many are held back.
+	// tainted is how many nodes the forecast has tainted NoExecute at an instant, and held how many are held back.
 	tainted, held int
 }
 

@@ -60,7 +60,7 @@ func TestALiveNodeIsNotCalledSilentBecauseItsLeaseWasDeletedForAMoment(t *testin
 	})
 }
 
-// The same without anybody's help: all leases are deleted every ten seconds, and kubelets make them anew a second
+// The same without anybody's help: all leases are deleted every ten seconds, and kubelets make them again a second
 // later.
 func TestLiveNodesAreNotCalledSilentWhenAllLeasesAreDeleted(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
@@ -549,7 +549,7 @@ func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// The watch of leases hangs, and a lease is deleted before its kubelet makes it anew.
+// The watch of leases hangs, and a lease is deleted before its kubelet makes it again.
 func TestALiveNodeWhoseLeaseIsDeletedWhileTheWatchHangsIsNotCalledSilent(t *testing.T) {
 	for name, found := range map[string]bool{"and still hangs": false, "and was just found dead": true} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type leases struct {
 	once    sync.Once
 }
 
-// run watches until the context ends. Errors are logged and retried with backoff, for ever.
+// run watches until the context ends. Errors are logged and retried with backoff, indefinitely.
 func (l *leases) run(ctx context.Context, client kubernetes.Interface) {
 	api := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	watches := listwatch.Bounded(&cache.ListWatch{
@@ -79,7 +79,7 @@ func isOwn(lease *coordinationv1.Lease) bool {
 	return lease.Name == OwnLease || lease.Name == DryRunLease
 }
 
-// renewTime returns when a kubelet last renewed its lease, by its clock; zero: it does not say.
+// renewTime returns when a kubelet last renewed its lease, by its clock, or zero if the lease does not say.
 func renewTime(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}

@@ -44,7 +44,7 @@ func (m *metrics) register(registry prometheus.Registerer, records *records, clo
 }
 
 // zoneCollector says how zones are when it is asked. The label zone of upstream's metrics has upstream's
-// values; ours have the state beside it.
+// values; ours have the state next to it.
 type zoneCollector struct{ records *records }
 
 var (

@@ -42,9 +42,9 @@ type Config struct {
 	Client kubernetes.Interface
 	// LeaseClient watches the leases, and EventClient writes the events; Client does when they are nil.
 	LeaseClient, EventClient kubernetes.Interface
-	// EchoClient renews our own lease. It must not have to wait for anything else, nor for a limit; nil: Client.
+	// EchoClient renews our own lease. It must not wait for anything else, nor for a limit. The default is Client.
 	EchoClient kubernetes.Interface
-	// Reconnect closes the connection of LeaseClient, whose watch then begins anew; nil: it cannot be closed.
+	// Reconnect closes the connection of LeaseClient, whose watch then starts again. It is nil if that cannot be closed.
 	Reconnect func()
 	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Keeper.
 	Nodes *nodecache.Cache
@@ -53,7 +53,7 @@ type Config struct {
 	Grace readiness.Grace
 	// Policy is how fast nodes are tainted.
 	Policy readiness.Policy
-	// Clock is the timeline of the process; nil: one of its own, which hears no Date.
+	// Clock is the timeline of the process. The default is a Clock of its own, which hears no Date.
 	Clock *timeline.Clock
 	// DryRun only says what would be done about nodes.
 	DryRun bool
@@ -206,15 +206,15 @@ func (k *Keeper) known(ctx context.Context) ([]*corev1.Node, error) {
 func (k *Keeper) follow(told readiness.News) {
 	log := k.config.Logger
 	for _, is := range told.States {
-		log.Info("A zone is in another state", "zone", is.Name, "state", is.State, "before", is.Before,
+		log.Info("Zone state changed", "zone", is.Name, "state", is.State, "before", is.Before,
 			"nodes", is.Size, "notReady", is.NotReady, "nodesPerSecond", is.Rate)
 	}
 	if told.Disrupted {
-		log.Info("Every zone is fully disrupted, so the control plane is the likelier culprit: " +
+		log.Info("Every zone is fully disrupted, so the control plane is the more likely cause: " +
 			"NoExecute taints for readiness are taken off, and none is set")
 	}
 	if told.Recovered {
-		log.Info("Some nodes are ready again: every node has its grace period anew, and zones taint at their rate")
+		log.Info("Some nodes are ready again: every node has its full grace period again, and zones are tainted at their rate")
 	}
 	k.looks.add(told.Wake...)
 }

@@ -150,7 +150,7 @@ func (h *history) replace(name string, change ...func(*corev1.Node)) {
 	h.known[name] = &witness{lastSign: time.Now()}
 }
 
-// losesItsLease deletes the lease of a node. A kubelet that lives makes it anew with its next renewal. While the watch
+// losesItsLease deletes the lease of a node. A kubelet that lives makes it again with its next renewal. While the watch
 // hangs, and until it has come back, nothing is deleted: the fake clientset's next watch does not bring what the one
 // before kept back, as a real API server's does, but only that the lease is gone.
 func (h *history) losesItsLease(name string) {

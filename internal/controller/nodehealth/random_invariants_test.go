@@ -178,8 +178,8 @@ func (h *history) forgetsTurns() {
 // notices counts a time that has passed, for those invariants that say that something happens in the end.
 //
 // Silence goes unnoticed without blame while leases can be neither written nor watched, or writes are refused, and some
-// time thereafter. What forgives silence begins the count anew: a restart, and that not every zone is fully disrupted
-// any longer; but neither forgives a node that was never heard of.
+// time thereafter. A restart begins the count again, and so does the end of a full disruption
+// of every zone; but neither does so for a node that was never heard of.
 func (h *history) notices(passed time.Duration) {
 	if h.refusal.Load() != nil {
 		h.refused = time.Now()

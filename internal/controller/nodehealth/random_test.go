@@ -45,7 +45,7 @@ func TestRandomHistoriesInWhichOurOwnRenewalsTakeTime(t *testing.T) {
 
 func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.noticesWithin = time.Hour // nobody is called silent until everything heals
+		h.noticesWithin = time.Hour // no node is called silent until everything heals
 		h.renewing = func(context.Context) error {
 			if h.healed.Load() {
 				return nil
@@ -242,7 +242,7 @@ func (h *history) pass(d time.Duration) {
 // connectsAnew ends a watch of leases that hangs when the Keeper asks for that.
 func (h *history) connectsAnew(c *Config) { c.Reconnect = h.reconnects }
 
-// renews renews a kubelet's lease, or makes it anew as kubelets do.
+// renews renews a kubelet's lease, or makes it again as kubelets do.
 func (h *history) renews(name string) {
 	h.T.Helper()
 	if h.NoLeases.Load() {

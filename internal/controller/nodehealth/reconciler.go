@@ -130,7 +130,7 @@ func (r *reconciler) setUnknown(ctx context.Context, facts readiness.Facts, cond
 		}
 		return readiness.WithConditions(node, conditions), nil
 	}
-	if err := r.api.turn(ctx); err != nil {
+	if err := r.api.token(ctx); err != nil {
 		return nil, err
 	}
 	if conditions = r.decide(facts).Conditions; len(conditions) == 0 { // it was heard while it waited, or nobody can tell
@@ -178,7 +178,7 @@ func (r *reconciler) retaint(ctx context.Context, facts readiness.Facts, d decis
 
 // write waits for the rate limit, plans again, and writes a part of that plan.
 func (r *reconciler) write(ctx context.Context, facts readiness.Facts, part func(readiness.Plan) readiness.Plan) error {
-	if err := r.api.turn(ctx); err != nil {
+	if err := r.api.token(ctx); err != nil {
 		return err
 	}
 	p := part(r.decide(facts).Plan)

@@ -25,7 +25,7 @@ type record struct {
 
 	lease *renewal // nil: there is none
 
-	awaits  bool         // it has to be planned again at the next echo
+	awaits  bool         // it must be planned again at the next echo
 	written *corev1.Node // as a change of ours left it, until the watch has brought that
 	held    *wait        // nil: no zone holds it back
 	would   []string     // the taints that a dry run has said it would get
@@ -45,8 +45,8 @@ type wait struct {
 	told  bool
 }
 
-// sayAfter is how long a node must be held back for the same reason before that is said. While a zone falls, its state
-// changes within moments.
+// sayAfter is how long a node must be held back for the same reason before an event says so. While a zone falls, its
+// state changes within moments.
 const sayAfter = time.Second
 
 // isOf reports whether the record is of exactly this node. One that was recreated under its name must not be judged by
@@ -63,8 +63,8 @@ func (k *record) renewed(last time.Time, at time.Duration) {
 	k.sign = max(k.sign, at)
 }
 
-// waits notes that its zone holds it back. It reports whether that is to be said now, and otherwise in what time it may
-// have to be; zero: it was said. The counts alone are no news.
+// waits notes that its zone holds it back. It reports whether an event should say so now, and otherwise how long to
+// wait before one may; zero if one has said it. The counts alone are no news.
 func (k *record) waits(held readiness.Held, now time.Time) (tell bool, in time.Duration) {
 	held.Size, held.NotReady = 0, 0
 	if k.held == nil || k.held.held != held {

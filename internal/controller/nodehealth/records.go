@@ -230,12 +230,12 @@ type decision struct {
 	readiness.Plan
 
 	wake []string        // the nodes that are next in their zone
-	wait time.Duration   // in what time to decide again; zero: when it is woken
-	say  *readiness.Held // what holds it back, if that is to be said now
+	wait time.Duration   // how long to wait before deciding again; zero means until it is woken
+	say  *readiness.Held // what holds it back, if an event should say so now
 }
 
 // decide decides what a node should become, of which the facts say how far its silence is believed, and whether it has
-// its zone's token already. Nobody is called silent of whom the zones do not know.
+// its zone's token already. A node that the zones do not know is never called silent.
 func (r *records) decide(f readiness.Facts, seen verdict.Sight) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()

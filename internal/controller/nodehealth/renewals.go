@@ -16,11 +16,11 @@ const (
 	hangsAfterMax = 300 * time.Second
 )
 
-// renewals are those of our own lease, which the watch of leases brings back.
+// renewals are the renewals of our own lease, which the watch of leases brings back.
 type renewals struct {
 	sent     map[string]time.Time // by nonce: when the renewal was begun
 	failing  bool                 // the last renewal failed
-	accepted time.Time            // the first renewal since the watch brought anything; zero: none
+	accepted time.Time            // the first renewal since the watch brought anything, or zero
 	patience time.Duration
 }
 

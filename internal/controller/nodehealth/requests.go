@@ -27,7 +27,7 @@ func (r *requests) add(names ...string) {
 	}
 }
 
-// addAfter asks for a look at a node in a while at most; zero: not for any.
+// addAfter asks for a look at a node after a while at most, or for none if that is zero.
 func (r *requests) addAfter(name string, wait time.Duration) {
 	if queue := r.queue.Load(); queue != nil && wait > 0 {
 		(*queue).AddAfter(NodeRequest{name}, wait)

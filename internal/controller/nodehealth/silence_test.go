@@ -104,7 +104,7 @@ func TestAGapCountsForLittleAndGivesTimeToBeHeardAgain(t *testing.T) {
 	wantSilent(t, s, 3660, "n")
 }
 
-// Echoes that are a minute apart count 5 s each, and the node has its grace and 20 s for ever.
+// Echoes that are a minute apart count 5 s each, so the node has its grace and 20 s indefinitely.
 func TestADeadNodeIsFoundWithSeldomEchoes(t *testing.T) {
 	s := echoing()
 	s.heartbeats(called("n", 0), noon)

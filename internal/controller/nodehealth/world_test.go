@@ -22,16 +22,16 @@ import (
 // excludeDisruption is upstream's label of nodes that do not count in their zone.
 const excludeDisruption = "node.kubernetes.io/exclude-disruption"
 
-// defaultGrace is that of the flags.
+// defaultGrace is the default of the flag.
 var defaultGrace = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Startup: readiness.DefaultStartupGrace}
 
 // world is a cluster with our whole Keeper at work in it, and kubelets that renew their leases.
 type world struct {
 	*rig.World
 
-	// renewing is called before our own lease is renewed, and says what becomes of that; nil: it is renewed.
+	// renewing is called before our own lease is renewed, and returns why the renewal fails, or nil.
 	renewing func(ctx context.Context) error
-	// wrote is told of a patch of a node that was done, and says what its caller hears; nil: that it was.
+	// wrote is told of a patch of a node that was done, and returns the error that its caller gets, or nil.
 	wrote func(ctx context.Context) error
 }
 
@@ -61,7 +61,7 @@ func (w *world) keeper(change ...func(*Config)) (*Keeper, rig.Caches) {
 	return keeper, rig.Caches{Nodes: config.Nodes, Pods: config.Pods}
 }
 
-// config is that of the flags' defaults, changed as wanted, with metrics of its own.
+// config returns the defaults of the flags, changed as wanted, with metrics of its own.
 func (w *world) config(change ...func(*Config)) Config {
 	w.Registry = prometheus.NewRegistry()
 	config := Config{

@@ -25,7 +25,7 @@ type demand struct {
 
 	mu       sync.Mutex
 	breakers map[string]*breaker // by policy
-	stale    map[string]struct{} // nodes that are to be counted again
+	stale    map[string]struct{} // nodes to count again
 	nodes    map[string]map[string][]time.Time
 	changed  chan struct{} // holds one element if the counts may be others
 }

@@ -3,7 +3,7 @@
 
 // Package policies follows the EvictionPolicies of a cluster, and says of pods that are due whether they may leave.
 //
-// The rule is that of package policy. This package gives it what it needs: the policies, the labels of pods, namespaces
+// The rule is in package policy. This package gives it what it needs: the policies, the labels of pods, namespaces
 // and nodes, and what happened before. All of that is read again for each answer, so an answer is never older than the
 // caches. What is not known yet makes an answer stricter: a pod leaves later, never sooner.
 //

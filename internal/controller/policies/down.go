@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// down says what becomes of held pods while Taintkeeper is not running. It is not safe for concurrent use.
+// down says what happens to held pods while Taintkeeper is not running. It is not safe for concurrent use.
 type down struct {
 	client  kubernetes.Interface
 	binding string    // of the admission policy for ifDown: Hold; empty where the built-in does not run

@@ -31,7 +31,7 @@ import (
 type asking struct {
 	*world
 
-	forbidden atomic.Bool // nobody may ask it
+	forbidden atomic.Bool // asks are forbidden
 	asked     atomic.Int32
 	stale     atomic.Int32 // asked about another UID
 	calls     sync.Mutex   // one after the other, as those about one budget are

@@ -20,7 +20,7 @@ import (
 // line knows who waits for the paces of policies and for budgets, and who leaves. It is safe for concurrent use.
 type line struct {
 	now     func() time.Time
-	changed chan struct{} // holds one element if somebody stands in line, or a place is free
+	changed chan struct{} // holds one element if something waits in line, or a place is free
 
 	mu      sync.Mutex
 	paced   map[string]*paced    // by policy
@@ -31,7 +31,7 @@ type line struct {
 // paced is a policy's pace in all its scopes.
 type paced struct {
 	pace    policy.Pace
-	since   time.Time // from when on departures are known; zero: all are
+	since   time.Time // from when on departures are known, or zero if all are
 	windows map[string]*policy.Window
 }
 
@@ -42,8 +42,8 @@ func newLine(now func() time.Time) *line {
 	}
 }
 
-// follow takes in the policies. The windows of a pace that has not changed go on. Those of one that has changed are
-// taken for full at first, as are those of one that may be older than this process; seen says that a new one is not.
+// follow takes in the policies. The windows of a pace that has not changed go on. The windows of one that has changed
+// count as full at first, as do those of one that may be older than this process; seen says that a new one is not.
 func (l *line) follow(all []followed, seen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -83,7 +83,7 @@ func (t *tally) exemplify(pod string) {
 	}
 }
 
-// reason is that of the most held pods.
+// reason is why most of the held pods are held.
 func (t *tally) reason() policy.Why {
 	return slices.MaxFunc(slices.Sorted(maps.Keys(t.why)), func(a, b policy.Why) int {
 		return cmp.Compare(t.why[a], t.why[b])

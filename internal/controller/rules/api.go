@@ -27,11 +27,11 @@ type api struct {
 	limiter *rate.Limiter // nil: no limit
 }
 
-// turn waits until the rate limit allows one more call.
-func (a api) turn(ctx context.Context) error { return apicall.Turn(ctx, a.limiter) }
+// token waits for a token of the rate limit.
+func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
 // patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node
-// since it was read. The caller has waited for the turn.
+// since it was read. The caller has waited for the token.
 func (a api) patchNode(ctx context.Context, e edit) error {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
@@ -41,7 +41,7 @@ func (a api) patchNode(ctx context.Context, e edit) error {
 
 // node reads a node.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
-	if err := a.turn(ctx); err != nil {
+	if err := a.token(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
@@ -52,7 +52,7 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 // labelled reads the names of the nodes that have the label of a rule, live. It asks for their metadata only, which
 // is cheap.
 func (a api) labelled(ctx context.Context, r *rule) ([]string, error) {
-	if err := a.turn(ctx); err != nil {
+	if err := a.token(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
@@ -99,7 +99,7 @@ func (a api) patchStatus(
 }
 
 func (a api) patchRule(ctx context.Context, patch func(context.Context) error) error {
-	if err := a.turn(ctx); err != nil {
+	if err := a.token(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := apicall.InFlight(ctx)

@@ -14,16 +14,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// edit is what has to be written of a node for a rule.
+// edit is what a rule must write to a node.
 type edit struct {
 	apicall.NodeEdit
 	node *corev1.Node
 	adds bool // the taint comes with it
 }
 
-// edit returns what has to be written of a node that was read live, to make it what the newest plan of a rule wants;
-// false: nothing. What the plan did not know when it was made, such as another node of the name, is left to the next.
-// The taint comes only if it may.
+// edit returns what must be written to a node that was read live, to make it what the newest plan of a rule wants,
+// and false if nothing must. What the plan did not know when it was made, such as another node of the name, is left to
+// the next. The taint comes only if it may.
 func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, now time.Time) (edit, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -111,7 +111,7 @@ func (v *view) leave(e *edit, f *followed, is facts, owned bool) {
 	}
 }
 
-// heir returns the rule that wants a taint of the same key and effect on a node; nil: none.
+// heir returns the rule that wants a taint of the same key and effect on a node, or nil.
 func (v *view) heir(f *followed, node string) *followed {
 	for _, other := range v.rules {
 		place := other.places[node]

@@ -29,7 +29,7 @@ func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
 }
 
 // holding says that a rule has begun to hold nodes back, or has ended it.
-func (e *events) holding(p page) {
+func (e *events) holding(p planned) {
 	suffix := ""
 	if p.rule.onlyReports {
 		suffix = " (dry run)"

@@ -43,7 +43,7 @@ func (c ruleCollector) Describe(descs chan<- *prometheus.Desc) { descs <- ruleNo
 
 // Collect implements prometheus.Collector.
 func (c ruleCollector) Collect(metrics chan<- prometheus.Metric) {
-	for _, p := range c.view.pages() {
+	for _, p := range c.view.all() {
 		counts := map[string]int{"matching": p.outcome.matching, "tainted": p.outcome.tainted, "held": p.outcome.held}
 		for state, count := range counts {
 			metrics <- prometheus.MustNewConstMetric(ruleNodesDesc, prometheus.GaugeValue, float64(count), p.rule.name, state)

@@ -40,7 +40,7 @@ type Config struct {
 	EventClient kubernetes.Interface
 	// Rules reads, watches and writes NodeTaintRules, and lists the metadata of nodes.
 	Rules client.WithWatch
-	// Nodes are the nodes; whoever made the cache runs it.
+	// Nodes are the nodes. The caller runs the cache.
 	Nodes *nodecache.Cache
 	// Clock is the timeline of the process.
 	Clock *timeline.Clock

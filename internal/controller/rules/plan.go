@@ -21,7 +21,7 @@ type facts struct {
 	selected bool
 	holds    bool   // the condition has the status, and a reason, that brings the taint
 	labelled bool   // the node's label says that it has the taint from this rule
-	standing string // its taint of the rule's key and effect, as text; empty: it has none
+	standing string // its taint of the rule's key and effect, as text, or empty if it has none
 }
 
 func (r *rule) facts(node *corev1.Node) facts {
@@ -57,8 +57,8 @@ type place struct {
 	refusal *refusal  // nil: none
 }
 
-// owns reports whether a node has the taint from a rule that knew the node as a place; nil: it did not. Somebody may
-// have taken the label away: the taint is still the rule's, because it never went.
+// owns reports whether a node has the taint from a rule that knew the node as a place, which is nil if it did not.
+// Somebody may have taken the label away: the taint is still the rule's, because it never went.
 func (r *rule) owns(is facts, known *place) bool {
 	return is.standing == r.text && (is.labelled || known != nil && known.owned && known.wanted)
 }
@@ -141,11 +141,11 @@ type outcome struct {
 	// selected, matching and held count nodes; tainted those that have the taint, refused those of the held that the
 	// API server refuses to have tainted.
 	selected, matching, tainted, held, refused int
-	// example is the first of the refused by name, and why what was said of it.
+	// example is the first of the refused by name, and why is the reason of its refusal.
 	example, why string
 	// bound is the most that may be tainted at once; -1: any number.
 	bound int
-	// next is the next instant at which anything changes by time alone; zero: none.
+	// next is the next instant at which anything changes by time alone, or zero.
 	next time.Time
 }
 

@@ -94,7 +94,7 @@ func aView(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*
 	return b, b.rules[rule.UID]
 }
 
-// aPlan is what a rule and nodes are, and what becomes of them.
+// aPlan is what a rule and nodes are, and what happens to them.
 type aPlan struct {
 	name    string
 	rule    *v1alpha1.NodeTaintRule
@@ -105,7 +105,7 @@ type aPlan struct {
 	now     int
 	want    []string // to have the taint
 	counts  [4]int   // selected, matching, tainted, held
-	next    int      // seconds after noon; 0: never
+	next    int      // seconds after noon, or 0 for never
 	leaving []string
 }
 
@@ -323,12 +323,12 @@ func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
 			if test.changed {
 				v.brought(look{node: as(other), seen: verdict.SeenAt(after(105)).Sight})
 			}
-			page, _ := v.plan(p.object.UID, nil, after(test.now))
+			planned, _ := v.plan(p.object.UID, nil, after(test.now))
 			if want, _ := nodesOf(p); !slices.Equal(want, test.want) {
 				t.Errorf("wants the taint on %q, want %q", want, test.want)
 			}
-			if waits := page.next.Equal(after(135)); waits != (test.want == nil) {
-				t.Errorf("plans again at %s", page.next)
+			if waits := planned.next.Equal(after(135)); waits != (test.want == nil) {
+				t.Errorf("plans again at %s", planned.next)
 			}
 		})
 	}

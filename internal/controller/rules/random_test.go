@@ -130,7 +130,7 @@ func has(node *corev1.Node, status corev1.ConditionStatus) bool {
 }
 
 // Of five seeds at least one fails with each of these faults: one node more than maxTainted, and a label whose loss
-// makes the taint somebody else's. What becomes of calls that are not answered, and of a watch that is late, has tests
+// makes the taint somebody else's. What happens to calls that are not answered, and to a watch that is late, has tests
 // of its own.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 

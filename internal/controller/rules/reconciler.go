@@ -37,7 +37,7 @@ const (
 )
 
 // reconciler plans a rule and writes what the plan says. It is the only one that writes rules' taints and labels, for
-// one rule after another, and it plans only between its writes, so that no plan has to reckon with writes under way.
+// one rule after another, and it plans only between its writes, so that no plan must reckon with writes under way.
 type reconciler struct {
 	dryRun   bool
 	clock    *timeline.Clock
@@ -52,8 +52,8 @@ type reconciler struct {
 
 // note is what this process has done and said about a rule.
 type note struct {
-	holding  string                       // the reason that was said of its condition Holding; empty: nothing yet
-	would    v1alpha1.NodeTaintRuleStatus // that was said in a dry run
+	holding  string                       // the reason in the last event about its condition Holding, or empty
+	would    v1alpha1.NodeTaintRuleStatus // that a dry run has logged
 	written  *v1alpha1.NodeTaintRule      // the newest answer to a write of it
 	backoffs apicall.Backoffs[string]     // of its nodes, and of the rule itself
 }
@@ -92,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 // admit reports whether the taint may come to nodes now. The rule must stay until its taints are off, and the API
 // server must say which nodes have the taint, so that there are never more than maxTainted. It returns the plan that
 // knows that.
-func (r *reconciler) admit(ctx context.Context, p page) (page, bool, error) {
+func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error) {
 	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() {
 		return p, false, nil
 	}
@@ -118,7 +118,7 @@ func (r *reconciler) admit(ctx context.Context, p page) (page, bool, error) {
 }
 
 // keepRule gives a rule our finalizer.
-func (r *reconciler) keepRule(ctx context.Context, p page) error {
+func (r *reconciler) keepRule(ctx context.Context, p planned) error {
 	object := r.newest(p)
 	if slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
 		return nil
@@ -127,7 +127,7 @@ func (r *reconciler) keepRule(ctx context.Context, p page) error {
 }
 
 // writeNodes makes the nodes what the plan wants.
-func (r *reconciler) writeNodes(ctx context.Context, p page, may bool) error {
+func (r *reconciler) writeNodes(ctx context.Context, p planned, may bool) error {
 	if r.dryRun {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (r *reconciler) writeNodes(ctx context.Context, p page, may bool) error {
 }
 
 // writeNode makes a node what the plan wants, decided from a live read: the watch may be behind what was written last.
-func (r *reconciler) writeNode(ctx context.Context, p page, name string, may bool) error {
+func (r *reconciler) writeNode(ctx context.Context, p planned, name string, may bool) error {
 	node, err := r.api.node(ctx, name)
 	if apicall.IsNotFound(err) {
 		return nil
@@ -159,7 +159,7 @@ func (r *reconciler) writeNode(ctx context.Context, p page, name string, may boo
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", name, err)
 	}
-	if err := r.api.turn(ctx); err != nil {
+	if err := r.api.token(ctx); err != nil {
 		return err
 	}
 	e, ok := r.view.edit(p.object.UID, p.rule, node, may, r.clock.Latest())
@@ -183,7 +183,7 @@ func (r *reconciler) writeNode(ctx context.Context, p page, name string, may boo
 }
 
 // note returns what this process has done and said about a rule.
-func (r *reconciler) note(p page) *note {
+func (r *reconciler) note(p planned) *note {
 	if r.notes[p.object.UID] == nil {
 		r.notes[p.object.UID] = &note{}
 	}
@@ -191,7 +191,7 @@ func (r *reconciler) note(p page) *note {
 }
 
 // newest returns a rule as it was last read or written, whichever is newer.
-func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
+func (r *reconciler) newest(p planned) *v1alpha1.NodeTaintRule {
 	object := p.object
 	if read, ok := r.watch.Get(p.rule.name); ok && read.UID == object.UID {
 		object = read
@@ -203,7 +203,7 @@ func (r *reconciler) newest(p page) *v1alpha1.NodeTaintRule {
 }
 
 // try does something about a rule, unless it failed a moment ago. It counts failures, and spaces them out.
-func (r *reconciler) try(p page, what string, do func() error) error {
+func (r *reconciler) try(p planned, what string, do func() error) error {
 	backoffs := &r.notes[p.object.UID].backoffs
 	if backoffs.Wait(what, r.clock.Now()) > 0 {
 		return nil

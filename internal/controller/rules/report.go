@@ -16,9 +16,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// report says what becomes of a rule: it lets go of one that is deleted when no node has its taint any more, or writes
+// report says what happens to a rule: it lets go of one that is deleted when no node has its taint any more, or writes
 // its status.
-func (r *reconciler) report(ctx context.Context, p page) error {
+func (r *reconciler) report(ctx context.Context, p planned) error {
 	if p.gone {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (r *reconciler) report(ctx context.Context, p page) error {
 }
 
 // release takes our finalizer off when the API server, too, knows of no node with the rule's taint.
-func (r *reconciler) release(ctx context.Context, p page) error {
+func (r *reconciler) release(ctx context.Context, p planned) error {
 	object := r.newest(p)
 	if r.dryRun || !p.clean || !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
 		return nil
@@ -67,7 +67,7 @@ func (r *reconciler) wrote(object, written *v1alpha1.NodeTaintRule, err error) e
 }
 
 // tellHolding says that a rule has begun to hold nodes back, or has ended it.
-func (r *reconciler) tellHolding(ctx context.Context, p page) {
+func (r *reconciler) tellHolding(ctx context.Context, p planned) {
 	note := r.note(p)
 	if note.holding == "" {
 		note.holding = saysHolding(r.newest(p))
@@ -88,7 +88,7 @@ func (r *reconciler) tellHolding(ctx context.Context, p page) {
 }
 
 // writeStatus writes the status of a rule if it changed.
-func (r *reconciler) writeStatus(ctx context.Context, p page) error {
+func (r *reconciler) writeStatus(ctx context.Context, p planned) error {
 	object := r.newest(p)
 	status := statusOf(object, p)
 	if apiequality.Semantic.DeepEqual(status, object.Status) {
@@ -116,7 +116,7 @@ func (r *reconciler) writeStatus(ctx context.Context, p page) error {
 }
 
 // wouldSay logs the status that a rule would get in a dry run, if it is news.
-func (r *reconciler) wouldSay(ctx context.Context, p page, status v1alpha1.NodeTaintRuleStatus) {
+func (r *reconciler) wouldSay(ctx context.Context, p planned, status v1alpha1.NodeTaintRuleStatus) {
 	for i := range status.Conditions {
 		status.Conditions[i].LastTransitionTime.Reset()
 	}

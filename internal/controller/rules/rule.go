@@ -80,7 +80,7 @@ func (r ruling) flawed() bool {
 	return r.reason == v1alpha1.ReasonInvalid || r.reason == v1alpha1.ReasonBuiltInKey
 }
 
-// judge says whether a rule does its work, beside all the others there are. One that cannot do its own, or is
+// judge says whether a rule does its work, given all the others. One that cannot do its own, or is
 // being deleted, leaves its taint to the next.
 func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling {
 	if flaw, found := flawOf(object); found {
@@ -105,7 +105,7 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 // but not in rules that it has taken before it knew of that.
 func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	if key := object.Spec.Taint.Key; builtIn(key) {
-		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule anew with a key of your own. %s", key, untilMended)}, true
+		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule again with a key of your own. %s", key, untilMended)}, true
 	}
 	if err := validate(object); err != nil {
 		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilMended)}, true
@@ -113,10 +113,10 @@ func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	return ruling{}, false
 }
 
-// pressures are the conditions, beside Ready, that become Unknown when a kubelet is silent.
+// pressures are the conditions, besides Ready, that become Unknown when a kubelet is silent.
 var pressures = []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure}
 
-// What is said of rules that must not do their work, by the API server (config/crd.yaml), too.
+// Messages about rules that must not do their work. The API server uses them, too (config/crd.yaml).
 const (
 	aboutReady    = "a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
 	aboutUnknown  = "MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"

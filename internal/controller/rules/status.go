@@ -14,7 +14,7 @@ import (
 )
 
 // statusOf returns the status of a rule by its newest plan.
-func statusOf(object *v1alpha1.NodeTaintRule, p page) v1alpha1.NodeTaintRuleStatus {
+func statusOf(object *v1alpha1.NodeTaintRule, p planned) v1alpha1.NodeTaintRuleStatus {
 	plan, verdict, generation := p.outcome, p.verdict, p.object.Generation
 	status := *object.Status.DeepCopy()
 	status.ObservedGeneration = generation
@@ -39,7 +39,7 @@ func statusIf(holds bool) metav1.ConditionStatus {
 }
 
 // heldMessage says in sentences why nodes wait.
-func heldMessage(p page) string {
+func heldMessage(p planned) string {
 	plan := p.outcome
 	var sentences []string
 	if waiting := plan.held - plan.refused; waiting > 0 {
@@ -51,7 +51,7 @@ func heldMessage(p page) string {
 			nodesDo(waiting, "waits", "wait"), p.rule.text, bound, plan.selected))
 	}
 	if plan.refused > 0 {
-		sentences = append(sentences, fmt.Sprintf("%s have taint %s, which is tried again every minute: of node %s the API server says: %s",
+		sentences = append(sentences, fmt.Sprintf("%s have taint %s, which is tried again every minute: for node %s the API server says: %s",
 			nodesDo(plan.refused, "may not", "may not"), p.rule.text, plan.example, plan.why))
 	}
 	if len(sentences) == 0 {

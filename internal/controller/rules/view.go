@@ -30,7 +30,7 @@ type view struct {
 
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
-	rules map[types.UID]*followed // one that was made anew under its name is another
+	rules map[types.UID]*followed // one that was made again under its name is another
 }
 
 // followed is a rule with its newest plan.
@@ -52,8 +52,8 @@ type unanswered struct {
 	until   time.Time
 }
 
-// page is what is known of a rule, as of its newest plan.
-type page struct {
+// planned is what is known of a rule, as of its newest plan.
+type planned struct {
 	object  *v1alpha1.NodeTaintRule
 	verdict ruling
 	rule    *rule
@@ -62,7 +62,7 @@ type page struct {
 	clean   bool      // no node has the taint, can have it, or is about to get it
 	adds    bool      // a node is to get the taint
 	pending []string  // the nodes that are not as the rule wants them
-	next    time.Time // when anything changes by time alone; zero: never
+	next    time.Time // when anything changes by time alone, or zero
 }
 
 func newView(dryRun bool) *view {
@@ -142,7 +142,7 @@ func (f *followed) sees(known *place, before *corev1.Node, now look) {
 	f.places[now.node.Name] = next
 }
 
-// brought notes what the watch has brought of a node that is there. It returns the rules that have to be planned again.
+// brought notes what the watch has brought of a node that is there. It returns the rules that must be planned again.
 func (v *view) brought(now look) []Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -164,7 +164,7 @@ func (v *view) brought(now look) []Request {
 	return news
 }
 
-// went notes that a node has gone. It returns the rules that have to be planned again.
+// went notes that a node has gone. It returns the rules that must be planned again.
 func (v *view) went(name string) []Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -236,12 +236,12 @@ func (v *view) requests() []Request {
 
 // plan plans a rule, and its rivals, to which it may leave its nodes. It returns what is known of the rule then. listed
 // are the nodes that have its label according to the API server, whether the watch has brought that or not.
-func (v *view) plan(uid types.UID, listed []string, now time.Time) (page, bool) {
+func (v *view) plan(uid types.UID, listed []string, now time.Time) (planned, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f, ok := v.rules[uid]
 	if !ok {
-		return page{}, false
+		return planned{}, false
 	}
 	for _, other := range v.rules {
 		if other != f && other.rule.rivals(f.rule) {
@@ -249,7 +249,7 @@ func (v *view) plan(uid types.UID, listed []string, now time.Time) (page, bool) 
 		}
 	}
 	v.planOne(f, listed, now)
-	p := f.page()
+	p := f.planned()
 	if f.gone && p.clean && len(f.places) == 0 {
 		delete(v.rules, uid)
 	}
@@ -267,8 +267,8 @@ func (v *view) planOne(f *followed, listed []string, now time.Time) {
 	f.outcome = planning.plan(f.selected, f.places, slices.Compact(unseen))
 }
 
-func (f *followed) page() page {
-	p := page{
+func (f *followed) planned() planned {
+	p := planned{
 		object: f.object, verdict: f.verdict, rule: f.rule, gone: f.gone, outcome: f.outcome,
 		clean: len(f.unanswered) == 0, next: f.outcome.next,
 	}
@@ -286,21 +286,21 @@ func (f *followed) page() page {
 	return p
 }
 
-// pages returns what is known of the rules that there are.
-func (v *view) pages() []page {
+// all returns what is known of the existing rules.
+func (v *view) all() []planned {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var all []page
+	var all []planned
 	for _, f := range v.rules {
 		if !f.gone {
-			all = append(all, f.page())
+			all = append(all, f.planned())
 		}
 	}
-	slices.SortFunc(all, func(a, b page) int { return strings.Compare(a.rule.name, b.rule.name) })
+	slices.SortFunc(all, func(a, b planned) int { return strings.Compare(a.rule.name, b.rule.name) })
 	return all
 }
 
-// blocked reports whether a node has a taint in the place of a rule's that is not about to be taken off or over.
+// blocked reports whether a node has another taint where a rule's should be that is not about to be taken off or over.
 func (v *view) blocked(name string, of *place) bool {
 	if of.standing == "" {
 		return false

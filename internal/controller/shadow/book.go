@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// forecast says which pods have to leave; it is an eviction.Forecast.
+// forecast says which pods must leave; it is an eviction.Forecast.
 type forecast interface {
 	Over(pod *podcache.Pod) (verdict.Verdict, bool)
 	Taints(node string) []verdict.Taint
@@ -36,7 +36,7 @@ type book struct {
 	mu     sync.Mutex
 	began  time.Time // when everything was seen; what happened before is not judged
 	byNode map[string]map[types.UID]*promise
-	// former is what became of the pods that had to leave and have gone, by name: the built-in deletes by name.
+	// former is what happened to the pods that had to leave and have gone, by name: the built-in deletes by name.
 	former    map[types.NamespacedName]former
 	swept     time.Time
 	overdue   int    // promises of pods that are due, and there
@@ -77,7 +77,7 @@ func (b *book) knows(node string) bool {
 	return len(b.byNode[node]) > 0
 }
 
-// backlog returns how many pods are due and there, and how many have to leave later.
+// backlog returns how many pods are due and there, and how many must leave later.
 func (b *book) backlog(at time.Time) (overdue, pending int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@
 // read from the pods: it sets the condition DisruptionTarget with the reason DeletionByTaintManager, and then deletes.
 // A pod that goes without that mark was deleted by somebody else, and says nothing about the built-in.
 //
-//	promises   one record for each pod that has to leave, by UID: when, why, and what became of it
+//	promises   one record for each pod that must leave, by UID: when, why, and what happened to it
 //	examine    keyed by node: what is there to say about a promise now, and when to look again
 //	why        the sentence that explains a difference, from what was seen
 //	report     counters, the last thousand differences, as metrics, JSON and a page

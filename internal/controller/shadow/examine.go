@@ -10,7 +10,7 @@ import (
 )
 
 // examine decides again about all pods of a node and says what there is to say about each promise. It returns how long
-// nothing has to be looked at; zero if there is nothing to wait for.
+// to wait before looking again; zero if there is nothing to wait for.
 func (b *book) examine(node string, at time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +43,7 @@ func (b *book) abandon(node string) {
 	}
 }
 
-// decide brings the promises about a node up to date. What becomes of pods that terminate or are gone is observed, not
+// decide brings the promises about a node up to date. What happens to pods that terminate or are gone is observed, not
 // decided: it depends on who deleted them.
 func (b *book) decide(node string, at time.Time) {
 	unsure, untainted := b.unsure(node), len(b.forecast.Taints(node)) == 0
@@ -95,7 +95,7 @@ func (b *book) until(p *promise, end, at time.Time) time.Time {
 	return end
 }
 
-// await looks at a pod that has to leave and is there.
+// await looks at a pod that must leave and is there.
 func (b *book) await(p *promise, at time.Time) time.Time {
 	b.setOverdue(p, !p.due.After(at))
 	missed, never := p.due.Add(MissedAfter), p.due.Add(NeverAfter)

@@ -21,8 +21,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock": func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
 }).Parse(pageText))
 
-// Handler serves the report: as JSON for whoever asks for that, by ?format=json or in the header Accept, and otherwise
-// as a page for people.
+// Handler serves the report: as JSON if ?format=json or the header Accept asks for it, and otherwise as a
+// page for people.
 func (c *Comparison) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -43,7 +43,7 @@ func (c *Comparison) Handler() http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Vary", "Accept")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		_, _ = body.WriteTo(w) // whoever asked has gone
+		_, _ = body.WriteTo(w) // the client has gone
 	})
 }
 

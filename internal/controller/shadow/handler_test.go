@@ -74,7 +74,7 @@ func TestTheReportSaysWhatHappenedInBothForms(t *testing.T) {
 		if len(report.Differences) != 1 || report.Differences[0].Seconds == nil || *report.Differences[0].Seconds != 41 {
 			t.Fatalf("differences %+v, want one of 41 s", report.Differences)
 		}
-		const sentence = "evicted 41 s late: the built-in began its countdown of 20 s anew at 00:00:51, probably because it was restarted; it was to begin at 00:00:10"
+		const sentence = "evicted 41 s late: the built-in restarted its countdown of 20 s at 00:00:51, probably because the process restarted; it should have begun at 00:00:10"
 		if got := report.Differences[0].Sentence; got != sentence {
 			t.Errorf("it says %q, want %q", got, sentence)
 		}

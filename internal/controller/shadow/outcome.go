@@ -3,7 +3,7 @@
 
 package shadow
 
-// Outcome is what became of a pod that had to leave, or that the built-in evicted.
+// Outcome is what happened to a pod that had to leave, or that the built-in evicted.
 type Outcome string
 
 const (

@@ -22,16 +22,16 @@ const (
 	// settle is how long an eviction that the rule does not explain waits for its judgement: the watch of nodes may
 	// bring a taint later than the watch of pods brings what it caused.
 	settle = 5 * time.Second
-	// remembered is for how long a pod that no longer has to leave, or that has gone, is still known. It explains what
+	// remembered is for how long a pod that need no longer leave, or that has gone, is still known. It explains what
 	// the built-in does afterwards.
 	remembered = 10 * time.Minute
 )
 
-// promise is what is known of one pod that has to leave its node, that had to, or that was evicted without.
+// promise is what is known of one pod that must leave its node, that had to, or that was evicted without.
 type promise struct {
 	pod *podcache.Pod // as it was while it did not terminate
 
-	leaves bool           // it has to leave
+	leaves bool           // it must leave
 	due    time.Time      // when, if it has
 	reason verdict.Reason // the newest by which it had to leave
 	unsure bool           // when the countdown began is not known: before this process saw it
@@ -58,8 +58,8 @@ type countdown struct {
 	due     time.Time // zero: it is not known
 }
 
-// leaving notes that the pod has to leave by the newest verdict. Nobody can evict it before it can be seen that it has
-// to: a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
+// leaving notes that the pod must leave according to the newest verdict. Nobody can evict it before that can be
+// seen: a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
 func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 	if !p.leaves {
 		p.first = countdown{}
@@ -77,7 +77,7 @@ func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 	p.ended, p.untainted = time.Time{}, false
 }
 
-// begins returns the countdown that the built-in begins when it sees at an instant that a pod has to leave.
+// begins returns the countdown that the built-in begins when it sees at an instant that a pod must leave.
 func begins(reason verdict.Reason, at time.Time) countdown {
 	seconds := *reason.Toleration.TolerationSeconds
 	if seconds <= 0 || seconds > overflows {

@@ -35,7 +35,7 @@ type Report struct {
 	Pods map[Outcome]int `json:"pods"`
 	// Overdue is how many pods are due, and still there.
 	Overdue int `json:"overdue"`
-	// Pending is how many pods have to leave later.
+	// Pending is how many pods must leave later.
 	Pending int `json:"pending"`
 	// Differences has the last thousand, newest first.
 	Differences []Difference `json:"differences"`
@@ -48,7 +48,7 @@ type Difference struct {
 	Pod       string    `json:"pod"`
 	UID       types.UID `json:"uid"`
 	Node      string    `json:"node"`
-	// Time is when the difference was found, or what was said of the pod was last corrected.
+	// Time is when the difference was found, or when the report about the pod was last corrected.
 	Time metav1.Time `json:"time"`
 	// Due is when the pod had to leave, if it had.
 	Due *metav1.MicroTime `json:"due,omitempty"`
@@ -60,7 +60,7 @@ type Difference struct {
 	Sentence string `json:"sentence"`
 }
 
-// report keeps what is to be reported. It is safe for concurrent use.
+// report keeps what it reports. It is safe for concurrent use.
 type report struct {
 	metrics *metrics
 
@@ -73,7 +73,7 @@ func newReport() *report {
 	return &report{metrics: newMetrics(), pods: map[Outcome]int{}}
 }
 
-// count counts a pod, once it is certain what became of it.
+// count counts a pod, once it is certain what happened to it.
 func (r *report) count(outcome Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *report) observe(difference time.Duration) {
 	r.metrics.difference.Observe(difference.Seconds())
 }
 
-// add adds a difference. What was said of the same pod before is taken back.
+// add adds a difference, instead of an earlier one of the same pod.
 func (r *report) add(d Difference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *report) add(d Difference) {
 	}
 }
 
-// takeBack takes back what was said of a pod: it was wrong.
+// takeBack removes the difference of a pod: it was wrong.
 func (r *report) takeBack(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Path is where the report is served, beside the metrics.
+// Path is where the report is served, next to the metrics.
 const Path = "/shadow"
 
 // Config configures a Comparison.
@@ -38,7 +38,8 @@ type Config struct {
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process, shared with Nodes and Pods; nil: one of its own, which hears no Date.
+	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which hears no
+	// Date.
 	Clock *timeline.Clock
 	// Registerer takes the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
@@ -125,12 +126,12 @@ func (c *Comparison) Reconcile(_ context.Context, req eviction.NodeRequest) (rec
 	return reconcile.Result{RequeueAfter: c.book.examine(req.Name, c.clock.Now())}, nil
 }
 
-// changes brings the nodes to look at: those whose NoExecute taints change, and those on which a pod changes that has
-// to leave, or had to.
+// changes brings the nodes to look at: those whose NoExecute taints change, and those on which a pod changes that must
+// leave, or had to.
 type changes struct{ c *Comparison }
 
 // String names the source in the log.
-func (s changes) String() string { return "changes of NoExecute taints and of pods that have to leave" }
+func (s changes) String() string { return "changes of NoExecute taints and of pods that must leave" }
 
 // Start implements source.TypedSource.
 func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[eviction.NodeRequest]) error {

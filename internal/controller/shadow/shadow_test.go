@@ -89,7 +89,7 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 		})
 	}
 	story(5*time.Minute, Late, map[Outcome]int{Late: 1}, "evicted 4m50s late")
-	story(15*time.Minute, Never, map[Outcome]int{Never: 1}, "evicted 14m50s late: it had been counted as never evicted by then")
+	story(15*time.Minute, Never, map[Outcome]int{Never: 1}, "evicted 14m50s late: it was already counted as never evicted")
 }
 
 func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) {

@@ -29,7 +29,7 @@ func (b *book) why(p *promise, outcome Outcome) string {
 	case Late:
 		return b.whyLate(p)
 	case Never:
-		return "it had been counted as never evicted by then"
+		return "it was already counted as never evicted"
 	case Twice:
 		before := b.former[p.pod.Key()]
 		return fmt.Sprintf("the built-in deletes by name, and the pod that had this name before had to leave node %s", before.node)
@@ -66,7 +66,7 @@ func (b *book) whyLate(p *promise) string {
 	case p.tolerated() == 0:
 		return "why cannot be told from what was seen"
 	}
-	return fmt.Sprintf("the built-in began its countdown of %d s anew at %s, probably because it was restarted; it was to begin at %s",
+	return fmt.Sprintf("the built-in restarted its countdown of %d s at %s, probably because the process restarted; it should have begun at %s",
 		p.tolerated(), b.shown(began), b.shown(p.reason.Start))
 }
 
@@ -128,7 +128,7 @@ func (b *book) company(p *promise) uint64 {
 }
 
 func (b *book) whyQueued(p *promise) string {
-	return fmt.Sprintf("probably it waited in the built-in's queue: %d pods were due, and by its default limit of 20 calls a second it evicts about %d a second",
+	return fmt.Sprintf("probably it waited in the built-in's queue: %d pods were due, and with its default limit of 20 calls a second it evicts about %d a second",
 		b.company(p), evictionsPerSecond)
 }
 
@@ -144,7 +144,7 @@ func (b *book) whyNever(p *promise, at time.Time) string {
 	case b.queued(p, at):
 		return b.whyQueued(p)
 	case p.tolerated() > 0:
-		return fmt.Sprintf("the built-in has not tried; probably it was restarted, and began its countdown of %d s anew, or it was refused before it could mark the pod: it tries five times within 50 ms and then forgets the pod", p.tolerated())
+		return fmt.Sprintf("the built-in has not tried; probably it was restarted and began its countdown of %d s again, or it was refused before it could mark the pod: it tries five times within 50 ms and then forgets the pod", p.tolerated())
 	}
 	return "the built-in has not marked it; probably it was refused: it tries five times within 50 ms and then forgets the pod"
 }
@@ -156,9 +156,9 @@ func (b *book) whyStayed(p *promise) string {
 	case p.ended.IsZero() && len(b.forecast.Taints(p.pod.Node)) == 0:
 		return "its node has no NoExecute taint, and had none while it was due"
 	case p.ended.IsZero():
-		return "it tolerates the taints of its node for ever"
+		return "it tolerates the taints of its node indefinitely"
 	case p.untainted:
-		return fmt.Sprintf("the built-in kept killing after the untaint at %s", b.shown(p.ended))
+		return fmt.Sprintf("the built-in kept deleting pods after the untaint at %s", b.shown(p.ended))
 	}
 	return fmt.Sprintf("the built-in evicted it although it tolerates what is left of the taints since %s", b.shown(p.ended))
 }

@@ -115,7 +115,7 @@ func (w *world) wantPods(want map[Outcome]int) {
 	}
 }
 
-// wantSaid checks the sentences of the report, newest first: each has to contain what is given.
+// wantSaid checks the sentences of the report, newest first: each must contain what is given.
 func (w *world) wantSaid(want ...string) {
 	w.T.Helper()
 	said := w.comparison.Report().Differences

@@ -16,7 +16,7 @@ func TestAPolicyOfAFileIsRefusedAsTheAPIServerRefusesIt(t *testing.T) {
 		"two rules that are broken": {
 			spec: map[string]any{"action": "Delete", "deadline": "5m", "unready": "Ask"},
 			want: "spec: a deadline ends the action Evict or Hold, and the action Delete needs none: remove the deadline, or choose another action; " +
-				"spec: unready says what becomes of pods that the action Evict asks about: remove it, or set the action to Evict; " +
+				"spec: unready says what happens to pods that the action Evict asks about: remove it, or set the action to Evict; " +
 				"spec: the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold",
 		},
 		"a value that is not known": {

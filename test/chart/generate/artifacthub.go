@@ -18,7 +18,8 @@ import (
 
 const chartFile = "charts/taintkeeper/Chart.yaml"
 
-// change, image and resource are what Artifact Hub shows of a chart: https://artifacthub.io/docs/topics/annotations/helm.
+// change, image and resource are what Artifact Hub shows of a chart:
+// https://artifacthub.io/docs/topics/annotations/helm.
 type (
 	change struct {
 		Kind        string `yaml:"kind"`
@@ -38,7 +39,8 @@ type (
 	}
 )
 
-// withAnnotations returns Chart.yaml with the annotations for Artifact Hub that follow from the chart and from CHANGELOG.md.
+// withAnnotations returns Chart.yaml with the annotations for Artifact Hub that follow from the chart and from
+// CHANGELOG.md.
 func withAnnotations(root string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, chartFile))
 	if err != nil {
@@ -92,8 +94,8 @@ var (
 	errOtherChart = errors.New("the newest version is not the chart's")
 )
 
-// headlines are the entries of the newest version that begin with bold text, each with its first sentence alone: the whole list would
-// be too long. That version is the chart's, or is not released yet.
+// headlines are the entries of the newest version that begin with bold text, each with its first sentence alone: the
+// whole list would be too long. That version is the chart's, or is not released yet.
 func headlines(log, version string) ([]change, error) {
 	sections := sectionLine.FindAllStringSubmatchIndex(log, 2)
 	if len(sections) == 0 {

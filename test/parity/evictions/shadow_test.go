@@ -102,7 +102,7 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},
 		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "terminating already"},
 		"9: a mirror pod is left alone":                                     {shadow.Stayed, "mirror of a static pod"},
-		"10: a restart does not start a countdown anew":                     {shadow.Late, "evicted 12 s late: the built-in began its countdown of 21 s anew at 00:00:14, probably because it was restarted; it was to begin at 00:00:02"},
+		"10: a restart does not start a countdown anew":                     {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
 		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
 		"10: a swap and a restart":                                          {shadow.Late, "anew at 00:00:16"},
 		"without a number: a pod that tolerates the one for ever":           {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
@@ -289,7 +289,7 @@ func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 	}{
 		"1: untainting does not stop what waits": {
 			storm(step{2100 * ms, tainted("a")}, step{6300 * ms, untaint{"n", "a"}}, step{time.Hour, untaint{"n", "none"}}),
-			limited, seen{shadow.Stayed, "the built-in kept killing after the untaint at 00:00:06"}, 150,
+			limited, seen{shadow.Stayed, "the built-in kept deleting pods after the untaint at 00:00:06"}, 150,
 		},
 		"2: a storm is late": {
 			storm(step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
