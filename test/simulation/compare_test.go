@@ -303,19 +303,29 @@ func (r *round) departed() []auditlog.Event {
 // departures is when pods leave that were there at the start.
 type departures map[types.UID]time.Duration
 
-// comparePods compares which pods leave, and when.
-func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
-	want, got := departures{}, departures{}
+func simulated(report *cliv1alpha1.SimulationReport) departures {
+	leave := departures{}
 	for _, pod := range report.Pods {
 		if pod.UID != "" && pod.LeavesAt != nil {
-			want[pod.UID] = pod.LeavesAt.Duration
+			leave[pod.UID] = pod.LeavesAt.Duration
 		}
 	}
+	return leave
+}
+
+func (c *comparison) observed() departures {
+	left := departures{}
 	for _, e := range c.departed() {
-		if _, known := got[e.UID]; !known {
-			got[e.UID] = e.Answered.Sub(c.at)
+		if _, known := left[e.UID]; !known {
+			left[e.UID] = e.Answered.Sub(c.at)
 		}
 	}
+	return left
+}
+
+// comparePods compares which pods leave, and when.
+func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
+	want, got := simulated(report), c.observed()
 	if c.inTurn() { // which pods go first is luck
 		c.compareInTurn(want, got)
 		return

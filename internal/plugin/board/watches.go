@@ -21,7 +21,8 @@ import (
 
 // feeds are all that is watched.
 func (c *cluster) feeds(clients kubernetes.Interface, rules dynamic.Interface, namespace string) []follow.Feed {
-	nodeEvents := clients.CoreV1().Events(metav1.NamespaceDefault) // client-go's recorder writes there what is of no namespace
+	// client-go's recorder writes events on objects without a namespace there.
+	nodeEvents := clients.CoreV1().Events(metav1.NamespaceDefault)
 	warnings := fields.Set{"involvedObject.kind": "Node", "type": corev1.EventTypeWarning}.AsSelector()
 	ruleClient := rules.Resource(v1alpha1.GroupVersion.WithResource(kindRules))
 	rule := &unstructured.Unstructured{}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Follower watches feeds and hands what they bring to one goroutine. The functions of its feeds, Called, Listed, Act and
-// those passed to Do run on that goroutine, so what they share needs no lock.
+// Follower watches feeds and hands what they bring to one goroutine. The functions of its feeds, Called, Listed, Act
+// and those passed to Do run on that goroutine, so what they share needs no lock.
 //
 // A watch that breaks is started again, until the context ends: rights can be granted and kinds installed meanwhile.
 type Follower struct {
@@ -42,8 +42,8 @@ type Follower struct {
 	err      error
 }
 
-// NotYet is what Act returns if it did nothing because it needs more. It is called right after the next change, and in a
-// second if there is none.
+// NotYet is what Act returns if it did nothing because it needs more. It is called right after the next change, and in
+// a second if there is none.
 const NotYet time.Duration = 0
 
 // New returns a Follower without feeds. Run makes it live.
@@ -64,24 +64,35 @@ func (f *Follower) Run(ctx context.Context) error {
 	for _, also := range f.Also {
 		running.Go(func() { also(ctx) })
 	}
-	acted := time.Time{}
-	next := time.NewTimer(0)
-	defer next.Stop()
+	again, rested := time.NewTimer(0), time.NewTimer(0)
+	defer again.Stop()
+	defer rested.Stop()
+	changed, resting := false, false
+	act := func() {
+		changed = false
+		after := f.Act()
+		if resting = after != NotYet; resting {
+			again.Reset(after)
+			rested.Reset(f.Rest)
+			return
+		}
+		again.Reset(time.Second)
+	}
 	for !f.stopped {
 		select {
 		case <-ctx.Done():
 			return nil
 		case do := <-f.do:
 			do()
-			next.Reset(max(0, f.Rest-time.Since(acted)))
-		case <-next.C:
-			again := f.Act()
-			if again == NotYet {
-				next.Reset(time.Second)
-				continue
+			if changed = true; !resting && !f.stopped {
+				act()
 			}
-			acted = time.Now()
-			next.Reset(again)
+		case <-rested.C:
+			if resting = false; changed {
+				act()
+			}
+		case <-again.C:
+			act()
 		}
 	}
 	return f.err
@@ -90,8 +101,8 @@ func (f *Follower) Run(ctx context.Context) error {
 // Synced reports whether all objects of every feed have been brought once. Only what runs on the goroutine may ask.
 func (f *Follower) Synced() bool { return len(f.unlisted) == 0 }
 
-// Broken returns why feeds are not watched now: of each that had a call fail and no watch begin since. What they brought
-// last may be out of date. Only what runs on the goroutine may ask.
+// Broken returns why feeds are not watched now: of each that had a call fail and no watch begin since. What they
+// brought last may be out of date. Only what runs on the goroutine may ask.
 func (f *Follower) Broken() error {
 	var errs []error
 	for _, feed := range f.Feeds {

@@ -38,7 +38,10 @@ func (f *Follower) watch(ctx context.Context, feed Feed) {
 			return watched, err
 		},
 	}
-	to := &store{Feed: feed, do: func(do func()) { f.Do(ctx, do) }, listed: func() { f.listed(feed) }, known: map[string]seen{}}
+	to := &store{
+		Feed: feed, known: map[string]seen{},
+		do: func(do func()) { f.Do(ctx, do) }, listed: func() { f.listed(feed) },
+	}
 	reflector := cache.NewReflectorWithOptions(listwatch.New(calls, feed.Client, to), feed.Object, to,
 		cache.ReflectorOptions{Name: "follow", TypeDescription: feed.Kind})
 	reflector.RunWithContext(ctx)

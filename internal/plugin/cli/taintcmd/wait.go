@@ -26,9 +26,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// await follows feeds until look has nothing more to say, and reports whether that is how it ended: else a deadline is
-// over, if there is one, or the context has ended. What look says is announced when it changes. A wait without the right
-// to watch is an error; calls that fail are made again, and told.
+// await follows feeds until look has nothing more to say, and reports whether that is how it ended. Otherwise a deadline
+// has passed, if there is one, or the context has ended. It announces what look says when that changes. A wait without
+// the right to watch is an error. Calls that fail are announced and made again.
 func (t *tainting) await(
 	ctx context.Context, f *follow.Follower, deadline time.Time, look func(ctx context.Context) string,
 ) (bool, error) {
@@ -92,7 +92,9 @@ type vigil struct {
 }
 
 func newVigil(t *tainting, done []changed) *vigil {
-	v := &vigil{tainting: t, nodes: map[string]*corev1.Node{}, pods: map[string]map[types.UID]*corev1.Pod{}, news: map[string]bool{}}
+	v := &vigil{
+		tainting: t, nodes: map[string]*corev1.Node{}, pods: map[string]map[types.UID]*corev1.Pod{}, news: map[string]bool{},
+	}
 	for _, one := range done {
 		v.departures.Changed(one.before, one.node, one.at)
 		v.nodes[one.node.Name], v.pods[one.node.Name] = one.node, map[types.UID]*corev1.Pod{}
@@ -207,7 +209,9 @@ func (v *vigil) farewell() string {
 
 // giveUp says of each pod that is left what keeps it.
 func (v *vigil) giveUp(ctx context.Context, left int, broken error) error {
-	errs := []error{fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, podsThat(left, "has", "have")), broken}
+	errs := []error{
+		fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, podsThat(left, "has", "have")), broken,
+	}
 	obstacles := &obstacles{vigil: v}
 	for _, pod := range v.departures.Left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
