@@ -43,7 +43,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
-		signs.LeasesKnown = true
+		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease
 	case clockKind:
 		account := &corev1.ServiceAccount{}
 		if err := convert(object.Object, account); err != nil {
@@ -62,6 +62,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		signs.AddEvent(event)
 		signs.AddFailure(event)
+		signs.FailuresKnown = true
 	case holderKind:
 		holder := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := convert(object.Object, holder); err != nil {
