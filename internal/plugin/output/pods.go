@@ -151,7 +151,11 @@ func common(columns []string, rows []PodRow) (caption string, left []string) {
 		for i := range rows {
 			rows[i].Cells = slices.Delete(slices.Clone(rows[i].Cells), at, at+1)
 		}
-		if same != "" {
+		switch {
+		case same == "":
+		case strings.Contains(same, " "): // several nodes, counted
+			said = append(said, same)
+		default:
 			said = append(said, strings.ToLower(column)+" "+same)
 		}
 	}

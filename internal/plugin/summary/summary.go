@@ -19,7 +19,7 @@ import (
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := slices.Concat(
-		[]string{Answer(plan)}, where(plan), Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
+		[]string{Answer(plan)}, where(plan), Losses(plan), Policies(plan), whereToLines(plan), Silence(plan))
 	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
