@@ -110,6 +110,10 @@ func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
 	add(command.LostWorkload, plan.Summary.WorkloadsLost, "workload", "loses every replica", "lose every replica")
 	add(command.Budget, plan.Summary.BudgetsBreached, "PodDisruptionBudget", "is overrun", "are overrun")
 	add(command.Nowhere, plan.Summary.Nowhere, "pod", "fits no node", "fit no node")
+	if AsksWhereTo(plan) && uncertain(plan) > 0 {
+		what := fmt.Sprintf("%s may fit no node", sentence.Counted(uncertain(plan), "pod"))
+		found[command.Nowhere] = strings.TrimPrefix(found[command.Nowhere]+", "+what, ", ")
+	}
 	return found
 }
 
