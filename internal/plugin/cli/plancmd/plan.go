@@ -110,10 +110,8 @@ func (o *options) complete(args []string) error {
 	if o.silence.is {
 		return noTaints(specs)
 	}
-	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return command.Usagef("%w", err)
-	}
-	return nil
+	o.edit, err = o.nodes.EditOf(specs)
+	return err
 }
 
 func (o *options) validate() error {
