@@ -78,8 +78,8 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	return nil
 }
 
-// keepSeconds shortens tolerations that a terminal has no room for, so that their seconds are not what is cut off. Where
-// not even these fit, it leaves the column out, which -o wide has.
+// keepSeconds shortens tolerations that a terminal has no room for, so that their seconds are not what is cut off.
+// Where not even these fit, it leaves the column out, which -o wide has.
 func keepSeconds(columns []string, rows []PodRow, width int) []string {
 	at := slices.Index(columns, ColumnToleration)
 	if at < 0 || width == 0 {

@@ -160,7 +160,7 @@ func (r *Running) Controllers() []string {
 	}
 	var running []string
 	for _, name := range []string{"eviction", "node-health", rules} {
-		if SwitchedOn(Taintkeeper, r.Flags, name) && !(name == rules && IsOn("--shadow", r.Flags)) {
+		if SwitchedOn(Taintkeeper, r.Flags, name) && (name != rules || !IsOn("--shadow", r.Flags)) {
 			running = append(running, name)
 		}
 	}

@@ -43,7 +43,6 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
-		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease
 	case clockKind:
 		account := &corev1.ServiceAccount{}
 		if err := convert(object.Object, account); err != nil {
@@ -138,6 +137,7 @@ func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
 func (c *collector) hear() {
 	signs := &c.cluster.Signs
 	for _, lease := range c.leases {
+		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease // others tell of nodes
 		if c.cluster.IsOfController(lease) {
 			signs.AddLease(lease)
 		}

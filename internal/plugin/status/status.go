@@ -45,7 +45,7 @@ func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 		known.Policies = cluster.PoliciesOf()
 	}
 	count(report, known, cluster)
-	report.Unknown = unknown(report, cluster, &running)
+	report.Unknown = unknown(cluster, &running)
 	report.Health, report.Problems = judge(report, cluster, &running)
 	return report
 }

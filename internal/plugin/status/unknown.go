@@ -9,11 +9,10 @@ import (
 )
 
 // unknown returns the fields of a report that are empty because something was not read.
-func unknown(
-	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
-) (fields []cliv1alpha1.UnknownField) {
+func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1.UnknownField) {
 	runs, signs := running.Mode != "", &cluster.Signs
 	files := cluster.Location == plan.Location{}
+	noClock := len(signs.Clocks) == 0 && !signs.ClocksKnown
 	for _, field := range []struct {
 		name    string
 		unknown bool
@@ -26,8 +25,8 @@ func unknown(
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
 		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper runs"},
 		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
-		{"evictionClock", len(signs.Clocks) == 0 && !signs.ClocksKnown, unread(files, "ServiceAccount", "serviceaccounts")},
-		{"builtInBacklog", len(signs.Clocks) == 0 && !signs.ClocksKnown, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"evictionClock", noClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"builtInBacklog", noClock, unread(files, "ServiceAccount", "serviceaccounts")},
 		{"lastError", signs.Failure == nil && !signs.FailuresKnown, unread(files, "Event", "events")},
 	} {
 		if field.unknown {
