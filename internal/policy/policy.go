@@ -141,6 +141,9 @@ func (p *Policy) Pace() *Pace { return p.pace }
 // Breaker returns the policy's breaker, or nil.
 func (p *Policy) Breaker() *Breaker { return p.breaker }
 
+// HoldsWithoutEnd reports whether pods stay for as long as the policy applies to them.
+func (p *Policy) HoldsWithoutEnd() bool { return p.action == v1alpha1.ActionHold && p.deadline == nil }
+
 // Asks reports whether the policy asks the Eviction API.
 func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }
 

@@ -15,6 +15,8 @@ type Snapshot struct {
 
 	// At is the instant at which the cluster was read.
 	At metav1.MicroTime `json:"at"`
+	// Unread are the kinds that could not be read, so the snapshot cannot say that there are none.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // SnapshotEnd is the last line of a snapshot. Without it the snapshot is cut off.

@@ -19,11 +19,13 @@ type StatusReport struct {
 	Problems []string `json:"problems,omitempty"`
 	// Notes are sentences about what could not be known.
 	Notes []string `json:"notes,omitempty"`
+	// Unknown are the fields whose absence, or zero, says nothing, and why.
+	Unknown []UnknownField `json:"unknown,omitempty"`
 	// Mode is absent if Taintkeeper does not run, or if that is not known.
 	Mode Mode `json:"mode,omitempty"`
 	// Controllers are those that run; absent if no pod of Taintkeeper shows them.
 	Controllers []string `json:"controllers,omitempty"`
-	// Version is what the leader has written on its Lease. Shadow mode and dry runs have no Lease.
+	// Version is what the leader has written on its Lease, or what a replica without an election has as a label.
 	Version string `json:"version,omitempty"`
 	// Leader is absent if no replica holds the Lease.
 	Leader *Leader `json:"leader,omitempty"`
@@ -39,6 +41,14 @@ type StatusReport struct {
 	// LastError is the newest event of Taintkeeper about something that failed; absent if there is none. The API server
 	// keeps events for an hour by default.
 	LastError *LastError `json:"lastError,omitempty"`
+}
+
+// UnknownField is a field of a StatusReport that is not known.
+type UnknownField struct {
+	// Field is its name in JSON.
+	Field string `json:"field"`
+	// Reason is a part of a sentence.
+	Reason string `json:"reason"`
 }
 
 // Health says whether Taintkeeper does its task.

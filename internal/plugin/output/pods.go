@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/charmbracelet/x/ansi"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -24,6 +26,8 @@ const (
 	ColumnPod    = "Pod"
 	ColumnNode   = "Node"
 	ColumnTaint  = "Taint"
+
+	ColumnToleration = "Toleration"
 )
 
 // PodRow is one row of a table of pods.
@@ -63,6 +67,7 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	if caption != "" {
 		p.Line("%s", caption)
 	}
+	columns = keepSeconds(columns, rows, p.width())
 	if err := p.Table(columns, cellsOf(rows)); err != nil {
 		return err
 	}
@@ -71,6 +76,35 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 		p.Line("%s", answer)
 	}
 	return nil
+}
+
+// keepSeconds shortens tolerations that a terminal has no room for, so that their seconds are not what is cut off.
+// Where not even these fit, it leaves the column out, which -o wide has.
+func keepSeconds(columns []string, rows []PodRow, width int) []string {
+	at := slices.Index(columns, ColumnToleration)
+	if at < 0 || width == 0 {
+		return columns
+	}
+	cells := cellsOf(rows)
+	for _, row := range cells {
+		row[at] = ""
+	}
+	room := width - widthOf(columns, cells) + len(ColumnToleration)
+	for i := range rows {
+		cell := &rows[i].Cells[at]
+		seconds := strings.LastIndex(*cell, " for ")
+		switch length := len(*cell) - seconds; {
+		case seconds < 0 || ansi.StringWidth(*cell) <= room:
+		case length < room:
+			*cell = ansi.Truncate((*cell)[:seconds], room-length, "…") + (*cell)[seconds:]
+		default:
+			for i := range rows {
+				rows[i].Cells = slices.Delete(slices.Clone(rows[i].Cells), at, at+1)
+			}
+			return slices.Delete(slices.Clone(columns), at, at+1)
+		}
+	}
+	return columns
 }
 
 // PodName is a pod as -o name prints it: as the arguments that kubectl takes.
@@ -151,7 +185,11 @@ func common(columns []string, rows []PodRow) (caption string, left []string) {
 		for i := range rows {
 			rows[i].Cells = slices.Delete(slices.Clone(rows[i].Cells), at, at+1)
 		}
-		if same != "" {
+		switch {
+		case same == "":
+		case strings.Contains(same, " "): // several nodes, counted
+			said = append(said, same)
+		default:
 			said = append(said, strings.ToLower(column)+" "+same)
 		}
 	}

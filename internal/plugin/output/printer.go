@@ -132,6 +132,11 @@ func (p *Printer) IsNarrow(columns []string, rows [][]any) bool {
 	if width == 0 {
 		return false
 	}
+	return widthOf(columns, rows) > width
+}
+
+// widthOf returns how wide a table is. Columns for -o wide do not count.
+func widthOf(columns []string, rows [][]any) int {
 	const gap = 3
 	whole := -gap
 	for i, column := range columns {
@@ -144,7 +149,7 @@ func (p *Printer) IsNarrow(columns []string, rows [][]any) bool {
 		}
 		whole += widest + gap
 	}
-	return whole > width
+	return whole
 }
 
 // TableWithReasons prints a table whose last column is a sentence. Where that makes it wider than the terminal, the

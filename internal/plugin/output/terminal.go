@@ -64,8 +64,8 @@ func wrap(text string, width int, first, others string) string {
 	return strings.Join(append(lines, line), "\n")
 }
 
-// Reflow breaks the paragraphs and lists of a text again, so that they fit a width. Other indented lines keep their
-// breaks. Zero changes nothing.
+// Reflow breaks the paragraphs and lists of a text again, so that they fit a width, and the last column of rows. Other
+// indented lines keep their breaks. Zero changes nothing.
 func Reflow(text string, width int) string {
 	if width == 0 {
 		return text
@@ -91,9 +91,22 @@ func Reflow(text string, width int) string {
 			blocks[i] = wrap(block, width, "", hanging)
 		case !strings.HasPrefix(block, " "):
 			blocks[i] = wrap(block, width, "", "")
+		default:
+			at := len(block) - len(lastColumn(block))
+			blocks[i] = wrap(block[at:], width, block[:at], strings.Repeat(" ", at))
 		}
 	}
 	return strings.Join(blocks, "\n")
+}
+
+// lastColumn returns what follows the last gap in an indented line, nothing if there is none behind the indent.
+func lastColumn(line string) string {
+	const gap = "  "
+	row := strings.TrimLeft(line, " ")
+	if at := strings.LastIndex(row, gap); at >= 0 {
+		return row[at+len(gap):]
+	}
+	return ""
 }
 
 // IsTerminal reports whether somebody reads along.

@@ -35,6 +35,7 @@ Has:
 - two
 
   kind: as it is, wide or not
+  a  one two three
 and on`
 	const want = `one two three
 four.
@@ -45,6 +46,8 @@ Has:
 - two
 
   kind: as it is, wide or not
+  a  one two
+     three
 and on`
 	if got := Reflow(text, 13); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

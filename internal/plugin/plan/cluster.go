@@ -68,9 +68,11 @@ type Cluster struct {
 	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.
 	Sources map[cliv1alpha1.CheckedObject]string
 
-	// Missing says what could not be read, and what follows. BudgetsUnknown: PodDisruptionBudgets are among that.
-	Missing        []string
-	BudgetsUnknown bool
+	// Missing says what could not be read, and what follows. BudgetsUnknown and PoliciesUnknown: PodDisruptionBudgets and
+	// EvictionPolicies are among that.
+	Missing         []string
+	BudgetsUnknown  bool
+	PoliciesUnknown bool
 }
 
 // AddRenewal takes the Lease of a node, in which its kubelet says when it renewed it.

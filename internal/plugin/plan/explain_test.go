@@ -446,6 +446,15 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	}
 }
 
+func TestNobodyIsAdvisedToRaiseTheSecondsOfAPodThatIsDaysLate(t *testing.T) {
+	subject := plan.Subject{Pod: pod("p", tolerating("a", 60)), Node: node("n", "a:NoExecute"), At: now.Add(72 * time.Hour)}
+	for _, change := range plan.Explain(subject).Changes {
+		if strings.Contains(change.What, "raise tolerationSeconds") {
+			t.Errorf("it says %q", change.What)
+		}
+	}
+}
+
 func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 	const worlds = 3000
 	leave := 0

@@ -26,6 +26,10 @@ func (s *Subject) release(
 			say("End the pause "+p.Name, "kubectl taintkeeper resume "+p.Name)
 			return
 		}
+		if p.HoldsWithoutEnd() {
+			say("Remove spec.paused from EvictionPolicy "+p.Name+" and set its spec.deadline, because Hold without a deadline keeps pods indefinitely", "")
+			return
+		}
 		say("Remove spec.paused from EvictionPolicy "+p.Name, patch(`{"paused":null}`))
 	case policy.BreakerOpen:
 		say(fmt.Sprintf("Let EvictionPolicy %s release the pods that are due", p.Name),

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// VersionLabel is the label of Taintkeeper's Lease that says which version leads.
+// VersionLabel is the label of Taintkeeper's Lease, and of its pods, that says which version runs.
 const VersionLabel = "app.kubernetes.io/version"
 
 // Running says whether Taintkeeper runs, as far as its Lease and its pods show.
@@ -33,8 +34,9 @@ type Running struct {
 	// Replicas are its pods that are not over.
 	Replicas []*corev1.Pod
 	// Flags are those that the leader was started with, or another replica if no pod is the leader's; nil without
-	// replicas.
-	Flags []string
+	// replicas. Version is what the leader's Lease says, or else the label of the pod with the flags.
+	Flags   []string
+	Version string
 }
 
 // Running says whether Taintkeeper runs at an instant.
@@ -50,11 +52,14 @@ func (c *Cluster) Running(at time.Time) Running {
 		}
 		r.Replicas = append(r.Replicas, pod)
 		if r.Flags == nil || pod.Name == leader {
-			r.Flags = words[1:]
+			r.Flags, r.Version = words[1:], pod.Labels[VersionLabel]
 		}
 		if mode := modeWithoutLease(words); mode != "" && IsReady(pod) {
 			r.Mode, r.Known = mode, true
 		}
+	}
+	if r.Held {
+		r.Version = cmp.Or(r.Lease.Labels[VersionLabel], r.Version)
 	}
 	if r.Held || c.Signs.hasFreshClock(at) {
 		r.Mode, r.Known = cliv1alpha1.ModeEnforce, true
@@ -124,14 +129,17 @@ func (r *Running) holder() string {
 	return ptr.Deref(r.Lease.Spec.HolderIdentity, "")
 }
 
+// rules is the controller of NodeTaintRules, which is on by default and which shadow mode does not run.
+const rules = "node-taint-rule"
+
 // Controllers returns the controllers that run; nil if no pod shows them.
 func (r *Running) Controllers() []string {
 	if r.Flags == nil {
 		return nil
 	}
 	var running []string
-	for _, name := range []string{"eviction", "node-health", "node-taint-rule"} {
-		if SwitchedOn(Taintkeeper, r.Flags, name) {
+	for _, name := range []string{"eviction", "node-health", rules} {
+		if SwitchedOn(Taintkeeper, r.Flags, name) && (name != rules || !IsOn("--shadow", r.Flags)) {
 			running = append(running, name)
 		}
 	}

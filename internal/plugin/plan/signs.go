@@ -60,8 +60,10 @@ type Signs struct {
 	HoldersKnown bool
 	// Evictions are the events of evictions, by Taintkeeper or ControllerManager.
 	Evictions map[string]Trace
-	// Failure is the newest event of Taintkeeper about something that failed.
-	Failure *cliv1alpha1.LastError
+	// Failure is the newest event of Taintkeeper about something that failed; none is there if it is nil and
+	// FailuresKnown.
+	Failure       *cliv1alpha1.LastError
+	FailuresKnown bool
 	// Cancelled are the events of evictions that were cancelled, by pod.
 	Cancelled map[types.NamespacedName]Trace
 }

@@ -125,11 +125,11 @@ func silenceNotes(
 		}
 	}
 	if len(unheard) > 0 {
-		notes = append(notes, "The last Lease renewal of "+sentence.Enumerate(unheard)+
+		notes = append(notes, "The last Lease renewal of "+sentence.Some(unheard)+
 			" is not known, so the plan assumes one now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
 	}
 	if len(never) > 0 {
-		notes = append(notes, "No Ready condition is known of "+sentence.Enumerate(never)+
+		notes = append(notes, "No Ready condition is known of "+sentence.Some(never)+
 			": the grace period of a node that has never posted its status begins with its creation.")
 	}
 	if leave > 0 {

@@ -153,9 +153,13 @@ func unlisted(list []listed) []corev1.Toleration {
 	return all
 }
 
+// mostLate is how late a pod may be for advice to raise its tolerationSeconds. Of a pod that is days late, something
+// else is wrong, and seconds that count from days ago would be of no use.
+const mostLate = time.Hour
+
 // longer gives a pod that is late just enough tolerationSeconds for not being due yet.
 func (s *Subject) longer(facts verdict.Pod, onNode []verdict.Taint, cause verdict.Reason) (trial, bool) {
-	if cause.Toleration == nil || cause.Due.After(s.At) {
+	if cause.Toleration == nil || cause.Due.After(s.At) || s.At.Sub(cause.Due) > mostLate {
 		return trial{}, false
 	}
 	seconds := int64(s.At.Sub(cause.Start)/time.Second) + 1

@@ -43,7 +43,6 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
-		signs.LeasesKnown = true
 	case clockKind:
 		account := &corev1.ServiceAccount{}
 		if err := convert(object.Object, account); err != nil {
@@ -62,6 +61,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		signs.AddEvent(event)
 		signs.AddFailure(event)
+		signs.FailuresKnown = true
 	case holderKind:
 		holder := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := convert(object.Object, holder); err != nil {
@@ -137,6 +137,7 @@ func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
 func (c *collector) hear() {
 	signs := &c.cluster.Signs
 	for _, lease := range c.leases {
+		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease // others tell of nodes
 		if c.cluster.IsOfController(lease) {
 			signs.AddLease(lease)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
 // The first and the last line of a snapshot.
@@ -37,6 +38,7 @@ func (c *collector) follow(next decoded) error {
 			c.cluster.At = line.At.Time
 		}
 		c.snapshots[next.source] = 0
+		c.learn(line)
 	case snapshotEndKind:
 		line := &cliv1alpha1.SnapshotEnd{}
 		if err := convert(object.Object, line); err != nil {
@@ -56,6 +58,36 @@ func (c *collector) follow(next decoded) error {
 		}
 	}
 	return nil
+}
+
+// learn takes from the first line of a snapshot what it would hold if it was there.
+func (c *collector) learn(line *cliv1alpha1.Snapshot) {
+	read := func(kind string) bool { return !slices.Contains(line.Unread, kind) }
+	signs := &c.cluster.Signs
+	signs.LeasesKnown = signs.LeasesKnown || read("leases")
+	signs.ClocksKnown = signs.ClocksKnown || read("serviceaccounts")
+	c.cluster.BudgetsUnknown = !read("poddisruptionbudgets")
+	c.cluster.PoliciesUnknown = !read(EvictionPolicies.Resource)
+	c.note(c.wants.Policies && c.cluster.PoliciesUnknown,
+		"EvictionPolicies could not be read when the snapshot was taken, so none is taken into account.")
+}
+
+// UnreadOf returns the kinds that a snapshot of a cluster lacks because they could not be read.
+func UnreadOf(cluster *plan.Cluster) (unread []string) {
+	for _, kind := range []struct {
+		name  string
+		known bool
+	}{
+		{"leases", cluster.Signs.LeasesKnown},
+		{"serviceaccounts", cluster.Signs.ClocksKnown},
+		{"poddisruptionbudgets", !cluster.BudgetsUnknown},
+		{EvictionPolicies.Resource, !cluster.PoliciesUnknown},
+	} {
+		if !kind.known {
+			unread = append(unread, kind.name)
+		}
+	}
+	return unread
 }
 
 // unended returns an error for each snapshot whose last line has not come.

@@ -38,6 +38,7 @@ func (r *Reader) Policies(ctx context.Context) error {
 	if _, absent := errors.AsType[absentError](err); absent {
 		return nil
 	}
+	r.Cluster.PoliciesUnknown = err != nil
 	return errors.Join(broken, r.without(err, "no EvictionPolicy is taken into account"))
 }
 

@@ -31,7 +31,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 		all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
 		which := fields.OneTermEqualSelector("reason", reason)
 		err := listSome(ctx, r, "events", which, all.List, r.Cluster.Signs.AddFailure)
-		if IsUnreadable(err) {
+		if r.Cluster.Signs.FailuresKnown = err == nil; IsUnreadable(err) {
 			return r.without(err, "the last error of Taintkeeper is not known")
 		}
 		if err != nil {

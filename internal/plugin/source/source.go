@@ -92,7 +92,11 @@ func (s *Source) Now(cluster *plan.Cluster) time.Time {
 // Read returns the objects of the cluster.
 func (s *Source) Read(ctx context.Context, wanted Wants) (*plan.Cluster, error) {
 	if s.Offline() {
-		return ReadFiles(s.Env.In, s.Files, wanted)
+		cluster, err := ReadFiles(s.Env.In, s.Files, wanted)
+		if err == nil && s.at != "" {
+			cluster.Signs.At = s.Now(cluster)
+		}
+		return cluster, err
 	}
 	rest, err := s.RESTConfig()
 	if err != nil {

@@ -35,10 +35,7 @@ func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	}
 	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("StatusReport"))
 	if running.Mode != "" {
-		report.Controllers = running.Controllers()
-	}
-	if running.Held {
-		report.Version = running.Lease.Labels[plan.VersionLabel]
+		report.Controllers, report.Version = running.Controllers(), running.Version
 	}
 	if account := clockFor(&cluster.Signs, &running); account != nil {
 		report.EvictionClock, report.BuiltInBacklog = plan.ClockOf(account, at), plan.BacklogOf(account, at)
@@ -48,6 +45,7 @@ func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 		known.Policies = cluster.PoliciesOf()
 	}
 	count(report, known, cluster)
+	report.Unknown = unknown(cluster, &running)
 	report.Health, report.Problems = judge(report, cluster, &running)
 	return report
 }

@@ -6,7 +6,9 @@ package summary
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,24 +26,68 @@ func Silence(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	silent := func(node cliv1alpha1.PlannedNode) *metav1.MicroTime { return node.SilentAt }
 	tainted := func(node cliv1alpha1.PlannedNode) *metav1.MicroTime { return node.TaintedAt }
-	var falls, turns, held lines
+	var falls, turns, held groups
 	for _, node := range byInstant(plan.Nodes, silent) {
 		if node.SilentAt == nil {
-			falls.add("Unknown already", node.Name)
+			falls.add("Unknown already", node)
 		} else {
-			falls.add("Silent "+in(plan, node.SilentAt), node.Name)
+			falls.add("Silent "+in(plan, node.SilentAt), node)
 		}
 		if node.Held != "" {
-			held.add("Held back, as "+node.Held, node.Name)
+			held.add("Held back, as "+node.Held, node)
 		}
 	}
 	for _, node := range byInstant(plan.Nodes, tainted) {
 		if node.TaintedAt != nil {
-			turns.add("Tainted NoExecute, zone "+cmp.Or(node.Zone, "(none)"), node.Name+" "+in(plan, node.TaintedAt))
+			turns.add("Tainted NoExecute, zone "+zoneOf(node), node)
 		}
 	}
-	return slices.Concat(falls, turns, held).all()
+	var lines []string
+	for _, group := range slices.Concat(falls, held) {
+		lines = append(lines, fmt.Sprintf("%s: %s.", group.what, namedOrCounted(group.nodes)))
+	}
+	for _, group := range turns {
+		lines = append(lines, fmt.Sprintf("%s: %s.", group.what, inTurn(plan, group.nodes)))
+	}
+	return lines
 }
+
+// mostNamed is how many nodes are named. More are counted.
+const mostNamed = 10
+
+// namedOrCounted names nodes, or counts them by zone.
+func namedOrCounted(nodes []cliv1alpha1.PlannedNode) string {
+	var parts []string
+	if len(nodes) <= mostNamed {
+		for i := range nodes {
+			parts = append(parts, nodes[i].Name)
+		}
+		return strings.Join(parts, ", ")
+	}
+	count := map[string]int{}
+	for i := range nodes {
+		count[zoneOf(nodes[i])]++
+	}
+	for _, zone := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, sentence.Counted(count[zone], "node")+" of zone "+zone)
+	}
+	return sentence.Enumerate(parts)
+}
+
+// inTurn says when the nodes of a zone are tainted, which are in the order of that.
+func inTurn(plan *cliv1alpha1.TaintPlan, nodes []cliv1alpha1.PlannedNode) string {
+	if len(nodes) > mostNamed {
+		return fmt.Sprintf("%d nodes, the first %s, the last %s",
+			len(nodes), in(plan, nodes[0].TaintedAt), in(plan, nodes[len(nodes)-1].TaintedAt))
+	}
+	var parts []string
+	for i := range nodes {
+		parts = append(parts, nodes[i].Name+" "+in(plan, nodes[i].TaintedAt))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func zoneOf(node cliv1alpha1.PlannedNode) string { return cmp.Or(node.Zone, "(none)") }
 
 // byInstant orders nodes by an instant. Those that have none come first.
 func byInstant(
@@ -61,26 +107,18 @@ func in(plan *cliv1alpha1.TaintPlan, at *metav1.MicroTime) string {
 	return "now"
 }
 
-// line is names, or what there is to say of each, of nodes that have something in common.
-type line struct {
+// group is nodes that have something in common.
+type group struct {
 	what  string
-	names []string
+	nodes []cliv1alpha1.PlannedNode
 }
 
-type lines []line
+type groups []group
 
-func (l *lines) add(what, name string) {
-	i := slices.IndexFunc(*l, func(known line) bool { return known.what == what })
+func (g *groups) add(what string, node cliv1alpha1.PlannedNode) {
+	i := slices.IndexFunc(*g, func(known group) bool { return known.what == what })
 	if i < 0 {
-		*l, i = append(*l, line{what: what}), len(*l)
+		*g, i = append(*g, group{what: what}), len(*g)
 	}
-	(*l)[i].names = append((*l)[i].names, name)
-}
-
-func (l lines) all() []string {
-	var all []string
-	for _, line := range l {
-		all = append(all, fmt.Sprintf("%s: %s.", line.what, sentence.Enumerate(line.names)))
-	}
-	return all
+	(*g)[i].nodes = append((*g)[i].nodes, node)
 }

@@ -20,7 +20,7 @@ import (
 // Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := slices.Concat(
-		[]string{Answer(plan)}, where(plan), Silence(plan), Policies(plan), Losses(plan), whereToLines(plan))
+		[]string{Answer(plan)}, where(plan), Losses(plan), Policies(plan), whereToLines(plan), Silence(plan))
 	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
@@ -105,6 +105,10 @@ func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
 	add(command.LostWorkload, plan.Summary.WorkloadsLost, "workload", "loses every replica", "lose every replica")
 	add(command.Budget, plan.Summary.BudgetsBreached, "PodDisruptionBudget", "is overrun", "are overrun")
 	add(command.Nowhere, plan.Summary.Nowhere, "pod", "fits no node", "fit no node")
+	if AsksWhereTo(plan) && uncertain(plan) > 0 {
+		what := fmt.Sprintf("%s may fit no node", sentence.Counted(uncertain(plan), "pod"))
+		found[command.Nowhere] = strings.TrimPrefix(found[command.Nowhere]+", "+what, ", ")
+	}
 	return found
 }
 

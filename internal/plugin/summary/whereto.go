@@ -28,14 +28,11 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	s := plan.Summary
 	parts := []string{fmt.Sprintf("%d to a node", s.Placed), fmt.Sprintf("%d nowhere", s.Nowhere)}
-	if s.Bounds > 0 {
-		parts = append(parts, fmt.Sprintf("%d not placed, with a bound", s.Bounds))
+	if uncertain := uncertain(plan); uncertain > 0 {
+		parts = append(parts, fmt.Sprintf("%d uncertain", uncertain))
 	}
 	if s.NoSuccessor > 0 {
 		parts = append(parts, fmt.Sprintf("%d without a successor", s.NoSuccessor))
-	}
-	if others := s.Leave - s.Placed - s.Nowhere - s.Bounds - s.NoSuccessor; others > 0 {
-		parts = append(parts, fmt.Sprintf("%d without an answer", others))
 	}
 	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
 	remarks := remarksOf(plan)
@@ -46,6 +43,12 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s more: -o json and -o yaml list them.", sentence.Counted(more, "warning")))
 	}
 	return lines
+}
+
+// uncertain counts the pods of a plan with where-to of which it is not certain that a node would take them.
+func uncertain(plan *cliv1alpha1.TaintPlan) int {
+	s := plan.Summary
+	return s.Leave - s.Placed - s.Nowhere - s.NoSuccessor
 }
 
 // remark is what some pods are told alike.

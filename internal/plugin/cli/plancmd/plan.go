@@ -58,8 +58,9 @@ they are equal, so a pod may go to another of the nodes that would take it.
 ` + selection.TaintSyntax + `
 
 --fail-on is for scripts: lost-workload is a workload that loses every replica, budget a PodDisruptionBudget of which
-more pods leave than it allows, and nowhere a pod that no node would take. The exit code is 0 if the plan has none of
-those that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if the plan has some.`,
+more pods leave than it allows, and nowhere a pod that no node would take, or of which that is uncertain. The exit code
+is 0 if the plan has none of those that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if
+the plan has some.`,
 		Example: `  # Who would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 
@@ -110,10 +111,8 @@ func (o *options) complete(args []string) error {
 	if o.silence.is {
 		return noTaints(specs)
 	}
-	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return command.Usagef("%w", err)
-	}
-	return nil
+	o.edit, err = o.nodes.EditOf(specs)
+	return err
 }
 
 func (o *options) validate() error {

@@ -60,7 +60,7 @@ func columnsOf(plan *cliv1alpha1.TaintPlan) []string {
 	} else {
 		columns = append(columns, "+Change")
 	}
-	return append(columns, "Toleration", "+Owner", "+Priority", "+Grace", "+Budgets", "+Before")
+	return append(columns, output.ColumnToleration, "+Owner", "+Priority", "+Grace", "+Budgets", "+Before")
 }
 
 // altersWhatWas reports whether a pod had to leave already, and a plan changes that.
@@ -85,7 +85,7 @@ func podRow(
 	cells := map[string]string{
 		output.ColumnLeaves: leaves, output.ColumnDue: leaves, "At": at, "Held by": held,
 		"Where to": whereTo(pod.WhereTo), "+Fits": fits(pod.WhereTo),
-		output.ColumnNode: pod.Node, output.ColumnTaint: pod.Taint, "Toleration": tolerationOf(pod),
+		output.ColumnNode: pod.Node, output.ColumnTaint: pod.Taint, output.ColumnToleration: tolerationOf(pod),
 		"+Owner": output.OwnerOf(pod.Owner), "+Priority": strconv.Itoa(int(pod.Priority)),
 		"+Grace":   strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s",
 		"+Budgets": strings.Join(pod.Budgets, ","), "+Before": before,

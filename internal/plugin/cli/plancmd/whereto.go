@@ -15,10 +15,8 @@ func whereTo(where *cliv1alpha1.WhereTo) string {
 		return ""
 	case where.NoSuccessor:
 		return "no successor"
-	case where.Reason != "":
-		return "no answer"
-	case where.Bound:
-		return "not placed"
+	case where.Reason != "", where.Bound:
+		return "uncertain"
 	case where.Node == "":
 		return "nowhere"
 	}

@@ -114,7 +114,8 @@ func linesOf(cluster *plan.Cluster, at time.Time) ([]runtime.Object, error) {
 		return nil, err
 	}
 	version := cliv1alpha1.GroupVersion.String()
-	first := output.WithKind(&cliv1alpha1.Snapshot{At: metav1.NewMicroTime(at)}, version, "Snapshot")
+	begin := &cliv1alpha1.Snapshot{At: metav1.NewMicroTime(at), Unread: source.UnreadOf(cluster)}
+	first := output.WithKind(begin, version, "Snapshot")
 	last := output.WithKind(&cliv1alpha1.SnapshotEnd{Objects: len(objects)}, version, "SnapshotEnd")
 	return slices.Concat([]runtime.Object{first}, objects, []runtime.Object{last}), nil
 }

@@ -4,7 +4,6 @@
 package statuscmd
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -17,6 +16,9 @@ import (
 func (o *options) print(report *cliv1alpha1.StatusReport) {
 	p := &page{report, &o.output}
 	headline, bullet := headlines[report.Health], "- "
+	if report.Health == cliv1alpha1.Healthy && len(report.Unknown) > 0 {
+		headline = "Taintkeeper runs, and nothing of what could be read is wrong."
+	}
 	if headline == "" { // the problem is that it does not run, or that this is not known
 		bullet = ""
 	} else {
@@ -30,14 +32,14 @@ func (o *options) print(report *cliv1alpha1.StatusReport) {
 	}
 	o.output.Line("")
 	p.line("Mode", p.mode())
-	p.line("Version", p.version())
-	p.line("Leader", p.leader())
+	p.line("Version", p.known("version", p.Version))
+	p.line("Leader", p.known("leader", p.leader()))
 	p.line("Replicas", p.replicas())
-	p.line("Pods", p.pods())
-	p.line("Held", p.held())
-	p.line("Eviction clock", p.clock())
-	p.line("Built-in", p.backlog())
-	p.line("Last error", p.lastError())
+	p.line("Pods", p.known("pods", p.pods()))
+	p.line("Held", p.known("heldBy", p.held()))
+	p.line("Eviction clock", p.known("evictionClock", p.clock()))
+	p.line("Built-in", p.known("builtInBacklog", p.backlog()))
+	p.line("Last error", p.known("lastError", p.lastError()))
 }
 
 var headlines = map[cliv1alpha1.Health]string{
@@ -58,24 +60,27 @@ func (p *page) line(subject, text string) {
 	}
 }
 
+// known returns what is known of a field, or why it is not known.
+func (p *page) known(field, text string) string {
+	for _, unknown := range p.Unknown {
+		if unknown.Field == field {
+			return fmt.Sprintf("unknown (%s)", unknown.Reason)
+		}
+	}
+	return text
+}
+
 func (p *page) mode() string {
 	if p.Mode == "" {
-		return ""
+		return p.known("mode", "")
 	}
 	mode := map[cliv1alpha1.Mode]string{
 		cliv1alpha1.ModeEnforce: "enforce", cliv1alpha1.ModeShadow: "shadow", cliv1alpha1.ModeDryRun: "dry run",
 	}[p.Mode]
-	if len(p.Controllers) == 0 {
-		return mode
+	if controllers := p.known("controllers", ""); controllers != "" {
+		return fmt.Sprintf("%s; controllers %s", mode, controllers)
 	}
 	return fmt.Sprintf("%s (%s)", mode, strings.Join(p.Controllers, ", "))
-}
-
-func (p *page) version() string {
-	if p.Mode == "" {
-		return ""
-	}
-	return cmp.Or(p.Version, "not known (a leader writes it on its Lease)")
 }
 
 func (p *page) leader() string {

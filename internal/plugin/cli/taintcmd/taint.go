@@ -175,10 +175,8 @@ func (o *options) completeTaint(args []string) error {
 		return err
 	}
 	o.nodes.Complete(nodes)
-	if o.edit, err = taints.ParseEdit(specs...); err != nil {
-		return command.Usagef("%w", err)
-	}
-	return nil
+	o.edit, err = o.nodes.EditOf(specs)
+	return err
 }
 
 // completeUntaint takes what cannot be a node for a key. A word that can be both waits for the cluster, see settle.

@@ -22,6 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // options are those of kubectl taintkeeper taints.
@@ -150,6 +151,7 @@ func (o *options) printLines(list *cliv1alpha1.TaintList) {
 			since = ", for " + output.Age(taint.TimeAdded.Time, list.At.Time)
 		}
 		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
-		o.output.Line("  Of its pods, %d tolerate it indefinitely, %d for a while, and %d not at all.", taint.ForEver, taint.ForAWhile, taint.NotAtAll)
+		o.output.Line("  Of its pods, %d %s it indefinitely, %d for a while, and %d not at all.",
+			taint.ForEver, sentence.Agree(taint.ForEver, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
 	}
 }
