@@ -89,6 +89,7 @@ type vigil struct {
 	nodes      map[string]*corev1.Node
 	pods       map[string]map[types.UID]*corev1.Pod // by node
 	news       map[string]bool                      // the nodes that are to be read again
+	warned     bool                                 // of pods that came
 }
 
 func newVigil(t *tainting, done []changed) *vigil {
@@ -97,10 +98,16 @@ func newVigil(t *tainting, done []changed) *vigil {
 	}
 	for _, one := range done {
 		v.departures.Changed(one.before, one.node, one.at)
+		v.departures.Read(one.node, t.plannedOn(one.node.Name), one.at) // some may be gone before they are watched
 		v.nodes[one.node.Name], v.pods[one.node.Name] = one.node, map[types.UID]*corev1.Pod{}
 		v.news[one.node.Name] = true
 	}
 	return v
+}
+
+// plannedOn returns the pods that the plan found on a node.
+func (t *tainting) plannedOn(node string) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(t.cluster.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != node })
 }
 
 // SetNode implements follow.Cluster.
@@ -178,6 +185,7 @@ func (v *vigil) look() string {
 	if len(pods) == 0 {
 		return ""
 	}
+	v.warn()
 	had := v.departures.Had()
 	line := fmt.Sprintf("Waiting: %d of %s left", had-len(pods), podsThat(had, "has", "have"))
 	if next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next >= 0 {
@@ -185,6 +193,17 @@ func (v *vigil) look() string {
 			", the last " + v.when(pods[len(pods)-1].Verdict.Due, now)
 	}
 	return line
+}
+
+// warn tells once that pods come to the nodes while others leave: then the wait may never end.
+func (v *vigil) warn() {
+	if v.warned || v.departures.Came() == 0 {
+		return
+	}
+	v.warned = true
+	v.reader.Progress.End()
+	v.tell("Note: %s put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it",
+		podsThat(v.departures.Came(), "was", "were"))
 }
 
 // podsThat is the subject and the verb of a sentence about pods.
@@ -216,10 +235,6 @@ func (v *vigil) giveUp(ctx context.Context, left int, broken error) error {
 	for _, pod := range v.departures.Left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
 			pod.Namespace, pod.Name, pod.Node.Name, obstacles.of(ctx, pod)))
-	}
-	if came := v.departures.Came(); came > 0 {
-		errs = append(errs, fmt.Errorf("%s put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it",
-			podsThat(came, "was", "were")))
 	}
 	return errors.Join(append(errs, obstacles.notes(ctx)...)...)
 }
