@@ -106,7 +106,7 @@ func (s *stage) startKeeper(ctx context.Context) error {
 	var err error
 	s.keeper, err = s.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
 		Binary: s.binary,
-		Args:   append([]string{"--controllers=*"}, healthFlags...),
+		Args:   append([]string{"--controllers=*", "--leader-elect=true"}, healthFlags...), // status reads its Lease
 	})
 	return err
 }
