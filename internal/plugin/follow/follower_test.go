@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,7 +117,7 @@ func pod(uid string) *corev1.Pod {
 
 var pods = corev1.SchemeGroupVersion.WithResource(follow.Pods)
 
-// down lets calls that list and watch pods fail until up is called, and ends the watches that began before.
+// down lets calls that list and watch pods fail until up is called.
 func (f *following) down() (up func()) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -225,4 +228,21 @@ func TestStopEndsRunWithItsError(t *testing.T) {
 			f.Errorf("it ends with %v", err)
 		}
 	})
+}
+
+func TestACallThatGetsNoAnswerIsABreak(t *testing.T) {
+	for name, err := range map[string]error{
+		"the connection is closed":   &url.Error{Op: "Get", URL: "https://example.com", Err: io.EOF},
+		"the API server gives it up": apierrors.NewTimeoutError("the request takes too long", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(f *following) {
+				f.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, err
+				})
+				f.run()
+				f.mustBeBroken(true)
+			})
+		})
+	}
 }

@@ -5,9 +5,7 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +20,7 @@ import (
 // watch watches a feed until the context ends.
 func (f *Follower) watch(ctx context.Context, feed Feed) {
 	called := func(ctx context.Context, verb string, err error) {
-		if ctx.Err() == nil && !isPassing(err) {
+		if ctx.Err() == nil && !isPassing(verb, err) {
 			f.Do(ctx, func() { f.called(ctx, feed, verb, err) })
 		}
 	}
@@ -47,10 +45,11 @@ func (f *Follower) watch(ctx context.Context, feed Feed) {
 	reflector.RunWithContext(ctx)
 }
 
-// isPassing reports whether an error is the way in which watches end, and in which lists that are streamed fall back.
-func isPassing(err error) bool {
-	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.IsInvalid(err) || apierrors.IsTimeout(err)
+// isPassing reports whether an error is no break: a list follows at once. Versions expire, and the API server refuses
+// to stream a list, or does not have the version yet.
+func isPassing(verb string, err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		verb == "watch" && (apierrors.IsInvalid(err) || apierrors.IsTimeout(err))
 }
 
 // called notes how a call has ended.
