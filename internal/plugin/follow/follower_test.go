@@ -66,10 +66,16 @@ func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 	})
 }
 
-// run starts the follower. It ends with the test.
+// run follows nodes, or all of them, until the test ends.
 func (f *following) run(nodes ...string) {
 	f.Helper()
 	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.notebook)
+	f.start()
+}
+
+// start starts the follower. It ends with the test.
+func (f *following) start() {
+	f.Helper()
 	ctx, stop := context.WithCancel(f.Context())
 	ended := make(chan error)
 	go func() { ended <- f.follower.Run(ctx) }()
@@ -245,4 +251,39 @@ func TestACallThatGetsNoAnswerIsABreak(t *testing.T) {
 			})
 		})
 	}
+}
+
+// streaming is a client whose lists are streamed.
+type streaming struct{}
+
+func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
+	play(t, func(f *following) {
+		var begun []*watch.FakeWatcher
+		f.clients.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			begun = append(begun, watch.NewFake())
+			return true, begun[len(begun)-1], nil
+		})
+		complete := func() {
+			begun[len(begun)-1].Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+			}})
+			synctest.Wait()
+		}
+		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.notebook)
+		f.follower.Feeds[1].Client = streaming{}
+		f.start()
+		complete()
+		f.mustBeBroken(false)
+		up := f.down()
+		begun[0].Stop()
+		bubble.Pass(10 * time.Second)
+		f.mustBeBroken(true)
+		up()
+		for before := len(begun); len(begun) == before; {
+			bubble.Pass(time.Second)
+		}
+		f.mustBeBroken(true)
+		complete()
+		f.mustBeBroken(false)
+	})
 }
