@@ -643,6 +643,19 @@ func TestAnAPIServerThatDoesNotAnswerDoesNotHoldUpTheTimeout(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
+func TestANodeThatIsGoneBeforeItIsWatchedKeepsNobodyWaiting(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if len(s.taints("n")) > 0 {
+				return false, nil, s.client.Tracker().Delete(nodes, "", "n")
+			}
+			return false, nil, nil
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
 func TestAWaitWithoutTheRightToWatchEndsWithWhatToDo(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {

@@ -97,8 +97,7 @@ func newVigil(t *tainting, done []changed) *vigil {
 	}
 	for _, one := range done {
 		v.departures.Changed(one.before, one.node, one.at)
-		v.nodes[one.node.Name], v.pods[one.node.Name] = one.node, map[types.UID]*corev1.Pod{}
-		v.news[one.node.Name] = true
+		v.pods[one.node.Name], v.news[one.node.Name] = map[types.UID]*corev1.Pod{}, true
 	}
 	return v
 }
