@@ -247,6 +247,17 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 	}
 }
 
+func TestPodsThatHaveFinishedDoNotMakeTheirJobFail(t *testing.T) {
+	done := pod("b1", "Job", "job", "p", 60)
+	done.Status.Phase = corev1.PodSucceeded
+	cluster := small(done, pod("a1", "Job", "job", "q", 60))
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
+	checkStory(t, play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}"),
+		"1m0s node b1: taint k:NoExecute set",
+		"1m0s 1 pod leaves node b1 because of k:NoExecute",
+	)
+}
+
 func TestAJobMakesNoOtherPodForSomeTimeAfterOneThatFailed(t *testing.T) {
 	cluster := small(pod("b1", "Job", "job", "p", 60), pod("b1", "Job", "job", "q", 60), pod("b2", "Job", "other", "r", 60))
 	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}}, {ObjectMeta: metav1.ObjectMeta{UID: "other"}}}

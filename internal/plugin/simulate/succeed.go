@@ -23,9 +23,11 @@ import (
 // succeed lets the controller of a pod make the next one. A pod that left before it was ready gets its successor after
 // the start delay, or pods would come and go in no time.
 func (s *simulation) succeed(p *pod, now time.Time) {
-	s.makers.Lose(p.Pod)
-	if s.makers.WhyFails(p.Pod) != "" { // those that taints evict at the same instant are first
-		s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
+	if !p.is.Finished {
+		s.makers.Lose(p.Pod)
+		if s.makers.WhyFails(p.Pod) != "" { // those that taints evict at the same instant are first
+			s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
+		}
 	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
 		if p.told != nil {
