@@ -75,16 +75,9 @@ func (s *simulation) place(now time.Time) {
 	})
 	refused := map[types.UID]string{} // why, by the controller of equal pods
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
-		switch {
-		case p.after.After(now):
+		if p.after.After(now) {
 			s.placing.set(p.after)
 			return false
-		case !p.first && s.makers.WhyFails(p.Pod) != "": // its Job has failed since
-			if p.before != nil {
-				p.before.Successor, p.before.NoSuccessor = "", s.makers.WhyFails(p.Pod)
-			}
-			p.stage = gone
-			return true
 		}
 		return s.placed(p, refused, now)
 	})
