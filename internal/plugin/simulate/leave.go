@@ -67,21 +67,21 @@ func (s *simulation) evict(l leaver, now time.Time) {
 	s.tellNode(n)
 	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
 	s.tellPod(l.pod).Taint = taint
-	if s.policies != nil {
-		s.policies.left(l.pod, n, now)
-	}
 	s.leave(l.pod, now)
 }
 
 // leave lets a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
+	n := p.on
 	s.tellPod(p).LeavesAt = new(s.offset(now))
+	if s.policies != nil && n != nil {
+		s.policies.left(p, n, now)
+	}
 	p.stage = terminating
 	s.recount(p)
 	if s.makers.WhyWait(p.Pod) == "" {
 		s.succeed(p, now)
 	}
-	n := p.on
 	if n == nil { // where it is was not asked
 		p.stage = gone
 		return

@@ -560,6 +560,22 @@ func TestPoliciesHoldPods(t *testing.T) {
 	}
 }
 
+func TestABreakerDoesNotCountThePodsOfAJobThatHasFailed(t *testing.T) {
+	pods := append(webs(4, "b2"), pod("b1", "Job", "job", "p", 60))
+	for i := range 10 {
+		pods = append(pods, pod("a1", "Job", "job", fmt.Sprint("q", i), 60))
+	}
+	cluster := small(pods...)
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
+	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
+	})}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 5m, taint: {nodes: [b2], taints: ['k:NoExecute']}}")
+	if report.Summary.Held != 4 {
+		t.Errorf("%d are held, want the 4 that are left, as all of them are due: %q", report.Summary.Held, story(report))
+	}
+}
+
 func TestAPodThatWaitsForAPaceIsHeldByThePolicyThatHasIt(t *testing.T) {
 	for _, action := range []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict} {
 		t.Run(string(action), func(t *testing.T) {
