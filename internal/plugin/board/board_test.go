@@ -196,6 +196,7 @@ func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
 		s.pod("late", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
 		s.pass(time.Second)
 		s.node("n")
+		s.pass(time.Second) // nodes and pods come on watches of their own
 		s.pod("untainted", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
 		s.pass(time.Second)
 

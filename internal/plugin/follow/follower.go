@@ -101,8 +101,8 @@ func (f *Follower) Run(ctx context.Context) error {
 // Synced reports whether all objects of every feed have been brought once. Only what runs on the goroutine may ask.
 func (f *Follower) Synced() bool { return len(f.unlisted) == 0 }
 
-// Broken returns why feeds are not watched now: of each that had a call fail and no watch begin since. What they
-// brought last may be out of date. Only what runs on the goroutine may ask.
+// Broken returns why feeds are not watched now: of each that had a call fail and no watch begin since, or its list
+// end if the watch streams one. What they brought last may be out of date. Only what runs on the goroutine may ask.
 func (f *Follower) Broken() error {
 	var errs []error
 	for _, feed := range f.Feeds {

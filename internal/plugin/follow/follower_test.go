@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,10 +66,16 @@ func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 	})
 }
 
-// run starts the follower. It ends with the test.
+// run follows nodes, or all of them, until the test ends.
 func (f *following) run(nodes ...string) {
 	f.Helper()
 	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.notebook)
+	f.start()
+}
+
+// start starts the follower. It ends with the test.
+func (f *following) start() {
+	f.Helper()
 	ctx, stop := context.WithCancel(f.Context())
 	ended := make(chan error)
 	go func() { ended <- f.follower.Run(ctx) }()
@@ -114,7 +123,7 @@ func pod(uid string) *corev1.Pod {
 
 var pods = corev1.SchemeGroupVersion.WithResource(follow.Pods)
 
-// down lets calls that list and watch pods fail until up is called, and ends the watches that began before.
+// down lets calls that list and watch pods fail until up is called.
 func (f *following) down() (up func()) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -224,5 +233,57 @@ func TestStopEndsRunWithItsError(t *testing.T) {
 		if err := f.follower.Run(f.Context()); !errors.Is(err, enough) {
 			f.Errorf("it ends with %v", err)
 		}
+	})
+}
+
+func TestACallThatGetsNoAnswerIsABreak(t *testing.T) {
+	for name, err := range map[string]error{
+		"the connection is closed":   &url.Error{Op: "Get", URL: "https://example.com", Err: io.EOF},
+		"the API server gives it up": apierrors.NewTimeoutError("the request takes too long", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(f *following) {
+				f.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, err
+				})
+				f.run()
+				f.mustBeBroken(true)
+			})
+		})
+	}
+}
+
+// streaming is a client whose lists are streamed.
+type streaming struct{}
+
+func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
+	play(t, func(f *following) {
+		var begun []*watch.FakeWatcher
+		f.clients.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+			begun = append(begun, watch.NewFake())
+			return true, begun[len(begun)-1], nil
+		})
+		complete := func() {
+			begun[len(begun)-1].Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+			}})
+			synctest.Wait()
+		}
+		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.notebook)
+		f.follower.Feeds[1].Client = streaming{}
+		f.start()
+		complete()
+		f.mustBeBroken(false)
+		up := f.down()
+		begun[0].Stop()
+		bubble.Pass(10 * time.Second)
+		f.mustBeBroken(true)
+		up()
+		for before := len(begun); len(begun) == before; {
+			bubble.Pass(time.Second)
+		}
+		f.mustBeBroken(true)
+		complete()
+		f.mustBeBroken(false)
 	})
 }

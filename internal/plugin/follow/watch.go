@@ -5,9 +5,7 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 )
@@ -22,35 +21,44 @@ import (
 // watch watches a feed until the context ends.
 func (f *Follower) watch(ctx context.Context, feed Feed) {
 	called := func(ctx context.Context, verb string, err error) {
-		if ctx.Err() == nil && !isPassing(err) {
+		if ctx.Err() == nil && !isPassing(verb, err) {
 			f.Do(ctx, func() { f.called(ctx, feed, verb, err) })
 		}
 	}
+	streams := false // the watch that began last brings a list first
 	calls := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			streams = false
 			listed, err := feed.Calls.calls.ListWithContextFunc(ctx, options)
 			called(ctx, "list", err)
 			return listed, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watched, err := feed.Calls.calls.WatchFuncWithContext(ctx, options)
-			called(ctx, "watch", err)
+			streams = err == nil && ptr.Deref(options.SendInitialEvents, false)
+			if !streams {
+				called(ctx, "watch", err)
+			}
 			return watched, err
 		},
 	}
-	to := &store{
-		Feed: feed, known: map[string]seen{},
-		do: func(do func()) { f.Do(ctx, do) }, listed: func() { f.listed(feed) },
-	}
+	do := func(do func()) { f.Do(ctx, do) }
+	to := &store{Feed: feed, known: map[string]seen{}, do: do, listed: func() {
+		if streams {
+			called(ctx, "watch", nil)
+		}
+		do(func() { f.listed(feed) })
+	}}
 	reflector := cache.NewReflectorWithOptions(listwatch.New(calls, feed.Client, to), feed.Object, to,
 		cache.ReflectorOptions{Name: "follow", TypeDescription: feed.Kind})
 	reflector.RunWithContext(ctx)
 }
 
-// isPassing reports whether an error is the way in which watches end, and in which lists that are streamed fall back.
-func isPassing(err error) bool {
-	return errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.IsInvalid(err) || apierrors.IsTimeout(err)
+// isPassing reports whether an error is no break: a list follows at once. Versions expire, and the API server refuses
+// to stream a list, or does not have the version yet.
+func isPassing(verb string, err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		verb == "watch" && (apierrors.IsInvalid(err) || apierrors.IsTimeout(err))
 }
 
 // called notes how a call has ended.
@@ -76,8 +84,8 @@ func (f *Follower) listed(feed Feed) {
 type store struct {
 	Feed
 
-	do     func(func()) // on the follower's goroutine
-	listed func()
+	do     func(func())    // on the follower's goroutine
+	listed func()          // called when a list is complete
 	known  map[string]seen // by namespace and name
 	list   uint32          // the number of the newest list
 }
@@ -137,7 +145,7 @@ func (s *store) Replace(objects []any, _ string) error {
 			s.do(func() { s.Gone(known.uid, known.name, nil) })
 		}
 	}
-	s.do(s.listed)
+	s.listed()
 	return nil
 }
 

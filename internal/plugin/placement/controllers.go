@@ -49,7 +49,7 @@ func (c Controllers) jobOf(pod *corev1.Pod) *job {
 	return nil
 }
 
-// Lose counts a pod that leaves.
+// Lose counts a pod that leaves and has not finished. Those that have were counted when they did.
 func (c Controllers) Lose(pod *corev1.Pod) {
 	job := c.jobOf(pod)
 	if job == nil || job.onDisruption() == batchv1.PodFailurePolicyActionIgnore {

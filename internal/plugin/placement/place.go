@@ -221,10 +221,10 @@ func (p *placer) batches(at time.Time) [][]*leaver {
 func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	var gone []*corev1.Pod
 	for _, l := range batch {
-		p.controllers.Lose(l.pod)
 		if plan.IsFinished(l.pod) {
 			continue
 		}
+		p.controllers.Lose(l.pod)
 		gone = append(gone, l.pod)
 		leave := p.scheduler.remove
 		if p.silent[l.pod.Spec.NodeName] {

@@ -492,6 +492,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 		}
 	}
 	first, second := pod("p", "n", owned("Job", "job"), tolerating("k", 30)), pod("q", "n", owned("Job", "job"), tolerating("k", 60))
+	finished := pod("p", "n", owned("Job", "job"), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 	n := node("n", "1", tainted("x:NoSchedule"))
 	for name, test := range map[string]struct {
 		job  *batchv1.Job
@@ -506,6 +507,10 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 		"that leave together": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
 			want: "p: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+		},
+		"that lose no pod by one that has finished": {
+			job: limited(1, 0), node: n, pods: []*corev1.Pod{finished, second},
+			want: "p: It has finished, so it needs no successor.; q: a of a",
 		},
 		"whose disruption is ignored": {
 			job: limited(0, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: n, pods: []*corev1.Pod{first}, want: "p: a of a",

@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,21 +67,21 @@ func (s *simulation) evict(l leaver, now time.Time) {
 	s.tellNode(n)
 	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
 	s.tellPod(l.pod).Taint = taint
-	if s.policies != nil {
-		s.policies.left(l.pod, n, now)
-	}
 	s.leave(l.pod, now)
 }
 
 // leave lets a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
+	n := p.on
 	s.tellPod(p).LeavesAt = new(s.offset(now))
+	if s.policies != nil && n != nil {
+		s.policies.left(p, n, now)
+	}
 	p.stage = terminating
 	s.recount(p)
 	if s.makers.WhyWait(p.Pod) == "" {
 		s.succeed(p, now)
 	}
-	n := p.on
 	if n == nil { // where it is was not asked
 		p.stage = gone
 		return
@@ -94,7 +95,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 }
 
-// failJob ends the other pods of a Job that fails. It does so once.
+// failJob ends the other pods of a Job that fails, also those that wait for a node. It does so once.
 func (s *simulation) failJob(of *pod, now time.Time) {
 	controller := metav1.GetControllerOfNoCopy(of.Pod)
 	others, fails := s.ofJob[controller.UID]
@@ -104,8 +105,15 @@ func (s *simulation) failJob(of *pod, now time.Time) {
 	delete(s.ofJob, controller.UID)
 	s.story.add(now, jobFailed, "", s.nameOf(of), "")
 	for _, p := range others {
-		if p.stage == bound && !p.is.Finished {
+		switch {
+		case p.stage == bound && !p.is.Finished:
 			s.leave(p, now)
+		case p.stage == waiting:
+			p.stage = gone
+			if p.before != nil {
+				p.before.Successor, p.before.NoSuccessor = "", s.makers.WhyFails(p.Pod)
+			}
 		}
 	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool { return p.stage == gone })
 }

@@ -18,6 +18,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -75,11 +76,19 @@ func small(pods ...*corev1.Pod) *plan.Cluster {
 // play plays steps until 30 minutes are over.
 func play(t *testing.T, cluster *plan.Cluster, steps ...string) *cliv1alpha1.SimulationReport {
 	t.Helper()
+	return playOptions(t, cluster, simulate.Options{}, steps...)
+}
+
+func playOptions(
+	t *testing.T, cluster *plan.Cluster, options simulate.Options, steps ...string,
+) *cliv1alpha1.SimulationReport {
+	t.Helper()
 	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + strings.Join(steps, ", ") + "]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := simulate.Run(t.Context(), cluster, scenario, simulate.Options{At: noon, Grace: grace, Policy: rates, StartDelay: 5 * time.Second})
+	options.At, options.Grace, options.Policy, options.StartDelay = noon, grace, rates, 5*time.Second
+	report, err := simulate.Run(t.Context(), cluster, scenario, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +253,32 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 		if pod.LeavesAt == nil || pod.LeavesAt.Duration != time.Minute || pod.NoSuccessor != why {
 			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)
 		}
+	}
+}
+
+func TestPodsThatHaveFinishedDoNotMakeTheirJobFail(t *testing.T) {
+	done := pod("b1", "Job", "job", "p", 60)
+	done.Status.Phase = corev1.PodSucceeded
+	cluster := small(done, pod("a1", "Job", "job", "q", 60))
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
+	checkStory(t, play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}"),
+		"1m0s node b1: taint k:NoExecute set",
+		"1m0s 1 pod leaves node b1 because of k:NoExecute",
+	)
+}
+
+func TestAJobThatFailsEndsItsPodsThatWaitedAtTheStart(t *testing.T) {
+	waits := pod("", "Job", "job", "q", 60)
+	waits.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	cluster := small(pod("b1", "Job", "job", "p", 60), waits)
+	for _, node := range cluster.Nodes {
+		node.Spec.Taints = []corev1.Taint{{Key: "closed", Effect: corev1.TaintEffectNoSchedule}}
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
+	}
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
+	lines := story(playOptions(t, cluster, simulate.Options{WhereTo: true}, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m, taint: {nodes: [a1], taints: ['closed-']}}"))
+	if want := "1m0s Job shop/job has 0 of 1 replica, until the end"; !slices.Contains(lines, want) {
+		t.Errorf("the story is %q, want %q in it", lines, want)
 	}
 }
 
@@ -522,6 +557,22 @@ func TestPoliciesHoldPods(t *testing.T) {
 				t.Errorf("%d are held, want %d; pods leave at other times (-want +got):\n%s\nthe story is %q", report.Summary.Held, test.held, diff, story(report))
 			}
 		})
+	}
+}
+
+func TestABreakerDoesNotCountThePodsOfAJobThatHasFailed(t *testing.T) {
+	pods := append(webs(4, "b2"), pod("b1", "Job", "job", "p", 60))
+	for i := range 10 {
+		pods = append(pods, pod("a1", "Job", "job", fmt.Sprint("q", i), 60))
+	}
+	cluster := small(pods...)
+	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
+	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
+	})}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 5m, taint: {nodes: [b2], taints: ['k:NoExecute']}}")
+	if report.Summary.Held != 4 {
+		t.Errorf("%d are held, want the 4 that are left, as all of them are due: %q", report.Summary.Held, story(report))
 	}
 }
 

@@ -23,9 +23,11 @@ import (
 // succeed lets the controller of a pod make the next one. A pod that left before it was ready gets its successor after
 // the start delay, or pods would come and go in no time.
 func (s *simulation) succeed(p *pod, now time.Time) {
-	s.makers.Lose(p.Pod)
-	if s.makers.WhyFails(p.Pod) != "" { // those that taints evict at the same instant are first
-		s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
+	if !p.is.Finished {
+		s.makers.Lose(p.Pod)
+		if s.makers.WhyFails(p.Pod) != "" { // those that taints evict at the same instant are first
+			s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
+		}
 	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
 		if p.told != nil {
@@ -73,16 +75,9 @@ func (s *simulation) place(now time.Time) {
 	})
 	refused := map[types.UID]string{} // why, by the controller of equal pods
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
-		switch {
-		case p.after.After(now):
+		if p.after.After(now) {
 			s.placing.set(p.after)
 			return false
-		case !p.first && s.makers.WhyFails(p.Pod) != "": // its Job has failed since
-			if p.before != nil {
-				p.before.Successor, p.before.NoSuccessor = "", s.makers.WhyFails(p.Pod)
-			}
-			p.stage = gone
-			return true
 		}
 		return s.placed(p, refused, now)
 	})

@@ -654,6 +654,39 @@ func TestAnAPIServerThatDoesNotAnswerDoesNotHoldUpTheTimeout(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
+func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s it is unknown which pods have left, and the taints stay\nlist pods: no answer"},
+		"the taints are over": {[]string{"--for", "1m", "--stay"}, "The 1m0s are over, and it is unknown which pods have left."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return len(s.taints("n")) > 0, nil, errors.New("no answer")
+				})
+				err := s.taint(append([]string{"n", "m:NoExecute", "--yes", "--wait"}, test.flags...)...)
+				s.mustSay(fmt.Sprint(s.err.String(), err), test.want)
+			}, taintedNode("n"), podOnNode("n", "p"))
+		})
+	}
+}
+
+func TestANodeThatIsGoneBeforeItIsWatchedKeepsNobodyWaiting(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if len(s.taints("n")) > 0 {
+				return false, nil, s.client.Tracker().Delete(nodes, "", "n")
+			}
+			return false, nil, nil
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
 func TestAWaitWithoutTheRightToWatchEndsWithWhatToDo(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {

@@ -99,8 +99,7 @@ func newVigil(t *tainting, done []changed) *vigil {
 	for _, one := range done {
 		v.departures.Changed(one.before, one.node, one.at)
 		v.departures.Read(one.node, t.plannedOn(one.node.Name), one.at) // some may be gone before they are watched
-		v.nodes[one.node.Name], v.pods[one.node.Name] = one.node, map[types.UID]*corev1.Pod{}
-		v.news[one.node.Name] = true
+		v.pods[one.node.Name], v.news[one.node.Name] = map[types.UID]*corev1.Pod{}, true
 	}
 	return v
 }
@@ -153,7 +152,10 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	f := follow.New(time.Second)
 	f.Feeds = follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nodesOf(done), v)
 	all, err := t.await(ctx, f, deadline, func(context.Context) string { return v.look() })
-	left := len(v.departures.Left())
+	left := podsThat(len(v.departures.Left()), "has", "have") + " not left"
+	if !f.Synced() {
+		left = "it is unknown which pods have left"
+	}
 	switch {
 	case err != nil:
 		return err
@@ -161,9 +163,9 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 		t.tell("%s", v.farewell())
 		return nil
 	case apicall.Stopping(ctx):
-		return fmt.Errorf("interrupted: %s not left", podsThat(left, "has", "have"))
+		return fmt.Errorf("interrupted: %s", left)
 	case !end.IsZero() && !t.machineTime().Before(end):
-		t.tell("The %s are over, and %s not left.", t.lasts, podsThat(left, "has", "have"))
+		t.tell("The %s are over, and %s.", t.lasts, left)
 		return nil
 	}
 	return v.giveUp(ctx, left, f.Broken())
@@ -226,11 +228,9 @@ func (v *vigil) farewell() string {
 	return "All pods have left that have to."
 }
 
-// giveUp says of each pod that is left what keeps it.
-func (v *vigil) giveUp(ctx context.Context, left int, broken error) error {
-	errs := []error{
-		fmt.Errorf("after %s %s not left, and the taints stay", v.timeout, podsThat(left, "has", "have")), broken,
-	}
+// giveUp says how many pods are left, and of each what keeps it.
+func (v *vigil) giveUp(ctx context.Context, left string, broken error) error {
+	errs := []error{fmt.Errorf("after %s %s, and the taints stay", v.timeout, left), broken}
 	obstacles := &obstacles{vigil: v}
 	for _, pod := range v.departures.Left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
