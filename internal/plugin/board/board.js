@@ -350,9 +350,11 @@
     stale.hidden = text === '';
     setText(stale, text);
     const denied = [...sources.values()].filter((source) => source.state === 'denied').map((source) => source.problem);
+    const all = [...new Set(denied)].sort();
+    if (head?.idle) all.unshift(head.idle);
     const problems = byId('problems');
-    problems.hidden = denied.length === 0;
-    fill(problems, [...new Set(denied)].sort().map((text) => el('li', text)));
+    problems.hidden = all.length === 0;
+    fill(problems, all.map((text) => el('li', text)));
   };
 
   const figure = (name, text) => setText(document.querySelector(`[data-figure="${name}"]`), text);

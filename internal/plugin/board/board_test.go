@@ -110,6 +110,22 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 	})
 }
 
+func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
+	play(t, func(s *scene) {
+		s.open()
+		idle := func() string { return row[headRow](s, sheetHead, sheetHead).Idle }
+		s.policies(&plan.Cluster{Idle: "It does not run."}, nil)
+		s.pass(time.Second)
+		expect(t, "what it says", idle(), "It does not run.")
+		s.policies(&plan.Cluster{}, errors.New("down"))
+		s.pass(time.Second)
+		expect(t, "what it says when that is not known", idle(), "It does not run.")
+		s.policies(&plan.Cluster{}, nil)
+		s.pass(time.Second)
+		expect(t, "what it says while Taintkeeper evicts", idle(), "")
+	})
+}
+
 func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
 	c := newCluster(headRow{}, func() time.Time { return midnight })
 	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{

@@ -104,6 +104,9 @@ func (c *cluster) DeleteNode(name string) {
 
 // setPolicies takes in the policies that were read. They change what the board says of pods, not which must leave.
 func (c *cluster) setPolicies(read *plan.Cluster, err error) {
+	if err == nil {
+		c.head.Idle = sentence.Printable(read.Idle)
+	}
 	set := read.PoliciesOf()
 	news := set != nil || c.known.Policies != nil || len(read.Missing) > 0 || c.sources[kindPolicies] != nil
 	if !news || !c.policiesCalled(read.Missing, err) {

@@ -19,6 +19,8 @@ type headRow struct {
 	Evictions int    `json:"evictions"`
 	// Held is how many of the pending pods EvictionPolicies hold when they are due.
 	Held int `json:"held,omitempty"`
+	// Idle says that Taintkeeper does not evict, and what follows; empty if it does, or if that is not known.
+	Idle string `json:"idle,omitempty"`
 	// NodesRead and PodsRead are set once these have been read, so that none means that there is none.
 	NodesRead bool `json:"nodesRead"`
 	PodsRead  bool `json:"podsRead"`

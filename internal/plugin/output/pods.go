@@ -78,8 +78,11 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	return nil
 }
 
+// readable is how many characters of a key are left at least where a toleration is shortened.
+const readable = len("maintenance…") - len("…") + 1
+
 // keepSeconds shortens tolerations that a terminal has no room for, so that their seconds are not what is cut off.
-// Where not even these fit, it leaves the column out, which -o wide has.
+// Where too little would be left of them, it leaves the column out, which -o wide has.
 func keepSeconds(columns []string, rows []PodRow, width int) []string {
 	at := slices.Index(columns, ColumnToleration)
 	if at < 0 || width == 0 {
@@ -94,8 +97,8 @@ func keepSeconds(columns []string, rows []PodRow, width int) []string {
 		cell := &rows[i].Cells[at]
 		seconds := strings.LastIndex(*cell, " for ")
 		switch length := len(*cell) - seconds; {
-		case seconds < 0 || ansi.StringWidth(*cell) <= room:
-		case length < room:
+		case room >= len(ColumnToleration) && (seconds < 0 || ansi.StringWidth(*cell) <= room):
+		case seconds >= 0 && room-length >= readable:
 			*cell = ansi.Truncate((*cell)[:seconds], room-length, "…") + (*cell)[seconds:]
 		default:
 			for i := range rows {

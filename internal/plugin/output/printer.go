@@ -137,7 +137,7 @@ func (p *Printer) IsNarrow(columns []string, rows [][]any) bool {
 
 // widthOf returns how wide a table is. Columns for -o wide do not count.
 func widthOf(columns []string, rows [][]any) int {
-	const gap = 3
+	const gap, least = 3, 6 // of kubectl's table printer
 	whole := -gap
 	for i, column := range columns {
 		if strings.HasPrefix(column, "+") {
@@ -147,36 +147,43 @@ func widthOf(columns []string, rows [][]any) int {
 		for _, row := range rows {
 			widest = max(widest, ansi.StringWidth(fmt.Sprint(row[i])))
 		}
-		whole += widest + gap
+		whole += max(widest+gap, least)
 	}
 	return whole
 }
 
-// TableWithReasons prints a table whose last column is a sentence. Where that makes it wider than the terminal, the
-// sentence of each row is below it.
+// TableWithReasons prints a table whose last columns are sentences. Of a table that is wider than the terminal, the last
+// columns are below each row, as many as do not fit.
 func (p *Printer) TableWithReasons(columns []string, rows [][]any) error {
 	if !p.IsNarrow(columns, rows) {
 		return p.Table(columns, rows)
 	}
-	last := len(columns) - 1
+	fits := len(columns) - 1
+	for fits > 1 && p.IsNarrow(columns[:fits], rows) {
+		fits--
+	}
 	heads := make([][]any, 0, len(rows))
 	for _, row := range rows {
-		heads = append(heads, row[:last])
+		heads = append(heads, row[:fits])
 	}
 	var text strings.Builder
 	above := *p
 	above.Env.Out = Narrow{Writer: &text, Width: p.width()}
-	if err := above.Table(columns[:last], heads); err != nil {
+	if err := above.Table(columns[:fits], heads); err != nil {
 		return err
 	}
 	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
 	headers := len(lines) - len(rows)
 	for i, line := range lines {
 		fmt.Fprintln(p.Env.Out, line)
-		if i < headers || rows[i-headers][last] == "" {
+		if i < headers {
 			continue
 		}
-		p.Line("    %s: %s", columns[last], rows[i-headers][last])
+		for column, cell := range rows[i-headers] {
+			if column >= fits && cell != "" {
+				p.Line("    %s: %s", columns[column], cell)
+			}
+		}
 	}
 	return nil
 }

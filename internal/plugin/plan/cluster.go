@@ -73,6 +73,8 @@ type Cluster struct {
 	Missing         []string
 	BudgetsUnknown  bool
 	PoliciesUnknown bool
+	// Idle says that Taintkeeper does not evict, and what follows; empty if it evicts, and if nobody asked.
+	Idle string
 }
 
 // AddRenewal takes the Lease of a node, in which its kubelet says when it renewed it.

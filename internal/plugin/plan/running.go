@@ -201,6 +201,30 @@ func (r *Running) NoHolds(at time.Time) string {
 	}
 }
 
+// IdleAt says that Taintkeeper does not evict, and what follows for pods that are due; empty if it evicts. If that is not
+// known, it matters for policies alone.
+func (c *Cluster) IdleAt(running Running, at time.Time) string {
+	if running.Evicts() || !running.Known && len(c.Policies) == 0 {
+		return ""
+	}
+	says := running.WhyNot(at) + "."
+	if len(c.Policies) > 0 {
+		says = running.NoHolds(at)
+	}
+	if running.Known {
+		says += " Due pods leave only if the built-in controller evicts them."
+	}
+	return says
+}
+
+// Notes are what a reader must know of a cluster: what is missing, and that Taintkeeper does not evict.
+func (c *Cluster) Notes() []string {
+	if c.Idle == "" {
+		return c.Missing
+	}
+	return append(slices.Clone(c.Missing), c.Idle)
+}
+
 // WordsOf returns the program and the flags of a pod that runs a program and is not over; nil for other pods.
 func WordsOf(pod *corev1.Pod, program string) []string {
 	if IsOver(pod) {

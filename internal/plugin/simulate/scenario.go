@@ -13,6 +13,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,16 +80,42 @@ func Parse(text []byte) (*Scenario, error) {
 	if len(simulation.Steps) == 0 {
 		errs = append(errs, errors.New("steps: there is none, so nothing would happen"))
 	}
+	var wrong flaws
 	for i := range simulation.Steps {
 		is, err := parseStep(&simulation.Steps[i], s.until)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("step %d: %w", i+1, err))
+			wrong.add(i+1, err.Error())
 		}
 		is.number = i + 1
 		s.steps = append(s.steps, is)
 	}
 	slices.SortStableFunc(s.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	return s, errors.Join(errs...)
+	return s, errors.Join(append(errs, wrong.all()...)...)
+}
+
+// flaws are what is wrong with steps.
+type flaws struct {
+	order []string
+	steps map[string][]string
+}
+
+func (f *flaws) add(step int, what string) {
+	if f.steps == nil {
+		f.steps = map[string][]string{}
+	}
+	if f.steps[what] == nil {
+		f.order = append(f.order, what)
+	}
+	f.steps[what] = append(f.steps[what], strconv.Itoa(step))
+}
+
+// all returns an error for all steps of which the same is wrong.
+func (f *flaws) all() (errs []error) {
+	for _, what := range f.order {
+		steps := f.steps[what]
+		errs = append(errs, fmt.Errorf("%s%s: %s", sentence.Agree(len(steps), "step ", "steps "), sentence.Some(steps), what))
+	}
+	return errs
 }
 
 // decode reads the one document of a scenario. Its error is short, and in the words of a scenario.
@@ -134,6 +161,9 @@ func plainly(err error) error {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	for _, prefix := range []string{"json: ", "time: ", "yaml: ", "unmarshal errors: "} {
 		text = strings.TrimPrefix(text, prefix)
+	}
+	if strings.Contains(text, "duration") {
+		text += ": write it as 90s, 45m or 2h30m"
 	}
 	return errors.New(text)
 }
@@ -240,7 +270,7 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 	if len(nodes) == 0 {
 		return errors.New("the cluster has no nodes, so nothing would happen")
 	}
-	var errs []error
+	var wrong flaws
 	for _, is := range s.steps {
 		if is.nodes == nil {
 			continue
@@ -250,12 +280,12 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 		})
 		switch {
 		case len(unknown) > 0:
-			errs = append(errs, fmt.Errorf("step %d: the cluster has no node %s", is.number, strings.Join(unknown, ", ")))
+			wrong.add(is.number, "the cluster has no node "+strings.Join(unknown, ", "))
 		case !slices.ContainsFunc(nodes, is.nodes):
-			errs = append(errs, fmt.Errorf("step %d: no node matches its selector", is.number))
+			wrong.add(is.number, "no node matches the selector")
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(wrong.all()...)
 }
 
 // String says how long the scenario is.

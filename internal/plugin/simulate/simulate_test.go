@@ -447,7 +447,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"[]":                               "read the scenario: it is array, and should be an object",
 		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
 		"{until: 5}":                       "read the scenario: until is number, and should be text",
-		"{until: 5d}":                      `read the scenario: unknown unit "d" in duration "5d"`,
+		"{until: 5d}":                      `read the scenario: unknown unit "d" in duration "5d": write it as 90s, 45m or 2h30m`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
 		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, and should have one",
@@ -476,8 +476,9 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 
 func TestNodesOfAScenarioMustExist(t *testing.T) {
 	for step, want := range map[string]string{
-		"{at: 1s, silent: {nodes: [b1, b8, b9]}}":        "step 1: the cluster has no node b8, b9",
-		"{at: 1s, back: {selector: no-label-like-this}}": "step 1: no node matches its selector",
+		"{at: 1s, silent: {nodes: [b1, b8, b9]}}":                                                       "step 1: the cluster has no node b8, b9",
+		"{at: 1s, silent: {nodes: [b8]}}, {at: 1s, back: {nodes: [b9]}}, {at: 2s, back: {nodes: [b8]}}": "steps 1, 3: the cluster has no node b8\nstep 2: the cluster has no node b9",
+		"{at: 1s, back: {selector: no-label-like-this}}":                                                "step 1: no node matches the selector",
 	} {
 		scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + step + "]}"))
 		if err != nil {

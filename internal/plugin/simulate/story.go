@@ -93,8 +93,10 @@ func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
 // tell returns the lines, in the order of time, and of those of one instant the worst workloads first.
 func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	slices.SortStableFunc(s.lines, func(a, b *line) int {
-		return cmp.Or(a.from.Compare(b.from),
-			cmp.Compare(a.tale, b.tale), cmp.Compare(a.zone, b.zone), a.compareWorkload(b), cmp.Compare(a.detail, b.detail))
+		if order := cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale)); order != 0 || a.tale == taintsSet {
+			return order // steps of one instant stay in their order
+		}
+		return cmp.Or(cmp.Compare(a.zone, b.zone), a.compareWorkload(b), cmp.Compare(a.detail, b.detail))
 	})
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for i := 0; i < len(s.lines); {

@@ -45,7 +45,7 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 		Controllers: map[types.UID]metav1.OwnerReference{},
 		Templates:   map[types.UID]*plan.Template{},
 		Selectors:   map[types.UID]*metav1.LabelSelector{},
-	}, seen: map[types.UID]bool{}, named: map[objectName]types.UID{}, snapshots: map[string]int{}}
+	}, seen: map[types.UID]objectName{}, named: map[objectName]types.UID{}, snapshots: map[string]int{}}
 	if err := collected.takeAll(builder.Do()); err != nil {
 		return nil, inFiles(err)
 	}
@@ -57,7 +57,7 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 type collector struct {
 	wants   Wants
 	cluster *plan.Cluster
-	seen    map[types.UID]bool
+	seen    map[types.UID]objectName
 	named   map[objectName]types.UID // nodes and pods
 	sharer  plan.Sharer
 	leases  []*coordinationv1.Lease // the pods tell which of them are of controllers

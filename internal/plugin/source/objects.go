@@ -35,21 +35,23 @@ type objectName struct{ kind, namespace, name string }
 // node or pod that has another UID makes no cluster with the first. Manifests are not a cluster yet, and all of them
 // count.
 func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
-	uid := object.GetUID()
+	uid, kind := object.GetUID(), object.GroupVersionKind().GroupKind()
+	name := objectName{kind.Kind, object.GetNamespace(), object.GetName()}
 	if uid != "" {
-		if c.seen[uid] {
+		switch seen, ok := c.seen[uid]; {
+		case ok && seen == name:
 			return true, nil
+		case ok:
+			return false, fmt.Errorf("%s %s has the same UID: give each object its own, or none", seen.kind, seen.name)
 		}
-		c.seen[uid] = true
+		c.seen[uid] = name
 	}
-	kind := object.GroupVersionKind().GroupKind()
 	if c.wants.Templates || kind != nodeKind && kind != podKind {
 		return false, nil
 	}
 	if object.GetName() == "" {
 		return false, errors.New("it has no name")
 	}
-	name := objectName{kind.Kind, object.GetNamespace(), object.GetName()}
 	known, ok := c.named[name]
 	switch {
 	case !ok:

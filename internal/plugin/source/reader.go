@@ -43,11 +43,12 @@ type Reader struct {
 	// Dynamic is for our own resources.
 	Dynamic  dynamic.Interface
 	Progress *output.Progress
+	// Clock is the API server's.
+	Clock *timeline.Clock
 	// Cluster is what was read.
 	Cluster *plan.Cluster
 
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only their controllers count
-	clock  *timeline.Clock    // the API server's
 }
 
 // readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
@@ -59,7 +60,7 @@ func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *o
 	}
 	defer progress.End()
 	err = r.Read(ctx, wanted)
-	r.Cluster.Signs.At = r.clock.Latest()
+	r.Cluster.Signs.At = r.Clock.Latest()
 	return r.Cluster, err
 }
 
@@ -86,7 +87,7 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	reader := NewReader(config.Host, clients, dynamicClient, metadataClient, progress)
-	reader.clock, reader.Watches = clock, watches
+	reader.Clock, reader.Watches = clock, watches
 	return reader, nil
 }
 
@@ -115,7 +116,7 @@ func NewReader(server string, clients kubernetes.Interface, dynamicClient dynami
 ) *Reader {
 	return &Reader{
 		Server: server, Clients: clients, Watches: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,
-		clock:   &timeline.Clock{},
+		Clock:   &timeline.Clock{},
 		Cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}
 }

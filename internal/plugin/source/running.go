@@ -49,10 +49,10 @@ func (r *Reader) election(ctx context.Context) error {
 	return err
 }
 
-// WarnOfHolds adds to what is missing that policies hold no pods, if Taintkeeper does not evict. It reads the Lease of
-// the usual name. If no replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or
-// none, and its eviction clock.
-func (r *Reader) WarnOfHolds(ctx context.Context) error {
+// Idle finds out whether Taintkeeper evicts, and what follows if it does not. It reads the Lease of the usual name. If no
+// replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or none, and its eviction
+// clock.
+func (r *Reader) Idle(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &plan.Cluster{}
 	running, err := fresh.running(ctx)
@@ -62,9 +62,7 @@ func (r *Reader) WarnOfHolds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if warning := running.NoHolds(r.clock.Latest()); warning != "" {
-		r.Cluster.Missing = append(r.Cluster.Missing, warning)
-	}
+	r.Cluster.Idle = r.Cluster.IdleAt(running, r.Clock.Latest())
 	return nil
 }
 
@@ -72,7 +70,7 @@ func (r *Reader) running(ctx context.Context) (plan.Running, error) {
 	if err := r.election(ctx); err != nil && !IsUnreadable(err) {
 		return plan.Running{}, err
 	}
-	return r.Cluster.Running(r.clock.Latest()), nil
+	return r.Cluster.Running(r.Clock.Latest()), nil
 }
 
 // lookCloser says whether Taintkeeper runs, from its pods and its eviction clock too.

@@ -5,7 +5,6 @@ package source
 
 import (
 	"io"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,14 +15,19 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-func TestThatPoliciesHoldNothingIsSaidOnlyIfNothingShowsThatTaintkeeperEvicts(t *testing.T) {
-	const exception = "EvictionPolicies hold no pod, except those with ifDown: Hold."
+func TestThatTaintkeeperDoesNotEvictIsSaidOnlyIfNothingShowsThatItDoes(t *testing.T) {
+	const (
+		exception = "EvictionPolicies hold no pod, except those with ifDown: Hold."
+		builtIn   = " Due pods leave only if the built-in controller evicts them."
+	)
+	policies := []*v1alpha1.EvictionPolicy{{}}
 	keeper := func(flags ...string) runtime.Object {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "keeper", Labels: map[string]string{"app.kubernetes.io/name": "taintkeeper"}},
@@ -32,31 +36,38 @@ func TestThatPoliciesHoldNothingIsSaidOnlyIfNothingShowsThatTaintkeeperEvicts(t 
 	}
 	fresh, stale := now.Add(-3*time.Second), now.Add(-time.Hour)
 	for name, test := range map[string]struct {
-		objects []runtime.Object
-		denied  []string
-		want    []string
-		calls   int
+		objects  []runtime.Object
+		denied   []string
+		policies []*v1alpha1.EvictionPolicy
+		want     string
+		calls    int
 	}{
 		"a leader is asked for once": {
 			objects: []runtime.Object{lease("tk", "taintkeeper", fresh)}, calls: 1,
 		},
 		"the Lease is stale": {
 			objects: []runtime.Object{lease("tk", "taintkeeper", stale)}, calls: 4,
-			want: []string{"Taintkeeper is not running (Lease tk/taintkeeper was last renewed 60m ago), so " + exception},
+			policies: policies, want: "Taintkeeper is not running (Lease tk/taintkeeper was last renewed 60m ago), so " + exception + builtIn,
+		},
+		"there is no Lease, and there are no policies":        {calls: 4, want: "Taintkeeper is not running." + builtIn},
+		"leases may not be listed, and there are no policies": {denied: []string{"list leases", "get leases"}, calls: 8},
+		"leases may not be listed": {
+			denied: []string{"list leases", "get leases"}, calls: 8, policies: policies,
+			want: "It is not known whether Taintkeeper runs. If it does not, " + exception,
 		},
 		"the Lease has another name": {
 			objects: []runtime.Object{lease("tk", "mine", fresh), keeper("--leader-elect-resource-name=mine")}, calls: 4,
 		},
 		"shadow mode": {
 			objects: []runtime.Object{keeper("--shadow")}, calls: 4,
-			want: []string{"Taintkeeper runs in shadow mode, so " + exception},
+			policies: policies, want: "Taintkeeper runs in shadow mode, so " + exception + builtIn,
 		},
 		"a process with a clock and without a Lease": {
 			objects: []runtime.Object{evictionClock("tk", fresh)}, calls: 4,
 		},
 		"pods may not be listed": {
 			objects: []runtime.Object{lease("tk", "taintkeeper", stale)}, denied: []string{"list pods"}, calls: 4,
-			want: []string{"It is not known whether Taintkeeper runs. If it does not, " + exception},
+			policies: policies, want: "It is not known whether Taintkeeper runs. If it does not, " + exception,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,13 +75,13 @@ func TestThatPoliciesHoldNothingIsSaidOnlyIfNothingShowsThatTaintkeeperEvicts(t 
 			forbid(clients, test.denied...)
 			env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
 			r := NewReader("", clients, nil, nil, output.NewProgress(env))
-			r.clock = &timeline.Clock{Wall: func() time.Time { return now }}
-			r.Cluster = &plan.Cluster{}
-			if err := r.WarnOfHolds(t.Context()); err != nil {
+			r.Clock = &timeline.Clock{Wall: func() time.Time { return now }}
+			r.Cluster = &plan.Cluster{Policies: test.policies}
+			if err := r.Idle(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(r.Cluster.Missing, test.want) {
-				t.Errorf("it says %q, want %q", r.Cluster.Missing, test.want)
+			if r.Cluster.Idle != test.want {
+				t.Errorf("it says %q, want %q", r.Cluster.Idle, test.want)
 			}
 			if calls := len(clients.Actions()); calls != test.calls {
 				t.Errorf("there were %d calls, want %d", calls, test.calls)

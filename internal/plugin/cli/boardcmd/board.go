@@ -123,6 +123,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 		return nil
 	}
 	reader := source.NewReader(config.Host, clients, dynamics, nil, output.NoProgress())
+	reader.Clock = clock
 	policies := func(ctx context.Context, tell func(*plan.Cluster, error)) {
 		reader.FollowPolicies(ctx, namespace, tell)
 	}

@@ -55,7 +55,7 @@ func (r *subjectReader) read(ctx context.Context, w *wanted, now time.Time) (pla
 			return subject, err
 		}
 	}
-	subject.Missing = r.api.Cluster.Missing
+	subject.Missing = r.api.Cluster.Notes()
 	return subject, nil
 }
 
@@ -141,7 +141,7 @@ func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) err
 	if err != nil {
 		return err
 	}
-	return r.api.WarnOfHolds(ctx)
+	return r.api.Idle(ctx)
 }
 
 // owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.

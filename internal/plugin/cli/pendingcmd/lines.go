@@ -21,7 +21,12 @@ func (o *options) runLines(ctx context.Context, f *follower) error {
 	defer cancel()
 	printer := o.changePrinter()
 	var unread error
+	idle := ""
 	err := f.run(ctx, func(update update) {
+		if idle == "" && update.idle != "" {
+			o.note(update.idle)
+		}
+		idle = update.idle
 		for i := range update.changes {
 			if unread = printer(&update.changes[i]); unread != nil {
 				cancel() // nobody reads any more

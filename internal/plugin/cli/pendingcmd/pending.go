@@ -162,14 +162,22 @@ func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node, namespace
 		}
 	}
 	list := known.Pending(now)
-	list.Notes = append(slices.Clone(cluster.Missing), list.Notes...)
+	list.Notes = slices.Concat(cluster.Notes(), list.Notes)
 	return list
 }
 
 // read returns the nodes, and no more pods than can be listed.
 func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.Offline() {
-		return o.source.Read(ctx, source.Wants{Policies: true})
+		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
+		if err != nil {
+			return nil, err
+		}
+		now := o.source.Now(cluster)
+		if running := cluster.Running(now); running.Known {
+			cluster.Idle = cluster.IdleAt(running, now)
+		}
+		return cluster, nil
 	}
 	api, err := o.reader()
 	if err != nil {
@@ -195,10 +203,10 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	if err := o.readPods(ctx, api, o.namespace); err != nil {
 		return nil, err
 	}
-	if err := api.Objections(ctx, o.namespace); err != nil || len(api.Cluster.Policies) == 0 {
-		return api.Cluster, err
+	if err := api.Objections(ctx, o.namespace); err != nil {
+		return nil, err
 	}
-	return api.Cluster, api.WarnOfHolds(ctx)
+	return api.Cluster, api.Idle(ctx)
 }
 
 // readPods leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.

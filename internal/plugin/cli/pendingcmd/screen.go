@@ -35,6 +35,7 @@ type screen struct {
 	marks  map[types.UID]mark
 	passed []cliv1alpha1.PendingChange // gone or cancelled, and still in sight
 	note   string
+	idle   string // as of plan.Cluster
 }
 
 // mark says until when a pod stands out, and why.
@@ -113,7 +114,7 @@ func (s *screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 
 // take shows what is pending now.
 func (s *screen) take(update update) {
-	s.known, s.pods = true, update.list.Pods
+	s.known, s.pods, s.idle = true, update.list.Pods, update.idle
 	if !update.broken {
 		s.note = ""
 	}
@@ -153,8 +154,8 @@ var (
 func (s *screen) View() tea.View {
 	lines := []string{styleBold.Render(s.title()), ""}
 	lines = append(lines, s.table()...)
-	if s.note != "" {
-		lines = append(lines, "", styleLate.Render("Note: "+output.Printable(s.note)))
+	for _, line := range s.notes() {
+		lines = append(lines, styleLate.Render(line))
 	}
 	lines = append(lines, "", styleGone.Render("q quits"))
 	if s.width > 0 {
@@ -165,6 +166,18 @@ func (s *screen) View() tea.View {
 	view := tea.NewView(strings.Join(lines, "\n"))
 	view.AltScreen = true
 	return view
+}
+
+// notes are the lines below the table. That Taintkeeper does not evict is whole: what follows stands last.
+func (s *screen) notes() (lines []string) {
+	if s.idle != "" {
+		idle := ansi.Wordwrap("Note: "+output.Printable(s.idle), s.width, "")
+		lines = append(lines, strings.Split("\n"+idle, "\n")...)
+	}
+	if s.note != "" {
+		lines = append(lines, "", "Note: "+output.Printable(s.note))
+	}
+	return lines
 }
 
 func (s *screen) title() string {
@@ -204,9 +217,9 @@ func (s *screen) rows() []line {
 	return rows
 }
 
-// besides is how many lines a screen has besides the rows: title, what all rows share, column names, what is left out,
-// note, keys, and space.
-const besides = 10
+// besides is how many lines a screen has besides rows and notes: title, what all rows share, column names, what is left
+// out, keys, and space.
+const besides = 8
 
 // table returns as many rows as fit.
 func (s *screen) table() []string {
@@ -216,7 +229,7 @@ func (s *screen) table() []string {
 	}
 	most := len(rows)
 	if s.height > 0 {
-		most = min(most, max(s.height-besides, 1))
+		most = min(most, max(s.height-besides-len(s.notes()), 1))
 	}
 	lines := s.aligned(rows[:most])
 	for i := range most {

@@ -32,7 +32,8 @@ const settle = 100 * time.Millisecond
 type update struct {
 	list    *cliv1alpha1.PendingList
 	changes []cliv1alpha1.PendingChange
-	broken  bool // some of it is what was last seen
+	broken  bool   // some of it is what was last seen
+	idle    string // as of plan.Cluster
 }
 
 // follower watches nodes and pods, reads policies now and then, and tells what is pending. It goes on over broken
@@ -49,6 +50,7 @@ type follower struct {
 	missing []string // what could not be read of policies, and has been noted
 	read    bool     // the policies were, once
 	unread  bool     // they could not be, when they were last asked for
+	idle    string   // as of plan.Cluster
 	before  *cliv1alpha1.PendingList
 	tell    func(update)
 }
@@ -117,7 +119,7 @@ func (f *follower) update() time.Duration {
 	now := f.clock.Now()
 	list := f.known.Pending(now)
 	broken := f.unread || f.follow.Broken() != nil
-	f.tell(update{list, plan.ChangesSince(f.before, list, f.known.Has), broken})
+	f.tell(update{list, plan.ChangesSince(f.before, list, f.known.Has), broken, f.idle})
 	f.before = list
 	return untilNext(list, now)
 }
@@ -173,7 +175,7 @@ func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
 			f.breaks.note(sentence)
 		}
 	}
-	f.known.Policies, f.missing = cluster.PoliciesOf(), cluster.Missing
+	f.known.Policies, f.missing, f.idle = cluster.PoliciesOf(), cluster.Missing, cluster.Idle
 }
 
 // SetNode implements follow.Cluster.

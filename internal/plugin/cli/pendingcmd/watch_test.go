@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -271,6 +272,7 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 		s.pod("q", "n", 300)
 		s.watch()
 		s.out.take()
+		s.errOut.take()
 
 		down.Store(true)
 		for _, begun := range watches {
@@ -413,9 +415,35 @@ func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
 		})
 		s.watch()
 		s.pass(time.Minute)
-		const want = "Note: You may not list poddisruptionbudgets, so no PodDisruptionBudget is taken into account.\n"
+		const want = "Note: You may not list poddisruptionbudgets, so no PodDisruptionBudget is taken into account.\n" +
+			"Note: Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold. Due pods leave only if the built-in controller evicts them.\n"
 		if got := s.errOut.take(); got != want {
 			t.Errorf("the notes are %q, want %q", got, want)
+		}
+	})
+}
+
+func TestThatTaintkeeperDoesNotEvictIsNotedOnceEachTimeItStops(t *testing.T) {
+	play(t, func(s *scene) {
+		const leader, note = "taintkeeper", "Note: Taintkeeper is not running (Lease kube-system/taintkeeper was last renewed "
+		renew := func() {
+			s.put(coordinationv1.SchemeGroupVersion.WithResource("leases"), &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leader},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(leader), RenewTime: new(metav1.NowMicro())},
+			}, metav1.NamespaceSystem)
+		}
+		renew()
+		s.watch()
+		for range 2 {
+			if got := s.errOut.take(); got != "" {
+				t.Errorf("while Taintkeeper runs it notes %q", got)
+			}
+			s.pass(10 * time.Minute)
+			if got := s.errOut.take(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, note) {
+				t.Errorf("it notes %q, want one line that begins with %q", got, note)
+			}
+			renew()
+			s.pass(policiesRead)
 		}
 	})
 }
