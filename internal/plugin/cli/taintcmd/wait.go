@@ -26,9 +26,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// await follows feeds until look has nothing more to say, and reports whether that is how it ended. Otherwise a deadline
-// has passed, if there is one, or the context has ended. It announces what look says when that changes. A wait without
-// the right to watch is an error. Calls that fail are announced and made again.
+// await follows feeds until look has nothing more to say, and reports whether that is how it ended. Otherwise a
+// deadline has passed, if there is one, or the context has ended. It announces what look says when that changes. A wait
+// without the right to watch is an error. Calls that fail are announced and made again.
 func (t *tainting) await(
 	ctx context.Context, f *follow.Follower, deadline time.Time, look func(ctx context.Context) string,
 ) (bool, error) {
