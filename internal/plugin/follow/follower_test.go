@@ -258,13 +258,14 @@ type streaming struct{}
 
 func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
 	play(t, func(f *following) {
-		var begun []*watch.FakeWatcher
+		begun := make(chan *watch.FakeWatcher, 100)
 		f.clients.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-			begun = append(begun, watch.NewFake())
-			return true, begun[len(begun)-1], nil
+			w := watch.NewFake()
+			begun <- w
+			return true, w, nil
 		})
-		complete := func() {
-			begun[len(begun)-1].Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		complete := func(w *watch.FakeWatcher) {
+			w.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 			}})
 			synctest.Wait()
@@ -272,18 +273,18 @@ func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
 		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.notebook)
 		f.follower.Feeds[1].Client = streaming{}
 		f.start()
-		complete()
+		first := <-begun
+		complete(first)
 		f.mustBeBroken(false)
 		up := f.down()
-		begun[0].Stop()
+		first.Stop()
 		bubble.Pass(10 * time.Second)
 		f.mustBeBroken(true)
 		up()
-		for before := len(begun); len(begun) == before; {
-			bubble.Pass(time.Second)
-		}
+		second := <-begun
+		synctest.Wait()
 		f.mustBeBroken(true)
-		complete()
+		complete(second)
 		f.mustBeBroken(false)
 	})
 }
