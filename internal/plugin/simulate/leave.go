@@ -64,7 +64,6 @@ type leaver struct {
 // evict lets a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
 	n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
-	s.tellNode(n)
 	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
 	s.tellPod(l.pod).Taint = taint
 	s.leave(l.pod, now)
@@ -74,8 +73,11 @@ func (s *simulation) evict(l leaver, now time.Time) {
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
 	s.tellPod(p).LeavesAt = new(s.offset(now))
-	if s.policies != nil && n != nil {
-		s.policies.left(p, n, now)
+	if n != nil {
+		s.tellNode(n)
+		if s.policies != nil {
+			s.policies.left(p, n, now)
+		}
 	}
 	p.stage = terminating
 	s.recount(p)

@@ -254,6 +254,13 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)
 		}
 	}
+	var nodes []string
+	for _, node := range report.Nodes {
+		nodes = append(nodes, node.Name)
+	}
+	if want := []string{"a1", "b1"}; !slices.Equal(nodes, want) {
+		t.Errorf("the nodes are %q, want %q, as pods leave both", nodes, want)
+	}
 }
 
 func TestPodsThatHaveFinishedDoNotMakeTheirJobFail(t *testing.T) {

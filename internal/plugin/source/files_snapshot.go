@@ -66,9 +66,9 @@ func (c *collector) learn(line *cliv1alpha1.Snapshot) {
 	signs := &c.cluster.Signs
 	signs.LeasesKnown = signs.LeasesKnown || read("leases")
 	signs.ClocksKnown = signs.ClocksKnown || read("serviceaccounts")
-	c.cluster.BudgetsUnknown = !read("poddisruptionbudgets")
-	c.cluster.PoliciesUnknown = !read(EvictionPolicies.Resource)
-	c.note(c.wants.Policies && c.cluster.PoliciesUnknown,
+	c.cluster.BudgetsUnknown = c.cluster.BudgetsUnknown || !read("poddisruptionbudgets")
+	c.cluster.PoliciesUnknown = c.cluster.PoliciesUnknown || !read(EvictionPolicies.Resource)
+	c.note(c.wants.Policies && !read(EvictionPolicies.Resource),
 		"EvictionPolicies could not be read when the snapshot was taken, so none is taken into account.")
 }
 
