@@ -213,8 +213,8 @@ func (r *Running) NoHolds(at time.Time) string {
 	}
 }
 
-// IdleAt says that Taintkeeper does not evict, and what follows for pods that are due; empty if it evicts. If that is not
-// known, it matters for policies alone.
+// IdleAt says that Taintkeeper does not evict, and what follows for pods that are due; empty if it evicts. If that is
+// not known, it matters for policies alone.
 func (c *Cluster) IdleAt(running Running, at time.Time) string {
 	if running.Evicts() || !running.Known && len(c.Policies) == 0 {
 		return ""

@@ -81,7 +81,8 @@ func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
 func (o *options) follower(reader *source.Reader, note func(sentence string)) *follower {
 	return &follower{
 		reader: reader, clock: o.source.Env.Clock, namespace: o.namespace, nodes: o.nodes,
-		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(settle), known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
+		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(settle),
+		known:  plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
 		before: &cliv1alpha1.PendingList{},
 	}
 }
