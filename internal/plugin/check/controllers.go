@@ -153,18 +153,8 @@ func (d *detective) readClock() {
 // tellBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
 // away what an uninstall has left, so it is no mere sign.
 func (d *detective) tellBacklog(backlog *cliv1alpha1.BuiltInBacklog) {
-	const few = 20
-	spared := "no node is spared"
-	switch names := backlog.SparedNodes; {
-	case len(names) > few:
-		spared = fmt.Sprintf("%d nodes are spared", len(names))
-	case backlog.AllSpared:
-		spared = "all nodes are spared"
-	case len(names) > 0:
-		spared = "spared nodes: " + strings.Join(names, " ")
-	}
 	d.task.backlog = fmt.Sprintf("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
-		instant(backlog.Until.Time), backlog.Until.Sub(d.Signs.At).Round(time.Second), spared)
+		instant(backlog.Until.Time), backlog.Until.Sub(d.Signs.At).Round(time.Second), plan.SparedBy(backlog))
 }
 
 // oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else. One that

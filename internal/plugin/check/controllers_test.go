@@ -233,9 +233,9 @@ func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
 		"it is over":           {"2026-11-22T08:59:59Z", "n1", ""},
 		"it cannot be read":    {"soon", "", ""},
 		"no node is spared":    {"2026-11-22T09:01:30Z", "", "until 2026-11-22T09:01:30Z at the latest, for another 1m30s; no node is spared."},
-		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "for another 1m30s; spared nodes: n1 n2."},
+		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "for another 1m30s; spared nodes: n1, n2."},
 		"all nodes are spared": {"2026-11-22T09:01:30Z", "*", "all nodes are spared."},
-		"many are":             {"2026-11-22T09:01:30Z", strings.Repeat("n ", 21), "21 nodes are spared."},
+		"many are":             {"2026-11-22T09:01:30Z", strings.Repeat("n ", 11), "spared nodes: n, n, n, n, n, n, n, n, n, n and 1 more."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {

@@ -152,8 +152,8 @@ func widthOf(columns []string, rows [][]any) int {
 	return whole
 }
 
-// TableWithReasons prints a table whose last columns are sentences. Of a table that is wider than the terminal, the last
-// columns are below each row, as many as do not fit.
+// TableWithReasons prints a table whose last columns are sentences. Of a table that is wider than the terminal, the
+// last columns are below each row, as many as do not fit.
 func (p *Printer) TableWithReasons(columns []string, rows [][]any) error {
 	if !p.IsNarrow(columns, rows) {
 		return p.Table(columns, rows)

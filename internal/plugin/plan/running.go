@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // VersionLabel is the label of Taintkeeper's Lease, and of its pods, that says which version runs.
@@ -106,6 +107,17 @@ func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltI
 		backlog.SparedNodes = spared
 	}
 	return backlog
+}
+
+// SparedBy says which nodes a backlog spares.
+func SparedBy(backlog *cliv1alpha1.BuiltInBacklog) string {
+	switch {
+	case backlog.AllSpared:
+		return "all nodes are spared"
+	case len(backlog.SparedNodes) == 0:
+		return "no node is spared"
+	}
+	return "spared nodes: " + sentence.Enumerate(backlog.SparedNodes)
 }
 
 // modeWithoutLease returns what a replica does that takes part in no election; empty if it does.
@@ -201,8 +213,8 @@ func (r *Running) NoHolds(at time.Time) string {
 	}
 }
 
-// IdleAt says that Taintkeeper does not evict, and what follows for pods that are due; empty if it evicts. If that is not
-// known, it matters for policies alone.
+// IdleAt says that Taintkeeper does not evict, and what follows for pods that are due; empty if it evicts. If that is
+// not known, it matters for policies alone.
 func (c *Cluster) IdleAt(running Running, at time.Time) string {
 	if running.Evicts() || !running.Known && len(c.Policies) == 0 {
 		return ""

@@ -57,8 +57,8 @@ func (r *Reader) Objections(ctx context.Context, namespace string) error {
 // policiesEvery is how often FollowPolicies reads.
 const policiesEvery = 5 * time.Second
 
-// FollowPolicies reads the policies, what they ask for, and whether Taintkeeper evicts, again and again until the context
-// ends, and tells each time what it has read.
+// FollowPolicies reads the policies, what they ask for, and whether Taintkeeper evicts, again and again until the
+// context ends, and tells each time what it has read.
 func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*plan.Cluster, error)) {
 	tick := time.NewTicker(policiesEvery)
 	defer tick.Stop()

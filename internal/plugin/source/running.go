@@ -49,8 +49,8 @@ func (r *Reader) election(ctx context.Context) error {
 	return err
 }
 
-// Idle finds out whether Taintkeeper evicts, and what follows if it does not. It reads the Lease of the usual name. If no
-// replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or none, and its eviction
+// Idle finds out whether Taintkeeper evicts, and what follows if it does not. It reads the Lease of the usual name. If
+// no replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or none, and its eviction
 // clock.
 func (r *Reader) Idle(ctx context.Context) error {
 	fresh := *r

@@ -9,6 +9,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -155,16 +156,8 @@ func (p *page) backlog() string {
 	if backlog == nil {
 		return "no backlog of evictions"
 	}
-	spared := sentence.Enumerate(backlog.SparedNodes)
-	switch {
-	case backlog.AllSpared:
-		spared = "all nodes are spared"
-	case spared == "":
-		spared = "no node is spared"
-	default:
-		spared = "spared nodes: " + spared
-	}
-	return fmt.Sprintf("backlog ends in %s at the latest; %s", output.Relative(p.At.Time, backlog.Until.Time), spared)
+	return fmt.Sprintf("backlog ends in %s at the latest; %s",
+		output.Relative(p.At.Time, backlog.Until.Time), plan.SparedBy(backlog))
 }
 
 func (p *page) lastError() string {
