@@ -115,11 +115,11 @@ simulation-comes-true: controlplane ## play random outages in a control plane wi
 	@$(GO) test ./test/simulation -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
 .PHONY: demo
-demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
+demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1 shows the board as well)
 	@bin/demo $(if $(BOARD),-board)
 
 .PHONY: try
-try: needs-go build controlplane bin/helm bin/try ## install the chart beside the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
+try: needs-go build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
 	@bin/try
 
 .PHONY: bin/try

@@ -152,7 +152,7 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 		{"a heartbeat", func(c *Cache) error {
 			return c.Store().Update(newNode("n", withVersion("8"), withTaints(noExecute("off"))))
 		}, false},
-		{"a taint beside it", func(c *Cache) error {
+		{"a taint next to it", func(c *Cache) error {
 			return c.Store().Update(newNode("n", withVersion("8"), withTaints(noExecute("other"), noExecute("off"))))
 		}, false},
 		{"a list that shows the same version", func(c *Cache) error {

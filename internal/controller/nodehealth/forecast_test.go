@@ -48,7 +48,7 @@ var scenes = map[string]scene{
 		},
 		played: 8 * time.Minute, tainted: 5, held: 0,
 	},
-	"a zone without a ready node beside a healthy one has a rate of its own": {
+	"a zone without a ready node next to a healthy one has a rate of its own": {
 		build: func(w *world) []string {
 			w.addZone("b", 3)
 			return w.addZone("a", 4)
