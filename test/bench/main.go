@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures Taintkeeper beside kube-controller-manager, and beside the least that any
-// eviction costs, one after the other on one real API server: `make bench`.
+// Command bench measures Taintkeeper, kube-controller-manager and the least that any eviction costs, one after the
+// other on one real API server: `make bench`.
 //
 // It prints what it measured next to the targets, and writes the same as JSON. Nothing is asserted, because on a
 // machine that is shared or slow every figure is worse. What counts are the ratios.
@@ -87,7 +87,7 @@ func parseFlags() (options, error) {
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
 	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to measure")
-	flag.StringVar(&o.previous, "previous", "", "an older build of the same, to be measured beside it; none by default")
+	flag.StringVar(&o.previous, "previous", "", "an older build, to be measured as well; none by default")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
 		"folder with the binaries of the control plane")
 	flag.StringVar(&o.file, "out", "bin/bench.json", "file for the figures as JSON")

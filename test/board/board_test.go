@@ -296,7 +296,7 @@ func TestSeveralPagesShowTheSameCluster(t *testing.T) {
 	}
 }
 
-// A large cluster has 5,000 nodes and 150,000 pods, of which 15,000 have to leave.
+// A large cluster has 5,000 nodes and 150,000 pods, of which 15,000 must leave.
 func TestALargeClusterMovesWithoutStutter(t *testing.T) {
 	const nodes, pods = 5000, 150_000
 	now := time.Now()

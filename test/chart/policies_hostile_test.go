@@ -63,7 +63,7 @@ func (p *plane) addSidecars(t *testing.T, name string) {
 	}
 }
 
-// leavesMalformedPods sends what no policy has to understand. None of them may fail on it, or say something that hides
+// leavesMalformedPods sends what no policy needs to understand. None of them may fail on it, or say something that hides
 // what is wrong.
 func (p *plane) leavesMalformedPods(t *testing.T) {
 	const whole = `{"containers":[{"name":"a","image":"a"}]%s}`

@@ -42,9 +42,9 @@ const (
 	workloads = "default"
 )
 
-// TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn runs the program as the Deployment of a release would, with a token
-// of its service account, beside a kube-controller-manager that runs with its defaults.
-func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
+// TestWhatIsInstalledEvictsInsteadOfTheBuiltIn runs the program as the Deployment of a release would, with a token
+// of its service account, next to a kube-controller-manager that runs with its defaults.
+func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))

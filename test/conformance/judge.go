@@ -30,8 +30,8 @@ type row struct {
 	complaint string  // empty when it ended as it had to
 }
 
-// judge compares what ran with what had to. It goes by names, so that a spec which did not run is a complaint and one
-// that nobody asked for cannot stand in for it.
+// judge compares what ran with what should have. It compares names, so that a spec which did not run is a complaint,
+// and one that nobody asked for cannot replace it.
 func judge(r run, ran []outcome) (rows []row, complaints []string) {
 	for _, s := range specs {
 		rows = append(rows, judgeSpec(r, s, ran))

@@ -116,7 +116,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 func TestOneUnexpectedRunIsEnough(t *testing.T) {
 	good, bad := judged(runs[0], ended(runs[0])), judged(runs[2], nil)
 	if asExpected([]result{good, bad}) {
-		t.Error("a run without its specs counts as expected beside one with them")
+		t.Error("a run without its specs counts as expected next to one with them")
 	}
 	if !asExpected([]result{good}) {
 		t.Error("a run that is as expected does not count as such")

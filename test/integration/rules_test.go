@@ -80,7 +80,7 @@ func (c *ruleCluster) installLenient(t *testing.T) {
 	})
 }
 
-// install installs the resource as it is, in the place of the lenient one, and waits until it refuses what it should.
+// install replaces the lenient resource with the real one, and waits until it refuses what it should.
 func (c *ruleCluster) install(t *testing.T) {
 	t.Helper()
 	next := crd(t)
