@@ -142,10 +142,11 @@ func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
 	})
 }
 
-// sawAll reports whether one watch of a call's sender has brought, by then, all that happened during a time.
+// sawAll reports whether one watch of a call's sender had already brought, before the call, all that happened during a
+// time.
 func (h *history) sawAll(c *call, kind callKind, during span) bool {
 	return slices.ContainsFunc(h.streams, func(s stream) bool {
-		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(deaf).After(during.From) &&
+		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(catchUp).After(during.From) &&
 			s.inOrderUntil(c.received).Add(-h.hasteAt(c.received)).After(during.To)
 	})
 }

@@ -11,7 +11,7 @@
 // compares it with what the API server accepted. No eviction may be lost, early, of the wrong pod, or carried out
 // twice, nor come much later than the faults that touched it explain. What is a little later is reported.
 //
-// With -coexist the built-in taint-eviction-controller runs, too, and the replicas hold it off by the eviction clock.
+// With -coexist the built-in taint-eviction-controller runs, too, and the replicas hold it off with the eviction clock.
 // All of them are killed now and then for longer than the clock is fresh, and then it evicts. What it evicts while the
 // clock is fresh is found as foreign, besides.
 //

@@ -41,7 +41,7 @@ const (
 
 var replicaNames = []string{"taintkeeper-a", "taintkeeper-b"}
 
-// stage is a cluster with two replicas of taintkeeper in it, each behind a proxy, and an observer beside them.
+// stage is a cluster with two replicas of taintkeeper in it, each behind a proxy, and an observer.
 type stage struct {
 	config
 

@@ -357,7 +357,7 @@ func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
 		for range 60 {
 			leases.Break()
 			w.Until(time.Since(w.Start) + 11*time.Second)
-			leases.Mend()
+			leases.Repair()
 			w.Until(time.Since(w.Start) + 49*time.Second)
 		}
 		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
@@ -563,7 +563,7 @@ func TestALiveNodeWhoseLeaseIsDeletedWhileTheWatchHangsIsNotCalledSilent(t *test
 				w.Must(nil, w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
 				if found {
 					leases.Break()
-					leases.Mend()
+					leases.Repair()
 				}
 				w.Until(42 * time.Second)
 				w.Must(w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{

@@ -214,7 +214,7 @@ func (h *history) troubleEnds(string) {
 	if h.inTrouble() || h.watch.IsBroken() {
 		h.troubled = time.Now()
 	}
-	h.watch.Mend()
+	h.watch.Repair()
 	h.NoLeases.Store(false)
 	h.refusal.Store(nil)
 }

@@ -59,7 +59,7 @@ func (w *world) witness() *fake.Clientset {
 	return client
 }
 
-// compared plays a history to a contestant and returns what the shadow beside it has to report.
+// compared plays a history to a contestant, with a shadow that watches it, and returns what the shadow reports.
 func compared(t *testing.T, h *history, c contestant) shadow.Report {
 	t.Helper()
 	var report shadow.Report
@@ -82,7 +82,7 @@ func compared(t *testing.T, h *history, c contestant) shadow.Report {
 	return report
 }
 
-// seen is what the shadow has to say about the one pod of a history.
+// seen is what the shadow reports about the one pod of a history.
 type seen struct {
 	outcome shadow.Outcome
 	because string
@@ -129,8 +129,8 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	}
 }
 
-// downMeanwhile reports whether upstream was started only when the pod was due: late is late, whoever it was that did
-// not run.
+// downMeanwhile reports whether upstream was started only when the pod was due: late is late, no matter which of the two
+// did not run.
 func downMeanwhile(h *history, late shadow.Difference) bool {
 	if late.Outcome != shadow.Late {
 		return false
@@ -154,7 +154,7 @@ func checkDifferences(t *testing.T, report shadow.Report, want seen) {
 	}
 }
 
-// tally counts pods of which the shadow beside upstream is right.
+// tally counts pods about which the shadow of upstream is right.
 type tally struct{ kept, broken, shown atomic.Int32 }
 
 func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
@@ -170,7 +170,7 @@ func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
 	})
 	kept, broken, shown := pods.kept.Load(), pods.broken.Load(), pods.shown.Load()
 	t.Logf("pods that upstream treated as the rule says: %d; otherwise, and visibly so: %d, of which %d are shown", kept, broken, shown)
-	// What is not shown is mostly too short: a difference within the tolerance, or a pod that soon went another way.
+	// What is not shown is usually too short: a difference within the tolerance, or a pod that soon went another way.
 	if kept == 0 || shown < broken*3/4 {
 		t.Error("the histories are no test, or too little is shown")
 	}

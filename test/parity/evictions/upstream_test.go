@@ -16,7 +16,7 @@ type shown struct {
 	history  history
 	because  defects
 	pod      string
-	rule     []time.Duration // when the pod has to leave
+	rule     []time.Duration // when the pod must leave
 	upstream []time.Duration // when upstream deletes it
 }
 

@@ -20,7 +20,7 @@ const (
 	lookAgain = 25 * time.Millisecond
 )
 
-// Eventually waits until a check finds nothing wrong; what it waits for is said when it does so in vain.
+// Eventually waits until a check finds nothing wrong. If that does not happen, the failure names what it waited for.
 func Eventually(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := Poll(t.Context(), check); err != nil {
