@@ -117,7 +117,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		"Unknown, and that may be wrong":            {ready: "Unknown", granted: true, want: none, unfresh: true, stale: true},
 		"the same, tainted not-ready":               {ready: "Unknown", has: unready, want: unready, unfresh: true, stale: true},
 		"the same, tainted already":                 {ready: "Unknown", has: away, want: away, unfresh: true},
-		"not ready by its kubelet is no silence":    {ready: "False", granted: true, want: unready, unfresh: true},
+		"not ready by its kubelet is not silence":   {ready: "False", granted: true, want: unready, unfresh: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(nil)

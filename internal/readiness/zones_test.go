@@ -178,7 +178,7 @@ func TestWhenAWaitIsOverThereIsAToken(t *testing.T) {
 	z.wantTurn(t, "a1", 0, true, 0)
 	_, turn := z.plan("a2", noon)
 	if p, again := z.plan("a2", noon.Add(turn.Wait)); !p.Takes {
-		t.Errorf("after %v it has to wait for another %v", turn.Wait, again.Wait)
+		t.Errorf("after %v it must wait for another %v", turn.Wait, again.Wait)
 	}
 }
 

@@ -71,7 +71,7 @@ func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
 	err := json.NewDecoder(io.LimitReader(request.Body, largestReview)).Decode(&review)
 	if err != nil || review.Request == nil {
-		http.Error(out, "this is no admission review", http.StatusBadRequest)
+		http.Error(out, "this is not an admission review", http.StatusBadRequest)
 		return
 	}
 	var old metav1.PartialObjectMetadata

@@ -90,7 +90,7 @@ func (h *history) judgeStays() []finding {
 		if known.leaves || known.onlyTerminating {
 			continue
 		}
-		why := "the built-in deleted it although no taint of its node asked for that, and nobody of its name was ever due"
+		why := "the built-in deleted it although no taint of its node asked for that, and no pod of its name was ever due"
 		if cause, ok := causeOf(c, dueBefore[c.name]); ok {
 			if h.markedBefore(c, cause.staysFrom(p)) || !h.recorded(cause, p, c) {
 				continue

@@ -85,7 +85,7 @@ func (h *history) judgeCall(c *call) []finding {
 	case known.leaves:
 		return charged(early, "comes %s before the pod can be due", known.earliest.Sub(c.received).Round(time.Millisecond))
 	}
-	return charged(wrong, "is about a pod that does not have to leave, by nothing that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
+	return charged(wrong, "is about a pod that need not leave, according to all that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
 }
 
 // abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to

@@ -181,7 +181,7 @@ func (h *history) judgeDelays() []finding {
 // delayed says what a replica is charged with that left a pod where it was until an end, and which excuse is not enough.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
-	if ended.Sub(explained.until) > lostAfter || h.settledInVain(s) {
+	if ended.Sub(explained.until) > lostAfter || h.outlivedSettling(s) {
 		return lost, explained
 	}
 	explained = h.explain(s, ended, usualBackoff)
@@ -202,8 +202,8 @@ func (h *history) stoodStill(within span) time.Duration {
 	return all
 }
 
-// settledInVain reports whether a pod is still there after the longest settling, whatever explains it.
-func (h *history) settledInVain(s stretch) bool {
+// outlivedSettling reports whether a pod is still there after the longest settling, whatever explains it.
+func (h *history) outlivedSettling(s stretch) bool {
 	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestSettling
 }
 

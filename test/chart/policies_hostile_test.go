@@ -218,7 +218,7 @@ func (p *plane) letsNothingPass(t *testing.T) {
 		early += p.whileStarting(t)
 	}
 	if early == 0 {
-		t.Error("nobody answered before the API server was ready: this proves little")
+		t.Error("no request was answered before the API server was ready, so this proves little")
 	}
 	t.Logf("%d answers before the API server was ready", early)
 	p.awaitPolicies(t)

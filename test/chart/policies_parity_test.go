@@ -306,7 +306,7 @@ func compareDifferences(t *testing.T, ours, theirs *plane) {
 			checkTolerations(t, "theirs", theirs, d.pod, d.theirs)
 		})
 	}
-	t.Run("a list that came later is no reason to refuse changes of a pod that is there", func(t *testing.T) {
+	t.Run("a list that came later does not refuse changes of an existing pod", func(t *testing.T) {
 		if err := ours.relabelUnderAList(t); err != nil {
 			t.Errorf("ours: %v", err)
 		}

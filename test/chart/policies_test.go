@@ -305,7 +305,7 @@ var examples = map[string][]example{
 			want: []string{notReady300, unreachable60},
 		},
 		{name: "labels of a namespace that are no seconds change nothing", pod: podIn("slip"), want: defaulted()},
-		{first: true, name: "a label of a pod that is no seconds is refused", pod: podIn("plain", labelled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
+		{first: true, name: "a label of a pod that is not a number of seconds is refused", pod: podIn("plain", labelled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
 		{name: "nor is one that is empty", pod: podIn("plain", labelled(unreachableSeconds, "")), refused: `of the pod is ""`},
 		{name: "nor one that no toleration holds", pod: podIn("plain", labelled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
 	},

@@ -301,7 +301,7 @@ func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 		return strings.HasPrefix(c.Name, node+"-")
 	})
 	if len(deletes) == 0 {
-		t.Errorf("nobody evicted the pods of node %s", node)
+		t.Errorf("the pods of node %s were not evicted", node)
 	}
 	for _, c := range deletes {
 		if c.User != want {

@@ -91,7 +91,7 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("nothing is said of it")
+		return errors.New("the report does not mention it")
 	})
 }
 

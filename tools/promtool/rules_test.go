@@ -165,7 +165,7 @@ func TestEachAlertSaysHowBadItIsAndWhatItIs(t *testing.T) {
 		}
 		for _, annotation := range []string{"summary", "description"} {
 			if text := alert.Annotations[annotation]; !strings.HasSuffix(text, ".") {
-				t.Errorf("%s: the %s is no sentence: %q", name, annotation, text)
+				t.Errorf("%s: the %s is not a sentence: %q", name, annotation, text)
 			}
 		}
 		if got, want := alert.Annotations["runbook_url"], runbookAt+strings.ToLower(name); got != want {

@@ -132,7 +132,7 @@ func TestAWatchOfLeasesThatHangsIsConnectedAnewAndDeadNodesAreFound(t *testing.T
 		w.wantUnknown(nodes[:4]...)
 		w.wantUntouched(nodes[4:]...)
 		if len(reconnected) != 1 || reconnected[0] > 27*time.Second {
-			t.Errorf("connected anew at %v, want once, 10 s after the last event", reconnected)
+			t.Errorf("reconnected at %v, want once, 10 s after the last event", reconnected)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
 		w.wantUnknown(nodes[0])
 		w.wantUntouched(nodes[1:]...)
 		if reconnected != 1 {
-			t.Errorf("connected anew %d times, want once", reconnected)
+			t.Errorf("reconnected %d times, want once", reconnected)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestAWatchThatGoesOnHangingIsConnectedAnewLessAndLessOften(t *testing.T) {
 		leases.Hold()
 		w.Until(time.Hour)
 		if reconnected < 12 || reconnected > 17 { // after 10, 20, 40, 80, 160, and then each 300 s
-			t.Errorf("connected anew %d times within an hour", reconnected)
+			t.Errorf("reconnected %d times within an hour", reconnected)
 		}
 	})
 }

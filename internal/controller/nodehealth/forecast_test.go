@@ -34,7 +34,7 @@ var scenes = map[string]scene{
 		build:  func(w *world) []string { return w.addZone("a", 10)[:4] },
 		played: 3 * time.Minute, tainted: 4,
 	},
-	"a small zone in partial disruption taints nobody": {
+	"a small zone in partial disruption taints no node": {
 		build: func(w *world) []string {
 			w.addZone("b", 1)
 			return w.addZone("a", 10)[:6]
@@ -77,7 +77,7 @@ var scenes = map[string]scene{
 		},
 		played: 3 * time.Minute, tainted: 3,
 	},
-	"a node that does not count for its zone is tainted all the same": {
+	"a node that does not count for its zone is still tainted": {
 		build: func(w *world) []string {
 			w.addZone("a", 9)
 			w.addNode("x", "a", func(n *corev1.Node) { n.Labels[excludeDisruption] = "" })
@@ -96,7 +96,7 @@ var scenes = map[string]scene{
 		},
 		played: 2 * time.Minute, tainted: 1,
 	},
-	"a rate of zero taints nobody": {
+	"a rate of zero taints no node": {
 		build:  func(w *world) []string { return w.addZone("a", 10)[:2] },
 		change: func(c *Config) { c.Policy.Rate = 0 },
 		played: 2 * time.Minute, held: 2,

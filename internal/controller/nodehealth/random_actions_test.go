@@ -34,8 +34,8 @@ var actions = []action{
 	{"sees its zone recover:", 2, (*history).seesItsZoneRecover},
 	{"moves to another zone:", 2, (*history).moves},
 	{"counts or does not count:", 2, (*history).togglesExclusion},
-	{"is made anew:", 2, (*history).isMadeAnew},
-	{"is made anew and never posts:", 2, (*history).isMadeAnewAndNeverPosts},
+	{"is recreated:", 2, (*history).isRecreated},
+	{"is recreated and never posts:", 2, (*history).isRecreatedAndNeverPosts},
 	{"loses its lease:", 6, (*history).losesItsLease},
 	{"the Keeper restarts, near", 1, (*history).restarts},
 	{"the watch of leases breaks, near", 2, (*history).leasesBreak},
@@ -113,15 +113,15 @@ func (h *history) togglesExclusion(name string) {
 	})
 }
 
-func (h *history) isMadeAnew(name string) {
+func (h *history) isRecreated(name string) {
 	h.replace(name)
 	delete(h.Silent, name)
 	h.known[name].posted = true
 }
 
-// isMadeAnewAndNeverPosts makes a node whose kubelet never posts a status. It renews a lease, or it does not even have
+// isRecreatedAndNeverPosts makes a node whose kubelet never posts a status. It renews a lease, or it does not even have
 // one. Its creation is by the API server's clock, which can be some seconds early or late, in whole seconds.
-func (h *history) isMadeAnewAndNeverPosts(name string) {
+func (h *history) isRecreatedAndNeverPosts(name string) {
 	created := time.Now().Truncate(time.Second).Add(time.Duration(h.random.IntN(7)-3) * time.Second)
 	h.replace(name, func(n *corev1.Node) {
 		n.Status.Conditions = nil

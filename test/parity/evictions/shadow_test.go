@@ -102,10 +102,10 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},
 		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "terminating already"},
 		"9: a mirror pod is left alone":                                     {shadow.Stayed, "mirror of a static pod"},
-		"10: a restart does not start a countdown anew":                     {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
+		"10: a restart does not start a countdown again":                    {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
 		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
-		"10: a swap and a restart":                                          {shadow.Late, "anew at 00:00:16"},
-		"without a number: a pod that tolerates the one for ever":           {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
+		"10: a swap and a restart":                                          {shadow.Late, "restarted its countdown of 21 s at 00:00:16"},
+		"without a number: a pod that tolerates the one forever":            {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
 		// The second delete leaves no trace.
 		"8: a terminating pod is not deleted again when the taints change": {outcome: shadow.OnTime},
 		"a swap in two writes": {outcome: shadow.OnTime},
@@ -118,7 +118,7 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 			t.Parallel()
 			want, ok := wants[name]
 			if !ok {
-				t.Fatal("nobody said what the shadow is to show")
+				t.Fatal("there is no entry for what the shadow should show")
 			}
 			report := compared(t, &s.history, upstream)
 			if report.Pods[want.outcome] != 1 {

@@ -200,7 +200,7 @@ func (w wholeControlPlane) restartsEtcd(t *testing.T) {
 		return err
 	})
 	if _, err := w.cluster.AskEtcd(t.Context(), "nothing", struct{}{}); err == nil {
-		t.Error("etcd has no such method, and that is no error")
+		t.Error("etcd has no such method, but there is no error")
 	}
 	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("to start etcd while it runs: %v", err)
