@@ -154,7 +154,7 @@ func (h *history) replace(name string, change ...func(*corev1.Node)) {
 // hangs, and until it has come back, nothing is deleted: the fake clientset's next watch does not bring what the one
 // before kept back, as a real API server's does, but only that the lease is gone.
 func (h *history) losesItsLease(name string) {
-	if time.Since(h.deaf) < seesAgain {
+	if time.Since(h.blind) < seesAgain {
 		return
 	}
 	h.deleteLease(name)

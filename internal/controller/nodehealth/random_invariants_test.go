@@ -185,12 +185,12 @@ func (h *history) notices(passed time.Duration) {
 		h.refused = time.Now()
 	}
 	if h.watch.IsHeld() || h.watch.IsBroken() {
-		h.deaf = time.Now()
+		h.blind = time.Now()
 	}
 	if h.everyZoneMayBeDisrupted() {
 		h.forgives()
 	}
-	fair := !h.inTrouble() && time.Since(h.troubled) > seesAgain && time.Since(h.deaf) > seesAgain
+	fair := !h.inTrouble() && time.Since(h.troubled) > seesAgain && time.Since(h.blind) > seesAgain
 	for name, known := range h.known {
 		known.ready += passed
 		switch {

@@ -116,7 +116,7 @@ type history struct {
 
 	renewed  time.Time // when the kubelets last did
 	troubled time.Time // when the last trouble ended, or the world began
-	deaf     time.Time // when the watch of leases last hung, or had not come back from that
+	blind     time.Time // when the watch of leases last hung, or had not come back from that
 	refused  time.Time // when a write could last be refused
 	known    map[string]*witness
 
