@@ -55,8 +55,8 @@ func (h *history) judge() []finding {
 	return found
 }
 
-// judgeCall judges one DELETE, or one PATCH of the condition, of a replica. It also judges calls that were never carried
-// out, because the replica still decided on them.
+// judgeCall judges one DELETE, or one PATCH of the condition, of a replica. It also judges calls that were never
+// carried out, because the replica still decided on them.
 func (h *history) judgeCall(c *call) []finding {
 	charged := func(as charge, format string, args ...any) []finding {
 		why := fmt.Sprintf("%s of run %d of %s %s", c.kind, c.run, c.replica, fmt.Sprintf(format, args...))

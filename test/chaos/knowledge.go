@@ -110,8 +110,8 @@ func (p *pod) visibleUntil(i int) time.Time {
 	return oracle.Later(p.states[i+1].visible, p.states[i+1].from.To)
 }
 
-// nodeKnownSince says how old the taints can be from which a call was decided. A live read of the node confirmed them. It
-// is not older than confirmedFor, or has just been answered, however long that took.
+// nodeKnownSince says how old the taints can be from which a call was decided. A live read of the node confirmed them.
+// It is not older than confirmedFor, or has just been answered, however long that took.
 func (h *history) nodeKnownSince(c *call, node string) time.Time {
 	haste := h.hasteAt(c.received)
 	oldest := c.received.Add(-haste)

@@ -178,7 +178,7 @@ func (h *history) judgeDelays() []finding {
 	return found
 }
 
-// delayed says what a replica is charged with that left a pod where it was until an end, and which excuse is not enough.
+// delayed says what a replica is charged with that left a pod where it was until an end, and which excuse is too weak.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
 	if ended.Sub(explained.until) > lostAfter || h.outlivedSettling(s) {

@@ -21,9 +21,9 @@ type election struct {
 	args  []string
 }
 
-// elections are the two kinds. With the quick one another replica leads within seconds, but a leader does not outlive an
-// outage of the API server, and the next one decides everything again. With the patient one it does, and must remember
-// what it could not do.
+// elections are the two kinds. With the quick one another replica leads within seconds, but a leader does not outlive
+// an outage of the API server, and the next one decides everything again. With the patient one it does, and must
+// remember what it could not do.
 var elections = []election{
 	{lease: "4 s", args: []string{
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s",

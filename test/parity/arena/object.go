@@ -51,8 +51,8 @@ func Sorted[K cmp.Ordered, V any](m map[K]V) []V {
 	return values
 }
 
-// Patched returns an object after a patch. If the patch names a UID or a resource version, the result has them: they are
-// preconditions, and the caller checks them.
+// Patched returns an object after a patch. If the patch names a UID or a resource version, the result has them. They
+// are preconditions, and the caller checks them.
 func Patched[T any, O Object[T]](before O, action clienttesting.PatchActionImpl) (O, error) {
 	old, err := json.Marshal(before)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 type Config struct {
 	// Access is how the proxy reaches the API server.
 	Access *rest.Config
-	// Over returns the transport for calls, which passes them on to the next one. If Over is nil, nothing happens to them. An
-	// error of the transport closes the caller's connection, which is what clients see when the API server is down.
+	// Over returns the transport for calls, which passes them on to the next one. If Over is nil, nothing happens to them.
+	// An error of the transport closes the caller's connection, which is what clients see when the API server is down.
 	Over func(next http.RoundTripper) http.RoundTripper
 	// Before returns what calls pass before they are forwarded, and sees their end. It may be nil.
 	Before func(next http.Handler) http.Handler

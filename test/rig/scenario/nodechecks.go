@@ -22,8 +22,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// The state of a node after a write of the contestant: it is called silent, or has the taints of these keys and effects,
-// in alphabetical order.
+// The state of a node after a write of the contestant: it is called silent, or has the taints of these keys and
+// effects, in alphabetical order.
 const (
 	Silent      = "silent"
 	Untainted   = ""
