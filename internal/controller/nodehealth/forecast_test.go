@@ -56,7 +56,7 @@ var scenes = map[string]scene{
 		change: func(c *Config) { c.Policy.FullDisruptionRate = 0.2 },
 		played: 3 * time.Minute, tainted: 4,
 	},
-	"two zones of which each has its own turns": {
+	"two zones of which each has its own tokens": {
 		build: func(w *world) []string {
 			w.addZone("c", 3)
 			return slices.Concat(w.addZone("a", 7)[:3], w.addZone("b", 9)[:2])

@@ -364,7 +364,7 @@ func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
 	})
 }
 
-func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
+func TestRestartsGiveNoTokensToAZone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 20)
 		w.run()
@@ -382,7 +382,7 @@ func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
 	})
 }
 
-func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
+func TestRestartsGiveNoTokensToALargeZoneInPartialDisruption(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("b", 1)
 		nodes := w.addZone("a", 51)
@@ -414,7 +414,7 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 	})
 }
 
-// A node whose turn has come cannot be tainted. controller-runtime counts each try that failed, as our own metric does.
+// A node that has its token cannot be tainted. controller-runtime counts each try that failed, as our own metric does.
 func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 5)

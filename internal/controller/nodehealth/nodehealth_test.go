@@ -206,7 +206,7 @@ func TestNodesAreTaintedAtTheRateOfTheirZoneInTheOrderInWhichTheyFell(t *testing
 	})
 }
 
-func TestARecoveredNodeGivesUpItsTurn(t *testing.T) {
+func TestARecoveredNodeGivesUpItsToken(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 10)
 		w.run()

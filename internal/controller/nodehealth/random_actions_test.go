@@ -178,7 +178,7 @@ func (h *history) restarts(string) {
 		return
 	}
 	h.Stop()
-	h.forgetsTurns()
+	h.forgetsTokens()
 	h.run(h.connectsAnew)
 	h.forgives()
 }

@@ -49,7 +49,7 @@ var flaws = map[string]struct {
 	"NoExecute without a bound":            {unbounded, withoutABound},
 	"a selector with an unknown operator":  {requires("pool", "in", "batch"), "nodeSelector"},
 	"a selector that lacks values":         {requires("pool", "In"), "nodeSelector"},
-	"a selector with an invalid key": {requires("node pool", "Exists"), "nodeSelector"},
+	"a selector with an invalid key":       {requires("node pool", "Exists"), "nodeSelector"},
 	"a selector with a value that is none": {requires("pool", "In", "x y"), "nodeSelector"},
 	"a bound that is not a number":         {atMost(intstr.FromString("some")), "maxTainted"},
 }
