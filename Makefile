@@ -115,11 +115,11 @@ simulation-comes-true: controlplane ## play random outages in a control plane wi
 	@$(GO) test ./test/simulation -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
 .PHONY: demo
-demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1: beside the board)
+demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1 shows the board as well)
 	@bin/demo $(if $(BOARD),-board)
 
 .PHONY: try
-try: needs-go build controlplane bin/helm bin/try ## install the chart beside the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
+try: needs-go build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
 	@bin/try
 
 .PHONY: bin/try
@@ -167,7 +167,7 @@ parity: ## play random histories to Kubernetes' own code and to ours in virtual 
 SETTABLE := bin/settable-kube-controller-manager$(PLANE:controlplane%=%)
 .PHONY: defects
 defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not break, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
-	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(BESIDE),-beside,$(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md))) $(if $(MACHINE),-machine='$(MACHINE)')
+	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(COEXIST),-coexist,$(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md))) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
 bin/defects:
@@ -196,8 +196,8 @@ stops: controlplane bin/chaos-taintkeeper $(SETTABLE) ## end Taintkeeper in ever
 		-taintkeeper=$(abspath $(or $(TAINTKEEPER),bin/chaos-taintkeeper)) -settable-kube-controller-manager=$(abspath $(SETTABLE))
 
 .PHONY: chaos
-chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and keep the book of every eviction (DURATION=3m SEED=... BESIDE=1)
-	@bin/chaos $(if $(BESIDE),-beside) $(if $(DURATION),-duration=$(DURATION)) $(if $(SEED),-seed=$(SEED))
+chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around two replicas and account for every eviction (DURATION=3m SEED=... COEXIST=1)
+	@bin/chaos $(if $(COEXIST),-coexist) $(if $(DURATION),-duration=$(DURATION)) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: bin/chaos
 bin/chaos:

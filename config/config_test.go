@@ -112,7 +112,7 @@ func policiesAndBindings(t *testing.T) (policies, bound map[string]bool) {
 		case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 			bound["validating "+object.Spec.PolicyName] = true
 		default:
-			t.Errorf("%T %s is no policy", object, object.GetName())
+			t.Errorf("%T %s is not a policy", object, object.GetName())
 		}
 	}
 	return policies, bound

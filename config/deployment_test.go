@@ -151,8 +151,8 @@ func TestReplicasAreNeverOnOneNode(t *testing.T) {
 	if required.WhenUnsatisfiable != corev1.DoNotSchedule || required.MaxSkew != 1 {
 		t.Errorf("the constraint is %+v, want one that keeps two replicas from one node", required)
 	}
-	// With fewer eligible nodes than that the scheduler takes 0 for the least crowded one: when the node of one replica
-	// has failed and only the other's is left, the second one waits, and does not join the first for ever.
+	// With fewer eligible nodes than that, the scheduler takes 0 for the least crowded one: when the node of one replica
+	// has failed and only the other's is left, the second replica waits instead of joining the first one for good.
 	if domains := required.MinDomains; domains == nil || *domains != *d.Spec.Replicas {
 		t.Errorf("minDomains %v, want %d", domains, *d.Spec.Replicas)
 	}

@@ -279,7 +279,7 @@ func TestApplyTreatsTimeAddedAsKubectlDoes(t *testing.T) {
 			want:    []corev1.Taint{taint(t, "b:NoExecute"), at("a:NoExecute", then)},
 		},
 		{
-			name:    "the taint beside a removed one keeps it",
+			name:    "the taint next to a removed one keeps it",
 			current: []corev1.Taint{at("a:NoExecute", then), at("b:NoExecute", now)},
 			edit:    mustParseEdit(t, "a-"),
 			want:    []corev1.Taint{at("b:NoExecute", now)},

@@ -91,7 +91,7 @@ func TestToleratesValuesNobodyCouldWriteOnACommandLine(t *testing.T) {
 				t.Error("another value matches")
 			}
 			if comparisons.Tolerates(&corev1.Toleration{Key: value, Operator: corev1.TolerationOpLt, Value: "1"}, &tainted) {
-				t.Error("a value that is no number is less than 1")
+				t.Error("a value that is not a number is less than 1")
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestToleratesComparesIntegersWhenAskedTo(t *testing.T) {
 			}
 		})
 	}
-	t.Run("key and effect still have to match", func(t *testing.T) {
+	t.Run("key and effect must still match", func(t *testing.T) {
 		tainted := corev1.Taint{Key: "a", Value: "2", Effect: corev1.TaintEffectNoExecute}
 		for _, toleration := range []corev1.Toleration{
 			{Key: "b", Operator: corev1.TolerationOpGt, Value: "1"},
@@ -206,7 +206,7 @@ func TestFirstFindsTheFirstInListOrder(t *testing.T) {
 	other := corev1.Toleration{Key: "b", Operator: corev1.TolerationOpExists}
 	forTen := corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists, TolerationSeconds: &ten}
 	forSixty := corev1.Toleration{Operator: corev1.TolerationOpExists, TolerationSeconds: &sixty}
-	forEver := corev1.Toleration{Key: "a", Value: "1", Effect: corev1.TaintEffectNoExecute}
+	forever := corev1.Toleration{Key: "a", Value: "1", Effect: corev1.TaintEffectNoExecute}
 	tests := []struct {
 		name        string
 		tolerations []corev1.Toleration
@@ -218,8 +218,8 @@ func TestFirstFindsTheFirstInListOrder(t *testing.T) {
 		{"others are passed over", []corev1.Toleration{other, other, forTen}, 2},
 		{"the first of several, though it is the longer one", []corev1.Toleration{forSixty, forTen}, 0},
 		{"the first of several, though it is the shorter one", []corev1.Toleration{forTen, forSixty}, 0},
-		{"the first of several, though a later one is for ever", []corev1.Toleration{other, forTen, forEver}, 1},
-		{"the first of several, though a later one is more precise", []corev1.Toleration{forSixty, forEver}, 0},
+		{"the first of several, though a later one has no limit", []corev1.Toleration{other, forTen, forever}, 1},
+		{"the first of several, though a later one is more precise", []corev1.Toleration{forSixty, forever}, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestRandomWorldsLeadToEveryKindOfVerdict(t *testing.T) {
 			kinds["later after a restart"]++
 		}
 	}
-	for _, kind := range []string{"no taint", "for ever", "not tolerated", "at the start", "after seconds", "saturated", "later after a restart"} {
+	for _, kind := range []string{"no taint", "forever", "not tolerated", "at the start", "after seconds", "saturated", "later after a restart"} {
 		if kinds[kind] < 50 {
 			t.Errorf("%q in %d of 5000 worlds, want 50: %v", kind, kinds[kind], kinds)
 		}
@@ -80,7 +80,7 @@ func kindOf(v verdict.Verdict) string {
 	case reflect.ValueOf(v).IsZero():
 		return "no taint"
 	case v.Stays():
-		return "for ever"
+		return "forever"
 	case v.Toleration == nil:
 		return "not tolerated"
 	case v.Due.Equal(v.Start):

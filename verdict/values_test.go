@@ -34,7 +34,7 @@ func TestADeadlineStaysWhenTheValueOfItsTaintChanges(t *testing.T) {
 		"the present value's is the earlier":                {0, with("short", 40, was("long", 10)), 100},
 		"the first of three values has the earliest":        {0, with("long", 50, was("long", 40), was("short", 10)), 70},
 		"a value that is not tolerated makes the pod leave": {0, with("none", 40, was("short", 10)), 40},
-		"a value that is tolerated for ever ends it":        {0, with("ever", 40, was("short", 10)), -1},
+		"a value that is tolerated forever ends it":         {0, with("ever", 40, was("short", 10)), -1},
 		"what came before such a value stays ended":         {0, with("long", 50, was("ever", 40), was("short", 10)), 650},
 		"a pod that was bound while the value was there":    {20, with("long", 40, was("short", 10)), 80},
 		"a pod that was bound after the value had gone":     {45, with("long", 40, was("short", 10)), 645},

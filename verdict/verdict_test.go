@@ -88,8 +88,8 @@ func TestTheFirstTolerationInListOrderThatMatchesCounts(t *testing.T) {
 		{"those that do not match are passed over", []corev1.Toleration{other, noSchedule, full, forSeconds("disk", 60)}, 3, nil, true, time.Minute},
 		{"a longer one later is shadowed", []corev1.Toleration{forSeconds("disk", 5), forSeconds("disk", 60)}, 0, []int{1}, true, 5 * time.Second},
 		{"a shorter one later is shadowed", []corev1.Toleration{forSeconds("disk", 60), forSeconds("disk", 5)}, 0, []int{1}, true, time.Minute},
-		{"one for ever later is shadowed", []corev1.Toleration{forSeconds("disk", 60), everything}, 0, []int{1}, true, time.Minute},
-		{"one with seconds after one for ever is shadowed", []corev1.Toleration{everything, forSeconds("disk", 60)}, 0, []int{1}, false, 0},
+		{"a later one without a limit is shadowed", []corev1.Toleration{forSeconds("disk", 60), everything}, 0, []int{1}, true, time.Minute},
+		{"one with seconds after one without a limit is shadowed", []corev1.Toleration{everything, forSeconds("disk", 60)}, 0, []int{1}, false, 0},
 		{"one of zero seconds later is shadowed", []corev1.Toleration{broken, forSeconds("disk", 0)}, 0, []int{1}, false, 0},
 		{
 			"only those that match are shadowed",
@@ -218,9 +218,9 @@ func TestOfSeveralTaintsTheEarliestDueDecides(t *testing.T) {
 		{"a second taint tolerated for more time changes nothing", []corev1.Toleration{forSeconds("a", 60), forSeconds("b", 90)}, []verdict.Taint{a, b}, "a", true, time.Minute},
 		{"a longer toleration that began earlier can still be first", []corev1.Toleration{forSeconds("a", 21), forSeconds("c", 2)}, []verdict.Taint{a, c}, "a", true, 21 * time.Second},
 		{"one without a toleration decides over one with seconds", []corev1.Toleration{forSeconds("a", 60)}, []verdict.Taint{a, b}, "b", true, 10 * time.Second},
-		{"one with seconds decides over one for ever", []corev1.Toleration{forever("a"), forSeconds("b", 60)}, []verdict.Taint{a, b}, "b", true, 70 * time.Second},
-		{"one without a toleration decides over one for ever", []corev1.Toleration{forever("a")}, []verdict.Taint{a, b}, "b", true, 10 * time.Second},
-		{"all for ever", []corev1.Toleration{forever("a"), forever("b"), forever("c")}, []verdict.Taint{a, b, c}, "a", false, 0},
+		{"one with seconds decides over one without a limit", []corev1.Toleration{forever("a"), forSeconds("b", 60)}, []verdict.Taint{a, b}, "b", true, 70 * time.Second},
+		{"one without a toleration decides over one tolerated forever", []corev1.Toleration{forever("a")}, []verdict.Taint{a, b}, "b", true, 10 * time.Second},
+		{"all tolerated forever", []corev1.Toleration{forever("a"), forever("b"), forever("c")}, []verdict.Taint{a, b, c}, "a", false, 0},
 		{"each taint has its own first toleration", []corev1.Toleration{forSeconds("c", 1), forSeconds("", 60)}, []verdict.Taint{a, b, c}, "c", true, 21 * time.Second},
 		{"two due at once are named by key", []corev1.Toleration{forSeconds("a", 10)}, []verdict.Taint{a, b}, "a", true, 10 * time.Second},
 	}
@@ -316,8 +316,8 @@ func TestComparisonOperatorsMatchOnlyWhenTheMatcherHasThem(t *testing.T) {
 		{"Lt with a taint of a lesser value", toleration(corev1.TolerationOpLt, "950"), "900", true},
 		{"Lt with a taint of the same value", toleration(corev1.TolerationOpLt, "950"), "950", false},
 		{"Lt with a taint of a greater value", toleration(corev1.TolerationOpLt, "950"), "990", false},
-		{"Gt with a taint whose value is no number", toleration(corev1.TolerationOpGt, "950"), "high", false},
-		{"Lt with a value that is no number", toleration(corev1.TolerationOpLt, "high"), "900", false},
+		{"Gt with a taint whose value is not a number", toleration(corev1.TolerationOpGt, "950"), "high", false},
+		{"Lt with a value that is not a number", toleration(corev1.TolerationOpLt, "high"), "900", false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -273,7 +273,7 @@ func TestAProcessSaysThatItLeavesNodeHealthOut(t *testing.T) {
 		controllers string // of kube-controller-manager
 		want        float64
 	}{
-		"beside the built-in":                {"--controllers=*", 1},
+		"alongside the built-in":             {"--controllers=*", 1},
 		"where the built-in is switched off": {"--controllers=*,-node-lifecycle-controller", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -113,7 +113,7 @@ func TestBesideTheBuiltInOnlyNodeHealthIsLeftOut(t *testing.T) {
 			t.Errorf("--controllers=%s runs %q, want %q", list, got, want)
 		}
 		if asked := parse(t, "--controllers="+list).enabled(controllerNodeHealth); err == nil && o.nodeHealthLeftOut != asked {
-			t.Errorf("--controllers=%s: that node-health is left out is said: %t", list, o.nodeHealthLeftOut)
+			t.Errorf("--controllers=%s: it says that node-health is left out: %t", list, o.nodeHealthLeftOut)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestAnAllowanceSaysWhyThereIsNoRoom(t *testing.T) {
 		want    policy.Why
 	}{
 		"it allows none":                         {want: policy.Budget},
-		"it allows none, and is to be asked":     {after: policy.ProbeEvery},
+		"it allows none, and must be asked":      {after: policy.ProbeEvery},
 		"it allows one":                          {allowed: 1},
 		"it allows one, which another takes":     {allowed: 1, begun: []types.UID{"a"}, want: policy.BudgetBusy},
 		"it allows many":                         {allowed: 9, begun: []types.UID{"a"}},

@@ -82,7 +82,7 @@ func TestAPodThatDoesNotNeedItsPlacesFreesThemAtTheNextLook(t *testing.T) {
 	l.Set("m", []Waiting{needs("b", 1, w)}, noon)
 	wantCalled(t, l, noon, "gone")
 	if !l.Set("n", nil, noon) {
-		t.Error("it is no news that a pod frees its places")
+		t.Error("a pod that frees its places is not news")
 	}
 	wantCalled(t, l, noon, "b")
 }

@@ -84,7 +84,7 @@ func require(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// leastRate is the least above zero: a node in some 30 years. The time between the turns of less can be too long for
+// leastRate is the least above zero: a node in some 30 years. The time between the tokens of less can be too long for
 // a time.Duration.
 const leastRate = 1e-9
 

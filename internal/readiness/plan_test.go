@@ -104,9 +104,9 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		"never posted, and tainted":                 {has: unready, want: unready},
 		"a status that nobody knows":                {ready: "Maybe", has: away, want: away},
 		"not ready, waits":                          {ready: "False", want: none, asks: true},
-		"not ready, in its turn":                    {ready: "False", granted: true, want: unready},
+		"not ready, with its token":                 {ready: "False", granted: true, want: unready},
 		"Unknown, waits":                            {ready: "Unknown", want: none, asks: true},
-		"Unknown, in its turn":                      {ready: "Unknown", granted: true, want: away},
+		"Unknown, with its token":                   {ready: "Unknown", granted: true, want: away},
 		"one for the other":                         {ready: "Unknown", has: unready, want: away},
 		"has it":                                    {ready: "False", has: unready, want: unready},
 		"every zone is disrupted":                   {ready: "Unknown", has: away, disrupted: true, want: none, asks: true},
@@ -117,7 +117,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		"Unknown, and that may be wrong":            {ready: "Unknown", granted: true, want: none, unfresh: true, stale: true},
 		"the same, tainted not-ready":               {ready: "Unknown", has: unready, want: unready, unfresh: true, stale: true},
 		"the same, tainted already":                 {ready: "Unknown", has: away, want: away, unfresh: true},
-		"not ready by its kubelet is no silence":    {ready: "False", granted: true, want: unready, unfresh: true},
+		"not ready by its kubelet is not silence":   {ready: "False", granted: true, want: unready, unfresh: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(nil)
@@ -130,7 +130,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 			p := Facts{Node: node, Granted: test.granted, Disrupted: test.disrupted, Standing: test.standing, Fresh: !test.unfresh, Now: noon}.Plan()
 			got := strings.Join(noExecuteKeys(&corev1.Node{Spec: corev1.NodeSpec{Taints: p.Taints}}), " ")
 			if got != test.want || p.Asks != test.asks || p.Stale != test.stale {
-				t.Errorf("taint %q, asks for a turn: %t, stale: %t; want %q, %t, %t", got, p.Asks, p.Stale, test.want, test.asks, test.stale)
+				t.Errorf("taint %q, asks for a token: %t, stale: %t; want %q, %t, %t", got, p.Asks, p.Stale, test.want, test.asks, test.stale)
 			}
 			comes, first := got != none && got != test.has, test.has == none
 			if p.Executes != comes || p.Takes != (comes && first) {

@@ -46,8 +46,8 @@ type played struct {
 	held   bool      // its zone keeps it from being tainted
 }
 
-// Turned is what happened to a node at an instant.
-type Turned struct {
+// Changed is what happened to a node at an instant.
+type Changed struct {
 	// Node is the node from now on.
 	Node *corev1.Node
 	// Conditions are those that became Unknown now; empty if none did.
@@ -211,7 +211,7 @@ func (p *Play) Next() (next time.Time) {
 }
 
 // Run plays one instant, which [Play.Next] has returned or which is before it, and returns which nodes changed.
-func (p *Play) Run(now time.Time) (turned []Turned) {
+func (p *Play) Run(now time.Time) (changed []Changed) {
 	now = instant(now)
 	names, fallen := p.looks[now], p.falls[now]
 	for _, name := range fallen {
@@ -223,34 +223,34 @@ func (p *Play) Run(now time.Time) (turned []Turned) {
 	delete(p.falls, now)
 	delete(p.looks, now)
 	for slices.Sort(names); len(names) > 0; {
-		change, wake := p.turn(p.nodes[names[0]], now)
+		change, wake := p.change(p.nodes[names[0]], now)
 		if change.Retainted || len(change.Conditions) > 0 {
-			turned = append(turned, change)
+			changed = append(changed, change)
 		}
 		slices.Sort(wake)
 		names = append(names[1:], wake...)
 	}
-	return turned
+	return changed
 }
 
-// turn makes a node what its plan says, and returns whose plan can be another then.
-func (p *Play) turn(is *played, now time.Time) (change Turned, wake []string) {
-	plan, turn := p.plan(is, now)
+// change makes a node what its plan says, and returns whose plan can be another then.
+func (p *Play) change(is *played, now time.Time) (change Changed, wake []string) {
+	plan, answer := p.plan(is, now)
 	if len(plan.Conditions) > 0 {
 		change.Conditions = plan.Conditions
 		is.node = WithConditions(is.node, plan.Conditions)
 		wake = p.woken(p.zones.Put(&is.member, is.node, Silent, now))
-		plan, turn = p.plan(is, now)
+		plan, answer = p.plan(is, now)
 	}
-	is.held = turn.Held != nil
-	if turn.Wait > 0 {
-		p.look(now.Add(turn.Wait), is.node.Name)
+	is.held = answer.Held != nil
+	if answer.Wait > 0 {
+		p.look(now.Add(answer.Wait), is.node.Name)
 	}
 	if change.Retainted = plan.Retaints; plan.Retaints {
 		is.retaint(plan.Taints)
 	}
 	change.Node = is.node
-	return change, append(wake, turn.Next...)
+	return change, append(wake, answer.Next...)
 }
 
 func (is *played) retaint(taints []corev1.Taint) {
@@ -258,7 +258,7 @@ func (is *played) retaint(taints []corev1.Taint) {
 	is.node.Spec.Taints = taints
 }
 
-func (p *Play) plan(is *played, now time.Time) (Plan, Turn) {
+func (p *Play) plan(is *played, now time.Time) (Plan, Answer) {
 	return p.zones.Plan(&is.member, Facts{Node: is.node, Standing: is.is, Fresh: true, Now: now}, now)
 }
 

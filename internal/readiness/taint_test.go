@@ -57,7 +57,7 @@ func TestRetaintKeepsWhatStaysAsItIsAndTouchesNothingElse(t *testing.T) {
 		t.Errorf("the node's own list was modified:\n%s", diff)
 	}
 	if _, changed := retaint(current, ownsNoSchedule, corev1.TaintEffectNoSchedule, []string{corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure}, noon); changed {
-		t.Error("a change, where nothing has to change")
+		t.Error("a change, where nothing must change")
 	}
 }
 

@@ -139,7 +139,7 @@ func (at *zone) pass(m *Member) []string {
 
 // setRate changes how fast tokens come. What has gathered of a token is kept, or one node that flaps could
 // change its zone's rate again and again and keep all others from being tainted; upstream begins a new limiter
-// (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without turns
+// (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without tokens
 // and was not used then is lost, so that no node is tainted at the moment at which a disruption ends.
 func (at *zone) setRate(next float32, now time.Time) {
 	unused := at.rate == 0 && at.limiter.TokensAt(now) >= wholeToken
@@ -155,7 +155,7 @@ func (at *zone) setRate(next float32, now time.Time) {
 // wholeToken is from when on a token has gathered: the limiter adds up fractions, and ten tenths are less than one.
 const wholeToken = 1 - 1e-6
 
-// ripeIn returns how long it takes until the next turn.
+// ripeIn returns how long it takes until the next token.
 func (at *zone) ripeIn(now time.Time) time.Duration {
 	missing := max(1-at.limiter.TokensAt(now), 0)
 	return time.Duration(missing/float64(at.rate)*float64(time.Second)) + time.Millisecond

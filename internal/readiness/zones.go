@@ -140,8 +140,8 @@ func (z *Zones) Begin(nodes []*corev1.Node, all iter.Seq2[*Member, Standing], se
 // AllDisrupted reports whether it is certain that every zone is fully disrupted.
 func (z *Zones) AllDisrupted() bool { return z.disrupted }
 
-// Turn is what its zone says to a node's plan.
-type Turn struct {
+// Answer is what its zone says to a node's plan.
+type Answer struct {
 	// Held says why the node waits for a token. It is nil if it does not.
 	Held *Held
 	// Wait is how long to wait before planning again. Zero means until it is woken.
@@ -154,38 +154,38 @@ type Turn struct {
 // give it. A plan that needs none gives it back, and one that needs it and cannot have it waits in line. A token that
 // was taken stays the node's until it is seen with its taint, or the next one comes, so that a patch that fails costs
 // no second one. Facts that are Granted had it taken before.
-func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Turn) {
+func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Answer) {
 	f.Disrupted = z.disrupted
 	had := f.Granted || m.zone != nil && m.zone.rate > 0 && now.Before(m.token)
 	f.Granted = had || m.zone != nil && m.zone.offers(m, now)
 	p := f.Plan()
 	switch {
 	case m.zone == nil, len(p.Conditions) > 0: // there is no more to plan now
-		return p, Turn{}
+		return p, Answer{}
 	case p.Stale && !p.Takes: // it is planned again after an echo, and no other node waits for that
-		return p, Turn{Next: m.zone.pass(m)}
+		return p, Answer{Next: m.zone.pass(m)}
 	case p.Asks:
 		return p, z.wait(m, now)
 	case !p.Takes:
-		return p, Turn{Next: m.zone.leave(m)}
+		return p, Answer{Next: m.zone.leave(m)}
 	case had:
-		return p, Turn{}
+		return p, Answer{}
 	}
-	return p, Turn{Next: m.zone.take(m, now)}
+	return p, Answer{Next: m.zone.take(m, now)}
 }
 
 // wait puts a node in the line of its zone.
-func (z *Zones) wait(m *Member, now time.Time) Turn {
+func (z *Zones) wait(m *Member, now time.Time) Answer {
 	at := m.zone
 	if !slices.Contains(at.line, m) {
 		at.line = append(at.line, m)
 	}
 	held := z.held(m)
-	turn := Turn{Held: &held}
+	answer := Answer{Held: &held}
 	if at.rate > 0 && at.line[0] == m {
-		turn.Wait = at.ripeIn(now)
+		answer.Wait = at.ripeIn(now)
 	}
-	return turn
+	return answer
 }
 
 // Used notes that a node was tainted with its token. It keeps the token until it is seen with the taint: until then it

@@ -80,17 +80,17 @@ func (z *zonesOf) all(unheard map[string]Standing) iter.Seq2[*Member, Standing] 
 }
 
 // plan plans for a node whose conditions are Unknown, so that it needs a token.
-func (z *zonesOf) plan(name string, now time.Time) (Plan, Turn) {
+func (z *zonesOf) plan(name string, now time.Time) (Plan, Answer) {
 	return z.planAs(name, corev1.ConditionUnknown, now)
 }
 
 // givesUp plans for a node that is ready after all, and returns who is next.
 func (z *zonesOf) givesUp(name string) []string {
-	_, turn := z.planAs(name, corev1.ConditionTrue, noon)
-	return turn.Next
+	_, answer := z.planAs(name, corev1.ConditionTrue, noon)
+	return answer.Next
 }
 
-func (z *zonesOf) planAs(name string, ready corev1.ConditionStatus, now time.Time) (Plan, Turn) {
+func (z *zonesOf) planAs(name string, ready corev1.ConditionStatus, now time.Time) (Plan, Answer) {
 	node := z.nodes[name].DeepCopy()
 	Condition(node, corev1.NodeReady).Status = ready
 	node.Spec.Taints = nil
@@ -106,11 +106,11 @@ func standing(is Standing, names ...string) map[string]Standing {
 	return all
 }
 
-func (z *zonesOf) wantTurn(t *testing.T, name string, seconds int, granted bool, wait time.Duration) {
+func (z *zonesOf) wantToken(t *testing.T, name string, seconds int, granted bool, wait time.Duration) {
 	t.Helper()
-	p, turn := z.plan(name, after(seconds))
-	if p.Takes != granted || (turn.Wait-wait).Abs() > 10*time.Millisecond {
-		t.Errorf("after %d s node %s has its token: %t, in %v; want %t, in %v", seconds, name, p.Takes, turn.Wait, granted, wait)
+	p, answer := z.plan(name, after(seconds))
+	if p.Takes != granted || (answer.Wait-wait).Abs() > 10*time.Millisecond {
+		t.Errorf("after %d s node %s has its token: %t, in %v; want %t, in %v", seconds, name, p.Takes, answer.Wait, granted, wait)
 	}
 }
 
@@ -118,11 +118,11 @@ func (z *zonesOf) wantTurn(t *testing.T, name string, seconds int, granted bool,
 func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
 	z := begun(readyNode("gone"), readyNode("n1"), readyNode("n2"), readyNode("n3"))
 	z.Count(standing(Silent, "gone", "n1"), noon)
-	z.wantTurn(t, "gone", 0, true, 0)
+	z.wantToken(t, "gone", 0, true, 0)
 	z.Remove("gone", after(5))
-	z.wantTurn(t, "gone", 5, false, 0)
-	z.wantTurn(t, "n1", 6, false, 4*time.Second)
-	z.wantTurn(t, "n1", 10, true, 0)
+	z.wantToken(t, "gone", 5, false, 0)
+	z.wantToken(t, "n1", 6, false, 4*time.Second)
+	z.wantToken(t, "n1", 10, true, 0)
 }
 
 // The list of all nodes is read first, and the watch goes on.
@@ -157,43 +157,43 @@ func TestAZoneHasNoRateUntilSomebodyLeads(t *testing.T) {
 	}
 }
 
-func TestAZoneGivesTurnsAtItsRateInTheOrderInWhichNodesAsk(t *testing.T) {
+func TestAZoneGivesTokensAtItsRateInTheOrderInWhichNodesAsk(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6", "a7", "b1")...)
 	z.Count(standing(Silent, "a1", "a2", "a3", "b1"), noon)
-	z.wantTurn(t, "a2", 0, true, 0)
-	z.wantTurn(t, "a3", 0, false, 10*time.Second)
-	z.wantTurn(t, "a1", 0, false, 0) // it is woken when it is next
-	z.wantTurn(t, "b1", 0, true, 0)
-	z.wantTurn(t, "a2", 5, true, 0) // a turn lasts until the next one
-	z.wantTurn(t, "a3", 4, false, 6*time.Second)
+	z.wantToken(t, "a2", 0, true, 0)
+	z.wantToken(t, "a3", 0, false, 10*time.Second)
+	z.wantToken(t, "a1", 0, false, 0) // it is woken when it is next
+	z.wantToken(t, "b1", 0, true, 0)
+	z.wantToken(t, "a2", 5, true, 0) // a token lasts until the next one
+	z.wantToken(t, "a3", 4, false, 6*time.Second)
 	if p, got := z.plan("a3", after(10)); !p.Takes || !slices.Equal(got.Next, []string{"a1"}) {
 		t.Errorf("after 10 s: %+v, want the token for a3, and a1 next", got)
 	}
-	z.wantTurn(t, "a1", 10, false, 10*time.Second)
+	z.wantToken(t, "a1", 10, false, 10*time.Second)
 }
 
 func TestWhenAWaitIsOverThereIsAToken(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2"), noon)
-	z.wantTurn(t, "a1", 0, true, 0)
-	_, turn := z.plan("a2", noon)
-	if p, again := z.plan("a2", noon.Add(turn.Wait)); !p.Takes {
-		t.Errorf("after %v it has to wait for another %v", turn.Wait, again.Wait)
+	z.wantToken(t, "a1", 0, true, 0)
+	_, answer := z.plan("a2", noon)
+	if p, again := z.plan("a2", noon.Add(answer.Wait)); !p.Takes {
+		t.Errorf("after %v it must wait for another %v", answer.Wait, again.Wait)
 	}
 }
 
 func TestATokenIsWorthNothingOnceItsZoneGivesNone(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1"), noon)
-	z.wantTurn(t, "a1", 0, true, 0)
+	z.wantToken(t, "a1", 0, true, 0)
 	z.Count(standing(Silent, "a1", "a2", "a3", "a4"), after(1)) // a small zone in partial disruption
-	z.wantTurn(t, "a1", 1, false, 0)
+	z.wantToken(t, "a1", 1, false, 0)
 }
 
 func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2"), noon)
-	z.wantTurn(t, "a1", 0, true, 0)
+	z.wantToken(t, "a1", 0, true, 0)
 	z.Used(z.members["a1"])
 	z.Used(z.members["a2"])            // it has none
 	z.Used(z.members["a3"])            // nor has this one
@@ -207,55 +207,55 @@ func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
 func TestANodeOfWhichNobodyCanTellKeepsItsTokenAndHoldsNobodyUp(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
-	z.wantTurn(t, "a1", 0, true, 0)
-	z.wantTurn(t, "a2", 0, false, 10*time.Second)
-	z.wantTurn(t, "a3", 0, false, 0)
-	unsure := func(name string) Turn {
+	z.wantToken(t, "a1", 0, true, 0)
+	z.wantToken(t, "a2", 0, false, 10*time.Second)
+	z.wantToken(t, "a3", 0, false, 0)
+	unsure := func(name string) Answer {
 		node := z.nodes[name].DeepCopy()
 		Condition(node, corev1.NodeReady).Status = corev1.ConditionUnknown
-		_, turn := z.Plan(z.members[name], Facts{Node: node, Now: after(1)}, after(1))
-		return turn
+		_, answer := z.Plan(z.members[name], Facts{Node: node, Now: after(1)}, after(1))
+		return answer
 	}
 	if got := unsure("a2"); !slices.Equal(got.Next, []string{"a3"}) {
 		t.Errorf("%q are next, want a3", got.Next)
 	}
 	unsure("a1")
-	z.wantTurn(t, "a1", 2, true, 0)
+	z.wantToken(t, "a1", 2, true, 0)
 }
 
 func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
-	z.wantTurn(t, "a1", 0, true, 0)
-	z.wantTurn(t, "a2", 0, false, 10*time.Second)
-	z.wantTurn(t, "a3", 0, false, 0)
+	z.wantToken(t, "a1", 0, true, 0)
+	z.wantToken(t, "a2", 0, false, 10*time.Second)
+	z.wantToken(t, "a3", 0, false, 0)
 	if next := z.givesUp("a2"); !slices.Equal(next, []string{"a3"}) {
 		t.Errorf("%q are next, want a3", next)
 	}
-	z.wantTurn(t, "a3", 1, false, 9*time.Second)
+	z.wantToken(t, "a3", 1, false, 9*time.Second)
 }
 
-func TestWhileEveryZoneIsDisruptedNobodyHasATurn(t *testing.T) {
+func TestWhileEveryZoneIsDisruptedNobodyHasAToken(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	told := z.Count(standing(Silent, "a1", "a2", "b1"), noon)
 	if !z.AllDisrupted() || !told.Disrupted || !told.All {
 		t.Errorf("all are disrupted: %t, and the news is %+v; want everybody to be told", z.AllDisrupted(), told)
 	}
 	if p, got := z.plan("a1", noon); p.Takes || got.Wait != 0 || !got.Held.AllZones {
-		t.Errorf("the turn is %+v, want it to be held back for all zones", got)
+		t.Errorf("the answer is %+v, want it to be held back for all zones", got)
 	}
 	told = z.Put(zoned("b1")[0], Heard, after(100))
 	if z.AllDisrupted() || !told.Recovered || !told.All {
 		t.Errorf("all are disrupted: %t, and the news is %+v; want everybody to be told of the recovery", z.AllDisrupted(), told)
 	}
-	z.wantTurn(t, "a1", 100, false, 3333*time.Millisecond) // at the rate of zones without a ready node, and not at once
+	z.wantToken(t, "a1", 100, false, 3333*time.Millisecond) // at the rate of zones without a ready node, and not at once
 }
 
 func TestDoubtfulNodesHoldTheirZonesBackButTakeNoTaintsOff(t *testing.T) {
 	z := begun(zoned("a1", "b1")...)
 	z.Count(standing(Doubtful, "a1", "b1"), noon)
 	if _, got := z.plan("a1", noon); z.AllDisrupted() || !got.Held.AllZones {
-		t.Errorf("all are disrupted for certain: %t, and the turn is %+v; want it to be held back, and nothing certain", z.AllDisrupted(), got)
+		t.Errorf("all are disrupted for certain: %t, and the answer is %+v; want it to be held back, and nothing certain", z.AllDisrupted(), got)
 	}
 	if z.Count(standing(Silent, "a1", "b1"), noon); !z.AllDisrupted() {
 		t.Error("all are silent, and nothing is certain")
@@ -274,7 +274,7 @@ func TestTheObjectOfANodeMayShowThatItIsHeardAndNotThatItIsSilent(t *testing.T) 
 	}
 }
 
-func TestThatNodesAreTaintedTellsARestartOfTheLatestTurn(t *testing.T) {
+func TestThatNodesAreTaintedTellsARestartOfTheLatestToken(t *testing.T) {
 	nodes := zoned("a1", "a2", "a3", "a4", "a5", "a6")
 	nodes[0].Spec.Taints = []corev1.Taint{
 		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-4)}},
@@ -283,7 +283,7 @@ func TestThatNodesAreTaintedTellsARestartOfTheLatestTurn(t *testing.T) {
 	}
 	z := begun(nodes...)
 	z.Count(standing(Silent, "a2"), noon)
-	z.wantTurn(t, "a2", 0, false, 6*time.Second)
+	z.wantToken(t, "a2", 0, false, 6*time.Second)
 }
 
 func TestANodeThatMovesOrGoesCountsWhereItIs(t *testing.T) {
@@ -304,7 +304,7 @@ func TestANodeThatMovesOrGoesCountsWhereItIs(t *testing.T) {
 }
 
 // timeAdded is by the API server's clock, and cannot be compared with this process's.
-func TestTheLatestTurnIsDatedByTheAPIServersClock(t *testing.T) {
+func TestTheLatestTokenIsDatedByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{0, -30 * time.Second, 30 * time.Second} {
 		nodes, server := zoned("a1", "a2", "a3", "a4", "a5", "a6"), noon.Add(ahead)
 		nodes[0].Spec.Taints = []corev1.Taint{{
@@ -316,16 +316,16 @@ func TestTheLatestTurnIsDatedByTheAPIServersClock(t *testing.T) {
 		}
 		z.Begin(nodes, verdict.Sight{At: noon, Earliest: server, Latest: server, Behind: server})
 		z.Count(standing(Silent, "a2"), noon)
-		z.wantTurn(t, "a2", 0, false, 6*time.Second)
+		z.wantToken(t, "a2", 0, false, 6*time.Second)
 	}
 }
 
 func TestANodeThatMovesLeavesItsPlaceToTheNextAndOneThatChangesKeepsIt(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6", "b1")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
-	z.wantTurn(t, "a1", 0, true, 0)
-	z.wantTurn(t, "a2", 0, false, 10*time.Second)
-	z.wantTurn(t, "a3", 0, false, 0)
+	z.wantToken(t, "a1", 0, true, 0)
+	z.wantToken(t, "a2", 0, false, 10*time.Second)
+	z.wantToken(t, "a3", 0, false, 0)
 	changed := z.nodes["a2"].DeepCopy()
 	changed.Status.Conditions[0].Status = corev1.ConditionFalse
 	if told := z.Put(changed, Silent, noon); len(told.Wake) != 0 {

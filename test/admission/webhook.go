@@ -71,7 +71,7 @@ func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
 	err := json.NewDecoder(io.LimitReader(request.Body, largestReview)).Decode(&review)
 	if err != nil || review.Request == nil {
-		http.Error(out, "this is no admission review", http.StatusBadRequest)
+		http.Error(out, "this is not an admission review", http.StatusBadRequest)
 		return
 	}
 	var old metav1.PartialObjectMetadata
@@ -86,5 +86,5 @@ func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}
 	review.Request = nil
 	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(review) // whoever hangs up now needs no answer
+	_ = json.NewEncoder(out).Encode(review) // a caller that hangs up now needs no answer
 }

@@ -27,13 +27,13 @@ const (
 	nameFloor     = "floor"
 	nameOurs      = "taintkeeper"
 	namePrevious  = "previous"  // another build of taintkeeper, see the flag -previous
-	nameBeside    = "beside"    // taintkeeper with --coexist, beside a kube-controller-manager as it comes
+	nameCoexist   = "coexist"   // taintkeeper with --coexist, next to a kube-controller-manager with its defaults
 	nameUnlimited = "unlimited" // kube-controller-manager without its client limits
 	nameBuiltIn   = "built-in"  // kube-controller-manager as it comes
 )
 
 // allContestants are in the order of the report's columns.
-var allContestants = []string{nameFloor, nameOurs, namePrevious, nameBeside, nameUnlimited, nameBuiltIn}
+var allContestants = []string{nameFloor, nameOurs, namePrevious, nameCoexist, nameUnlimited, nameBuiltIn}
 
 // contestant is a program that evicts.
 type contestant struct {
@@ -113,7 +113,7 @@ func (b *bench) contestants(wanted ...string) ([]contestant, error) {
 		nameFloor:    b.floor,
 		nameOurs:     func() (contestant, error) { return b.taintkeeper(nameOurs, b.ours) },
 		namePrevious: func() (contestant, error) { return b.taintkeeper(namePrevious, b.previous) },
-		nameBeside:   b.beside,
+		nameCoexist:  b.coexist,
 		nameUnlimited: func() (contestant, error) {
 			return b.builtIn(nameUnlimited, "--kube-api-qps=5000", "--kube-api-burst=5000")
 		},
@@ -169,8 +169,8 @@ func (b *bench) taintkeeper(name, program string) (contestant, error) {
 	return contestant{name: name, args: args, ready: b.awaitCanary, learn: nothing, begin: nothing}, nil
 }
 
-// beside is taintkeeper with the identity that config/coexistence.yaml names, and a built-in that is refused.
-func (b *bench) beside() (contestant, error) {
+// coexist is taintkeeper with the identity that config/coexistence.yaml names, and a built-in that is refused.
+func (b *bench) coexist() (contestant, error) {
 	c, err := b.taintkeeper(nameOurs, b.ours)
 	if err != nil {
 		return contestant{}, err
@@ -179,7 +179,7 @@ func (b *bench) beside() (contestant, error) {
 	if err != nil {
 		return contestant{}, err
 	}
-	c.name, c.args = nameBeside, append(c.args, "--coexist")
+	c.name, c.args = nameCoexist, append(c.args, "--coexist")
 	c.ready = func(ctx context.Context, p *process) error {
 		if err := errors.Join(b.awaitCanary(ctx, p), b.cluster.WaitHeldOff(ctx)); err != nil {
 			return err
@@ -191,14 +191,14 @@ func (b *bench) beside() (contestant, error) {
 	return c, nil
 }
 
-// rivalStart is how long kube-controller-manager has to list what it watches. It has nobody to evict then, and no
-// canary could say that it is ready.
+// rivalStart is the time that kube-controller-manager gets to list what it watches. It has nothing to evict then, so no
+// canary could show that it is ready.
 const rivalStart = 15 * time.Second
 
 const builtInControllers = "--controllers=taint-eviction-controller,daemonset-controller"
 
 // builtIn is kube-controller-manager with the controllers that it needs to evict: its taint-eviction-controller waits
-// for ever on an index of the pod informer that the daemonset controller, or the node-lifecycle controller, registers.
+// indefinitely for an index of the pod informer that the daemonset or the node-lifecycle controller registers.
 func (b *bench) builtIn(name string, limits ...string) (contestant, error) {
 	config, err := b.cluster.ConfigFor("system:kube-controller-manager")
 	kubeconfig, err := b.writeKubeconfig(name, config, err)

@@ -25,7 +25,7 @@ import (
 )
 
 // floorCommand makes this program the floor: a process that learns beforehand which pods to evict, and does nothing but
-// the two calls for each of them. It watches pods and nodes as every evictor has to, without a look at what the watches
+// the two calls for each of them. It watches pods and nodes as every evictor must, but ignores what the watches
 // bring. No eviction that sets the condition before it deletes can be faster with as many workers.
 const floorCommand = "floor"
 

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures Taintkeeper beside kube-controller-manager, and beside the least that any
-// eviction costs, one after the other on one real API server: `make bench`.
+// Command bench measures Taintkeeper, kube-controller-manager and the least that any eviction costs, one after the
+// other on one real API server: `make bench`.
 //
 // It prints what it measured next to the targets, and writes the same as JSON. Nothing is asserted, because on a
 // machine that is shared or slow every figure is worse. What counts are the ratios.
@@ -83,11 +83,11 @@ func parseFlags() (options, error) {
 	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
 	flag.IntVar(&o.slimPods, "slim-pods", 1_000_000, "pods in the cluster of the million part; the API server and etcd need about 12 GB of memory for a million")
 	flag.DurationVar(&o.renewEvery, "renew-every", 10*time.Second, "how often each of these nodes renews it; a kubelet by default every 10 s")
-	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time that a process has to give memory back before it is weighed; Go collects garbage at least every two minutes")
+	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time for a process to return memory before it is measured; Go collects garbage at least every two minutes")
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
 	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to measure")
-	flag.StringVar(&o.previous, "previous", "", "an older build of the same, to be measured beside it; none by default")
+	flag.StringVar(&o.previous, "previous", "", "an older build, to be measured as well; none by default")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
 		"folder with the binaries of the control plane")
 	flag.StringVar(&o.file, "out", "bin/bench.json", "file for the figures as JSON")
@@ -104,7 +104,7 @@ func (o *options) validate() error {
 			o.rounds, o.pods, o.nodes, o.slimPods, o.workers)
 	}
 	if o.renewEvery <= 0 {
-		return fmt.Errorf("-renew-every=%s: it has to be longer than nothing, for example 10s", o.renewEvery)
+		return fmt.Errorf("-renew-every=%s: it must be longer than 0, for example 10s", o.renewEvery)
 	}
 	if err := known("-only", o.only, allParts); err != nil {
 		return err

@@ -30,10 +30,10 @@ type process struct {
 	started time.Time
 	mark    int64         // of the audit log, before the process started
 	startup time.Duration // from the start of the process to its first delete
-	rival   *process      // that runs beside it, if any
+	rival   *process      // that runs at the same time, if any
 }
 
-// start starts a contestant. Its log goes to the state folder of the cluster, for whoever looks into a failure.
+// start starts a contestant. Its log goes to the state folder of the cluster, to look into failures.
 func (b *bench) start(c contestant) (p *process, err error) {
 	defer func() {
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// serverCPU returns the processor time that the API server has used. What an eviction costs it does not depend on what
-// else the machine has to do, as the time that the eviction takes does.
+// serverCPU returns the processor time that the API server has used. Unlike the time that an eviction takes, what it
+// costs the API server does not depend on what else the machine does.
 func (b *bench) serverCPU(ctx context.Context) (time.Duration, error) {
 	request := b.admin.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain")
 	metrics, err := request.Do(ctx).Raw()

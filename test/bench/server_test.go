@@ -14,6 +14,6 @@ func TestProcessorTimeOfTheServer(t *testing.T) {
 		t.Errorf("got %s, %v; want 12.5s", got, err)
 	}
 	if _, err := parseServerCPU("go_goroutines 7\n"); err == nil {
-		t.Error("a missing metric is no error")
+		t.Error("a missing metric returns no error")
 	}
 }

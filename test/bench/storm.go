@@ -69,7 +69,7 @@ func (b *bench) storm(ctx context.Context) error {
 	if err := b.cluster.InstallCoexistence(ctx); err != nil { // all contestants have the policy in their way
 		return err
 	}
-	repeated := []string{nameFloor, nameOurs, namePrevious, nameBeside, nameUnlimited}
+	repeated := []string{nameFloor, nameOurs, namePrevious, nameCoexist, nameUnlimited}
 	err := b.inRounds(ctx, b.stormsOf, repeated, []string{nameBuiltIn})
 	b.report.printStorm(b.out, stormFresh)
 	b.report.printStorm(b.out, stormWarm)

@@ -197,7 +197,7 @@ func TestThePageWorksByKeyboard(t *testing.T) {
 	expect(t, "the filter", value[string](t, tab, `document.getElementById('filter-text').value`), "worker-b1")
 	expect(t, "nodes that match", value[int](t, tab, shown("nodes")), 1)
 	expect(t, "pods that match", value[int](t, tab, shown("pending")), 2)
-	expect(t, "what is said of that", value[string](t, tab, `document.getElementById('filter-count').textContent`), "1 of 9 nodes, 2 of 7 pods")
+	expect(t, "the count of what the filter shows", value[string](t, tab, `document.getElementById('filter-count').textContent`), "1 of 9 nodes, 2 of 7 pods")
 	press(t, tab, kb.Escape)
 	expect(t, "nodes after Escape", value[int](t, tab, shown("nodes")), 9)
 
@@ -296,7 +296,7 @@ func TestSeveralPagesShowTheSameCluster(t *testing.T) {
 	}
 }
 
-// A large cluster has 5,000 nodes and 150,000 pods, of which 15,000 have to leave.
+// A large cluster has 5,000 nodes and 150,000 pods, of which 15,000 must leave.
 func TestALargeClusterMovesWithoutStutter(t *testing.T) {
 	const nodes, pods = 5000, 150_000
 	now := time.Now()

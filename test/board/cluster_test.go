@@ -118,7 +118,7 @@ func TestOfARealControlPlane(t *testing.T) {
 		t.Cleanup(broadcaster.Shutdown)
 		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: cluster.admin.CoreV1().Events("")})
 		recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"})
-		// The event has the name of the node in the place of its UID, as shadow mode's have.
+		// The event has the name of the node instead of its UID, like those of shadow mode.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n-1", UID: "n-1"}
 		recorder.Event(node, corev1.EventTypeWarning, "BuiltInDidNotEvict", "Pod default/web: is still there.")
 		until(t, tab, board.RowOf("differences", "n-1")+`.includes('never')`)

@@ -27,7 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Objects are those of a scene when its board is opened.
+// Objects are what a scene consists of when its board is opened.
 type Objects struct {
 	Cluster string
 	Nodes   []corev1.Node
@@ -38,7 +38,7 @@ type Objects struct {
 
 // Scene is a board of objects that change as they are told to.
 type Scene struct {
-	// Address is that of the page.
+	// Address of the page.
 	Address string
 
 	nodes, pods *watch.FakeWatcher

@@ -14,11 +14,10 @@ import (
 // quarantine is the key of the taint that makes guarded pods leave. Nobody else sets it, and takes it off.
 const quarantine = "quarantine"
 
-// crowd is how many guarded pods have to leave at once: more than a replica has workers.
+// crowd is how many guarded pods must leave at once: more than a replica has workers.
 const crowd = 40
 
-// gatekeeper makes the webhook slow, hanging and refusing in turn, each time while many pods that it guards have to
-// leave.
+// gatekeeper makes the webhook slow, hanging and refusing in turn, each time while many pods that it guards must leave.
 type gatekeeper struct {
 	*troublemaker
 
@@ -71,11 +70,11 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 		return err
 	}
 	pause(ctx, time.Duration((0.5+g.random.Float64()/2)*float64(g.length)))
-	// This fails at the end of the run: who has to leave then is to leave.
+	// This fails at the end of the run: pods that must leave then should do so.
 	return g.changeNodes(ctx, nodes, g.unset(isolated))
 }
 
-// isolated is the taint of a node whose pods have to leave at once.
+// isolated is the taint of a node whose pods must leave at once.
 var isolated = corev1.Taint{Key: quarantine, Effect: corev1.TaintEffectNoExecute}
 
 // during does something while a fault happens to the reviews.

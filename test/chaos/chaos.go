@@ -128,8 +128,7 @@ const (
 	settled = 6 * time.Second
 )
 
-// settle waits until no pod has to leave any more but those that are due later, or for as long as it can take at the
-// longest.
+// settle waits until no pod is overdue, or for as long as that can take at most.
 func (s *stage) settle(ctx context.Context) {
 	const look = time.Second
 	ctx, cancel := context.WithTimeout(ctx, longestSettling)
@@ -143,7 +142,7 @@ func (s *stage) settle(ctx context.Context) {
 	}
 }
 
-// overdue counts the pods that have to leave now, by what the watch has brought.
+// overdue counts the pods that must leave now, according to what the watch has brought.
 func (s *stage) overdue() int {
 	now := time.Now()
 	overdue := 0

@@ -83,7 +83,7 @@ func chain(excuses []excuse, from time.Time) explanation {
 func (h *history) excuses() []excuse {
 	var excuses []excuse
 	for _, episode := range h.episodes {
-		excuses = append(excuses, excuse{oracle.Between(episode.From, episode.To.Add(deaf))})
+		excuses = append(excuses, excuse{oracle.Between(episode.From, episode.To.Add(catchUp))})
 	}
 	return append(excuses, h.excusesByElection()...)
 }
@@ -132,8 +132,8 @@ func (h *history) excusesByReviews(p *pod) []excuse {
 	return excuses
 }
 
-// excusesByGaps are the times during which a replica led that had not seen everything that became of the node's taints,
-// and was right to count them anew: one that began only then, or whose watch of nodes was broken.
+// excusesByGaps are the times during which a replica led that had not seen every change of the node's taints, and was
+// right to restart their countdowns: one that began only then, or whose watch of nodes was broken.
 func (h *history) excusesByGaps(s stretch) []excuse {
 	var excuses []excuse
 	counted := oracle.Between(slices.MinFunc(append(slices.Clone(s.sights), s.due), time.Time.Compare), s.ended)
@@ -143,7 +143,7 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 			continue
 		}
 		for _, gap := range h.unwatched(life, watchNodes) {
-			gap.To = gap.To.Add(deaf)
+			gap.To = gap.To.Add(catchUp)
 			if !gap.Meets(counted) {
 				continue
 			}
@@ -254,7 +254,7 @@ func (h *history) excusesByElection() []excuse {
 		}
 		if ended := h.endOf(h.holders[reign.holder]); reign.holder == "" || ended.Before(next) {
 			from := oracle.Earlier(oracle.Later(ended, reign.from), next)
-			excuses = append(excuses, excuse{oracle.Between(from, next.Add(deaf))})
+			excuses = append(excuses, excuse{oracle.Between(from, next.Add(catchUp))})
 		}
 	}
 	return excuses
@@ -306,7 +306,7 @@ func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 				for _, during := range mattered(life) {
 					if e.Meets(during) {
 						from := oracle.Later(e.From, during.From)
-						until := oracle.Earlier(e.To, during.To.Add(deaf))
+						until := oracle.Earlier(e.To, during.To.Add(catchUp))
 						excuses = append(excuses, excuse{oracle.Between(from, until)})
 					}
 				}
@@ -320,14 +320,14 @@ func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 func (h *history) outOfOrder(life life, kind callKind) []excuse {
 	var excuses []excuse
 	for _, gap := range h.unwatched(life, kind) {
-		excuses = append(excuses, excuse{oracle.Between(gap.From, gap.To.Add(deaf))})
+		excuses = append(excuses, excuse{oracle.Between(gap.From, gap.To.Add(catchUp))})
 	}
 	for _, s := range h.streams {
 		if !s.of(life, kind) {
 			continue
 		}
 		for _, held := range s.stalls {
-			excuses = append(excuses, excuse{oracle.Between(held.From, held.To.Add(deaf))})
+			excuses = append(excuses, excuse{oracle.Between(held.From, held.To.Add(catchUp))})
 		}
 	}
 	return excuses

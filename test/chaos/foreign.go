@@ -90,7 +90,7 @@ func (h *history) judgeStays() []finding {
 		if known.leaves || known.onlyTerminating {
 			continue
 		}
-		why := "the built-in deleted it although no taint of its node asked for that, and nobody of its name was ever due"
+		why := "the built-in deleted it although no taint of its node asked for that, and no pod of its name was ever due"
 		if cause, ok := causeOf(c, dueBefore[c.name]); ok {
 			if h.markedBefore(c, cause.staysFrom(p)) || !h.recorded(cause, p, c) {
 				continue
@@ -142,10 +142,11 @@ func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
 	})
 }
 
-// sawAll reports whether one watch of a call's sender has brought, by then, all that happened during a time.
+// sawAll reports whether one watch of a call's sender had already brought, before the call, all that happened during a
+// time.
 func (h *history) sawAll(c *call, kind callKind, during span) bool {
 	return slices.ContainsFunc(h.streams, func(s stream) bool {
-		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(deaf).After(during.From) &&
+		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(catchUp).After(during.From) &&
 			s.inOrderUntil(c.received).Add(-h.hasteAt(c.received)).After(during.To)
 	})
 }

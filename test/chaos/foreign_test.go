@@ -167,7 +167,7 @@ func TestAPodThatTookTheNameOfOneThatWasDueStaysToo(t *testing.T) {
 
 func TestWhatAReplicaWritesWhenItIsStoppedIsAHandBack(t *testing.T) {
 	w := newWorld()
-	w.tolerates(1, forEver("off"))
+	w.tolerates(1, forever("off"))
 	w.tainted(10, added(noExecute("off"), 10))
 	w.lives[0].stopped = sec(200)
 	w.taintedBy(keeperUser, 201, added(noExecute("off"), 201))

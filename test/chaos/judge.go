@@ -33,7 +33,7 @@ type finding struct {
 	uid    types.UID // of the pod; empty if that is not known
 	name   string
 	when   time.Time
-	until  time.Time // it lasted; zero: no longer
+	until  time.Time // it lasted; zero if it was an instant
 	why    string
 }
 
@@ -55,8 +55,8 @@ func (h *history) judge() []finding {
 	return found
 }
 
-// judgeCall judges one DELETE, or one PATCH of the condition, of a replica: also one that was never carried out,
-// because it was decided on all the same.
+// judgeCall judges one DELETE, or one PATCH of the condition, of a replica. It also judges calls that were never
+// carried out, because the replica still decided on them.
 func (h *history) judgeCall(c *call) []finding {
 	charged := func(as charge, format string, args ...any) []finding {
 		why := fmt.Sprintf("%s of run %d of %s %s", c.kind, c.run, c.replica, fmt.Sprintf(format, args...))
@@ -85,7 +85,7 @@ func (h *history) judgeCall(c *call) []finding {
 	case known.leaves:
 		return charged(early, "comes %s before the pod can be due", known.earliest.Sub(c.received).Round(time.Millisecond))
 	}
-	return charged(wrong, "is about a pod that does not have to leave, by nothing that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
+	return charged(wrong, "is about a pod that need not leave, according to all that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
 }
 
 // abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to

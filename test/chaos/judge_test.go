@@ -217,7 +217,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{lost},
 		},
-		"a pod that has to leave is not seen to, because no watch can be opened": {
+		"a pod that must leave is not evicted, because no watch can be opened": {
 			history: func(w *world) {
 				w.watch("a", watchNodes).closed = sec(9)
 				w.tainted(10, noExecute("off"))
@@ -289,7 +289,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{lost},
 		},
-		"a swap begins the count anew for a leader whose watch of nodes was broken meanwhile": {
+		"a swap begins the count again for a leader whose watch of nodes was broken meanwhile": {
 			history: func(w *world) {
 				w.watch("a", watchNodes).closed = sec(24)
 				w.streams = append(w.streams, stream{replica: "a", run: 1, kind: watchNodes, opened: sec(26)})
@@ -303,7 +303,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a timeAdded that was put off is written back": {
 			history: func(w *world) {
-				w.tolerates(1, forEver("off"))
+				w.tolerates(1, forever("off"))
 				w.tainted(10.3, added(noExecute("off"), 10))
 				w.tainted(20.3, added(noExecute("off"), 20))
 				w.taintedBy(keeperUser, 20.6, added(noExecute("off"), 10))
@@ -311,7 +311,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a timeAdded is put off by a replica": {
 			history: func(w *world) {
-				w.tolerates(1, forEver("off"))
+				w.tolerates(1, forever("off"))
 				w.tainted(10.3, added(noExecute("off"), 10))
 				w.taintedBy(keeperUser, 20.6, added(noExecute("off"), 20))
 			},
@@ -319,7 +319,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a timeAdded is written by a clock that is ahead": {
 			history: func(w *world) {
-				w.tolerates(1, forEver("off"))
+				w.tolerates(1, forever("off"))
 				w.tainted(10.3, noExecute("off"))
 				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 70))
 			},
@@ -327,7 +327,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a timeAdded is written that is before the taint": {
 			history: func(w *world) {
-				w.tolerates(1, forEver("off"))
+				w.tolerates(1, forever("off"))
 				w.tainted(10.3, noExecute("off"))
 				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 9))
 			},
@@ -335,7 +335,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		},
 		"a taint of somebody else is undone by writing a timeAdded": {
 			history: func(w *world) {
-				w.tolerates(1, forEver("off"), forEver("other"))
+				w.tolerates(1, forever("off"), forever("other"))
 				w.tainted(10.3, noExecute("off"))
 				w.tainted(10.4, noExecute("off"), noExecute("other"))
 				w.taintedBy(keeperUser, 10.6, added(noExecute("off"), 10))

@@ -17,8 +17,8 @@ const (
 	// until a replica whose watch is in order knows it: two processors run everything here, a whole control plane
 	// included.
 	haste = 500 * time.Millisecond
-	// deaf is how long a watch that was opened again, or held up, may take to be up to date.
-	deaf = time.Second
+	// catchUp is how long a watch that was opened again, or held up, may take to be up to date.
+	catchUp = time.Second
 )
 
 // hasteAt is haste, and as long as the machine stood still in the time before an instant.
@@ -110,8 +110,8 @@ func (p *pod) visibleUntil(i int) time.Time {
 	return oracle.Later(p.states[i+1].visible, p.states[i+1].from.To)
 }
 
-// nodeKnownSince says how old the taints can be by which a call was decided. They were confirmed by a live read of the
-// node that is no older than confirmedFor, or that has just been answered, however long that took.
+// nodeKnownSince says how old the taints can be from which a call was decided. A live read of the node confirmed them.
+// It is not older than confirmedFor, or has just been answered, however long that took.
 func (h *history) nodeKnownSince(c *call, node string) time.Time {
 	haste := h.hasteAt(c.received)
 	oldest := c.received.Add(-haste)
@@ -179,11 +179,11 @@ func (s *stream) inOrderUntil(limit time.Time) time.Time {
 		last = oracle.Earlier(last, s.closed)
 	}
 	for _, held := range slices.Backward(s.stalls) {
-		if !last.Before(held.From) && last.Before(held.To.Add(deaf)) {
+		if !last.Before(held.From) && last.Before(held.To.Add(catchUp)) {
 			last = held.From
 		}
 	}
-	if last.Before(s.opened.Add(deaf)) {
+	if last.Before(s.opened.Add(catchUp)) {
 		return time.Time{}
 	}
 	return last

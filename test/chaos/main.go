@@ -11,7 +11,7 @@
 // compares it with what the API server accepted. No eviction may be lost, early, of the wrong pod, or carried out
 // twice, nor come much later than the faults that touched it explain. What is a little later is reported.
 //
-// With -beside the built-in taint-eviction-controller runs, too, and the replicas hold it off by the eviction clock.
+// With -coexist the built-in taint-eviction-controller runs, too, and the replicas hold it off with the eviction clock.
 // All of them are killed now and then for longer than the clock is fresh, and then it evicts. What it evicts while the
 // clock is fresh is found as foreign, besides.
 //
@@ -53,7 +53,7 @@ func main() {
 	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long chaos reigns; starting and settling take another minute or two")
 	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
 	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/chaos-taintkeeper", "the binary to run, with a wall clock that can be set")
-	flag.BoolVar(&cfg.beside, "beside", false, "play them beside a kube-controller-manager that evicts, too")
+	flag.BoolVar(&cfg.coexist, "coexist", false, "play them next to a kube-controller-manager that evicts, too")
 	flag.Parse()
 	if cfg.duration <= 0 {
 		fmt.Fprintf(os.Stderr, "chaos: -duration=%s: it must be more than zero, for example 3m\n", cfg.duration)

@@ -148,7 +148,7 @@ func (l late) unexplained() bool {
 // resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
 const resolution = time.Second
 
-// prompt is how soon an eviction has to come when nothing holds it up any more.
+// prompt is how soon an eviction must come when nothing delays it any more.
 const prompt = resolution + haste
 
 const (
@@ -178,10 +178,10 @@ func (h *history) judgeDelays() []finding {
 	return found
 }
 
-// delayed says what a replica is charged with that left a pod where it was until an end, and what excuses it in vain.
+// delayed says what a replica is charged with that left a pod where it was until an end, and which excuse is too weak.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
-	if ended.Sub(explained.until) > lostAfter || h.settledInVain(s) {
+	if ended.Sub(explained.until) > lostAfter || h.outlivedSettling(s) {
 		return lost, explained
 	}
 	explained = h.explain(s, ended, usualBackoff)
@@ -202,8 +202,8 @@ func (h *history) stoodStill(within span) time.Duration {
 	return all
 }
 
-// settledInVain reports whether a pod is still there after the longest settling, whatever explains it.
-func (h *history) settledInVain(s stretch) bool {
+// outlivedSettling reports whether a pod is still there after the longest settling, whatever explains it.
+func (h *history) outlivedSettling(s stretch) bool {
 	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestSettling
 }
 

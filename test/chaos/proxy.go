@@ -16,8 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
 
-// replicaProxy stands between one replica and the API server: it injects faults into the calls and notes them all. The
-// replica talks plain HTTP to it and has no credentials; the proxy has those of the service account.
+// replicaProxy forwards the calls of one replica to the API server, injects faults and notes every call. The replica
+// talks plain HTTP to it and has no credentials; the proxy has those of the service account.
 type replicaProxy struct {
 	*proxy.Proxy
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server stands in for the API server: it notes what arrives and answers everything with 200. A watch brings the lines
+// server replaces the API server: it notes what arrives and answers everything with 200. A watch brings the lines
 // that it is sent.
 type server struct {
 	*httptest.Server
@@ -93,7 +93,7 @@ func TestEachFaultOfACallDoesWhatItSays(t *testing.T) {
 	const delay = 50 * time.Millisecond
 	tests := map[faultKind]struct {
 		arrives int // calls at the API server
-		heard   int // by the replica; 0: its connection is closed
+		heard   int // by the replica; 0 if its connection is closed
 		delayed bool
 	}{
 		"":            {arrives: 1, heard: 200},

@@ -21,8 +21,8 @@ type election struct {
 	args  []string
 }
 
-// elections are the two that there are. With the quick one a leader is followed within seconds, but it does not outlive
-// an outage of the API server, and the next one decides everything anew. With the patient one it does, and has to
+// elections are the two kinds. With the quick one another replica leads within seconds, but a leader does not outlive
+// an outage of the API server, and the next one decides everything again. With the patient one it does, and must
 // remember what it could not do.
 var elections = []election{
 	{lease: "4 s", args: []string{

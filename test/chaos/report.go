@@ -135,7 +135,7 @@ func (h *history) reportLateness(say sayer) {
 	}
 }
 
-// quantiles are those of evictions that are ordered by their lateness, the latest first.
+// quantiles of the lateness of evictions, which are ordered with the latest first.
 func quantiles(all []late) string {
 	if len(all) == 0 {
 		return fmt.Sprintf("%6d", 0)

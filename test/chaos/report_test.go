@@ -36,14 +36,14 @@ func TestTheReportCountsWhatHappenedAndFindsNothingWrong(t *testing.T) {
 
 func TestTheReportTellsTheStoryOfWhatIsWrong(t *testing.T) {
 	w := newWorld()
-	w.tolerates(1, forEver("off"))
+	w.tolerates(1, forever("off"))
 	w.tainted(10, noExecute("off"))
 	w.evicts(20)
 	var out strings.Builder
 	if w.report(&out, nil) {
 		t.Error("nothing is said to be wrong")
 	}
-	for _, line := range []string{"  wrong   2", "wrong: default/pod: DELETE pod of run 1 of a", "[off Exists for ever]", "DELETE pod default/pod"} {
+	for _, line := range []string{"  wrong   2", "wrong: default/pod: DELETE pod of run 1 of a", "[off Exists forever]", "DELETE pod default/pod"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is missing in\n%s", line, out.String())
 		}

@@ -30,7 +30,7 @@ type config struct {
 	duration    time.Duration // of the chaos, without start and settling
 	seed        uint64
 	taintkeeper string // the binary
-	beside      bool   // the built-in taint-eviction-controller runs, too
+	coexist     bool   // the built-in taint-eviction-controller runs, too
 	out         io.Writer
 }
 
@@ -41,7 +41,7 @@ const (
 
 var replicaNames = []string{"taintkeeper-a", "taintkeeper-b"}
 
-// stage is a cluster with two replicas of taintkeeper in it, each behind a proxy, and an observer beside them.
+// stage is a cluster with two replicas of taintkeeper in it, each behind a proxy, and an observer.
 type stage struct {
 	config
 
@@ -147,7 +147,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.beside {
+	if s.coexist {
 		if err := s.cluster.InstallCoexistence(ctx); err != nil {
 			return err
 		}
@@ -173,14 +173,14 @@ func (s *stage) startCluster(ctx context.Context) error {
 
 // company says in words who evicts besides the replicas.
 func (s *stage) company() string {
-	if s.beside {
-		return ", beside the built-in"
+	if s.coexist {
+		return ", next to the built-in"
 	}
 	return ""
 }
 
 func (s *stage) builtIn() localcluster.TaintEviction {
-	if s.beside {
+	if s.coexist {
 		return localcluster.BuiltInOn
 	}
 	return localcluster.BuiltInOff
@@ -189,7 +189,7 @@ func (s *stage) builtIn() localcluster.TaintEviction {
 // disruptions are those that are played. Where the built-in evicts too, all replicas also end together, so that it
 // evicts for a while and works off its backlog.
 func (s *stage) disruptions() []disruption {
-	if s.beside {
+	if s.coexist {
 		return slices.Concat(disruptions, disruptionsOfEnding)
 	}
 	return disruptions
@@ -220,7 +220,7 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 			name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster,
 			proxy: behind, clock: clock, ledger: s.ledger,
 		}
-		if s.beside {
+		if s.coexist {
 			r.flags = []string{"--coexist"}
 		}
 		s.replicas = append(s.replicas, r)

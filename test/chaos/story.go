@@ -145,7 +145,7 @@ func tolerationText(t corev1.Toleration) string {
 		text += " " + t.Value
 	}
 	if t.TolerationSeconds == nil {
-		return "[" + strings.TrimSpace(text) + " for ever]"
+		return "[" + strings.TrimSpace(text) + " forever]"
 	}
 	return fmt.Sprintf("[%s %d s]", strings.TrimSpace(text), *t.TolerationSeconds)
 }

@@ -54,7 +54,7 @@ func (t *troublemaker) fallSick(ctx context.Context) error {
 	return t.changeNode(ctx, node, t.unset(presentTaint(now)))
 }
 
-// rewrite sets a taint, and sets it anew before those who tolerate it for a while have to leave.
+// rewrite sets a taint, and sets it again before the pods that tolerate it for a while must leave.
 func (t *troublemaker) rewrite(ctx context.Context) error {
 	node := pick(t.random, t.nodes...)
 	for range 4 + t.random.IntN(12) {

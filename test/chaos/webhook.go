@@ -28,7 +28,7 @@ const (
 	shortestReview = 200 * time.Millisecond
 	longestReview  = 10 * time.Second
 	// mostRefusals is how often one pod is refused. After eight refusals in a row a replica may already wait for half a
-	// minute before it tries again, and the run has to see the end of it.
+	// minute before it tries again, and the run must see that end.
 	mostRefusals = 8
 )
 

@@ -63,7 +63,7 @@ func (p *plane) addSidecars(t *testing.T, name string) {
 	}
 }
 
-// leavesMalformedPods sends what no policy has to understand. None of them may fail on it, or say something that hides
+// leavesMalformedPods sends what no policy needs to understand. None of them may fail on it, or say something that hides
 // what is wrong.
 func (p *plane) leavesMalformedPods(t *testing.T) {
 	const whole = `{"containers":[{"name":"a","image":"a"}]%s}`
@@ -218,7 +218,7 @@ func (p *plane) letsNothingPass(t *testing.T) {
 		early += p.whileStarting(t)
 	}
 	if early == 0 {
-		t.Error("nobody answered before the API server was ready: this proves little")
+		t.Error("no request was answered before the API server was ready, so this proves little")
 	}
 	t.Logf("%d answers before the API server was ready", early)
 	p.awaitPolicies(t)

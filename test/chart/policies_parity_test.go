@@ -231,7 +231,7 @@ func leaveAlike(some, others []corev1.Toleration) bool {
 	return true
 }
 
-// theSecondTime creates what became of a pod, which must not change once more.
+// theSecondTime creates a pod as it was after its admission, which must not change it again.
 func theSecondTime(ctx context.Context, ours *plane, pod, got *corev1.Pod) (string, error) {
 	again := pod.DeepCopy()
 	again.Spec.Tolerations = got.Spec.Tolerations
@@ -253,7 +253,7 @@ type difference struct {
 	name   string
 	in     place
 	pod    *corev1.Pod
-	ours   []string // tolerations; none: it is refused
+	ours   []string // tolerations; none if the pod is refused
 	theirs []string
 }
 
@@ -306,7 +306,7 @@ func compareDifferences(t *testing.T, ours, theirs *plane) {
 			checkTolerations(t, "theirs", theirs, d.pod, d.theirs)
 		})
 	}
-	t.Run("a list that came later is no reason to refuse changes of a pod that is there", func(t *testing.T) {
+	t.Run("a list that came later does not refuse changes of an existing pod", func(t *testing.T) {
 		if err := ours.relabelUnderAList(t); err != nil {
 			t.Errorf("ours: %v", err)
 		}
@@ -316,7 +316,7 @@ func compareDifferences(t *testing.T, ours, theirs *plane) {
 	})
 }
 
-// relabelUnderAList makes a pod, then a list that does not allow what the pod tolerates, and returns what is said to
+// relabelUnderAList makes a pod, then a list that does not allow what the pod tolerates, and returns the answer to
 // another label of the pod.
 func (p *plane) relabelUnderAList(t *testing.T) error {
 	t.Helper()
@@ -344,7 +344,7 @@ func isByList(err error) bool {
 	return err != nil && strings.Contains(strings.ToLower(err.Error()), "whitelist")
 }
 
-// checkTolerations checks what becomes of a pod; without tolerations it is to be refused.
+// checkTolerations checks the tolerations of a pod after its admission; if none are wanted, the pod must be refused.
 func checkTolerations(t *testing.T, who string, p *plane, pod *corev1.Pod, want []string) {
 	t.Helper()
 	got, err := p.admit(t.Context(), pod)

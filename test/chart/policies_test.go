@@ -211,12 +211,12 @@ func ofPod(name corev1.ResourceName, quantity string) edit {
 	}
 }
 
-// admit asks the API server what would become of a pod.
+// admit asks the API server how it would change a pod.
 func (p *plane) admit(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	return p.admin.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// example is a pod and what becomes of it.
+// example is a pod and how its admission ends.
 type example struct {
 	name string
 	pod  *corev1.Pod
@@ -305,7 +305,7 @@ var examples = map[string][]example{
 			want: []string{notReady300, unreachable60},
 		},
 		{name: "labels of a namespace that are no seconds change nothing", pod: podIn("slip"), want: defaulted()},
-		{first: true, name: "a label of a pod that is no seconds is refused", pod: podIn("plain", labelled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
+		{first: true, name: "a label of a pod that is not a number of seconds is refused", pod: podIn("plain", labelled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
 		{name: "nor is one that is empty", pod: podIn("plain", labelled(unreachableSeconds, "")), refused: `of the pod is ""`},
 		{name: "nor one that no toleration holds", pod: podIn("plain", labelled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
 	},
@@ -373,7 +373,7 @@ var examples = map[string][]example{
 			want: defaulted("taintkeeper.dev/dedicated=gpu"), selects: map[string]string{dedicatedLabel: "gpu"},
 		},
 		{
-			name: "beside what it has", pod: podIn("gpu-team", selecting("disk", "ssd"), tolerating("spot op=Exists")),
+			name: "next to what it has", pod: podIn("gpu-team", selecting("disk", "ssd"), tolerating("spot op=Exists")),
 			want: defaulted("taintkeeper.dev/dedicated=gpu", "spot op=Exists"), selects: map[string]string{dedicatedLabel: "gpu", "disk": "ssd"},
 		},
 		{

@@ -42,9 +42,9 @@ const (
 	workloads = "default"
 )
 
-// TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn runs the program as the Deployment of a release would, with a token
-// of its service account, beside a kube-controller-manager that runs with its defaults.
-func TestWhatIsInstalledEvictsInThePlaceOfTheBuiltIn(t *testing.T) {
+// TestWhatIsInstalledEvictsInsteadOfTheBuiltIn runs the program as the Deployment of a release would, with a token
+// of its service account, next to a kube-controller-manager that runs with its defaults.
+func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))
@@ -301,7 +301,7 @@ func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 		return strings.HasPrefix(c.Name, node+"-")
 	})
 	if len(deletes) == 0 {
-		t.Errorf("nobody evicted the pods of node %s", node)
+		t.Errorf("the pods of node %s were not evicted", node)
 	}
 	for _, c := range deletes {
 		if c.User != want {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli proves what kubectl taintkeeper changes on a real control plane, whose kube-controller-manager evicts
-// with its built-in taint-eviction-controller: nothing of Taintkeeper has to be installed for it.
+// with its built-in taint-eviction-controller: no part of Taintkeeper needs to be installed for it.
 //
 // All tests share one cluster, and each has a node for itself.
 package cli

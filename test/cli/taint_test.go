@@ -127,7 +127,7 @@ func TestWaitReturnsWhenTheLastPodHasLeft(t *testing.T) {
 		t.Errorf("it takes %s", took)
 	}
 	if isThere(t, node, "-now") || isThere(t, node, "-later") || !isThere(t, node, "-stays") {
-		t.Error("other pods have left than those that have to")
+		t.Error("other pods left than those that must")
 	}
 	mustHave(t, node, "m=1:NoExecute")
 	if added := getNode(t, node).Spec.Taints[0].TimeAdded; added.Time.Before(began) || added.After(time.Now().Add(time.Second)) {

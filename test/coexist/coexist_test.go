@@ -245,7 +245,7 @@ func TestNodeHealthIsLeftOutBesideTheBuiltInAndEvictionsGoOn(t *testing.T) {
 	s.leavesBy(t, pod, byUs)
 }
 
-// The built-in always writes it; whoever else sends such a mark must not find a way past the policy.
+// The built-in always writes it; other clients that send such a mark must not find a way past the policy.
 func TestAMarkWithoutATimeOfItsOwnIsRefusedToo(t *testing.T) {
 	s := newScene(t)
 	s.keeper(t, "taintkeeper")

@@ -38,7 +38,7 @@ func (h hold) annotations() map[string]string {
 	}
 }
 
-// record writes a hold beside a clock that is stale.
+// record writes a hold, with a clock that is stale.
 func (s *scene) record(t *testing.T, annotations map[string]string) {
 	t.Helper()
 	await.Must(t, s.setClock(t.Context(), nil))

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package coexist proves that Taintkeeper evicts beside the built-in taint-eviction-controller, and that the built-in
+// Package coexist proves that Taintkeeper evicts next to the built-in taint-eviction-controller, and that the built-in
 // evicts again when Taintkeeper is gone: on a real control plane whose kube-controller-manager runs with its defaults,
 // with config/coexistence.yaml in it. The audit log says who evicted which pod.
 //

@@ -105,7 +105,7 @@ func TestACleanShutdownDoesNotTouchNodesWhosePodsAreHeld(t *testing.T) {
 	if err := s.checkClock(t.Context(), func(time.Duration) bool { return true }); err == nil {
 		t.Error("the clock is still there")
 	}
-	await.Until(t, time.Now().Add(5*time.Second)) // the built-in would have tried again by then
+	await.Until(t, time.Now().Add(5*time.Second)) // the built-in would already have tried again
 	s.wantThere(t, pod)
 	for _, c := range audit.All(t, byUs, auditlog.Since(stopped), auditlog.Named(s.node)) {
 		if c.Verb != "get" {

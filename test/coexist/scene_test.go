@@ -69,7 +69,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// keeper starts Taintkeeper beside the built-in, and returns when it has renewed the clock.
+// keeper starts Taintkeeper next to the built-in, and returns when it has renewed the clock.
 func (s *scene) keeper(t *testing.T, name string, args ...string) *localcluster.Taintkeeper {
 	t.Helper()
 	keeper, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{

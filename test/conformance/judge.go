@@ -30,8 +30,8 @@ type row struct {
 	complaint string  // empty when it ended as it had to
 }
 
-// judge compares what ran with what had to. It goes by names, so that a spec which did not run is a complaint and one
-// that nobody asked for cannot stand in for it.
+// judge compares what ran with what should have. It compares names, so that a spec which did not run is a complaint,
+// and one that nobody asked for cannot replace it.
 func judge(r run, ran []outcome) (rows []row, complaints []string) {
 	for _, s := range specs {
 		rows = append(rows, judgeSpec(r, s, ran))
@@ -65,11 +65,11 @@ func complain(r run, s spec, o outcome) string {
 	case s.passesIn(r) && passed:
 		return ""
 	case s.passesIn(r):
-		return fmt.Sprintf("%s, and has to pass:\n%s", o.status, o.message)
+		return fmt.Sprintf("%s, and must pass:\n%s", o.status, o.message)
 	case passed:
-		return "passed, and has to fail where nobody evicts"
+		return "passed, and must fail where nobody evicts"
 	case !strings.Contains(o.message, s.unevicted):
-		return fmt.Sprintf("%s, but not for want of an eviction, of which it would say %q:\n%s", o.status, s.unevicted, o.message)
+		return fmt.Sprintf("%s, but not because no pod was evicted, of which it would say %q:\n%s", o.status, s.unevicted, o.message)
 	}
 	return ""
 }

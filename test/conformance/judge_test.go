@@ -69,31 +69,31 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 			"taintkeeper", func(ran []outcome) []outcome { ran[needsEviction].spec = false; return ran },
 			"evicts pods from tainted nodes did not run",
 		},
-		"a spec fails that has to pass": {
+		"a spec fails that must pass": {
 			"taintkeeper", func(ran []outcome) []outcome {
 				ran[needsEviction].status, ran[needsEviction].message = "failed", "Failed to evict Pod"
 				return ran
 			},
-			"failed, and has to pass",
+			"failed, and must pass",
 		},
 		"a spec skips itself": {
 			"built-in", func(ran []outcome) []outcome {
 				ran[needsNone].status, ran[needsNone].message = "skipped", "skipped - needs 2 nodes"
 				return ran
 			},
-			"skipped, and has to pass",
+			"skipped, and must pass",
 		},
-		"a spec passes that has to fail": {
+		"a spec passes that must fail": {
 			"nobody", func(ran []outcome) []outcome { ran[needsEviction].status = statusPassed; return ran },
-			"passed, and has to fail where nobody evicts",
+			"passed, and must fail where nobody evicts",
 		},
 		"a spec fails for another reason than a missing eviction": {
 			"nobody", func(ran []outcome) []outcome { ran[needsEviction].message = "connection refused"; return ran },
-			"not for want of an eviction",
+			"not because no pod was evicted",
 		},
 		"a spec fails that expects no eviction": {
 			"nobody", func(ran []outcome) []outcome { ran[needsNone].status = "failed"; return ran },
-			"failed, and has to pass",
+			"failed, and must pass",
 		},
 		"the suite fails before its specs": {
 			"built-in", func(ran []outcome) []outcome { ran[0].status, ran[0].message = "failed", "no nodes"; return ran },
@@ -116,7 +116,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 func TestOneUnexpectedRunIsEnough(t *testing.T) {
 	good, bad := judged(runs[0], ended(runs[0])), judged(runs[2], nil)
 	if asExpected([]result{good, bad}) {
-		t.Error("a run without its specs counts as expected beside one with them")
+		t.Error("a run without its specs counts as expected next to one with them")
 	}
 	if !asExpected([]result{good}) {
 		t.Error("a run that is as expected does not count as such")

@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// narrator writes the output of upstream's binary to its log, and tells of each spec that has ended in it. What it
-// tells is for whoever waits; judged is the report alone. (Upstream's own --progress-report-url posts nothing between
-// the first and the last spec.)
+// narrator writes the output of upstream's binary to its log, and prints each spec that ends in it for the person who
+// waits. Only the report is judged. (Upstream's own --progress-report-url posts nothing until the last spec has ended.)
 type narrator struct {
 	log  io.Writer
 	tell func(line string)

@@ -103,7 +103,7 @@ func (r result) verdict() string {
 		r.count(aboutElse, mustPass), r.count(aboutElse),
 		r.count(aboutEviction, passed), r.count(aboutElse, passed))
 	if n := r.count(due); n > 0 {
-		text += fmt.Sprintf(", and %d failed for want of an eviction", n)
+		text += fmt.Sprintf(", and %d failed because no pod was evicted", n)
 	}
 	return fmt.Sprintf("%s. %s, in %s.", text, r.judgement(), r.took.Round(time.Second))
 }

@@ -17,12 +17,12 @@ type run struct {
 	name    string
 	about   string
 	builtIn localcluster.TaintEviction
-	evictor evictor // beside the control plane, or nil
-	allOurs bool    // every eviction has to be the evictor's, by the audit log
+	evictor evictor // next to the control plane, or nil
+	allOurs bool    // every eviction must be the evictor's, according to the audit log
 	off     string  // what else is switched off in kube-controller-manager, as in --controllers
 }
 
-// evictor starts what evicts beside the control plane, and returns how to end it. That it ended by itself is an error
+// evictor starts what evicts next to the control plane, and returns how to end it. That it ended by itself is an error
 // then.
 type evictor func(context.Context, *localcluster.Cluster) (stop func() error, err error)
 
@@ -31,7 +31,7 @@ var runs = []run{
 	{name: "nobody", about: "nobody evicts: the specs that wait for an eviction must fail"},
 	{name: "taintkeeper", about: "bin/taintkeeper evicts", evictor: ours(localcluster.TaintkeeperConfig{})},
 	{
-		name: "taintkeeper-beside", about: "bin/taintkeeper evicts, beside a kube-controller-manager that runs with its defaults",
+		name: "taintkeeper-coexist", about: "bin/taintkeeper evicts, next to a kube-controller-manager that runs with its defaults",
 		builtIn: localcluster.BuiltInOn, evictor: ours(localcluster.TaintkeeperConfig{Coexist: true}), allOurs: true,
 	},
 	{

@@ -19,7 +19,7 @@ func namesOf(runs []run) []string {
 
 func TestRunsAreChosenByNameAndPlayedInTheirOwnOrder(t *testing.T) {
 	for flag, want := range map[string][]string{
-		"":                     {"built-in", "nobody", "taintkeeper", "taintkeeper-beside", "taintkeeper-all"},
+		"":                     {"built-in", "nobody", "taintkeeper", "taintkeeper-coexist", "taintkeeper-all"},
 		"taintkeeper":          {"taintkeeper"},
 		"taintkeeper,built-in": {"built-in", "taintkeeper"},
 		"nobody,nobody":        {"nobody"},
@@ -34,13 +34,13 @@ func TestRunsAreChosenByNameAndPlayedInTheirOwnOrder(t *testing.T) {
 func TestAnUnknownRunIsRefusedWithTheNamesThatThereAre(t *testing.T) {
 	for _, flag := range []string{"ours", "built-in,", "built-in, nobody"} {
 		_, err := chooseRuns(flag, nil)
-		if err == nil || !strings.Contains(err.Error(), "there are built-in, nobody, taintkeeper, taintkeeper-beside, taintkeeper-all") {
+		if err == nil || !strings.Contains(err.Error(), "there are built-in, nobody, taintkeeper, taintkeeper-coexist, taintkeeper-all") {
 			t.Errorf("-runs=%s: got error %v, want one that names the runs", flag, err)
 		}
 	}
 }
 
-func TestArgumentsBesideTheFlagsAreRefused(t *testing.T) {
+func TestArgumentsOtherThanFlagsAreRefused(t *testing.T) {
 	if _, err := chooseRuns("", []string{"taintkeeper"}); err == nil {
 		t.Error("got no error for an argument, which would otherwise be ignored")
 	}

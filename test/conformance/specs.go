@@ -20,7 +20,7 @@ type spec struct {
 	unevicted string
 }
 
-// specs are those of upstream v1.36.3 that are about taints and need no real kubelet.
+// specs are upstream's (v1.36.3) that are about taints and need no real kubelet.
 var specs = []spec{
 	{singlePod, "evicts pods from tainted nodes", "Failed to evict Pod"},
 	{singlePod, "doesn't evict pod with tolerations from tainted nodes", ""},
@@ -48,7 +48,7 @@ func (s spec) name() string { return s.container + " " + s.text }
 // aboutEviction tells the specs of taint eviction from the others.
 func (s spec) aboutEviction() bool { return strings.Contains(s.container, subject) }
 
-// passesIn says whether the spec has to pass in a run. Else it has to fail.
+// passesIn says whether the spec must pass in a run. Otherwise it must fail.
 func (s spec) passesIn(r run) bool { return s.unevicted == "" || r.evicts() }
 
 // focus returns the regular expressions that select the specs. Those about eviction are selected by their subject, so

@@ -236,7 +236,7 @@ func judgeCrowd(before, pending, due weight) Finding {
 	}
 }
 
-// junk is the value of a taint that is no integer, as the log of a contestant shows it.
+// junk is the value of a taint, not an integer, as the log of a contestant shows it.
 const junk = "not-a-number"
 
 // junkTaint sets a taint with it.

@@ -55,9 +55,9 @@ func compare(ctx context.Context, o options) (report, error) {
 	var upstreams, our map[int]outcome
 	var version string
 	group, playing := errgroup.WithContext(ctx)
-	if o.beside {
+	if o.coexist {
 		group.Go(func() (err error) {
-			our, version, err = perform(playing, "ours beside the built-in", startBeside, o)
+			our, version, err = perform(playing, "ours next to the built-in", startCoexisting, o)
 			return err
 		})
 	} else {
@@ -77,7 +77,7 @@ func compare(ctx context.Context, o options) (report, error) {
 	for _, row := range rows() {
 		if o.chosen(row.number) {
 			upstream := upstreams[row.number]
-			upstream.absent = o.beside
+			upstream.absent = o.coexist
 			r.results = append(r.results, result{row: row, upstream: upstream, ours: our[row.number]})
 		}
 	}

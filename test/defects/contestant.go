@@ -24,7 +24,7 @@ const (
 	limited
 	// unlimited is with as many calls per second as it wants, which is taintkeeper's default.
 	unlimited
-	// alone is without the controllers that make an index of pods by node, in its process or beside it.
+	// alone is without the controllers that make an index of pods by node, in its process or in another one.
 	alone
 	// lagging is behind a gate.
 	lagging
@@ -79,8 +79,8 @@ func clusterConfig(binaries string) localcluster.Config {
 	}
 }
 
-// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller shall not miss the
-// kubelets, and taint a node soon after it is said not to be ready.
+// managerArgs are for kube-controller-manager, evicting or not. The node-lifecycle controller must not miss the
+// kubelets, and must taint a node soon after its Ready condition becomes False.
 func managerArgs(more ...string) []string {
 	return append([]string{
 		comparisonOperators, "--node-monitor-grace-period=24h", "--node-startup-grace-period=24h", "--node-monitor-period=1s",

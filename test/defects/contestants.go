@@ -96,11 +96,11 @@ func (u *upstream) program() string {
 	return filepath.Join(u.options.plane, string(localcluster.ControllerManager))
 }
 
-// ours is taintkeeper, beside a kube-controller-manager that does not evict.
+// ours is taintkeeper, next to a kube-controller-manager that does not evict.
 type ours struct {
 	cluster *localcluster.Cluster
 	options options
-	beside  bool                           // a built-in that evicts, too
+	coexist bool                           // a built-in that evicts, too
 	config  localcluster.TaintkeeperConfig // with which it runs
 	process *localcluster.Taintkeeper
 }
@@ -117,22 +117,22 @@ func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestan
 	return cluster, c, err
 }
 
-// startBeside starts a cluster in which kube-controller-manager would evict, and taintkeeper does.
-func startBeside(ctx context.Context, o options) (*localcluster.Cluster, contestant, error) {
+// startCoexisting starts a cluster in which kube-controller-manager would evict, and taintkeeper does.
+func startCoexisting(ctx context.Context, o options) (*localcluster.Cluster, contestant, error) {
 	config := clusterConfig(o.plane)
 	config.TaintEviction = localcluster.BuiltInOn
 	cluster, err := localcluster.Start(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &ours{cluster: cluster, options: o, beside: true}
+	c := &ours{cluster: cluster, options: o, coexist: true}
 	c.config = c.usual()
 	c.process, err = cluster.StartTaintkeeper(ctx, c.config)
 	return cluster, c, err
 }
 
 func (c *ours) usual() localcluster.TaintkeeperConfig {
-	return localcluster.TaintkeeperConfig{Binary: c.options.ours, Coexist: c.beside, Args: []string{comparisonOperators}}
+	return localcluster.TaintkeeperConfig{Binary: c.options.ours, Coexist: c.coexist, Args: []string{comparisonOperators}}
 }
 
 func (*ours) user() string { return localcluster.TaintkeeperUser }

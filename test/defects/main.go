@@ -74,10 +74,10 @@ func silenceLogs() {
 // options are the flags.
 type options struct {
 	only numbers
-	// beside plays ours beside a kube-controller-manager that evicts, too, and kube-controller-manager alone not at all.
-	beside bool
-	ours   string
-	plane  string
+	// coexist plays ours next to a kube-controller-manager that also evicts, and does not play that one alone.
+	coexist bool
+	ours    string
+	plane   string
 	// The same programs, built so that their wall clock can be set.
 	settableOurs, settablePlane string
 	file                        string
@@ -102,11 +102,11 @@ func (n *numbers) Set(value string) error {
 	return nil
 }
 
-// rowOfEvents is not played beside the built-in: that writes its own "Marking for deletion" events all the same.
+// rowOfEvents is not played next to the built-in, which still writes its own "Marking for deletion" events.
 const rowOfEvents = 14
 
 func (o options) chosen(number int) bool {
-	if o.beside && number == rowOfEvents {
+	if o.coexist && number == rowOfEvents {
 		return false
 	}
 	return len(o.only) == 0 || slices.Contains(o.only, number)
@@ -115,7 +115,7 @@ func (o options) chosen(number int) bool {
 func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
-	flag.BoolVar(&o.beside, "beside", false, "play them to taintkeeper beside a kube-controller-manager that evicts, too, and to nobody else")
+	flag.BoolVar(&o.coexist, "coexist", false, "play them to taintkeeper next to a kube-controller-manager that evicts, too, and to nobody else")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
 		"folder with the binaries of the control plane")
@@ -131,14 +131,14 @@ func parseFlags() (options, error) {
 	if o.file != "" && len(o.only) > 0 {
 		return o, errors.New("-write and -only: the file holds all scenarios; leave one of the two out")
 	}
-	if o.file != "" && o.beside {
-		return o, errors.New("-write and -beside: the file is about both contestants, each by itself; leave one of the two out")
+	if o.file != "" && o.coexist {
+		return o, errors.New("-write and -coexist: the file is about both contestants, each by itself; leave one of the two out")
 	}
 	return o, o.resolve()
 }
 
-// resolve makes the paths absolute: a program with a name like bin/taintkeeper is looked up in the working directory of
-// whoever starts it.
+// resolve makes the paths absolute, because a program with a name like bin/taintkeeper is looked up in the working
+// directory of the process that starts it.
 func (o *options) resolve() error {
 	for _, path := range []*string{&o.ours, &o.plane, &o.settableOurs, &o.settablePlane} {
 		absolute, err := filepath.Abs(*path)

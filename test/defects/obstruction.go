@@ -38,7 +38,7 @@ const (
 	hanging = time.Hour
 	// reviewLabel is a label of the pods that the webhook is asked about.
 	reviewLabel = "reviewed"
-	// probeName is the name of a pod whose delete is refused at once, whoever wants it.
+	// probeName is the name of a pod whose delete is refused at once, no matter who sends it.
 	probeName = "probe"
 )
 

@@ -132,7 +132,7 @@ func TestWhatIsFixedAndWhatIsKeptIsCountedApart(t *testing.T) {
 	}
 }
 
-func TestOfABuiltInThatRunsBesideOursNothingIsSaid(t *testing.T) {
+func TestABuiltInThatRunsNextToOursIsNotJudged(t *testing.T) {
 	var out strings.Builder
 	printTable(&out, sample(outcome{absent: true}, good))
 	text := out.String()

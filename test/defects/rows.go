@@ -60,8 +60,8 @@ func fixedRows() []row {
 			number:   2,
 			scenario: "Many pods are due at once",
 			should:   "The first leaves at once; two calls per pod",
-			how: "150 pods on one node are due at once. The audit log has the first and the last accepted delete " +
-				"and the calls on pods. Right means a first delete within 2 s and fewer than 2.5 calls per pod. " + atSameLimits,
+			how: "150 pods on one node are due at once. The audit log shows when the first and last deletes were " +
+				"accepted, and the calls on pods. Right means a first delete within 2 s and fewer than 2.5 calls per pod. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
 				When:     []Step{Taint("tainted", "gone")},

@@ -156,7 +156,7 @@ both must keep, played to both on a real API server: Kubernetes %s, its kube-con
 
     make defects
 
-The figures are those of one run on a machine with %s; all scenarios together took %s.
+The figures come from one run on a machine with %s; all scenarios together took %s.
 The program watches on its own and reads the API server's audit log. It reads metrics, logs and events of the
 controllers only if the scenario is about them. An eviction is wrong if it is early, or more than 4 seconds late.
 Smaller delays can come from the machine. Scenarios that upstream passes are reported too.

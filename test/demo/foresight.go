@@ -125,7 +125,7 @@ func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 	return found
 }
 
-// asPlanned compares what became of a pod with the plan, each from the taint on.
+// asPlanned compares what happened to a pod with the plan, each from the taint on.
 func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
 	i := slices.IndexFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.UID == r.UID })
 	switch {

@@ -24,7 +24,7 @@ const (
 	indent     = "  "
 )
 
-// tally counts what became of pods.
+// tally counts what happened to pods.
 type tally struct {
 	left, stayed, cancelled, pending int
 	worst                            time.Duration // lateness

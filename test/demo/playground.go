@@ -82,7 +82,7 @@ func (s *stage) keepUp(ctx context.Context) error {
 	}
 }
 
-// startAgain starts taintkeeper once more, in the place of the one that somebody has ended to see what a restart does.
+// startAgain starts taintkeeper again after somebody has ended it to see what a restart does.
 func (s *stage) startAgain(ctx context.Context) error {
 	if err := s.keeper.Kill(); err != nil {
 		return err

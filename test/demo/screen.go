@@ -19,9 +19,9 @@ type screen interface {
 	say(format string, args ...any)
 	// title prints the first line of a chapter.
 	title(text string)
-	// draw shows a table that is not final, in the place of the one drawn before.
+	// draw shows a table that is not final, and replaces the one drawn before.
 	draw(lines []string)
-	// finish shows the final table, in the place of the one drawn before.
+	// finish shows the final table, and replaces the one drawn before.
 	finish(lines []string)
 }
 

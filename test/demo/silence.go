@@ -38,7 +38,7 @@ const (
 	tolerated = 6 * time.Second
 )
 
-// healthFlags are those of taintkeeper and of the plan.
+// healthFlags are the flags of both taintkeeper and the plan.
 var healthFlags = []string{
 	"--node-monitor-grace-period=" + grace.String(),
 	fmt.Sprintf("--node-eviction-rate=%g", 1/taintEvery.Seconds()),

@@ -25,7 +25,7 @@ type stage struct {
 	kubeconfig string // the administrator's
 	cluster    *localcluster.Cluster
 	binary     string // taintkeeper
-	plugin     string // kubectl-taintkeeper, beside it
+	plugin     string // kubectl-taintkeeper, next to it
 	keeper     *localcluster.Taintkeeper
 
 	// Of the act that is played:

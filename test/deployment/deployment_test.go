@@ -3,7 +3,7 @@
 
 // Package deployment proves that config/deployment.yaml keeps Taintkeeper available, on a real control plane with a
 // scheduler: where its replicas run, how they are updated and that one on a node that failed is replaced. The pods of
-// the Deployment are played by kwok; a Taintkeeper beside the cluster stands for the one that leads.
+// the Deployment are played by kwok; a Taintkeeper outside the cluster stands for the one that leads.
 package deployment
 
 import (

@@ -41,7 +41,7 @@ func TestTheVersionIsTold(t *testing.T) {
 
 func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
 	tests := map[string]struct{ flag, want string }{
-		"a controller that there is not":  {"--controllers=nonsense", `--controllers: there is no controller "nonsense"`},
+		"a controller that is unknown":    {"--controllers=nonsense", `--controllers: there is no controller "nonsense"`},
 		"no controller at all":            {"--controllers=-eviction", "this leaves nothing to run"},
 		"no evictions at a time":          {"--concurrent-evictions=0", "there can be 1 to 100"},
 		"a number that is none":           {"--concurrent-evictions=many", "--concurrent-evictions=many: it is a whole number"},
@@ -127,7 +127,7 @@ func TestTheBinaryAnswersProbesTakesTheLeaseAndGivesItBack(t *testing.T) {
 	checkLeads(t, p)
 	p.terminate(t)
 	if holder := leader(t); holder != "" {
-		t.Errorf("%s still has the lease: a standby has to wait for its end", holder)
+		t.Errorf("%s still has the lease: a standby must wait for its end", holder)
 	}
 }
 
@@ -306,7 +306,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	soonest := promised(t, soon, tainting{rig.NoExecute("gone"), came})
 	waitEvictions(t, p, "dry_run", 2)
 	if now := time.Now(); now.Before(soonest.earliest) {
-		t.Errorf("both are said to leave %s before the second is due", soonest.earliest.Sub(now))
+		t.Errorf("according to the log, both leave %s before the second is due", soonest.earliest.Sub(now))
 	}
 	await.Until(t, time.Now().Add(quiet))
 

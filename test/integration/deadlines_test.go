@@ -154,7 +154,7 @@ func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {
 	due := promised(t, pod, tainting{rig.NoExecute("gone"), came}).afterRestart()
 	await.Until(t, due.latest)
 	if _, left := recorded.Left(pod.UID); left {
-		t.Fatal(errors.New("it left while nobody ran"))
+		t.Fatal(errors.New("it left while no process ran"))
 	}
 	alone(t, &proxy.Faults{})
 	due.latest = time.Now()

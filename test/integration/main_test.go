@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package integration proves the eviction on a real etcd and API server, with kwok where pods
-// have to disappear: in process, and as the binary that users run.
+// must disappear: in process, and as the binary that users run.
 //
 // All tests share one cluster. An Evictor sees the whole of it, so a test that needs one of its own
-// runs alone; the others run side by side beside one Evictor that they share (scene_test.go).
+// runs alone; the others run in parallel with one Evictor that they share (scene_test.go).
 package integration
 
 import (

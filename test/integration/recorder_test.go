@@ -47,7 +47,7 @@ func (e *events) Listed(all []*corev1.Event) {
 	}
 }
 
-// Changed implements observer.Notes. An event that has expired was there all the same.
+// Changed implements observer.Notes. An event that has expired did exist.
 func (e *events) Changed(_ watch.EventType, event *corev1.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

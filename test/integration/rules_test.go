@@ -80,7 +80,7 @@ func (c *ruleCluster) installLenient(t *testing.T) {
 	})
 }
 
-// install installs the resource as it is, in the place of the lenient one, and waits until it refuses what it should.
+// install replaces the lenient resource with the real one, and waits until it refuses what it should.
 func (c *ruleCluster) install(t *testing.T) {
 	t.Helper()
 	next := crd(t)
@@ -317,10 +317,10 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		{"a key of a cloud provider", with("node.cloudprovider.kubernetes.io/shutdown", "taint", "key"), "belong to Kubernetes itself"},
 		{"a key of kubernetes.io itself", with("kubernetes.io/x", "taint", "key"), "belong to Kubernetes itself"},
 		{"a key of k8s.io", with("readiness.k8s.io/x", "taint", "key"), "belong to Kubernetes itself"},
-		{"a key that is no label key", with("Example.com/x", "taint", "key"), "spec.taint.key"},
+		{"a key that is not a label key", with("Example.com/x", "taint", "key"), "spec.taint.key"},
 		{"a key with too long a name", with("example.com/"+strings.Repeat("x", 64), "taint", "key"), "at most 63"},
 		{"no key", with("", "taint", "key"), "spec.taint.key"},
-		{"a value that is no label value", with("a b", "taint", "value"), "spec.taint.value"},
+		{"a value that is not a label value", with("a b", "taint", "value"), "spec.taint.value"},
 		{"an effect that is none", with("NoEvict", "taint", "effect"), "NoEvict"},
 		{"a negative duration", with("-5s", "after"), "spec.after"},
 		{"a duration without a unit", with("5", "clearAfter"), "spec.clearAfter"},
@@ -349,11 +349,11 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		{"NotIn without values", requires(map[string]any{"key": "pool", "operator": "NotIn", "values": []any{}}), "In and NotIn need values"},
 		{"Exists with a value", requires(map[string]any{"key": "pool", "operator": "Exists", "values": []any{"batch"}}), "Exists and DoesNotExist take none"},
 		{"DoesNotExist with a value", requires(map[string]any{"key": "pool", "operator": "DoesNotExist", "values": []any{"batch"}}), "Exists and DoesNotExist take none"},
-		{"a required label with a key that is no key", requires(map[string]any{"key": "node pool", "operator": "Exists"}), "matchExpressions[0].key"},
+		{"a required label with an invalid key", requires(map[string]any{"key": "node pool", "operator": "Exists"}), "matchExpressions[0].key"},
 		{"a required label without a key", requires(map[string]any{"key": "", "operator": "Exists"}), "matchExpressions[0].key"},
 		{"a required label with too long a name", requires(map[string]any{"key": "example.com/" + strings.Repeat("x", 64), "operator": "Exists"}), "at most 63"},
 		{"a required label with a value that is none", requires(map[string]any{"key": "pool", "operator": "In", "values": []any{"a b"}}), "matchExpressions[0].values[0]"},
-		{"a label with a key that is no key", with(map[string]any{"node pool": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
+		{"a label with an invalid key", with(map[string]any{"node pool": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
 		{"a label with two slashes in its key", with(map[string]any{"a/b/c": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
 		{"a label with too long a name", with(map[string]any{"example.com/" + strings.Repeat("x", 64): "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
 		{"a label with a value that is none", with(map[string]any{"pool": "a b"}, "nodeSelector", "matchLabels"), "matchLabels.pool"},

@@ -108,7 +108,7 @@ func (s *scene) pods(t *testing.T, count int, node string, edits ...func(*corev1
 	return pods
 }
 
-// seen waits until the Evictor knows the pods that there are: one that came after them leaves.
+// seen waits until the Evictor knows all pods that exist: a pod that came after them leaves.
 func (s *scene) seen(t *testing.T) {
 	t.Helper()
 	node := s.node(t, "of-the-witness")
@@ -117,7 +117,7 @@ func (s *scene) seen(t *testing.T) {
 	leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
 }
 
-// replace puts another pod of the same name in the place of a pod, as a StatefulSet would.
+// replace replaces a pod with another one of the same name, as a StatefulSet would.
 func (s *scene) replace(ctx context.Context, name, node string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {
 	if err := s.Remove(ctx, name); err != nil {
 		return nil, err
@@ -169,8 +169,8 @@ func promised(t *testing.T, pod *corev1.Pod, taintings ...tainting) promise {
 	return promise{first.Due, last.Due}
 }
 
-// afterRestart is what becomes of a promise when the instants at which taints came are known from
-// their timeAdded alone: that has a resolution of a second, which is given to the pod.
+// afterRestart is how a promise changes when the instants at which taints came are known only from
+// their timeAdded. It has a resolution of a second, and the pod gets the benefit.
 func (p promise) afterRestart() promise { return promise{p.earliest, p.latest.Add(3 * time.Second)} }
 
 // leaves waits until our user has deleted the pod, and checks that it did so once and when it was

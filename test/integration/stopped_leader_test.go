@@ -118,7 +118,7 @@ func TestEvictionsInFlightWhileTheirLeaderStandsStillHappenOnceOrNotAtAll(t *tes
 }
 
 // TestALeaderThatLostItsLeaseInACallLeavesItToTheNext stops the leader while it renews its Lease. When it goes on it has no
-// time left to find out that another has the Lease. client-go's elector then releases what it believes to hold.
+// time left to find out that another has the Lease. client-go's elector then releases a Lease that it no longer holds.
 func TestALeaderThatLostItsLeaseInACallLeavesItToTheNext(t *testing.T) {
 	faults, renewed, arrives := &proxy.Faults{}, make(chan struct{}), make(chan struct{})
 	r := startReplicas(t, proxy.During(t, proxy.Config{Access: userConfig, Over: faults.Over}).Access())
@@ -243,7 +243,7 @@ type review struct {
 	answer chan *metav1.Status
 }
 
-// reviews are those of a webhook that looks at the deletes of pods.
+// reviews are what a webhook for the deletes of pods was asked.
 type reviews struct {
 	probe types.UID // a pod whose deletes are refused at once, which shows that the webhook is in force
 	next  chan review

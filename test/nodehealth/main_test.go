@@ -42,7 +42,7 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
-		// The tests are the kubelets: kwok renews no lease as exactly as they have to know it.
+		// The tests are the kubelets: kwok does not renew leases at instants as exact as they need.
 		Without:               []localcluster.Component{localcluster.Kwok},
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 		Audit:                 auditlog.Changes,

@@ -34,7 +34,7 @@ func TestScenarios(t *testing.T) { play(t, scenarios.Nodes) }
 
 var played atomic.Int32 // scenarios
 
-// play plays scenarios to one Taintkeeper, which is refused nothing for want of a right.
+// play plays scenarios to one Taintkeeper, none of whose calls may be refused for a missing right.
 func play(t *testing.T, all []scenario.Scenario) {
 	t.Helper()
 	began := time.Now()

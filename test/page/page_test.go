@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/page"
 )
 
-// arguments are those of the plan that most tests look at: it has pods that leave, that leave earlier, and that leave
+// arguments make the plan that most tests look at: it has pods that leave, that leave earlier, and that leave
 // as without it.
 var arguments = []string{"-f", "../../examples/cluster.yaml", "--all", "maintenance=planned:NoExecute"}
 
@@ -269,9 +269,9 @@ func TestWhatAMarkIsStaysShownWhenTheFocusScrollsToIt(t *testing.T) {
 	}
 	tabToMarks(t, tab)
 	expect(t, "the page has scrolled", value[bool](t, tab, `scrollY > 0`), true)
-	shown("what the first mark is, beside it")
+	shown("what the first mark is, next to it")
 	press(t, tab, kb.End)
-	shown("what the last mark is, beside it")
+	shown("what the last mark is, next to it")
 	press(t, tab, kb.Escape)
 	expect(t, "it is hidden once Escape was pressed", value[bool](t, tab, `document.getElementById('tip').hidden`), true)
 }

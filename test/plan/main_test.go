@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan proves that a plan comes true: on a real control plane kubectl taintkeeper says who leaves, when and
-// where to, then the taints are set, and what happens is compared with what was said.
+// Package plan proves that a plan comes true: on a real control plane kubectl taintkeeper lists which pods leave, when,
+// and for which nodes; then the taints are set, and what happens is compared with the plan.
 package plan
 
 import (

@@ -153,10 +153,10 @@ func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)
 	}
 }
 
-// departure is when a pod has to leave by the plan: at an instant, or, where a pace lets it wait, by another one.
+// departure is when a pod must leave according to the plan: at an instant or, where a pace lets it wait, before another.
 type departure struct{ from, by time.Time }
 
-// departure returns when a pod has to leave; false if it has to stay, or leaves after so long that nobody waits for it.
+// departure returns when a pod must leave; false if it must stay, or leaves so late that the test does not wait for it.
 func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
 	if !pod.Leaves {
 		return departure{}, false

@@ -1,10 +1,10 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios is the list of stories that hold for every evictor that keeps the rule. Add a new one to [All] or,
-// about silent nodes, to [Nodes]: it is played in virtual time and, by test/integration or test/nodehealth, on a real
-// control plane; if test/defects names it, to the built-in controller as well. The steps and checks are those of
-// test/rig/scenario.
+// Package scenarios lists the stories that hold for every evictor that keeps the rule. Add a new one to [All] or, if it
+// is about silent nodes, to [Nodes]. It is played in virtual time and, by test/integration or test/nodehealth, on a
+// real control plane; if test/defects names it, the built-in controller plays it as well. test/rig/scenario has the
+// steps and the checks.
 package scenarios
 
 import (

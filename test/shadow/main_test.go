@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shadow proves the shadow mode beside the real built-in taint-eviction-controller: on a real control plane
+// Package shadow proves the shadow mode next to the real built-in taint-eviction-controller: on a real control plane
 // whose kube-controller-manager runs with its defaults, with a taintkeeper that has no right but to look and to write
 // events.
 //

@@ -29,7 +29,7 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 	addPod(t, "in-time", "quiet", 3)
 	addPod(t, "at-once", "quiet", 0)
 	addPod(t, "late", "restarted", tolerated)
-	observer := beside(t)
+	observer := observe(t)
 
 	taint(t, "quiet")
 	await.Eventually(t, "two evictions are on time", func(ctx context.Context) error {
@@ -67,7 +67,7 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 	await.Must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: "refused"}))
 	pod := addPod(t, "forgotten", "refused", 0)
-	observer := beside(t)
+	observer := observe(t)
 	allow, err := stage.RefuseDeletes(t.Context(), pod)
 	await.Must(t, err)
 	t.Cleanup(func() { await.Must(t, allow()) })
@@ -91,15 +91,15 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("nothing is said of it")
+		return errors.New("the report does not mention it")
 	})
 }
 
 // observer is a taintkeeper in shadow mode.
 type observer struct{ url string }
 
-// beside starts one, and returns when it is ready.
-func beside(t *testing.T) observer {
+// observe starts one, and returns when it is ready.
+func observe(t *testing.T) observer {
 	t.Helper()
 	access, err := cluster.ConfigFor(onlooker)
 	await.Must(t, err)

@@ -144,7 +144,7 @@ func (t nodeTaint) String() string { return t.taint + " on node " + t.node }
 // changes is when taints are set and removed, in turns.
 type changes map[nodeTaint][]time.Duration
 
-// changesFrom are those of nodes that have taints at the start.
+// changesFrom are the changes that nodes bring which have taints at the start.
 func changesFrom(nodes []*corev1.Node) changes {
 	all := changes{}
 	for _, node := range nodes {

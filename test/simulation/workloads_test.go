@@ -72,7 +72,7 @@ func (r *round) makeBudget(app string) {
 	})
 }
 
-// keys are those of taints that steps set.
+// keys of taints that steps set.
 var keys = []string{"power", "maintenance"}
 
 // drawTolerations draws how long pods stay on nodes that are silent, and on tainted ones.

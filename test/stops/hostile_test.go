@@ -86,7 +86,7 @@ var hostile = []act{
 		},
 	},
 	{
-		name:    "the leader is killed, and the pods tolerate the taint for ever before the standby leads, clean stop",
+		name:    "the leader is killed, and the pods tolerate the taint forever before the standby leads, clean stop",
 		setting: setting{tolerations: tolerations(tolerating(key, new(int64(10))))},
 		play: func(s *scene) {
 			s.taint()

@@ -40,11 +40,11 @@ const (
 // setting is what a scene is played with.
 type setting struct {
 	due         int  // pods at least
-	deployment  bool // in place of a StatefulSet
+	deployment  bool // instead of a StatefulSet
 	credentials bool // --use-service-account-credentials
 	// alone leaves Taintkeeper out.
 	alone bool
-	// tolerations are those of the pods. slow pods take 20 s to end. bare pods have no controller.
+	// tolerations of the pods. slow pods take 20 s to end. bare pods have no controller.
 	tolerations []corev1.Toleration
 	slow, bare  bool
 	// oneReplica leaves the standby out.
@@ -143,7 +143,7 @@ func (s *scene) start(name string) {
 	s.startAs(localcluster.TaintkeeperConfig{Binary: binary, Name: name, Coexist: true, Args: []string{"--leader-elect=true"}})
 }
 
-// startShadow starts what `helm upgrade --set mode=shadow` leaves: the policy stays, and nobody may renew the clock.
+// startShadow starts what `helm upgrade --set mode=shadow` leaves: the policy stays, and no client may renew the clock.
 func (s *scene) startShadow() {
 	s.t.Helper()
 	s.startAs(localcluster.TaintkeeperConfig{Binary: binary, Name: "shadow", Args: []string{"--shadow"}})
@@ -396,7 +396,7 @@ func (s *scene) leaves(evictions int) {
 	}
 }
 
-// outcome is what became of a scene.
+// outcome is how a scene ended.
 type outcome struct {
 	due   int           // evictions that the built-in began
 	took  time.Duration // until its backlog was over

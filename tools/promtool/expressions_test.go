@@ -102,7 +102,7 @@ func TestEachExpressionOfTheRulesIsAboutMetricsThatThereAre(t *testing.T) {
 			t.Errorf("%s%s: %v", rule.Alert, rule.Record, err)
 		}
 		if rule.Record != "" {
-			known[rule.Record] = nil // its labels are those of its expression
+			known[rule.Record] = nil // it has the labels of its expression
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestEachExpressionOfTheDashboardIsAboutMetricsThatThereAre(t *testing.T) {
 			t.Errorf("panel %q shows nothing", panel.Title)
 		}
 		for _, target := range panel.Targets {
-			// Grafana puts a duration in the place of its variable.
+			// Grafana replaces its variable with a duration.
 			if err := check(strings.ReplaceAll(target.Expr, "$__rate_interval", "1m"), known); err != nil {
 				t.Errorf("panel %q: %v", panel.Title, err)
 			}

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package promtool tests what watches over Taintkeeper as far as promtool cannot: that rules and dashboard ask for metrics
-// that there are, and that each alert has its runbook. It pins promtool, which make verify-files runs.
+// Package promtool tests what promtool cannot about the monitoring of Taintkeeper: that rules and dashboard ask for
+// metrics that exist, and that each alert has its runbook. It pins promtool, which make verify-files runs.
 package promtool
 
 import (
@@ -75,7 +75,7 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return byName
 }
 
-// TestWhatThePrometheusOperatorReadsIsOfItsTypes stands in for the schemas of its CustomResourceDefinitions, which are
+// TestWhatThePrometheusOperatorReadsIsOfItsTypes replaces the schemas of its CustomResourceDefinitions, which are
 // generated from these types.
 func TestWhatThePrometheusOperatorReadsIsOfItsTypes(t *testing.T) {
 	for file, into := range map[string]any{
@@ -165,7 +165,7 @@ func TestEachAlertSaysHowBadItIsAndWhatItIs(t *testing.T) {
 		}
 		for _, annotation := range []string{"summary", "description"} {
 			if text := alert.Annotations[annotation]; !strings.HasSuffix(text, ".") {
-				t.Errorf("%s: the %s is no sentence: %q", name, annotation, text)
+				t.Errorf("%s: the %s is not a sentence: %q", name, annotation, text)
 			}
 		}
 		if got, want := alert.Annotations["runbook_url"], runbookAt+strings.ToLower(name); got != want {

@@ -24,7 +24,7 @@ func TestARefusalIsAnAnswerThatWouldBeTheSameAgain(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"for want of a right":       {apierrors.NewForbidden(nodes, "n", errors.New("no right")), true},
+		"a right is missing":        {apierrors.NewForbidden(nodes, "n", errors.New("no right")), true},
 		"by validation":             {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "n", nil), true},
 		"by a webhook":              {answers(http.StatusBadRequest, metav1.StatusReasonBadRequest), true},
 		"by one with its own code":  {answers(http.StatusTeapot, ""), true},

@@ -32,7 +32,7 @@ func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 		{"a taint", withTaints(noExecute("off"))},
 		{"labels", withLabels(map[string]string{"zone": "b"})},
 		{"it is cordoned", func(node *corev1.Node) { node.Spec.Unschedulable = true }},
-		{"it is made anew", withUID("newer")},
+		{"it is recreated", withUID("newer")},
 		{"it is being deleted", func(node *corev1.Node) { node.DeletionTimestamp = &created }},
 	}
 	for _, test := range tests {
@@ -147,12 +147,12 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 	tests := []struct {
 		name  string
 		event func(c *Cache) error
-		anew  bool
+		again bool
 	}{
 		{"a heartbeat", func(c *Cache) error {
 			return c.Store().Update(newNode("n", withVersion("8"), withTaints(noExecute("off"))))
 		}, false},
-		{"a taint beside it", func(c *Cache) error {
+		{"a taint next to it", func(c *Cache) error {
 			return c.Store().Update(newNode("n", withVersion("8"), withTaints(noExecute("other"), noExecute("off"))))
 		}, false},
 		{"a list that shows the same version", func(c *Cache) error {
@@ -171,7 +171,7 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 			await.Must(t, c.Store().Update(newNode("n", withVersion("8"))))
 			return c.Store().Update(newNode("n", withVersion("9"), withTaints(noExecute("off"))))
 		}, true},
-		{"the node is made anew", func(c *Cache) error {
+		{"the node is recreated", func(c *Cache) error {
 			return c.Store().Update(newNode("n", withVersion("8"), withUID("newer"), withTaints(noExecute("off"))))
 		}, true},
 	}
@@ -183,7 +183,7 @@ func TestATaintCountsFromItsFirstSightUntilItsValueChangesOrAGapHidesIt(t *testi
 				await.Must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
 				bubble.Pass(time.Hour)
 				await.Must(t, test.event(c))
-				if test.anew {
+				if test.again {
 					want = time.Now()
 				}
 				bubble.Pass(time.Hour)
@@ -238,16 +238,16 @@ func TestATaintWithoutTimeAddedGoesOnOverAGapWhereNoneIsEverWritten(t *testing.T
 
 func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 	c := newCache()
-	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("2")), newNode("gone"), newNode("anew", withVersion("3"))))
-	same, changed, gone, older := get(t, c, "same"), get(t, c, "changed"), get(t, c, "gone"), get(t, c, "anew")
+	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("2")), newNode("gone"), newNode("again", withVersion("3"))))
+	same, changed, gone, older := get(t, c, "same"), get(t, c, "changed"), get(t, c, "gone"), get(t, c, "again")
 	notes := watching(c)
 	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("9")), newNode("new"),
-		newNode("anew", withVersion("8"), withUID("newer"))))
-	checkNames(t, c, "anew", "changed", "new", "same")
+		newNode("again", withVersion("8"), withUID("newer"))))
+	checkNames(t, c, "again", "changed", "new", "same")
 	want := []Change{
 		{Before: changed, After: get(t, c, "changed"), Gap: true},
 		{After: get(t, c, "new")},
-		{Before: older, After: get(t, c, "anew"), Gap: true},
+		{Before: older, After: get(t, c, "again"), Gap: true},
 		{Before: gone},
 	}
 	if diff := cmp.Diff(want, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
@@ -261,7 +261,7 @@ func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
 	c := newCache()
 	if c.Name() == "" {
-		t.Error("whoever waits for the cache cannot say for what")
+		t.Error("the error does not say what the cache waits for")
 	}
 	var initial []bool
 	c.Subscribe(func(change Change) {

@@ -84,19 +84,19 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(
 			newNode("same", withVersion("1")), newNode("tainted", withVersion("2"), withTaints(noExecute("off"))),
-			newNode("gone"), newNode("anew", withUID("older"), withVersion("3")))
+			newNode("gone"), newNode("again", withUID("older"), withVersion("3")))
 		watches := bubble.StreamsOf(client, "nodes")
 		c := New(Config{Client: client, Clock: &timeline.Clock{}})
 		bubble.Run(t, "the cache", c.Run)
 		first := time.Now()
 		notes := watching(c)
-		same, tainted, gone, older := get(t, c, "same"), get(t, c, "tainted"), get(t, c, "gone"), get(t, c, "anew")
+		same, tainted, gone, older := get(t, c, "same"), get(t, c, "tainted"), get(t, c, "gone"), get(t, c, "again")
 
 		nodes := client.CoreV1().Nodes()
 		await.Must(t, nodes.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 		for _, changed := range []*corev1.Node{
 			newNode("tainted", withVersion("9"), withTaints(noExecute("off"))),
-			newNode("anew", withUID("newer"), withVersion("8")),
+			newNode("again", withUID("newer"), withVersion("8")),
 		} {
 			_, err := nodes.Update(t.Context(), changed, metav1.UpdateOptions{})
 			await.Must(t, err)
@@ -108,10 +108,10 @@ func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
 		watches.Newest().Error(bubble.Expired())
 		bubble.Pass(time.Minute)
 
-		checkNames(t, c, "anew", "same", "tainted")
+		checkNames(t, c, "again", "same", "tainted")
 		want := map[string]Change{
 			"tainted": {Before: tainted, After: get(t, c, "tainted"), Gap: true},
-			"anew":    {Before: older, After: get(t, c, "anew"), Gap: true},
+			"again":   {Before: older, After: get(t, c, "again"), Gap: true},
 			"gone":    {Before: gone},
 		}
 		for _, change := range notes.Take() {

@@ -161,7 +161,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 		{"a toleration is added", withTolerations(tolerated("disk", 300), tolerated("net", 5))},
 		{"a toleration in front", withTolerations(tolerated("net", 5), tolerated("disk", 300))},
 		{"a shorter toleration", withTolerations(tolerated("disk", 5))},
-		{"a toleration for ever", withTolerations(forever)},
+		{"a toleration without a limit", withTolerations(forever)},
 		{"no toleration", withTolerations()},
 		{"another generation", withGeneration(2)},
 		{"another priority", func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](7) }},
@@ -413,7 +413,7 @@ func TestTheCacheHasSyncedAfterTheFirstList(t *testing.T) {
 		t.Error("not synced after an empty list")
 	}
 	if c.Name() == "" {
-		t.Error("whoever waits for the cache cannot say for what")
+		t.Error("the error does not say what the cache waits for")
 	}
 	if synced {
 		t.Error("synced before the list was told")

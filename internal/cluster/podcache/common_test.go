@@ -126,12 +126,12 @@ func TestLabelsWithOtherKeysAreNotKept(t *testing.T) {
 	await.Must(t, c.Store().Add(pod))
 	checkLabels(t, c, labels.Set{})
 	if c.KeepLabels([]string{"tier"}) {
-		t.Error("the records are said to have a label that was not kept before")
+		t.Error("the cache says that its records have a label that was not kept before")
 	}
 	await.Must(t, listed(c, pod))
 	checkLabels(t, c, labels.Set{"tier": "db"})
 	if !c.KeepLabels([]string{"tier"}) || !c.KeepLabels(nil) {
-		t.Error("the records are said to lack a label that was kept before")
+		t.Error("the cache says that its records lack a label that was kept before")
 	}
 	await.Must(t, listed(c, pod))
 	checkLabels(t, c, labels.Set{})

@@ -50,7 +50,7 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 		synctest.Wait()
 		checkNames(t, c, "a", "c", "waiting")
 		if got := len(notes.Take()); got != 3 {
-			t.Errorf("%d notifications, want 3: the phase is no news", got)
+			t.Errorf("%d notifications, want 3, because the phase is not news", got)
 		}
 	})
 }
@@ -63,7 +63,7 @@ func TestAListOnDemandBringsWhatIsKeptFromThenOn(t *testing.T) {
 		seen := get(t, c, "uid-a").Seen()
 		bubble.Pass(time.Hour)
 		if c.KeepLabels([]string{"tier"}) {
-			t.Fatal("the records are said to have a label that was not kept before")
+			t.Fatal("the cache says that its records have a label that was not kept before")
 		}
 		notes := watching(c)
 		complete := false

@@ -623,7 +623,7 @@ func callsOfNext(t *testing.T, b *Backlog, from *ordered[*Eviction], now time.Ti
 		if e != nil {
 			begun = append(begun, e)
 		} else if !from.empty() && (again.IsZero() || again.After(now)) {
-			t.Fatalf("%d evictions wait to be moved, and Next is to be called again at %v", len(from.all), again)
+			t.Fatalf("%d evictions wait to be moved, and Next should be called again at %v", len(from.all), again)
 		}
 		if moved := before - len(from.all); moved > movesPerCall || moved < min(before, movesPerCall) {
 			t.Fatalf("a call moves %d of %d evictions, want %d", moved, before, movesPerCall)

@@ -78,7 +78,7 @@ func (h *history) set(node string, tainted bool) {
 	_, cancel := h.b.Set(node, leaving, h.now)
 	for _, e := range cancel {
 		if h.inFlight[e.UID] != e || e.Cancelled() == nil {
-			h.Fatalf("%s is to be cancelled, and is not in flight", e.UID)
+			h.Fatalf("%s should be cancelled, but is not in flight", e.UID)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (h *history) begin() {
 		e, again := h.b.Next(h.now)
 		switch {
 		case e == nil && !again.IsZero() && !again.After(h.now):
-			h.Fatal("Next is to be called again at once, with a few pods")
+			h.Fatal("Next asks to be called again at once, with a few pods")
 		case e == nil:
 			return
 		case h.inFlight[e.UID] != nil:
@@ -149,6 +149,6 @@ func (h *history) end(seed uint64) {
 		left += len(pods)
 	}
 	if s := h.b.Stats(h.now); left+s.Due+s.Pending+s.Held+s.InFlight+len(h.b.nodes)+len(h.b.groups) != 0 {
-		h.Fatalf("seed %d: %d pods still have to leave; %+v, %d nodes, %d groups", seed, left, s, len(h.b.nodes), len(h.b.groups))
+		h.Fatalf("seed %d: %d pods must still leave; %+v, %d nodes, %d groups", seed, left, s, len(h.b.nodes), len(h.b.groups))
 	}
 }

@@ -298,7 +298,7 @@ func TestALiveReadOfBeforeDoesNotServeWhileTheTimelineIsHeldBack(t *testing.T) {
 		w.Until(100*sec + 900*ms)
 		w.addPod("b")
 		w.Until(110 * sec)
-		watch.Mend()
+		watch.Repair()
 		w.Pass(hour)
 		if at := w.Did("delete b"); len(at) > 0 {
 			t.Errorf("b was bound after the untaint of 100.2 s, and was deleted at %v", at)
@@ -323,7 +323,7 @@ func TestATaintThatIsSetAgainInTheSecondThatWasStampedCountsFromItsEnd(t *testin
 		w.Until(11*sec + 900*ms)
 		w.SetTaints("n", noExecute("k"))
 		w.Until(13 * sec)
-		watch.Mend()
+		watch.Repair()
 		w.Pass(hour)
 		w.wantDeleted("p", 31*sec+900*ms, 3*sec)
 	})

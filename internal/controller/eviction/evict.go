@@ -29,8 +29,8 @@ const (
 	// stopWithin bounds how long a try may go on when the process ends: until then nobody else evicts. An API server that
 	// is only slow has answered before that; what hangs is tried again by the next leader.
 	stopWithin = 5 * time.Second
-	// settleWithin bounds how long to ask whether a cancelled delete was accepted.
-	settleWithin = 5 * time.Second
+	// learnWithin bounds how long to ask whether a cancelled delete was accepted.
+	learnWithin = 5 * time.Second
 )
 
 // executor carries out what the queue says.
@@ -80,8 +80,8 @@ func (x *executor) try(ctx context.Context, t *try) {
 	}
 	switch {
 	case !x.queue.done(t, outcome):
-		x.count(t, x.settle(ctx, t, result, err))
-		t.settled = true
+		x.count(t, x.learn(ctx, t, result, err))
+		t.learned = true
 		x.queue.done(t, backlog.Over)
 		x.decide.look(ctx, t.node) // the pod may have been withdrawn because the other queue has it now
 	case result == resultCancelled, result == resultHeld: // by what the caches show, and the decider has not said so yet
@@ -112,9 +112,9 @@ func (x *executor) count(t *try, result result) {
 	}
 }
 
-// settle finds out what happened to an eviction that was cancelled because the pod need not leave now: its delete may
+// learn finds out what happened to an eviction that was cancelled because the pod need not leave now: its delete may
 // have been accepted anyway.
-func (x *executor) settle(ctx context.Context, t *try, done result, failure error) result {
+func (x *executor) learn(ctx context.Context, t *try, done result, failure error) result {
 	switch done {
 	case resultDeleted, resultGone, resultReplaced:
 		return done
@@ -145,9 +145,9 @@ func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
 // lookSoon asks what happened to a pod, but not for long. It returns a result if the pod has ended.
 func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
-	defer time.AfterFunc(settleWithin, func() { abort(nil) }).Stop()
+	defer time.AfterFunc(learnWithin, func() { abort(nil) }).Stop()
 	_, done, err := x.look(soon, pod)
-	if err != nil && x.rarely.allows("settle", x.judge.clock.Now()) {
+	if err != nil && x.rarely.allows("learn", x.judge.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}

@@ -568,7 +568,7 @@ func TestAShutdownFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 		began := time.Now()
 		w.Stop()
 		if took := time.Since(began); took != 4*sec {
-			t.Errorf("the shutdown took %v, want the 4 s that the patch still had to run", took)
+			t.Errorf("the shutdown took %v, want the 4 s that the patch still needed", took)
 		}
 		w.Pass(hour)
 		if got := w.Did("patch p"); len(got) != 1 {

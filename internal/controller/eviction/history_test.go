@@ -70,8 +70,8 @@ func (h *history) trouble(ctx context.Context, q bubble.Request) error {
 	return nil
 }
 
-// turn taints a node, or untaints one that is tainted.
-func (h *history) turn(w *world, node string) {
+// toggle taints a node, or untaints one that is tainted.
+func (h *history) toggle(w *world, node string) {
 	h.mu.Lock()
 	h.tainted[node] = !h.tainted[node]
 	edit := "k:NoExecute"
@@ -107,7 +107,7 @@ func TestNoEvictionIsLostDoubledOrDoneAfterAnUntaintWhereCallsHang(t *testing.T)
 				w.run(func(c *Config) { c.Client, c.EventClient, c.ConcurrentEvictions = slow, w.Client, 2 })
 				for range turns {
 					w.Pass(time.Duration(r.IntN(4000)+1) * ms)
-					h.turn(w, fmt.Sprint("n", r.IntN(nodes)))
+					h.toggle(w, fmt.Sprint("n", r.IntN(nodes)))
 				}
 				h.mu.Lock()
 				h.repaired = true

@@ -171,7 +171,7 @@ func (q *queue) cancelled(t *try) error {
 func (q *queue) done(t *try, outcome backlog.Outcome) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !t.settled && errors.Is(t.eviction.Cancelled(), backlog.ErrWithdrawn) {
+	if !t.learned && errors.Is(t.eviction.Cancelled(), backlog.ErrWithdrawn) {
 		return false
 	}
 	q.aborts[t.eviction](nil)

@@ -39,7 +39,7 @@ type try struct {
 	unmarked   error // why the condition could not be set
 	begun      bool  // it has taken places in paces and budgets
 	unanswered bool  // the delete was
-	settled    bool  // it was withdrawn, and it is known what happened to the pod
+	learned    bool  // it was withdrawn, and it is known what happened to the pod
 }
 
 // newTry copies what a try needs to know of an eviction.

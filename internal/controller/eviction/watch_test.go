@@ -22,7 +22,7 @@ func (w *world) missesAHeartbeat(name string) {
 	w.API.Watches("nodes").Break()
 	w.Heartbeat(name)
 	w.Pass(time.Second)
-	w.API.Watches("nodes").Mend()
+	w.API.Watches("nodes").Repair()
 }
 
 // stampingRefused is an API server that lets nobody patch a node.
@@ -97,7 +97,7 @@ func TestAListThatBringsNothingNewAndAHeartbeatDoNotBeginACountdownAnew(t *testi
 		w.Until(10 * time.Second)
 		watch.Break()
 		w.Until(20 * time.Second)
-		watch.Mend()
+		watch.Repair()
 		w.Until(time.Minute)
 		w.Heartbeat("n")
 		w.Until(5 * time.Minute)
@@ -120,7 +120,7 @@ func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testin
 		w.Until(15 * time.Second)
 		w.Taint("n", "off:NoExecute")
 		w.Until(16 * time.Second)
-		watch.Mend()
+		watch.Repair()
 		w.Until(2 * time.Minute)
 		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 35*time.Second {
 			t.Errorf("deleted at %v, want once and not before 35 s", at)
@@ -155,7 +155,7 @@ func TestATaintSetAgainWithinTheSameSecondWhileTheWatchIsBrokenCountsFromTheEndO
 				set()
 				w.Heartbeat("n")
 				w.Until(mended)
-				watch.Mend()
+				watch.Repair()
 				w.Until(time.Minute)
 				if at := w.Did("delete patient"); len(at) != 1 || at[0] < 11900*time.Millisecond || at[0] > 16*time.Second {
 					t.Errorf("deleted at %v, want once and soon after 11.9 s", at)
@@ -247,7 +247,7 @@ func TestANodeThatMayNotBeStampedDoesNotMakeTheTaintsOfOthersCountFromTooEarly(t
 		w.Heartbeat("n")
 		w.Heartbeat("n")
 		w.Pass(time.Second)
-		watch.Mend()
+		watch.Repair()
 		w.Until(10 * time.Minute)
 		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 180*time.Second {
 			t.Errorf("deleted at %v, want once, not before 180 s: the taint was set again at 80 s", at)
@@ -326,7 +326,7 @@ func TestATimeAddedInTheFutureDoesNotTellOneSettingFromAnother(t *testing.T) {
 		w.SetTaints("n", future)
 		w.Heartbeat("n")
 		w.Pass(sec)
-		watch.Mend()
+		watch.Repair()
 		w.Pass(hour)
 		if at := w.Did("delete p"); len(at) != 1 || at[0] < 90*sec {
 			t.Errorf("deleted at %v, want once, 60 s after the taint was set again", at)
@@ -358,7 +358,7 @@ func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t
 		w.SetTaints("n", again)
 		w.Heartbeat("n")
 		w.Pass(sec)
-		watch.Mend()
+		watch.Repair()
 		w.Pass(hour)
 		if at := w.Did("delete p"); len(at) != 1 || at[0] < 140*sec || at[0] > 141*sec {
 			t.Errorf("the taint says that it is there since 40 s, and is tolerated for 100 s; deleted at %v", at)
@@ -426,7 +426,7 @@ func TestATimeAddedThatSaysAfterAGapThatItIsAnotherTaintCountsWhereNodesAreNotSt
 				w.Until(90 * sec)
 				w.SetTaints("n", noExecute("k"))
 				w.Until(91 * sec)
-				watch.Mend()
+				watch.Repair()
 				w.Until(10 * time.Minute)
 				at := w.Did("delete patient")
 				if len(at) != 1 || at[0] < 190*sec {
@@ -459,7 +459,7 @@ func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
 		w.Until(50 * sec)
 		w.SetTaints("n", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute})
 		w.Until(51 * sec)
-		watch.Mend()
+		watch.Repair()
 		w.Until(10 * time.Minute)
 		at := w.Did("delete patient")
 		if len(at) != 1 || at[0] < 150*sec {
@@ -491,7 +491,7 @@ func TestATaintThatIsSetAfterARestoreIsNotTheOneOfBefore(t *testing.T) {
 		w.Until(90 * sec)
 		becomes(600, kubectl)
 		w.Until(120 * sec)
-		watch.Mend()
+		watch.Repair()
 		w.Until(10 * time.Minute)
 		at := w.Did("delete patient")
 		if len(at) != 1 || at[0] < 190*sec {

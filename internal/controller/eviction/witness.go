@@ -162,13 +162,13 @@ func (w *witness) see(on *witnessed, pod *podcache.Pod, at time.Time, retainted 
 	if !leaves {
 		p.fires = time.Time{}
 	}
-	p.settle(!pod.Flags.Has(podcache.Terminating) && (!leaves || due.After(at)), at)
+	p.note(!pod.Flags.Has(podcache.Terminating) && (!leaves || due.After(at)), at)
 }
 
 func (p *triedPod) fired(at time.Time) bool { return !p.fires.IsZero() && !p.fires.After(at) }
 
-// settle notes whether the pod stays.
-func (p *triedPod) settle(stays bool, at time.Time) {
+// note records whether the pod stays.
+func (p *triedPod) note(stays bool, at time.Time) {
 	switch p.stays = stays; {
 	case !stays:
 		p.spared = time.Time{}

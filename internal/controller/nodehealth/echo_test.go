@@ -132,7 +132,7 @@ func TestAWatchOfLeasesThatHangsIsConnectedAnewAndDeadNodesAreFound(t *testing.T
 		w.wantUnknown(nodes[:4]...)
 		w.wantUntouched(nodes[4:]...)
 		if len(reconnected) != 1 || reconnected[0] > 27*time.Second {
-			t.Errorf("connected anew at %v, want once, 10 s after the last event", reconnected)
+			t.Errorf("reconnected at %v, want once, 10 s after the last event", reconnected)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestAListThatTakesFifteenSecondsGetsThrough(t *testing.T) {
 		w.wantUnknown(nodes[0])
 		w.wantUntouched(nodes[1:]...)
 		if reconnected != 1 {
-			t.Errorf("connected anew %d times, want once", reconnected)
+			t.Errorf("reconnected %d times, want once", reconnected)
 		}
 	})
 }
@@ -175,7 +175,7 @@ func TestAWatchThatGoesOnHangingIsConnectedAnewLessAndLessOften(t *testing.T) {
 		leases.Hold()
 		w.Until(time.Hour)
 		if reconnected < 12 || reconnected > 17 { // after 10, 20, 40, 80, 160, and then each 300 s
-			t.Errorf("connected anew %d times within an hour", reconnected)
+			t.Errorf("reconnected %d times within an hour", reconnected)
 		}
 	})
 }
@@ -303,7 +303,7 @@ func TestADryRunNextToAProcessThatActsChangesNothingForIt(t *testing.T) {
 	})
 }
 
-func TestAVerdictThatWaitsForItsTurnIsNotCarriedOutOnceTheNodeIsHeard(t *testing.T) {
+func TestAVerdictThatWaitsForItsTokenIsNotCarriedOutOnceTheNodeIsHeard(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 20)
 		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.1, 1) }) // a call in ten seconds
@@ -318,7 +318,7 @@ func TestAVerdictThatWaitsForItsTurnIsNotCarriedOutOnceTheNodeIsHeard(t *testing
 			called += len(w.Did("patch nodes " + name + "/status"))
 		}
 		if called > 1 {
-			w.T.Errorf("%d nodes were called silent, of which all but one were heard before their turn", called)
+			w.T.Errorf("%d nodes were called silent, of which all but one were heard before their token came", called)
 		}
 	})
 }
@@ -352,7 +352,7 @@ func (w *world) standsBy() (leads func()) {
 	return standby.StandsBy(w.T)
 }
 
-// cutOff makes nodes fall, the first two 5 s before the others. When it returns the first has had a turn, the second
+// cutOff makes nodes fall, the first two 5 s before the others. When it returns the first has had a token, the second
 // is next, in 10 s, and the others have not seemed silent yet.
 func (w *world) cutOff(nodes []string) {
 	w.falls(nodes...)
@@ -363,7 +363,7 @@ func (w *world) cutOff(nodes []string) {
 	w.Until(54 * time.Second)
 }
 
-func TestAZoneInPartialDisruptionHasNoTurnsWhenAStandbyBecomesTheLeader(t *testing.T) {
+func TestAZoneInPartialDisruptionHasNoTokensWhenAStandbyBecomesTheLeader(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 10)
 		w.addZone("b", 3)

@@ -62,8 +62,8 @@ func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
-// deafness says that no node can be called silent, and why, or for nil that they can be again.
-func (e *events) deafness(why error) {
+// blindness says that no node can be called silent, and why, or for nil that they can be again.
+func (e *events) blindness(why error) {
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {
 		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Node health is no longer blind: own Lease renewals arrive on the watch again%s", e.suffix)

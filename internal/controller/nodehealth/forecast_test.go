@@ -34,7 +34,7 @@ var scenes = map[string]scene{
 		build:  func(w *world) []string { return w.addZone("a", 10)[:4] },
 		played: 3 * time.Minute, tainted: 4,
 	},
-	"a small zone in partial disruption taints nobody": {
+	"a small zone in partial disruption taints no node": {
 		build: func(w *world) []string {
 			w.addZone("b", 1)
 			return w.addZone("a", 10)[:6]
@@ -48,7 +48,7 @@ var scenes = map[string]scene{
 		},
 		played: 8 * time.Minute, tainted: 5, held: 0,
 	},
-	"a zone without a ready node beside a healthy one has a rate of its own": {
+	"a zone without a ready node next to a healthy one has a rate of its own": {
 		build: func(w *world) []string {
 			w.addZone("b", 3)
 			return w.addZone("a", 4)
@@ -56,7 +56,7 @@ var scenes = map[string]scene{
 		change: func(c *Config) { c.Policy.FullDisruptionRate = 0.2 },
 		played: 3 * time.Minute, tainted: 4,
 	},
-	"two zones of which each has its own turns": {
+	"two zones of which each has its own tokens": {
 		build: func(w *world) []string {
 			w.addZone("c", 3)
 			return slices.Concat(w.addZone("a", 7)[:3], w.addZone("b", 9)[:2])
@@ -77,7 +77,7 @@ var scenes = map[string]scene{
 		},
 		played: 3 * time.Minute, tainted: 3,
 	},
-	"a node that does not count for its zone is tainted all the same": {
+	"a node that does not count for its zone is still tainted": {
 		build: func(w *world) []string {
 			w.addZone("a", 9)
 			w.addNode("x", "a", func(n *corev1.Node) { n.Labels[excludeDisruption] = "" })
@@ -96,7 +96,7 @@ var scenes = map[string]scene{
 		},
 		played: 2 * time.Minute, tainted: 1,
 	},
-	"a rate of zero taints nobody": {
+	"a rate of zero taints no node": {
 		build:  func(w *world) []string { return w.addZone("a", 10)[:2] },
 		change: func(c *Config) { c.Policy.Rate = 0 },
 		played: 2 * time.Minute, held: 2,

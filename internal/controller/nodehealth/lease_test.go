@@ -357,14 +357,14 @@ func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
 		for range 60 {
 			leases.Break()
 			w.Until(time.Since(w.Start) + 11*time.Second)
-			leases.Mend()
+			leases.Repair()
 			w.Until(time.Since(w.Start) + 49*time.Second)
 		}
 		w.WantTaints("a-0", unreachableNoExecute, unreachableNoSchedule)
 	})
 }
 
-func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
+func TestRestartsGiveNoTokensToAZone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 20)
 		w.run()
@@ -382,7 +382,7 @@ func TestRestartsGiveNoTurnsToAZone(t *testing.T) {
 	})
 }
 
-func TestRestartsGiveNoTurnsToALargeZoneInPartialDisruption(t *testing.T) {
+func TestRestartsGiveNoTokensToALargeZoneInPartialDisruption(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("b", 1)
 		nodes := w.addZone("a", 51)
@@ -414,7 +414,7 @@ func TestNodesWhoseConditionsCannotBeWrittenAreTaintedAtTheRateOfTheirZone(t *te
 	})
 }
 
-// A node whose turn has come cannot be tainted. controller-runtime counts each try that failed, as our own metric does.
+// A node that has its token cannot be tainted. controller-runtime counts each try that failed, as our own metric does.
 func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 5)
@@ -563,7 +563,7 @@ func TestALiveNodeWhoseLeaseIsDeletedWhileTheWatchHangsIsNotCalledSilent(t *test
 				w.Must(nil, w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(t.Context(), "a-0", metav1.DeleteOptions{}))
 				if found {
 					leases.Break()
-					leases.Mend()
+					leases.Repair()
 				}
 				w.Until(42 * time.Second)
 				w.Must(w.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(t.Context(), &coordinationv1.Lease{

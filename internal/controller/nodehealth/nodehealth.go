@@ -121,7 +121,7 @@ func New(config Config) (*Keeper, error) {
 	k.nodes.Subscribe(k.observe)
 	k.parts.InEveryReplica(
 		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
-		func(ctx context.Context) error { k.tellDeafness(ctx); return nil },
+		func(ctx context.Context) error { k.tellBlindness(ctx); return nil },
 		func(ctx context.Context) error { echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
 		func(ctx context.Context) error { k.events.Run(ctx); return nil },
 	)

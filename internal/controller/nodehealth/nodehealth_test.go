@@ -206,7 +206,7 @@ func TestNodesAreTaintedAtTheRateOfTheirZoneInTheOrderInWhichTheyFell(t *testing
 	})
 }
 
-func TestARecoveredNodeGivesUpItsTurn(t *testing.T) {
+func TestARecoveredNodeGivesUpItsToken(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 10)
 		w.run()
@@ -490,7 +490,7 @@ func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
 		leases.Break()
 		w.Until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
-		leases.Mend()
+		leases.Repair()
 		w.Until(5*time.Minute + 24*time.Second) // of its grace period 20 s were over, and the gap counts 5 s
 		w.wantTainted(0, nodes...)
 		w.Until(7 * time.Minute) // the watch does not come back at once

@@ -34,8 +34,8 @@ var actions = []action{
 	{"sees its zone recover:", 2, (*history).seesItsZoneRecover},
 	{"moves to another zone:", 2, (*history).moves},
 	{"counts or does not count:", 2, (*history).togglesExclusion},
-	{"is made anew:", 2, (*history).isMadeAnew},
-	{"is made anew and never posts:", 2, (*history).isMadeAnewAndNeverPosts},
+	{"is recreated:", 2, (*history).isRecreated},
+	{"is recreated and never posts:", 2, (*history).isRecreatedAndNeverPosts},
 	{"loses its lease:", 6, (*history).losesItsLease},
 	{"the Keeper restarts, near", 1, (*history).restarts},
 	{"the watch of leases breaks, near", 2, (*history).leasesBreak},
@@ -113,15 +113,15 @@ func (h *history) togglesExclusion(name string) {
 	})
 }
 
-func (h *history) isMadeAnew(name string) {
+func (h *history) isRecreated(name string) {
 	h.replace(name)
 	delete(h.Silent, name)
 	h.known[name].posted = true
 }
 
-// isMadeAnewAndNeverPosts makes a node whose kubelet never posts a status. It renews a lease, or it does not even have
+// isRecreatedAndNeverPosts makes a node whose kubelet never posts a status. It renews a lease, or it does not even have
 // one. Its creation is by the API server's clock, which can be some seconds early or late, in whole seconds.
-func (h *history) isMadeAnewAndNeverPosts(name string) {
+func (h *history) isRecreatedAndNeverPosts(name string) {
 	created := time.Now().Truncate(time.Second).Add(time.Duration(h.random.IntN(7)-3) * time.Second)
 	h.replace(name, func(n *corev1.Node) {
 		n.Status.Conditions = nil
@@ -154,7 +154,7 @@ func (h *history) replace(name string, change ...func(*corev1.Node)) {
 // hangs, and until it has come back, nothing is deleted: the fake clientset's next watch does not bring what the one
 // before kept back, as a real API server's does, but only that the lease is gone.
 func (h *history) losesItsLease(name string) {
-	if time.Since(h.deaf) < seesAgain {
+	if time.Since(h.blind) < seesAgain {
 		return
 	}
 	h.deleteLease(name)
@@ -178,7 +178,7 @@ func (h *history) restarts(string) {
 		return
 	}
 	h.Stop()
-	h.forgetsTurns()
+	h.forgetsTokens()
 	h.run(h.connectsAnew)
 	h.forgives()
 }
@@ -214,7 +214,7 @@ func (h *history) troubleEnds(string) {
 	if h.inTrouble() || h.watch.IsBroken() {
 		h.troubled = time.Now()
 	}
-	h.watch.Mend()
+	h.watch.Repair()
 	h.NoLeases.Store(false)
 	h.refusal.Store(nil)
 }

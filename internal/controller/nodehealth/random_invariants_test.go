@@ -24,8 +24,8 @@ const (
 	noticesWithin = 2 * readiness.DefaultStartupGrace
 	// untaintsWithin is the longest pause between tries to write.
 	untaintsWithin = apicall.LastBackoff + 5*time.Second
-	// aTurn is how long a turn of a zone lasts at DefaultRate, used or not.
-	aTurn = 10 * time.Second
+	// tokenLasts is how long a token of a zone lasts at DefaultRate, used or not.
+	tokenLasts = 10 * time.Second
 )
 
 // invariants are what holds at every moment of every history, for a node as it is now.
@@ -121,19 +121,19 @@ func forReadiness(t corev1.Taint) bool {
 
 // zonesTaintAtTheirRate says that no zone ever gets first NoExecute taints faster than the highest rate allows, but for
 // one at once: not by changes of its state, nor by restarts. Instants are in whole seconds. There are two ways to one
-// more: a turn that could not be used because writes were refused can be used shortly before the next one, and
-// a restart cannot know of a turn whose taint is gone.
+// more: a token that could not be used because writes were refused can be used shortly before the next one, and
+// a restart cannot know of a token whose taint is gone.
 func (h *history) zonesTaintAtTheirRate(node *corev1.Node) {
-	at := latestTurn(node)
+	at := latestToken(node)
 	if at.IsZero() || h.known[node.Name].executed {
 		return
 	}
 	zone := node.Labels[corev1.LabelTopologyZone]
-	h.turns[zone] = append(h.turns[zone], at)
-	turns := h.turns[zone]
-	for i, from := range turns {
+	h.tokens[zone] = append(h.tokens[zone], at)
+	tokens := h.tokens[zone]
+	for i, from := range tokens {
 		most := 1 + int((at.Sub(from)+time.Second).Seconds()*readiness.DefaultRate)
-		if h.refused.Add(aTurn).After(from) {
+		if h.refused.Add(tokenLasts).After(from) {
 			most++
 		}
 		for _, lost := range h.lost[zone] {
@@ -141,15 +141,15 @@ func (h *history) zonesTaintAtTheirRate(node *corev1.Node) {
 				most++
 			}
 		}
-		if got := len(turns) - i; got > most {
+		if got := len(tokens) - i; got > most {
 			h.violated("%d nodes of zone %s were tainted within %s, want %d at most", got, zone, at.Sub(from), most)
 			return
 		}
 	}
 }
 
-// latestTurn returns when a node got the NoExecute taint for readiness that it has; zero if it has none.
-func latestTurn(node *corev1.Node) time.Time {
+// latestToken returns when a node got the NoExecute taint for readiness that it has; zero if it has none.
+func latestToken(node *corev1.Node) time.Time {
 	var latest time.Time
 	for _, taint := range executing(node) {
 		if taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
@@ -159,17 +159,17 @@ func latestTurn(node *corev1.Node) time.Time {
 	return latest
 }
 
-// forgetsTurns notes the zones in which no taint tells a Keeper that begins now of the latest turn.
-func (h *history) forgetsTurns() {
+// forgetsTokens notes the zones in which no taint tells a Keeper that begins now of the latest token.
+func (h *history) forgetsTokens() {
 	latest := map[string]time.Time{}
 	for _, name := range h.nodes {
 		node := h.Node(name)
-		if zone, at := node.Labels[corev1.LabelTopologyZone], latestTurn(node); at.After(latest[zone]) {
+		if zone, at := node.Labels[corev1.LabelTopologyZone], latestToken(node); at.After(latest[zone]) {
 			latest[zone] = at
 		}
 	}
-	for zone, turns := range h.turns {
-		if latest[zone].Before(turns[len(turns)-1]) {
+	for zone, tokens := range h.tokens {
+		if latest[zone].Before(tokens[len(tokens)-1]) {
 			h.lost[zone] = append(h.lost[zone], time.Now())
 		}
 	}
@@ -185,12 +185,12 @@ func (h *history) notices(passed time.Duration) {
 		h.refused = time.Now()
 	}
 	if h.watch.IsHeld() || h.watch.IsBroken() {
-		h.deaf = time.Now()
+		h.blind = time.Now()
 	}
 	if h.everyZoneMayBeDisrupted() {
 		h.forgives()
 	}
-	fair := !h.inTrouble() && time.Since(h.troubled) > seesAgain && time.Since(h.deaf) > seesAgain
+	fair := !h.inTrouble() && time.Since(h.troubled) > seesAgain && time.Since(h.blind) > seesAgain
 	for name, known := range h.known {
 		known.ready += passed
 		switch {

@@ -116,13 +116,13 @@ type history struct {
 
 	renewed  time.Time // when the kubelets last did
 	troubled time.Time // when the last trouble ended, or the world began
-	deaf     time.Time // when the watch of leases last hung, or had not come back from that
+	blind    time.Time // when the watch of leases last hung, or had not come back from that
 	refused  time.Time // when a write could last be refused
 	known    map[string]*witness
 
 	noticesWithin time.Duration
-	turns         map[string][]time.Time // of zones: when a first NoExecute taint came
-	lost          map[string][]time.Time // of zones: when a restart found no taint that tells of the latest turn
+	tokens        map[string][]time.Time // of zones: when a first NoExecute taint came
+	lost          map[string][]time.Time // of zones: when a restart found no taint that tells of the latest token
 }
 
 // witness is what a history knows of a node.
@@ -151,7 +151,7 @@ var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffec
 func newHistory(w *world, seed uint64) *history {
 	h := &history{
 		world: w, seed: seed, watch: w.API.Watches("leases"), renewed: time.Now(), troubled: time.Now(),
-		noticesWithin: noticesWithin, known: map[string]*witness{}, turns: map[string][]time.Time{}, lost: map[string][]time.Time{},
+		noticesWithin: noticesWithin, known: map[string]*witness{}, tokens: map[string][]time.Time{}, lost: map[string][]time.Time{},
 	}
 	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, refused := action.(clienttesting.PatchActionImpl), h.refusal.Load()

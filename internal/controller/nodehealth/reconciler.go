@@ -71,7 +71,7 @@ func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 // look makes one node what it should be. Kubelets and others write the same object, so conflicts are ordinary: a live
 // read then shows it as it is, which may be a sign of life.
 func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
-	err := r.settle(ctx, node)
+	err := r.apply(ctx, node)
 	if !apierrors.IsConflict(err) {
 		return err
 	}
@@ -84,11 +84,11 @@ func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	r.records.saw(live, r.clock.See())
-	return r.settle(ctx, live)
+	return r.apply(ctx, live)
 }
 
-// settle writes what the plan of a node says: first its conditions, and then, in one patch, its taints and labels.
-func (r *reconciler) settle(ctx context.Context, node *corev1.Node) error {
+// apply writes what the plan of a node says: first its conditions, and then, in one patch, its taints and labels.
+func (r *reconciler) apply(ctx context.Context, node *corev1.Node) error {
 	facts := readiness.Facts{Node: node, Standing: readiness.Silent}
 	d := r.decide(facts)
 	if len(d.Conditions) == 0 {

@@ -248,19 +248,19 @@ func (r *records) decide(f readiness.Facts, seen verdict.Sight) decision {
 		f.Standing = readiness.Heard
 	}
 	f.Fresh, f.Now = r.clock.freshAt(seen.At), seen.Latest
-	p, turn := r.zones.Plan(&known.member, f, seen.At)
-	d := decision{Plan: p, wake: turn.Next, wait: turn.Wait}
+	p, answer := r.zones.Plan(&known.member, f, seen.At)
+	d := decision{Plan: p, wake: answer.Next, wait: answer.Wait}
 	known.awaits = known.awaits || p.Stale
 	switch {
 	case p.Stale, len(p.Conditions) > 0:
-	case turn.Held == nil:
+	case answer.Held == nil:
 		known.held = nil
 	default:
-		tell, in := known.waits(*turn.Held, seen.At)
+		tell, in := known.waits(*answer.Held, seen.At)
 		if tell {
-			d.say = turn.Held
+			d.say = answer.Held
 		}
-		d.wait = sooner(in, turn.Wait)
+		d.wait = sooner(in, answer.Wait)
 	}
 	return d
 }

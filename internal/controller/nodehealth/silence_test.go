@@ -195,7 +195,7 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 		"a renewal":                         {func(s *records) { s.renews("n", after(10), after(10)) }, true},
 		"a renewal by a clock that was set": {func(s *records) { s.renews("n", after(-60), after(10)) }, true},
 		"the lease is deleted":              {func(s *records) { s.forgetLease("n") }, false},
-		"a node of the name that was made anew": {func(s *records) {
+		"a node of the name that was recreated": {func(s *records) {
 			node := called("n", 0)
 			node.UID = "another"
 			s.heartbeats(node, after(10))

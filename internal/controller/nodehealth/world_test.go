@@ -165,7 +165,7 @@ func (w *world) podReady(name string) corev1.PodCondition { return w.Pod(name).S
 func (w *world) reconnects() {
 	if leases := w.API.Watches("leases"); leases.IsHeld() {
 		leases.Break()
-		time.AfterFunc(time.Second, leases.Mend)
+		time.AfterFunc(time.Second, leases.Repair)
 	}
 }
 

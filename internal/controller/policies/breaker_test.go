@@ -134,7 +134,7 @@ func TestAShareIsOfThePodsThatArePickedOutByLabelsThatBecomeKnownLater(t *testin
 		w.API.Watches("pods").Break() // so that the labels come later
 		w.add("brake", spec)
 		w.Pass(4 * sec)
-		w.API.Watches("pods").Mend()
+		w.API.Watches("pods").Repair()
 		w.Taint("n", "k:NoExecute")
 		w.Until(10 * time.Minute)
 		w.wantLeft(nil)
@@ -150,7 +150,7 @@ func TestANewProcessDoesNotTripBeforeItKnowsAllPods(t *testing.T) {
 		w.API.Watches("pods").Break()
 		w.run()
 		w.Pass(3 * sec)
-		w.API.Watches("pods").Mend()
+		w.API.Watches("pods").Repair()
 		w.Until(20 * sec)
 		for _, pod := range []string{"n0", "n1", "n2", "n3"} {
 			if got := w.deletes(pod); len(got) != 1 {

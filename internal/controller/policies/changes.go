@@ -82,9 +82,9 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 // watchBreakers tells of breakers that open and close.
 func (f *Follower) watchBreakers(ctx context.Context) error {
 	for {
-		turned, again := f.demand.look()
-		if len(turned) > 0 {
-			f.config.Logger.Info("Breakers have tripped or closed", "policies", turned)
+		changed, again := f.demand.look()
+		if len(changed) > 0 {
+			f.config.Logger.Info("Breakers have tripped or closed", "policies", changed)
 			f.tellAll()
 		}
 		wait := time.Hour // nothing that changes with time alone

@@ -93,7 +93,7 @@ func (d *demand) open(p *policy.Policy) string {
 
 // look counts for all breakers. It returns those that opened or closed, and when to look again if nothing changes; zero
 // means not before.
-func (d *demand) look() (turned []string, again time.Time) {
+func (d *demand) look() (changed []string, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
@@ -106,13 +106,13 @@ func (d *demand) look() (turned []string, again time.Time) {
 		was := b.told
 		b.count(d)
 		if b.told = !b.latch.Tripped.IsZero(); b.told != was {
-			turned = append(turned, name)
+			changed = append(changed, name)
 		}
 		for _, at := range []time.Time{b.latch.Closes(b.policy.Breaker()), d.next(name, now)} {
 			again = timeline.Next(again, at)
 		}
 	}
-	return turned, again
+	return changed, again
 }
 
 // recount counts the stale nodes. The caller holds the lock.

@@ -83,7 +83,7 @@ type Follower struct {
 	budgets    *budgets
 	unready    *unready
 	known      chan struct{} // is closed when the policies are known, or there is no such resource
-	turned     chan struct{} // holds one element if a condition of a policy may have turned
+	statusDue  chan struct{} // holds one element if a condition of a policy may have changed
 
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
@@ -110,7 +110,7 @@ func New(config Config) (*Follower, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	f := &Follower{config: config, known: make(chan struct{}), turned: make(chan struct{}, 1)}
+	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.dues, f.demand.of = f.dues, f.selected
@@ -259,13 +259,13 @@ func (f *Follower) tell(nodes ...string) {
 			changed(node)
 		}
 	}
-	f.turn()
+	f.conditionMayChange()
 }
 
-// turn says that a condition may have turned.
-func (f *Follower) turn() {
+// conditionMayChange wakes the writer of statuses, because a condition may have changed.
+func (f *Follower) conditionMayChange() {
 	select {
-	case f.turned <- struct{}{}:
+	case f.statusDue <- struct{}{}:
 	default:
 	}
 }

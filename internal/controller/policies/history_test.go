@@ -317,7 +317,7 @@ func someEvent(r *rand.Rand, number int, scarce bool) event {
 	switch r.IntN(17) {
 	case 0, 1, 2:
 		key := pick(r, "x", "x", "x", "y", corev1.TaintNodeOutOfService)
-		return func(h *history) { h.turn(node, key) }
+		return func(h *history) { h.toggle(node, key) }
 	case 3:
 		value := pick(r, "1", "2")
 		return func(h *history) { h.label(node, value) }
@@ -410,8 +410,8 @@ func someSpec(r *rand.Rand, scarce bool) v1alpha1.EvictionPolicySpec {
 	return spec
 }
 
-// turn taints a node, or takes the taint away.
-func (h *history) turn(node, key string) {
+// toggle taints a node, or takes the taint away.
+func (h *history) toggle(node, key string) {
 	was := h.newest().taints[node]
 	next := oracle.Version{At: oracle.At(time.Now())}
 	for _, taint := range was {

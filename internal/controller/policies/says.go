@@ -47,7 +47,7 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	}
 	d = f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)})
 	if d.Stays() {
-		f.turn()
+		f.conditionMayChange()
 	}
 	return d
 }

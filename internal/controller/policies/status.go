@@ -21,7 +21,7 @@ import (
 
 const (
 	// reportNumbers is the least time between two writes of a status in which only numbers have changed. A condition that
-	// turns is written after reportAtMost.
+	// changes is written after reportAtMost.
 	reportNumbers = 15 * time.Second
 	// reportAtMost is the least time between two counts for all statuses.
 	reportAtMost = time.Second
@@ -40,7 +40,7 @@ type report struct {
 	at     time.Time
 }
 
-// run writes statuses until the context ends: when a condition may have turned, and every reportNumbers. It does not
+// run writes statuses until the context ends: when a condition may have changed, and every reportNumbers. It does not
 // count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
 func (r *reporter) run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", r.f.config.Nodes, r.f.config.Pods) {
@@ -49,14 +49,14 @@ func (r *reporter) run(ctx context.Context) error {
 	for {
 		r.report(ctx)
 		for _, wait := range []time.Duration{reportAtMost, reportNumbers - reportAtMost} {
-			turned := r.f.turned
-			if wait == reportAtMost { // what turns meanwhile is seen afterwards
-				turned = nil
+			due := r.f.statusDue
+			if wait == reportAtMost { // what changes meanwhile is seen afterwards
+				due = nil
 			}
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-turned:
+			case <-due:
 			case <-time.After(wait):
 			}
 		}
@@ -105,7 +105,7 @@ func (r *reporter) write(
 	return err == nil
 }
 
-// sameConditions reports whether no condition has turned.
+// sameConditions reports whether no condition has changed.
 func sameConditions(a, b v1alpha1.EvictionPolicyStatus) bool {
 	if len(a.Conditions) != len(b.Conditions) || a.ObservedGeneration != b.ObservedGeneration {
 		return false

@@ -49,11 +49,11 @@ func playScene(t *testing.T, begins func(h *history), what func() string) {
 			at time.Duration
 			do func()
 		}{
-			{8 * sec, func() { h.turn("n", "x") }},
-			{20 * sec, func() { h.turn("m", "x") }},
-			{27 * sec, func() { h.turn("m", "x") }},
+			{8 * sec, func() { h.toggle("n", "x") }},
+			{20 * sec, func() { h.toggle("m", "x") }},
+			{27 * sec, func() { h.toggle("m", "x") }},
 			{35 * sec, func() { h.goes("app-n1") }},
-			{60 * sec, func() { h.turn("m", "x") }},
+			{60 * sec, func() { h.toggle("m", "x") }},
 		} {
 			h.Until(step.at)
 			step.do()

@@ -49,9 +49,9 @@ var flaws = map[string]struct {
 	"NoExecute without a bound":            {unbounded, withoutABound},
 	"a selector with an unknown operator":  {requires("pool", "in", "batch"), "nodeSelector"},
 	"a selector that lacks values":         {requires("pool", "In"), "nodeSelector"},
-	"a selector with a key that is no key": {requires("node pool", "Exists"), "nodeSelector"},
+	"a selector with an invalid key":       {requires("node pool", "Exists"), "nodeSelector"},
 	"a selector with a value that is none": {requires("pool", "In", "x y"), "nodeSelector"},
-	"a bound that is no number":            {atMost(intstr.FromString("some")), "maxTainted"},
+	"a bound that is not a number":         {atMost(intstr.FromString("some")), "maxTainted"},
 }
 
 func TestTheAPIServerSaysTheSameAsTheController(t *testing.T) {

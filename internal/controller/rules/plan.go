@@ -78,8 +78,8 @@ func (p *place) counts(r *rule) bool {
 // wantedBy reports whether the node is to have the rule's taint written, by the newest plan.
 func (p *place) wantedBy(r *rule) bool { return p != nil && p.wanted && !r.onlyReports }
 
-// settled reports whether the node is as the newest plan wants it.
-func (p *place) settled(r *rule) bool {
+// asPlanned reports whether the node is as the newest plan wants it.
+func (p *place) asPlanned(r *rule) bool {
 	if p.wantedBy(r) {
 		return p.owned && p.labelled
 	}
@@ -165,7 +165,7 @@ type candidate struct {
 	*place
 
 	name    string
-	turn    int       // 0: it may have the taint already, so its place is taken; 1: otherwise
+	rank    int       // 0: it may have the taint already, so its place is taken; 1: otherwise
 	refused time.Time // zero: never
 }
 
@@ -228,7 +228,7 @@ func (p *planning) ripe(name string, node *place) bool {
 
 // candidate reports whether a node that waits for the taint may be given it now. It counts a refusal.
 func (p *planning) candidate(name string, node *place) (candidate, bool) {
-	c := candidate{place: node, name: name, turn: 1}
+	c := candidate{place: node, name: name, rank: 1}
 	if node.refusal == nil {
 		return c, true
 	}
@@ -248,7 +248,7 @@ func reserve(candidates []candidate, places map[string]*place, unseen []string) 
 	for _, name := range unseen {
 		i := slices.IndexFunc(candidates, func(c candidate) bool { return c.name == name })
 		if i >= 0 {
-			candidates[i].turn = 0
+			candidates[i].rank = 0
 		} else if node := places[name]; node == nil || !node.owned {
 			taken++
 		}
@@ -264,7 +264,7 @@ func (p *planning) choose(candidates []candidate, taken int) {
 	}
 	slices.SortFunc(candidates, func(a, b candidate) int {
 		byTime := cmp.Or(a.refused.Compare(b.refused), a.since.Compare(b.since))
-		return cmp.Or(cmp.Compare(a.turn, b.turn), byTime, cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), byTime, cmp.Compare(a.name, b.name))
 	})
 	for i, c := range candidates {
 		c.wanted = i < free

@@ -228,9 +228,9 @@ func TestWhatThisProcessSawChangeCountsByItsOwnClockAndTheRestIsDated(t *testing
 		"a change counts from when it was seen":                        {aNode("a", no, 30), []func(*corev1.Node){says(yes, -600)}, 150, false},
 		"so does a condition that came":                                {aNode("a", no, 0, without), []func(*corev1.Node){says(yes, -600)}, 150, false},
 		"and one that vanished":                                        {aNode("a", yes, 30, fromRule), []func(*corev1.Node){without}, 150, false},
-		"a status that is posted anew goes on":                         {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30, false},
+		"a status that is posted again goes on":                        {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 149), says(yes, 199)}, 30, false},
 		"one that is over goes on being over when it is unknown":       {aNode("a", no, 30, fromRule), []func(*corev1.Node){says(unknown, 149), says(no, 199)}, 30, false},
-		"a condition that was over begins anew":                        {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200, false},
+		"a condition that was over begins again":                       {aNode("a", yes, 30), []func(*corev1.Node){says(no, 31), says(yes, 32)}, 200, false},
 		"over a gap a condition goes on if its transition is the same": {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 30)}, 30, true},
 		"and is dated by its transition if that is another":            {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 140)}, 140, true},
 		"which the gap cannot put before what was known":               {aNode("a", yes, 30), []func(*corev1.Node){says(yes, 10)}, 30, true},
@@ -263,8 +263,8 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 		change func(*corev1.Node)
 		want   bool
 	}{
-		"a heartbeat":                     {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(after(1)) }, false},
-		"a condition that is posted anew": {says(corev1.ConditionFalse, 99), false},
+		"a heartbeat":                      {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(after(1)) }, false},
+		"a condition that is posted again": {says(corev1.ConditionFalse, 99), false},
 		"another condition": {func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 		}, false},

@@ -66,7 +66,7 @@ var happenings = []happening{
 	{"is deadlocked no longer:", 6, func(h *history, node string) { h.unlocks(node) }},
 	{"loses the rule's taint:", 2, (*history).losesTheTaint},
 	{"loses the rule's label:", 1, (*history).losesTheLabel},
-	{"is made anew:", 1, (*history).isMadeAnew},
+	{"is recreated:", 1, (*history).isRecreated},
 	{"the rule comes or goes, near", 2, (*history).ruleComesOrGoes},
 	{"the rule changes, near", 2, (*history).ruleChanges},
 	{"the Controller restarts, near", 2, func(h *history, _ string) { h.Stop(); h.run() }},
@@ -92,7 +92,7 @@ func (h *history) losesTheLabel(name string) {
 	}
 }
 
-func (h *history) isMadeAnew(name string) {
+func (h *history) isRecreated(name string) {
 	h.Must(nil, h.Client.CoreV1().Nodes().Delete(h.T.Context(), name, metav1.DeleteOptions{}))
 	h.AddNode(name, "a", withForeignTaint, func(n *corev1.Node) {
 		n.UID = types.UID(fmt.Sprint(name, time.Now().UnixNano()))

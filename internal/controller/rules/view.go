@@ -274,7 +274,7 @@ func (f *followed) planned() planned {
 	}
 	for name, place := range f.places {
 		p.clean = p.clean && !place.owned && !place.labelled && !place.wanted
-		if !place.settled(f.rule) {
+		if !place.asPlanned(f.rule) {
 			p.pending = append(p.pending, name)
 			p.adds = p.adds || place.wantedBy(f.rule) && !place.owned
 		}

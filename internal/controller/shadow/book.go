@@ -16,8 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// forecast says which pods must leave; it is an eviction.Forecast.
-type forecast interface {
+// verdicts say which pods must leave; they are an eviction.Verdicts.
+type verdicts interface {
 	Over(pod *podcache.Pod) (verdict.Verdict, bool)
 	Taints(node string) []verdict.Taint
 	Exists(node string) bool
@@ -28,7 +28,7 @@ type forecast interface {
 // when its pod went as promised, and [remembered] after it ended otherwise.
 type book struct {
 	clock    *timeline.Clock
-	forecast forecast
+	verdicts verdicts
 	pods     *podcache.Cache
 	report   *report
 	teller   *teller
@@ -51,10 +51,10 @@ type former struct {
 	gone time.Time
 }
 
-func newBook(clock *timeline.Clock, forecast forecast, pods *podcache.Cache, report *report, teller *teller) *book {
+func newBook(clock *timeline.Clock, verdicts verdicts, pods *podcache.Cache, report *report, teller *teller) *book {
 	return &book{
 		clock:    clock,
-		forecast: forecast,
+		verdicts: verdicts,
 		pods:     pods,
 		report:   report,
 		teller:   teller,
@@ -165,8 +165,8 @@ func (b *book) sweep(at time.Time) {
 // timeAdded, and was there already when this process began to see, or came between two lists.
 func (b *book) unsure(node string) bool {
 	const listing = time.Minute // longer than a list of nodes takes
-	listed := b.forecast.Listed()
-	for _, taint := range b.forecast.Taints(node) {
+	listed := b.verdicts.Listed()
+	for _, taint := range b.verdicts.Taints(node) {
 		if !taint.TimeAdded.IsZero() {
 			continue
 		}

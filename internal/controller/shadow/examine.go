@@ -15,7 +15,7 @@ func (b *book) examine(node string, at time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweep(at)
-	if !b.forecast.Exists(node) {
+	if !b.verdicts.Exists(node) {
 		b.abandon(node)
 		return 0
 	}
@@ -46,12 +46,12 @@ func (b *book) abandon(node string) {
 // decide brings the promises about a node up to date. What happens to pods that terminate or are gone is observed, not
 // decided: it depends on who deleted them.
 func (b *book) decide(node string, at time.Time) {
-	unsure, untainted := b.unsure(node), len(b.forecast.Taints(node)) == 0
+	unsure, untainted := b.unsure(node), len(b.verdicts.Taints(node)) == 0
 	for _, pod := range b.pods.OnNode(node) {
 		if pod.Flags.Has(podcache.Terminating) {
 			continue
 		}
-		if v, leaves := b.forecast.Over(pod); leaves {
+		if v, leaves := b.verdicts.Over(pod); leaves {
 			b.promise(pod).leaving(v, at, unsure || v.Due.Before(b.began))
 		} else if p := b.byNode[node][pod.UID]; p != nil {
 			p.staying(at, untainted)
@@ -119,7 +119,7 @@ func (b *book) await(p *promise, at time.Time) time.Time {
 // judge judges an eviction. One that the rule does not explain is judged a little later.
 func (b *book) judge(p *promise, at time.Time) time.Time {
 	b.justify(p)
-	if end := p.leftSeen.Add(settle); !p.justified() && at.Before(end) {
+	if end := p.leftSeen.Add(judgedAfter); !p.justified() && at.Before(end) {
 		return end
 	}
 	outcome := b.outcome(p)
@@ -146,7 +146,7 @@ func (b *book) judge(p *promise, at time.Time) time.Time {
 
 // justify looks again for what explains an eviction that was not: the watch of nodes was behind.
 func (b *book) justify(p *promise) {
-	if v, leaves := b.forecast.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
+	if v, leaves := b.verdicts.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
 		p.leaving(v, p.left, b.unsure(p.pod.Node))
 	}
 }
@@ -158,7 +158,7 @@ func (p *promise) justified() bool {
 
 func (b *book) outcome(p *promise) Outcome {
 	switch {
-	case !p.justified() && (p.unsure || b.forecast.Listed().After(p.left)):
+	case !p.justified() && (p.unsure || b.verdicts.Listed().After(p.left)):
 		return Unjudged // a taint may have come and gone unseen
 	case !p.hadToLeave(p.left):
 		if f, ok := b.former[p.pod.Key()]; ok && f.uid != p.pod.UID {

@@ -101,7 +101,7 @@ func (b *book) observeMark(pod *podcache.Pod, at time.Time) {
 func (b *book) observeEviction(pod *podcache.Pod, left, at time.Time) {
 	b.evictions++
 	p := b.promise(pod)
-	if v, leaves := b.forecast.Over(pod); leaves && !p.leaves {
+	if v, leaves := b.verdicts.Over(pod); leaves && !p.leaves {
 		p.leaving(v, left, b.unsure(pod.Node))
 	}
 	p.left, p.leftSeen = left, at

@@ -19,9 +19,9 @@ const (
 	// NeverAfter is for how long it is due when that is counted, as counters cannot take anything back.
 	NeverAfter = 10 * time.Minute
 
-	// settle is how long an eviction that the rule does not explain waits for its judgement: the watch of nodes may
+	// judgedAfter is how long an eviction that the rule does not explain waits for its judgement: the watch of nodes may
 	// bring a taint later than the watch of pods brings what it caused.
-	settle = 5 * time.Second
+	judgedAfter = 5 * time.Second
 	// remembered is for how long a pod that need no longer leave, or that has gone, is still known. It explains what
 	// the built-in does afterwards.
 	remembered = 10 * time.Minute

@@ -63,7 +63,7 @@ func (c *Config) complete() error {
 // Comparison is the whole of it: events and a controller.
 type Comparison struct {
 	clock    *timeline.Clock
-	forecast *eviction.Forecast
+	verdicts *eviction.Verdicts
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
 	book     *book
@@ -78,8 +78,8 @@ func New(config Config) (*Comparison, error) {
 	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
 	teller := newTeller(config.Logger, config.EventClient)
 	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx); return nil })
-	c.forecast = eviction.NewForecast(eviction.ForecastConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
-	c.book = newBook(c.clock, c.forecast, c.pods, newReport(), teller)
+	c.verdicts = eviction.NewVerdicts(eviction.VerdictsConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
+	c.book = newBook(c.clock, c.verdicts, c.pods, newReport(), teller)
 	if config.Registerer != nil {
 		backlog := func() (int, int) { return c.book.backlog(c.clock.Now()) }
 		if err := c.book.report.metrics.register(config.Registerer, backlog); err != nil {
@@ -138,12 +138,12 @@ func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 	s.c.pods.Subscribe(func(change podcache.Change) {
 		s.c.book.observe(change, s.c.clock.See())
 		for _, pod := range []*podcache.Pod{change.Before, change.After} {
-			if pod != nil && (len(s.c.forecast.Taints(pod.Node)) > 0 || s.c.book.knows(pod.Node)) {
+			if pod != nil && (len(s.c.verdicts.Taints(pod.Node)) > 0 || s.c.book.knows(pod.Node)) {
 				queue.Add(eviction.NodeRequest{Name: pod.Node})
 			}
 		}
 	})
-	s.c.forecast.Subscribe(func(node string) { queue.Add(eviction.NodeRequest{Name: node}) })
+	s.c.verdicts.Subscribe(func(node string) { queue.Add(eviction.NodeRequest{Name: node}) })
 	return nil
 }
 

@@ -83,7 +83,7 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 				w.wantSaid(sentence)
 				w.wantPods(counted)
 				if got := w.comparison.Report().Differences[0].Outcome; got != want {
-					t.Errorf("it is said to be %s, want %s", got, want)
+					t.Errorf("the outcome is %s, want %s", got, want)
 				}
 			})
 		})

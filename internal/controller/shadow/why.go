@@ -104,7 +104,7 @@ func (b *book) whyKept(p *promise) string {
 
 // has reports whether a node has a NoExecute taint of a key.
 func (b *book) has(node, key string) bool {
-	for _, taint := range b.forecast.Taints(node) {
+	for _, taint := range b.verdicts.Taints(node) {
 		if taint.Key == key {
 			return true
 		}
@@ -153,7 +153,7 @@ func (b *book) whyStayed(p *promise) string {
 	switch {
 	case p.pod.Flags.Has(podcache.Mirror):
 		return "it is the mirror of a static pod, which only its kubelet can end"
-	case p.ended.IsZero() && len(b.forecast.Taints(p.pod.Node)) == 0:
+	case p.ended.IsZero() && len(b.verdicts.Taints(p.pod.Node)) == 0:
 		return "its node has no NoExecute taint, and had none while it was due"
 	case p.ended.IsZero():
 		return "it tolerates the taints of its node indefinitely"

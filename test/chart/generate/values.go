@@ -17,7 +17,7 @@ import (
 const (
 	readme = "charts/taintkeeper/README.md"
 
-	// The table of values stands between these lines.
+	// These lines enclose the table of values.
 	begin = "<!-- values.yaml: begin -->\n"
 	end   = "<!-- values.yaml: end -->\n"
 )

@@ -5,7 +5,7 @@
 // on: `make try`. It installs the chart in shadow mode, shows what the report says of the built-in controller, upgrades
 // to enforce mode and shows who evicts then, and goes back to shadow mode.
 //
-// Nodes are simulated, so the pods of the Deployment do not run: the program runs beside the cluster, with the
+// Nodes are simulated, so the pods of the Deployment do not run: the program runs outside the cluster, with the
 // arguments of the Deployment and a token of its service account.
 package main
 

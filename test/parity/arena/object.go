@@ -51,8 +51,8 @@ func Sorted[K cmp.Ordered, V any](m map[K]V) []V {
 	return values
 }
 
-// Patched returns what becomes of an object by a patch. The UID and the resource version that it then
-// has are those that the patch names, if it does: preconditions, which are the caller's to check.
+// Patched returns an object after a patch. If the patch names a UID or a resource version, the result has them. They
+// are preconditions, and the caller checks them.
 func Patched[T any, O Object[T]](before O, action clienttesting.PatchActionImpl) (O, error) {
 	old, err := json.Marshal(before)
 	if err != nil {
@@ -79,7 +79,7 @@ func merge(old []byte, action clienttesting.PatchActionImpl, schemaOf any) ([]by
 	return nil, Unexpected(action)
 }
 
-// Unexpected is the answer to a call that nobody was thought to make.
+// Unexpected is the answer to a call that no contestant should make.
 func Unexpected(action clienttesting.Action) error {
 	return apierrors.NewMethodNotSupported(action.GetResource().GroupResource(), action.GetVerb())
 }

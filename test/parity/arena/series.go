@@ -18,7 +18,7 @@ import (
 
 // Series is histories of one sort, each of which is tried on its own.
 type Series[H any, T Trial] struct {
-	// Folder is that of the package, for the command that plays a history again.
+	// Folder of the package, for the command that plays a history again.
 	Folder string
 	// Generate makes a history from a seed and an index.
 	Generate func(seed, index uint64) H
@@ -34,7 +34,7 @@ type Series[H any, T Trial] struct {
 type Trial interface {
 	// Faults returns everything wrong with it.
 	Faults() []Fault
-	// Timetable writes it down: what happened when, and what became of whom.
+	// Timetable writes down what happened when, and to which pod or node.
 	Timetable() string
 }
 

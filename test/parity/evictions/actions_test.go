@@ -67,7 +67,7 @@ func otherName(name string) string {
 	return corev1.TaintNodeNotReady
 }
 
-// swap makes one name the other: in one write, or, as upstream does, in two, of which the second mostly follows soon.
+// swap makes one name the other: in one write or, as upstream does, in two, of which the second usually follows soon.
 func (g *generator) swap(node, from, to string) action {
 	if g.chance(30) {
 		return swap{node, from, to, g.at}
@@ -133,7 +133,7 @@ func (g *generator) restart() action {
 	return restart{down}
 }
 
-// create creates a pod of a new name or in the place of another.
+// create creates a pod that has a new name or replaces another one.
 func (g *generator) create() action {
 	const mostPods = 12
 	if g.uids >= mostPods {

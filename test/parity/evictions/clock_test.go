@@ -82,8 +82,8 @@ func TestAClockThatIsWrongNeverMakesOursEarly(t *testing.T) {
 	}
 }
 
-// A contestant that believes its own clock, five minutes ahead, would delete the pod at once.
-func TestBelievingItsOwnClockOursWouldBeEarlyAndUpstreamCountsFromSight(t *testing.T) {
+// A contestant that trusts its own clock, five minutes ahead, would delete the pod at once.
+func TestTrustingItsOwnClockOursWouldBeEarlyAndUpstreamCountsFromSight(t *testing.T) {
 	h := skewed(2100*ms, 5*time.Minute, new(int64(300)), true)
 	if got := play(t, h, ours)["p"]; len(got) != 1 || got[0] > 10*sec {
 		t.Errorf("ours, which is told its own time, deleted the pod at %s: the histories are no test", when(got))

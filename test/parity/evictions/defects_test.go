@@ -13,11 +13,11 @@ import (
 // defects is a set of ways in which upstream differs from the rule, the switches of the model.
 type defects uint
 
-// The numbers are those of docs/defects.md.
+// The numbers refer to docs/defects.md.
 const (
 	// frozen (4): once a countdown runs for a pod, other taints and other tolerationSeconds do not
-	// change it; only the end of all taints, of the pod, or a toleration for ever ends it, and a
-	// taint without a toleration, at once.
+	// change it; only the end of all taints, of the pod, or a toleration without a limit ends it,
+	// and a taint without a toleration, at once.
 	frozen defects = 1 << iota
 	// overflow (6): tolerationSeconds are counted in nanoseconds of 64 bits.
 	overflow
@@ -29,7 +29,7 @@ const (
 	mirrorPods
 	// apart (no number there; in docs/differences.md): not-ready and unreachable count each from its own coming.
 	apart
-	// fromSight (10): a countdown starts when the process first sees that the pod has to leave.
+	// fromSight (10): a countdown starts when the process first sees that the pod must leave.
 	fromSight
 	// orphans (no number there; in docs/differences.md): a countdown goes on when its node is gone.
 	orphans

@@ -51,7 +51,7 @@ type generator struct {
 	nodes map[string]bool     // that are there
 	uids  int
 
-	planned []func() action // that come next, mostly
+	planned []func() action // that usually come next
 	soon    bool            // the next step follows within the second, if there is room
 }
 
@@ -179,7 +179,7 @@ func (g *generator) tolerations() []corev1.Toleration {
 	return list
 }
 
-// defaultTolerations are those that the API server gives to pods, mostly with the same seconds for both.
+// defaultTolerations are the ones that the API server gives to pods, usually with the same seconds for both.
 func (g *generator) defaultTolerations() []corev1.Toleration {
 	list := []corev1.Toleration{
 		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},

@@ -25,7 +25,7 @@ func instant(at time.Duration) *metav1.Time {
 	return &metav1.Time{Time: arena.Epoch.Add(at).Truncate(time.Second)}
 }
 
-// history is what happens in a cluster, whoever evicts there.
+// history is what happens in a cluster, no matter which contestant evicts there.
 type history struct {
 	Nodes []nodeSpec    // that are there from the beginning
 	Pods  []podSpec     // that are there from the beginning
@@ -50,7 +50,7 @@ type podSpec struct {
 	UID, Name, Node string
 	Tolerations     []corev1.Toleration
 	Created         time.Duration  // recorded by the API to the second
-	Scheduled       *time.Duration // recorded by the API to the second; nil: no condition PodScheduled
+	Scheduled       *time.Duration // recorded by the API to the second; nil without condition PodScheduled
 	Grace           int64          // terminationGracePeriodSeconds
 	Phase           corev1.PodPhase
 	Mirror          bool
@@ -119,7 +119,7 @@ type (
 	// create creates a pod. One of the same name is removed first, by force.
 	create struct{ Pod podSpec }
 	// createUnseen does the same while the watch of pods is interrupted, so that the contestant
-	// finds the new pod in the place of the old one when it lists again, after blindFor.
+	// finds the new pod instead of the old one when it lists again, after blindFor.
 	createUnseen struct{ Pod podSpec }
 	// bind binds a pod to a node.
 	bind struct {
@@ -173,8 +173,8 @@ func (h *history) startsAt(at time.Duration) bool {
 	return slices.ContainsFunc(h.occasions(), func(o occasion) bool { return o.step == nil && o.at == at })
 }
 
-// end is when the history is over: when every countdown that is not meant for ever has ended,
-// also one that starts anew at the last occasion.
+// end is when the history is over: when every countdown that is meant to end has ended,
+// also one that restarts at the last occasion.
 func (h *history) end() time.Duration {
 	occasions := h.occasions()
 	return occasions[len(occasions)-1].at + longestCountdown + 5*sec

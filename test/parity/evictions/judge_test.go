@@ -39,8 +39,8 @@ func (c contest) try(t *testing.T, h *history) *trial {
 
 // withoutRepeats drops the second of two deletes at the very instant of a start, and counts them.
 // When it starts, upstream looks at each pod up to two times, once for its node and once for the
-// pod itself, as its goroutines happen to run: a pod that has a grace period and has to leave at
-// once is deleted twice more often than not. No model can say when, so this is counted instead.
+// pod itself, as its goroutines happen to run: a pod that has a grace period and must leave at
+// once is usually deleted twice. No model can say when, so this is counted instead.
 func withoutRepeats(h *history, played outcome) (outcome, int) {
 	once, repeats := outcome{}, 0
 	for uid, deletes := range played {

@@ -39,8 +39,8 @@ type model struct {
 	relistAt time.Duration
 }
 
-// run lets things happen in their order until the history ends. No two happen at once but those
-// that follow from each other, and what has to leave leaves first.
+// run lets things happen in their order until the history ends. Only things that follow from each
+// other happen at once, and pods that must leave do so first.
 func (m *model) run(h *history) {
 	occasions, end := h.occasions(), h.end()
 	m.relistAt = never
@@ -120,7 +120,7 @@ func (m *model) relist() {
 	}
 }
 
-// nextDue returns the pod that has to leave next. One that had to leave in the past leaves now.
+// nextDue returns the pod that must leave next. A pod that was due in the past leaves now.
 func (m *model) nextDue() (key string, due time.Duration) {
 	due = never
 	if !m.running {
@@ -134,7 +134,7 @@ func (m *model) nextDue() (key string, due time.Duration) {
 	return key, due
 }
 
-// evict deletes a pod: by its UID, or whoever has the name.
+// evict deletes a pod: with its UID, or the pod that now has the name.
 func (m *model) evict(key string) {
 	known := m.pods[key]
 	known.work, known.done = never, true

@@ -28,7 +28,7 @@ func (m *model) leavesAt(known *knownPod) time.Duration {
 	return min(known.carried, m.due(known).at)
 }
 
-// due is when a pod has to leave because of the taints of its node.
+// due is when a pod must leave because of the taints of its node.
 type due struct {
 	at          time.Duration // never: it stays
 	untolerated bool          // because of a taint that no toleration matches
@@ -145,8 +145,8 @@ func (m *model) look(known *knownPod) {
 	}
 }
 
-// remember notes for which taints a pod has to leave, and since when: that is when the countdown
-// begins for a controller that knows nothing else.
+// remember notes for which taints a pod must leave, and since when. The countdown of a controller that knows nothing
+// else begins at that time.
 func (m *model) remember() {
 	if !m.running || !m.has.has(fromSight) || m.has.has(frozen) {
 		return

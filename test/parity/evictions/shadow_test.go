@@ -59,7 +59,7 @@ func (w *world) witness() *fake.Clientset {
 	return client
 }
 
-// compared plays a history to a contestant and returns what the shadow beside it has to report.
+// compared plays a history to a contestant, with a shadow that watches it, and returns what the shadow reports.
 func compared(t *testing.T, h *history, c contestant) shadow.Report {
 	t.Helper()
 	var report shadow.Report
@@ -82,7 +82,7 @@ func compared(t *testing.T, h *history, c contestant) shadow.Report {
 	return report
 }
 
-// seen is what the shadow has to say about the one pod of a history.
+// seen is what the shadow reports about the one pod of a history.
 type seen struct {
 	outcome shadow.Outcome
 	because string
@@ -102,10 +102,10 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},
 		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "terminating already"},
 		"9: a mirror pod is left alone":                                     {shadow.Stayed, "mirror of a static pod"},
-		"10: a restart does not start a countdown anew":                     {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
+		"10: a restart does not start a countdown again":                    {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
 		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
-		"10: a swap and a restart":                                          {shadow.Late, "anew at 00:00:16"},
-		"without a number: a pod that tolerates the one for ever":           {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
+		"10: a swap and a restart":                                          {shadow.Late, "restarted its countdown of 21 s at 00:00:16"},
+		"without a number: a pod that tolerates the one forever":            {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
 		// The second delete leaves no trace.
 		"8: a terminating pod is not deleted again when the taints change": {outcome: shadow.OnTime},
 		"a swap in two writes": {outcome: shadow.OnTime},
@@ -118,7 +118,7 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 			t.Parallel()
 			want, ok := wants[name]
 			if !ok {
-				t.Fatal("nobody said what the shadow is to show")
+				t.Fatal("there is no entry for what the shadow should show")
 			}
 			report := compared(t, &s.history, upstream)
 			if report.Pods[want.outcome] != 1 {
@@ -129,8 +129,8 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	}
 }
 
-// downMeanwhile reports whether upstream was started only when the pod was due: late is late, whoever it was that did
-// not run.
+// downMeanwhile reports whether upstream was started only when the pod was due: late is late, no matter which of the two
+// did not run.
 func downMeanwhile(h *history, late shadow.Difference) bool {
 	if late.Outcome != shadow.Late {
 		return false
@@ -154,7 +154,7 @@ func checkDifferences(t *testing.T, report shadow.Report, want seen) {
 	}
 }
 
-// tally counts pods of which the shadow beside upstream is right.
+// tally counts pods about which the shadow of upstream is right.
 type tally struct{ kept, broken, shown atomic.Int32 }
 
 func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
@@ -170,7 +170,7 @@ func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
 	})
 	kept, broken, shown := pods.kept.Load(), pods.broken.Load(), pods.shown.Load()
 	t.Logf("pods that upstream treated as the rule says: %d; otherwise, and visibly so: %d, of which %d are shown", kept, broken, shown)
-	// What is not shown is mostly too short: a difference within the tolerance, or a pod that soon went another way.
+	// What is not shown is usually too short: a difference within the tolerance, or a pod that soon went another way.
 	if kept == 0 || shown < broken*3/4 {
 		t.Error("the histories are no test, or too little is shown")
 	}

@@ -16,7 +16,7 @@ type shown struct {
 	history  history
 	because  defects
 	pod      string
-	rule     []time.Duration // when the pod has to leave
+	rule     []time.Duration // when the pod must leave
 	upstream []time.Duration // when upstream deletes it
 }
 
@@ -90,7 +90,7 @@ func failures() map[string]shown {
 			history: happens(node, plainPod(func(p *podSpec) { p.Mirror = true }), step{2100 * ms, tainted("a")}),
 			because: mirrorPods, pod: "p", upstream: at(2100 * ms),
 		},
-		"10: a restart does not start a countdown anew": {
+		"10: a restart does not start a countdown again": {
 			history: happens(node, tolerantPod(21), step{2100 * ms, tainted("a")}, step{14200 * ms, restart{}}),
 			// 23.1 s, and after the restart timeAdded is known to the second only.
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(35200 * ms),
@@ -139,7 +139,7 @@ func rewrites() map[string]shown {
 	pod := func(tolerations ...corev1.Toleration) podSpec {
 		return podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Tolerations: tolerations}
 	}
-	forEver := corev1.Toleration{Key: notReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	forever := corev1.Toleration{Key: notReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	usual := slices.Concat(tolerating(notReady, 21), tolerating(unreachable, 21))
 	node := nodeSpec{Name: "n"}
 	sick := step{2100 * ms, setTaint{"n", noExecute(notReady, 2*sec)}}
@@ -164,8 +164,8 @@ func rewrites() map[string]shown {
 			history: happens(node, pod(usual...), append(swapped[:3:3], step{16400 * ms, restart{}})...),
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(37400 * ms),
 		},
-		"without a number: a pod that tolerates the one for ever": {
-			history: happens(node, pod(append(tolerating(unreachable, 21), forEver)...), swapped...),
+		"without a number: a pod that tolerates the one forever": {
+			history: happens(node, pod(append(tolerating(unreachable, 21), forever)...), swapped...),
 			because: apart, pod: "p", rule: at(23100 * ms), upstream: at(33200 * ms),
 		},
 		"a template that has another value and timeAdded each time": {

@@ -22,15 +22,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// An admission webhook for the pods of one node is in trouble. What becomes of these, and of a pod of another node that
+// An admission webhook for the pods of one node is in trouble. What happens to these, and to a pod of another node that
 // has nothing to do with it?
 
 // hooked is how many pods the webhook is asked about.
 const hooked = 300
 
-// besideHooked is a history of the webhook's pods, whose node is tainted at 2.1 s, and of one pod of another node that
-// has to leave at due. It goes on for so long.
-func besideHooked(due, until time.Duration) *history {
+// hookedAndOther is a history of the webhook's pods, whose node is tainted at 2.1 s, and of one pod of another node that
+// must leave at due. It ends at until.
+func hookedAndOther(due, until time.Duration) *history {
 	h := crowd(hooked, step{2200 * ms, setTaint{"other", noExecute("b", 2*sec)}}, step{until, untaint{"other", "none"}})
 	h.Nodes = append(h.Nodes, nodeSpec{Name: "other"})
 	h.Pods = append(h.Pods, podSpec{
@@ -78,7 +78,7 @@ func TestAWebhookThatHangsDoesNotHoldUpAPodOfAnotherNode(t *testing.T) {
 		}
 		for who, c := range map[string]process{"ours": oursWith, "upstream without a rate limit": upstreamWith, "upstream with its rate limit": rateLimited} {
 			t.Run(fmt.Sprintf("%s, %s", who, hangs), func(t *testing.T) {
-				playAndLook(t, besideHooked(due, 90*sec), behindWebhook(c, hangs, failing), func(w *world) {
+				playAndLook(t, hookedAndOther(due, 90*sec), behindWebhook(c, hangs, failing), func(w *world) {
 					deletes := w.deletes["healthy"]
 					if len(deletes) != 1 {
 						t.Fatalf("the healthy pod was deleted at %s", when(deletes))
@@ -105,7 +105,7 @@ func TestWhatAWebhookRefusesIsDeletedByOursWhenItStopsAndForgottenByUpstream(t *
 	for _, takes := range []time.Duration{0, 10 * sec} {
 		for who, c := range map[string]process{"ours": oursWith, "upstream": upstreamWith} {
 			t.Run(fmt.Sprintf("%s, refused after %s", who, takes), func(t *testing.T) {
-				playAndLook(t, besideHooked(due, heals+backoff+takes+time.Minute), behindWebhook(c, takes, refusing), func(w *world) {
+				playAndLook(t, hookedAndOther(due, heals+backoff+takes+time.Minute), behindWebhook(c, takes, refusing), func(w *world) {
 					if deletes := w.deletes["healthy"]; len(deletes) != 1 || deletes[0]-due > 5*sec {
 						t.Errorf("the healthy pod was deleted at %s, due at %s", when(deletes), arena.Clock(due))
 					}

@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// What a history does not show: failures, calls, events, goroutines. The numbers are those of
+// What a history does not show: failures, calls, events, goroutines. The numbers refer to
 // docs/defects.md.
 
 // crowd is a history in which a node with many pods is tainted after two seconds.

@@ -213,7 +213,7 @@ func withoutTaint(current []corev1.Taint, key string, effect corev1.TaintEffect)
 	return slices.DeleteFunc(slices.Clone(current), func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 }
 
-// edit edits a copy of a node, if there is one. Slices have to be replaced, not written into.
+// edit edits a copy of a node, if there is one. Slices must be replaced, not written into.
 func (c *cluster) edit(name string, change func(*corev1.Node)) {
 	before := c.nodes[name]
 	if before == nil {

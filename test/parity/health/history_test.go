@@ -47,7 +47,7 @@ const (
 // instant is the instant of a history as the API writes it: to the second, rounded down.
 func instant(at time.Duration) metav1.Time { return metav1.Unix(arena.Epoch.Add(at).Unix(), 0) }
 
-// history is what happens in a cluster, whoever looks after its nodes.
+// history is what happens in a cluster, no matter which contestant monitors its nodes.
 //
 // Ties are kept out, so that who came first is never a matter of how goroutines run: the contestant
 // starts, and upstream ticks, at whole tenths of a second; upstream passes 20 to 80 ms after one; and

@@ -103,7 +103,7 @@ func executedSince(node *corev1.Node) time.Duration {
 	return since
 }
 
-// resolution is that of timeAdded.
+// resolution of timeAdded.
 const resolution = sec
 
 // exactly is how far two equal instants may be apart: calls take microseconds, and ours comes back a

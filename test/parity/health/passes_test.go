@@ -217,7 +217,7 @@ func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus
 	return node, status
 }
 
-// taintNoExecute changes one taint for the other at once; for a first one the node has to wait.
+// taintNoExecute changes one taint for the other at once; for a first one the node must wait.
 func (p *passes) taintNoExecute(node *corev1.Node, ready corev1.ConditionStatus) {
 	key := readinessTaint(ready)
 	switch {
@@ -285,7 +285,7 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 	case p.allFull && (!wasFull || !p.quirks.has(offOnce)):
 		p.takeOff(nodes)
 	case wasFull && !p.allFull:
-		p.probeAnew(nodes)
+		p.probeAgain(nodes)
 	}
 	p.setStates(zones, wasFull)
 }
@@ -315,8 +315,8 @@ func (p *passes) takeOff(nodes []*corev1.Node) {
 	}
 }
 
-// probeAnew gives nodes their grace period anew after full disruption.
-func (p *passes) probeAnew(nodes []*corev1.Node) {
+// probeAgain restarts the grace period of nodes after full disruption.
+func (p *passes) probeAgain(nodes []*corev1.Node) {
 	for _, node := range nodes {
 		if known := p.records[node.Name]; known.posted || known.lease != nil || p.quirks.has(graceForUnheard) {
 			known.probe = p.now

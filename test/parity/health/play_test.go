@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// played is what became of a history.
+// played is what happened in a history.
 type played struct {
 	looks  outcome
 	passes []time.Duration

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// quirks is a set of what upstream does otherwise than the rule, beside that it acts in passes.
+// quirks is a set of differences between upstream and the rule, except that upstream acts in passes.
 type quirks int
 
-// Lines are those of pkg/controller/nodelifecycle/node_lifecycle_controller.go.
+// The lines quoted below are from pkg/controller/nodelifecycle/node_lifecycle_controller.go.
 const (
 	// startOff: the first pass of a process takes the NoExecute taints off every node, and so does any
 	// pass that sees a node for the first time; it queues the nodes that need one again.
@@ -24,8 +24,8 @@ const (
 	// tryUpdateNodeHealth: nodeHealth = &nodeHealthData{status, probeTimestamp, readyTransitionTimestamp},
 	// then savedLease == nil.
 	leaseForgotten
-	// passOrder: every pass queues every waiting node anew, so the order in which they are tainted is
-	// that in which the latest pass came by, not that in which they fell.
+	// passOrder: every pass queues every waiting node again, so nodes are tainted in the order in which
+	// the latest pass reached them, not in the order in which they failed.
 	// markNodeForTainting: Remove, then Add.
 	passOrder
 	// wastedTurns: a node that is ready again or gone uses up a turn if its turn comes before the
@@ -48,11 +48,11 @@ const (
 	// addPodEvictorForNewZone: NewRateLimitedTimedQueue(NewTokenBucketRateLimiter(..., EvictionRateLimiterBurst)).
 	turnAtStart
 	// graceForUnheard: when not all zones are fully disrupted any longer, a node that never gave a sign of life has
-	// its start-up grace period anew.
+	// its start-up grace period again.
 	// handleDisruption: for i := range nodes { v := nc.nodeHealthMap.getDeepCopy(...); v.probeTimestamp = now }.
 	graceForUnheard
 	// newTimeAdded: a NoExecute taint that takes the place of the other has a new timeAdded, so that the countdowns of
-	// the node's pods begin anew. util/node.SwapNodeControllerTaint: taintToAdd.TimeAdded = &now.
+	// the node's pods begin again. util/node.SwapNodeControllerTaint: taintToAdd.TimeAdded = &now.
 	newTimeAdded
 
 	none quirks = 0

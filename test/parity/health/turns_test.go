@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// turns are those of a zone: how often one of its nodes may be tainted NoExecute.
+// turns of a zone: how often one of its nodes may be tainted NoExecute.
 type turns struct {
 	rate    float32 // 0: never
 	limiter *rate.Limiter

@@ -95,7 +95,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: graceForUnheard, node: "m",
 		},
-		"the countdown of pods begins anew when not ready becomes unreachable": {
+		"the countdown of pods begins again when not ready becomes unreachable": {
 			history: history{Nodes: nodes("a", 3), Start: sec, Steps: []step{
 				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {21098 * ms, fall{[]string{"a1"}}},
 			}},

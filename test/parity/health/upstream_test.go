@@ -52,8 +52,8 @@ func runUpstream(ctx context.Context, w *world, rate float32) error {
 
 // orderly makes certain what upstream leaves to luck. The pass over all nodes and the tick that sets
 // NoExecute taints begin at the same moment, and each comes back at multiples of its period, so that
-// they race for ever: here the first pass lists its nodes a little later. And a pass looks at eight
-// nodes at a time, in the order of a Go map: here each looks up its lease in its turn, by name.
+// they race forever: here the first pass lists its nodes a little later. And a pass looks at eight
+// nodes at a time, in the order of a Go map: here they look up their leases in the order of their names.
 type orderly struct {
 	world *world
 

@@ -75,7 +75,7 @@ const (
 	done           step = "done"
 )
 
-// outcome is what becomes of a command.
+// outcome is how a command ends.
 type outcome struct {
 	Step step
 	// Taints are the node's when it is done.
@@ -130,7 +130,7 @@ func execute(factory cmdutil.Factory, args []string) (printed, message string, f
 	return out.String(), errOut.String(), err != nil
 }
 
-// arguments has a "--" before the specs, so that none of them is taken for a flag.
+// arguments has a "--" before the specs, so that none of them is parsed as a flag.
 func arguments(c command) []string {
 	args := []string{"node", nodeName}
 	if c.Policy == taints.OverwriteExisting {

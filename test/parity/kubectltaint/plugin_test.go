@@ -34,7 +34,7 @@ type invocation struct {
 	Current [3][]corev1.Taint
 }
 
-// aftermath is what becomes of it.
+// aftermath is how it ends.
 type aftermath struct {
 	Taints  [3][]corev1.Taint
 	Failed  bool
@@ -102,7 +102,7 @@ func (p *plugins) ours(args []string) (printed, message string, failed bool) {
 	return out.String(), errOut.String(), failed
 }
 
-// sameButTimeAdded compares what becomes of an invocation. kubectl sets no timeAdded.
+// sameButTimeAdded compares how invocations end. kubectl sets no timeAdded.
 var sameButTimeAdded = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(aftermath{}), cmpopts.IgnoreFields(corev1.Taint{}, "TimeAdded"),
 }

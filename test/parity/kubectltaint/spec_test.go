@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// What specs are mostly made of. There is so little of it that specs meet each other and the node's taints all the
+// What most specs are made of. There is so little of it that specs meet each other and the node's taints all the
 // time.
 var (
 	keys    = []string{"a", "a", "b", "example.com/a"}
@@ -40,7 +40,7 @@ func prefix(length int) string {
 	return strings.Repeat(long("p", 63)+".", 4)[:length-1] + "q"
 }
 
-// spec makes one argument: mostly a good one, sometimes one with an odd part, sometimes one with a typing error, and
+// spec makes one argument: usually a good one, sometimes one with an odd part, sometimes one with a typing error, and
 // sometimes any letters.
 func spec(r *rand.Rand) string {
 	switch r.IntN(16) {

@@ -5,7 +5,7 @@ package seed
 
 import "math/rand/v2"
 
-// Pick gives one of the choices, each with the same chance. There has to be one.
+// Pick gives one of the choices, each with the same chance. There must be at least one.
 func Pick[T any](r *rand.Rand, choices []T) T {
 	return choices[r.IntN(len(choices))]
 }

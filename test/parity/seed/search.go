@@ -19,7 +19,7 @@ type Property[T any] struct {
 	// Generate makes an input from nothing but the source.
 	Generate func(*rand.Rand) T
 	// Smaller gives inputs that are a little simpler than this one, the simplest first. It must not change its argument,
-	// and there must be no way back: whoever follows it ends at an input that has none.
+	// and there must be no way back: a search that follows it ends at an input that has none.
 	Smaller func(T) iter.Seq[T]
 	// Check gives an error that says how the input breaks the property, or nil. A panic breaks it as well.
 	Check func(T) error
@@ -103,6 +103,6 @@ func describe(input any) string {
 	if stringer, ok := input.(fmt.Stringer); ok {
 		return stringer.String()
 	}
-	// A nil *metav1.Time prints itself in a way that is no Go.
+	// A nil *metav1.Time prints itself in a way that is not Go.
 	return strings.ReplaceAll(fmt.Sprintf("%#v", input), "<nil>", "nil")
 }

@@ -59,7 +59,7 @@ func Read(path string, from int64) (Lines, error) {
 	return content[:bytes.LastIndexByte(content, '\n')+1], nil
 }
 
-// Events returns what the lines say. A line that is no event is an error, which shows it.
+// Events returns what the lines say. A line that is not an event is an error, which shows it.
 func (l Lines) Events() ([]Event, error) {
 	var events []Event
 	for line := range bytes.Lines(l) {

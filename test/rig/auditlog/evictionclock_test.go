@@ -63,7 +63,7 @@ func TestWhenTheEvictionClockIsFreshForCertain(t *testing.T) {
 func TestAnEvictionClockThatCannotBeReadIsAnError(t *testing.T) {
 	for name, response := range map[string]string{
 		"the audit policy keeps no answers": ``,
-		"it is no time":                     `{"metadata":{"annotations":{"` + EvictionClockAnnotation + `":"noon"}}}`,
+		"it is not a time":                  `{"metadata":{"annotations":{"` + EvictionClockAnnotation + `":"noon"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := EvictionClockOf([]Event{{

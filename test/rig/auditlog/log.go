@@ -77,7 +77,7 @@ func Choose(events []Event, wanted ...Filter) []Event {
 // By wants the calls of a user.
 func By(user string) Filter { return func(e Event) bool { return e.User == user } }
 
-// In wants the calls in a namespace; none is that of nodes.
+// In wants the calls in a namespace. Nodes are in the empty one.
 func In(namespace string) Filter { return func(e Event) bool { return e.Namespace == namespace } }
 
 // Named wants the calls about objects of a name.

@@ -20,11 +20,11 @@ const (
 	lookAgain = 25 * time.Millisecond
 )
 
-// Eventually waits until a check finds nothing wrong; what it waits for is said when it does so in vain.
+// Eventually waits until a check finds nothing wrong. If that does not happen, the failure names what it waited for.
 func Eventually(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := Poll(t.Context(), check); err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, err)
+		t.Fatalf("waited without success until %s: %v", what, err)
 	}
 }
 
@@ -75,7 +75,7 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 	case told := <-from:
 		return told
 	case <-timer.C:
-		t.Fatal("waited in vain for a call that was expected")
+		t.Fatal("waited without success for a call that was expected")
 		panic("unreachable")
 	}
 }

@@ -222,7 +222,7 @@ func (a *API) setNextVersion(object runtime.Object) {
 	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(a.version.Add(1), 10))
 }
 
-// VersionOf is the number of a resourceVersion; zero: it has none.
+// VersionOf is the number of a resourceVersion, or zero if it has none.
 func VersionOf(version string) int64 {
 	number, _ := strconv.ParseInt(version, 10, 64)
 	return number

@@ -85,7 +85,7 @@ func (b *Book) When(words string) []time.Duration {
 	return at
 }
 
-// Forget begins the list of calls anew. Their instants go on to count from when the book was begun.
+// Forget empties the list of calls. Their instants still count from when the book was begun.
 func (b *Book) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

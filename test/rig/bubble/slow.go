@@ -30,7 +30,7 @@ type Hook func(ctx context.Context, r Request) error
 type Slow struct {
 	*fake.Clientset
 
-	// Before comes before a request is carried out, After comes once it was; nil: nothing happens.
+	// Before is called before a request is carried out, After once it was. Either may be nil.
 	Before, After Hook
 }
 

@@ -93,7 +93,7 @@ func (w *Watches) Expire() {
 	w.expire()
 }
 
-// Break does so, too, and nothing is listed or watched until Mend is called.
+// Break does the same, and nothing is listed or watched until Repair is called.
 func (w *Watches) Break() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,8 +101,8 @@ func (w *Watches) Break() {
 	w.expire()
 }
 
-// Mend ends what Break began.
-func (w *Watches) Mend() {
+// Repair ends what Break began.
+func (w *Watches) Repair() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.broken = false

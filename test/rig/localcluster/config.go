@@ -34,7 +34,7 @@ var allComponents = []Component{Etcd, APIServer, ControllerManager, Scheduler, K
 type TaintEviction int
 
 const (
-	// BuiltInOff leaves eviction to whoever runs beside the cluster: kube-controller-manager runs without its
+	// BuiltInOff leaves eviction to a process outside the cluster: kube-controller-manager runs without its
 	// taint-eviction-controller, as a cluster with Taintkeeper does.
 	BuiltInOff TaintEviction = iota
 	// BuiltInOn lets kube-controller-manager evict.

@@ -78,9 +78,9 @@ func copySnapshot(to io.Writer, from io.Reader) error {
 	}
 }
 
-// RestoreEtcd replaces etcd's data with those of a snapshot, between [Cluster.StopEtcd] and [Cluster.StartEtcd]. The
-// API server must not run either: it would go on from what it has in memory. The flags are those of
-// `etcdutl snapshot restore`.
+// RestoreEtcd replaces etcd's data with a snapshot, between [Cluster.StopEtcd] and [Cluster.StartEtcd]. The API server
+// must not run either, because it would continue with what it has in memory. The flags are for `etcdutl snapshot
+// restore`.
 func (c *Cluster) RestoreEtcd(ctx context.Context, snapshot string, flags ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

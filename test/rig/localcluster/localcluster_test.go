@@ -200,7 +200,7 @@ func (w wholeControlPlane) restartsEtcd(t *testing.T) {
 		return err
 	})
 	if _, err := w.cluster.AskEtcd(t.Context(), "nothing", struct{}{}); err == nil {
-		t.Error("etcd has no such method, and that is no error")
+		t.Error("etcd has no such method, but there is no error")
 	}
 	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
 		t.Errorf("to start etcd while it runs: %v", err)
@@ -321,7 +321,7 @@ func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 	}
 }
 
-// wantRefused wants that no Taintkeeper starts, and that it is said why: in its own words where it has said something.
+// wantRefused wants that no Taintkeeper starts, and that the error says why, with Taintkeeper's own words if it logged any.
 func wantRefused(t *testing.T, cluster *Cluster, config TaintkeeperConfig, want string) {
 	t.Helper()
 	if _, err := cluster.StartTaintkeeper(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {

@@ -39,8 +39,8 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 	return c.bringBack(ctx, Etcd, c.startEtcd)
 }
 
-// Freeze makes running components stand still, as on a machine that is paused: their connections stay open, and the
-// clock runs on. One that stands still is killed by whoever stops it.
+// Freeze stops running components like a machine that is paused: their connections stay open, and the clock runs on.
+// To stop a frozen component kills it.
 func (c *Cluster) Freeze(components ...Component) error {
 	return c.signal(syscall.SIGSTOP, components)
 }

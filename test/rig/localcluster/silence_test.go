@@ -30,7 +30,7 @@ func TestASilentNodeRenewsNoLeaseAndKeepsItsTerminatingPodsUntilItIsBack(t *test
 	if err := cluster.SilenceNodes(t.Context(), "silent"); err != nil {
 		t.Fatal(err)
 	}
-	waitRenewals(t, client, "lively", 2) // a renewal of the other that was on its way has come by then
+	waitRenewals(t, client, "lively", 2) // a renewal of the other that was on its way has already come
 	last := renewTime(t.Context(), t, client, "silent")
 	if err := client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/config"
 )
 
-// TaintkeeperConfig describes a taintkeeper that runs beside the cluster, as it would inside. The zero value is what
+// TaintkeeperConfig describes a taintkeeper that runs outside the cluster as it would inside. The zero value is what
 // `make build` built, alone and without an election.
 type TaintkeeperConfig struct {
 	// Binary is the program; by default bin/taintkeeper of the Go module that the working directory belongs to.

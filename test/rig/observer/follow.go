@@ -36,8 +36,8 @@ type Notes[O runtime.Object] interface {
 	Changed(event watch.EventType, object O)
 }
 
-// Follow lists, and watches from there on, until the context ends; a watch that ends is resumed where it ended, as far
-// as the API server can. Errors are the outages that it has to survive.
+// Follow lists, and watches from there on, until the context ends. A watch that ends is resumed where it ended if the
+// API server can do that. Errors are the outages that it must survive.
 func Follow[L, O runtime.Object](ctx context.Context, source Source[L], notes Notes[O]) {
 	from := ""
 	for ctx.Err() == nil {

@@ -44,6 +44,5 @@
 //
 // # Policies
 //
-// Whether EvictionPolicies object to the leaving of a pod that is due is said by [Policies], which shares no code with
-// internal/policy.
+// [Policies] says whether EvictionPolicies object to the eviction of a due pod. It shares no code with internal/policy.
 package oracle

@@ -78,7 +78,7 @@ type State struct {
 	Spared bool
 }
 
-// Promise is what becomes of a pod.
+// Promise is what must happen to a pod.
 type Promise struct {
 	// Due is when it must leave: from Never on if it stays. It is from an instant to Never if it may leave or stay, as
 	// nobody can say what came first, its deadline or a change.
@@ -87,7 +87,7 @@ type Promise struct {
 	Cancelled []Span
 }
 
-// Promise returns what becomes of a pod by the histories of its node and of itself, each in its order.
+// Promise returns what must happen to a pod according to the histories of its node and of itself, each in its order.
 func (r Rule) Promise(node []Version, bound Span, pod []State) Promise {
 	promise, pending := Promise{Due: At(Never)}, At(Never)
 	var taints []Taint

@@ -87,7 +87,7 @@ func TestFromWhenATaintCounts(t *testing.T) {
 		"whose timeAdded is moved on as before":              {[]oracle.Version{seen(10.3, added(4)), seen(20.5, added(15))}, at(5), 4},
 		"whose timeAdded is moved into the future as before": {[]oracle.Version{seen(10.3, added(4)), seen(20.5, added(70))}, at(5), 4},
 		"whose timeAdded is moved back from there":           {[]oracle.Version{seen(10.3, added(10)), seen(20.5, added(2))}, at(3), 2},
-		"that a controller writes beside another as before":  {[]oracle.Version{seen(10.3, off), ours(seen(20, off, now))}, at(10.3), 10},
+		"that a controller writes next to another as before": {[]oracle.Version{seen(10.3, off), ours(seen(20, off, now))}, at(10.3), 10},
 
 		"of another value again":                             {[]oracle.Version{seen(10.3, off), seen(20.3, now)}, at(20.3), 20},
 		"of another value with the same timeAdded as before": {[]oracle.Version{seen(10.3, added(10)), seen(20, taint("off", "now", 10))}, at(10.3), 10},
@@ -144,13 +144,13 @@ func TestWhenAPodIsDue(t *testing.T) {
 		"more seconds than there are":    {one, at(0), []corev1.Toleration{tolerating("off", "*", math.MaxInt64)}, oracle.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))},
 		"bounds":                         {[]oracle.Version{version(between(10, 11), taint("off", ""))}, at(0), []corev1.Toleration{tolerating("off", "*", 5)}, between(15, 16)},
 
-		"an earlier value's deadline stays":   {values("a", "b", "a"), at(0), []corev1.Toleration{tolerating("off", "*", 5)}, at(15)},
-		"the later value's is the earlier":    {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 9), tolerating("off", "b", 1)}, at(13)},
-		"not past a value tolerated for ever": {values("a", "b", "a"), at(0), []corev1.Toleration{tolerating("off", "a", 5), tolerating("off", "b")}, at(19)},
-		"not with a value tolerated for ever": {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 5), tolerating("off", "b")}, never},
-		"not with one that is not tolerated":  {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 1)}, at(12)},
-		"not for a pod that came after it":    {values("a", "b"), at(13), []corev1.Toleration{tolerating("off", "*", 5)}, at(18)},
-		"perhaps for one that came with it":   {values("a", "b"), between(11, 13), []corev1.Toleration{tolerating("off", "*", 5)}, between(16, 18)},
+		"an earlier value's deadline stays":  {values("a", "b", "a"), at(0), []corev1.Toleration{tolerating("off", "*", 5)}, at(15)},
+		"the later value's is the earlier":   {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 9), tolerating("off", "b", 1)}, at(13)},
+		"not past a value tolerated forever": {values("a", "b", "a"), at(0), []corev1.Toleration{tolerating("off", "a", 5), tolerating("off", "b")}, at(19)},
+		"not with a value tolerated forever": {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 5), tolerating("off", "b")}, never},
+		"not with one that is not tolerated": {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 1)}, at(12)},
+		"not for a pod that came after it":   {values("a", "b"), at(13), []corev1.Toleration{tolerating("off", "*", 5)}, at(18)},
+		"perhaps for one that came with it":  {values("a", "b"), between(11, 13), []corev1.Toleration{tolerating("off", "*", 5)}, between(16, 18)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := oracle.Rule{}.Due(oracle.Pod{Tolerations: test.tolerations, Bound: test.bound}, follow(test.node))

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Answer answers a call in the place of the next transport, or sends it on.
+// Answer answers a call instead of the next transport, or sends it on.
 type Answer func(request *http.Request, next http.RoundTripper) (*http.Response, error)
 
 // Faults does to some calls what a test asks for, on their way to a real API server. Safe for concurrent use.
@@ -81,7 +81,7 @@ func (f *Faults) During(t testing.TB, concerns Calls, answer Answer) {
 type Refusal struct {
 	Code       int
 	Reason     metav1.StatusReason
-	RetryAfter time.Duration // whole seconds; 0: it does not say
+	RetryAfter time.Duration // whole seconds; 0 for no Retry-After header
 }
 
 // Refusals that an API server knows.

@@ -15,7 +15,7 @@ import (
 // is open. Safe for concurrent use.
 type Gate struct {
 	mu     sync.Mutex
-	closed chan struct{} // closed in its turn when the gate opens; nil: it is open
+	closed chan struct{} // the channel is closed when the gate opens, and nil while it is open
 }
 
 // Hold keeps back what watches bring from now on, and what had begun to come before.

@@ -24,14 +24,14 @@ import (
 type Config struct {
 	// Access is how the proxy reaches the API server.
 	Access *rest.Config
-	// Over returns the transport for calls, which goes on to the next one; nil: nothing happens to them. An error of it
-	// closes the caller's connection: so it looks to a client when the API server is down, too.
+	// Over returns the transport for calls, which passes them on to the next one. If Over is nil, nothing happens to them.
+	// An error of the transport closes the caller's connection, which is what clients see when the API server is down.
 	Over func(next http.RoundTripper) http.RoundTripper
-	// Before returns what calls pass before they are forwarded, and sees their end; nil: nothing.
+	// Before returns what calls pass before they are forwarded, and sees their end. It may be nil.
 	Before func(next http.Handler) http.Handler
 }
 
-// Proxy stands between another process and the API server. Callers talk plain HTTP to it and have no credentials.
+// Proxy forwards the calls of another process to the API server. Callers talk plain HTTP to it and have no credentials.
 type Proxy struct {
 	server *http.Server
 	host   string

@@ -103,7 +103,7 @@ func Stays(name string) Check {
 	}
 }
 
-// watch returns when nothing new is to be learned about the pods.
+// watch returns when nothing new can be learned about the pods.
 func (p *Play) watch(ctx context.Context, pods []*Pod) error {
 	until := time.Now().Add(p.watched)
 	var staying []*corev1.Pod

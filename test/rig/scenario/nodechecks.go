@@ -22,7 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// What becomes of a node by a write of the contestant's: it is called silent, or has the taints of these keys and
+// The state of a node after a write of the contestant: it is called silent, or has the taints of these keys and
 // effects, in alphabetical order.
 const (
 	Silent      = "silent"
@@ -273,7 +273,7 @@ func (p *Play) disturbed(nodes []string) (at time.Time, err error) {
 	return oracle.Later(at, silent), nil
 }
 
-// SaysOfNode wants an event about one of some nodes, of a type and a reason, and with some words, to be said once.
+// SaysOfNode wants one event about one of some nodes, of a type and a reason, and with some words.
 func SaysOfNode(kind, words string, nodes ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		var names []string

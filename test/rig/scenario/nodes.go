@@ -290,7 +290,7 @@ func Settled(ctx context.Context, p *Play) error {
 	return await.Pause(ctx, time.Until(p.started.Add(settling)))
 }
 
-// FromNow lets what becomes of some nodes be on time only from now on.
+// FromNow requires changes of some nodes to be on time only from now on.
 func FromNow(nodes ...string) Step {
 	return func(_ context.Context, p *Play) error {
 		for _, name := range nodes {

@@ -167,7 +167,7 @@ func deletePod(name string, options metav1.DeleteOptions) Step {
 	}
 }
 
-// DeleteNode deletes a node. What becomes of its pods is the matter of the pod garbage collector.
+// DeleteNode deletes a node. Its pods are left to the pod garbage collector.
 func DeleteNode(name string) Step {
 	return func(ctx context.Context, p *Play) error {
 		from := time.Now()

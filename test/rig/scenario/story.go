@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// Pod is a pod of a scenario and what has become of it so far.
+// Pod is a pod of a scenario and what has happened to it so far.
 type Pod struct {
 	*corev1.Pod
 

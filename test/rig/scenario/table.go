@@ -57,7 +57,7 @@ func (p *Play) row(pod *Pod, since time.Time) Row {
 	return r
 }
 
-// settled is after how long nothing new is to be learned about the pod.
+// settled is after how long nothing new can be learned about the pod.
 func (r Row) settled() time.Duration {
 	if r.Due == Never {
 		return r.Was

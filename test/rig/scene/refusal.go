@@ -71,7 +71,7 @@ func (s Scene) refusal() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.V
 }
 
 // AwaitDeletable tries deletes that change nothing until they are allowed, or refused, as wanted. A policy comes into
-// force, and out of it, within a second or two. A pod that is gone by then could be deleted.
+// force, and out of it, within a second or two. A pod that is already gone could be deleted.
 func (s Scene) AwaitDeletable(ctx context.Context, probe *corev1.Pod, wanted bool) error {
 	try := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	err := await.Poll(ctx, func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func (s Scene) Clear(ctx context.Context) error {
 // NodeName is what a node of the scene is called in the cluster.
 func (s Scene) NodeName(name string) string { return s.Namespace + "-" + name }
 
-// Labels are those of the nodes of the scene, by which [Scene.Clear] finds them.
+// Labels of the nodes of the scene, with which [Scene.Clear] finds them.
 func (s Scene) Labels() map[string]string { return map[string]string{label: s.Namespace} }
 
 // Node makes a node without a kubelet, and returns its name: a pod on it that is deleted keeps terminating.

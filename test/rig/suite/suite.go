@@ -85,8 +85,7 @@ func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config,
 	return cluster, admin, err
 }
 
-// Build builds a program of cmd/ from these sources into a folder, and returns its path. The flags are those of go
-// build.
+// Build builds a program of cmd/ from these sources into a folder, and returns its path. The flags are for go build.
 func Build(ctx context.Context, folder, program string, flags ...string) (string, error) {
 	path := filepath.Join(folder, program)
 	source := "github.com/taintkeeper/taintkeeper/cmd/" + program
@@ -117,7 +116,7 @@ func SilenceLogs() {
 	logf.SetLogger(logr.Discard())
 }
 
-// Whole reports whether all tests of the package are run, and not some that were chosen: only then can be said what no
+// Whole reports whether all tests of the package are run, and not some that were chosen. Only then is it known what no
 // test did.
 func Whole() bool {
 	return !slices.ContainsFunc([]string{"test.run", "test.skip", "test.list"}, func(name string) bool {

@@ -164,7 +164,7 @@ func (w *World) SetTaints(name string, taints ...corev1.Taint) {
 	w.ChangeNode(name, func(node *corev1.Node) { node.Spec.Taints = taints })
 }
 
-// Edit returns what becomes of taints when kubectl taint edits them.
+// Edit returns taints after kubectl taint has edited them.
 func (w *World) Edit(current []corev1.Taint, specs ...string) []corev1.Taint {
 	w.T.Helper()
 	if len(specs) == 0 {

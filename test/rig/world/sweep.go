@@ -25,7 +25,7 @@ type Killed struct {
 	after bool
 
 	mu   sync.Mutex
-	call int // at which it is killed; zero: it is gone
+	call int // at which it is killed; zero once it is gone
 	seen int
 	at   bubble.Request
 	gone chan struct{}
@@ -114,7 +114,7 @@ type Fault struct {
 var Faults = []Fault{
 	{"the watch ends before it, and a list comes later", 5 * time.Second, func(w *bubble.Watches) {
 		w.Break()
-		time.AfterFunc(500*time.Millisecond, w.Mend) // client-go lists again after up to 1.6 s
+		time.AfterFunc(500*time.Millisecond, w.Repair) // client-go lists again after up to 1.6 s
 	}},
 	{"a list brings it once more", 5 * time.Second, func(w *bubble.Watches) { time.AfterFunc(time.Millisecond, w.Expire) }},
 	{"those of the other resource overtake it", 3 * time.Second, func(w *bubble.Watches) {

@@ -117,7 +117,7 @@ type Caches struct {
 	Pods  *podcache.Cache
 }
 
-// NewCaches makes caches that watch by a client. neverStamped is that of nodecache.Config.
+// NewCaches makes caches that watch through a client. neverStamped is explained at nodecache.Config.
 func NewCaches(client kubernetes.Interface, clock *timeline.Clock, neverStamped bool) Caches {
 	return Caches{
 		Nodes: nodecache.New(nodecache.Config{Client: client, Clock: clock, NeverStamped: neverStamped}),
