@@ -11,8 +11,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// noSeconds: the scheduler looks at no tolerationSeconds, so it brings such a pod to the node that it has to leave at
-// once.
+// noSeconds: the scheduler ignores tolerationSeconds, so it brings such a pod to a node that it must leave at once.
 var noSeconds = Rule{
 	ID:       "no-seconds",
 	Severity: cliv1alpha1.SeverityWarning,
