@@ -22,7 +22,7 @@ var noSeconds = Rule{
 			if seconds := list[i].TolerationSeconds; seconds == nil || *seconds > 0 || len(faultsOf(list[i])) > 0 {
 				return Finding{}
 			}
-			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they have to leave it at once.", literal(list[i]))}
+			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they must leave it at once.", literal(list[i]))}
 		})
 	},
 }
