@@ -71,7 +71,7 @@ func TestAZoneIsEmptiedOneNodeAfterTheOther(t *testing.T) {
 	out, errOut, err := run(t, kubeconfig, "taint", first, second, "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m")
 	await.Must(t, err)
 	mustSay(t, out, "node/"+first+" tainted\nnode/"+second+" tainted\n")
-	mustSay(t, errOut, "All pods have left that have to.\n")
+	mustSay(t, errOut, "All pods that must leave have left.\n")
 
 	list, err := admin.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=roll-" + first})
 	await.Must(t, err)

@@ -122,7 +122,7 @@ func TestWaitReturnsWhenTheLastPodHasLeft(t *testing.T) {
 	out, errOut, err := run(t, kubeconfig, "taint", node, "m=1:NoExecute", "--yes", "--wait", "--timeout=1m")
 	await.Must(t, err)
 	mustSay(t, out, "node/"+node+" tainted\n")
-	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods have left that have to.\n")
+	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods that must leave have left.\n")
 	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("it takes %s", took)
 	}
@@ -170,7 +170,7 @@ func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		err := root.ExecuteContext(ctx)
-		if err == nil || !strings.Contains(err.Error(), "m:NoSchedule stays on "+node+": take it off with: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
+		if err == nil || !strings.Contains(err.Error(), "m:NoSchedule stays on "+node+": remove it with: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
 			t.Error(err)
 		}
 	})
@@ -223,7 +223,7 @@ func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	_, errOut, err := run(t, through, "taint", node, "ours:NoSchedule", "--yes")
 	await.Must(t, err)
 	await.Must(t, proxy.err)
-	mustSay(t, errOut, "The taints of node "+node+" have changed meanwhile, so this is planned again.\n")
+	mustSay(t, errOut, "The taints of node "+node+" have changed in the meantime, so here is a new plan.\n")
 	mustHave(t, node, "ours:NoSchedule", "theirs:NoSchedule")
 }
 
@@ -247,7 +247,7 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 	tainter := as(t, "tainter-"+node, rbacv1.PolicyRule{Verbs: []string{"get", "list", "patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}})
 	_, errOut, err := run(t, tainter, "taint", node, "m:NoExecute", "--yes")
 	await.Must(t, err)
-	mustSay(t, errOut, "Note: You may not list pods, so nobody can say who leaves.\n")
+	mustSay(t, errOut, "Note: You may not list pods, so the plan cannot say which pods leave.\n")
 	mustHave(t, node, "m:NoExecute")
 }
 
@@ -286,7 +286,7 @@ func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
 	await.Must(t, budgets.Delete(t.Context(), node, metav1.DeleteOptions{}))
 	_, errOut, err = run(t, kubeconfig, append(drain, "--wait", "--timeout=1m")...)
 	await.Must(t, err)
-	mustSay(t, errOut, "node/"+node+" drained\n", "All pods have left that have to.\n")
+	mustSay(t, errOut, "node/"+node+" drained\n", "All pods that must leave have left.\n")
 	if left := getNode(t, node); !left.Spec.Unschedulable || len(taints.NoExecute(left.Spec.Taints)) != 1 {
 		t.Errorf("the node has %v", left.Spec)
 	}

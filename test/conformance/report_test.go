@@ -41,9 +41,9 @@ func TestTheVerdictSaysWhatHadToBeAndWhatWas(t *testing.T) {
 	less := judged(runs[2], ended(runs[2])[:8]) // without the others
 
 	for want, res := range map[string]result{
-		"taintkeeper: 7 of 7 NoExecuteTaintManager specs and 6 of 6 others had to pass; 7 and 6 did. As expected, in 5m0s.":                                all,
+		"taintkeeper: 7 of 7 NoExecuteTaintManager specs and 6 of 6 others had to pass; 7 and 6 did. As expected, in 5m0s.":                                   all,
 		"nobody: 2 of 7 NoExecuteTaintManager specs and 6 of 6 others had to pass; 2 and 6 did, and 5 failed because no pod was evicted. As expected, in 0s.": none,
-		"taintkeeper: 7 of 7 NoExecuteTaintManager specs and 6 of 6 others had to pass; 7 and 0 did. NOT as expected, in 0s.":                              less,
+		"taintkeeper: 7 of 7 NoExecuteTaintManager specs and 6 of 6 others had to pass; 7 and 0 did. NOT as expected, in 0s.":                                 less,
 	} {
 		if got := res.verdict(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -25,7 +25,7 @@ const quiet = time.Hour
 type Config struct {
 	// Cluster names the cluster for people.
 	Cluster string
-	// Namespace is the one whose pods are shown; empty: all.
+	// Namespace is the namespace whose pods are shown. If it is empty, all are.
 	Namespace string
 	// Clients and Rules list and watch; they have no timeout.
 	Clients kubernetes.Interface

@@ -319,7 +319,7 @@
 
   const sourceOf = { pending: 'pods', zones: 'nodes', nodes: 'nodes', rules: 'nodetaintrules', evictions: 'pods', differences: 'events' };
   const none = {
-    pending: 'No pod has to leave.', zones: 'There is no node.', nodes: 'There is no node.', rules: 'There is no NodeTaintRule.',
+    pending: 'No pod needs to leave.', zones: 'There is no node.', nodes: 'There is no node.', rules: 'There is no NodeTaintRule.',
     evictions: 'No eviction was seen yet.', differences: 'Shadow mode has written no such event within the hour, or does not run.',
   };
   const renderEmpty = () => {
@@ -364,7 +364,7 @@
   const answer = () => {
     if (!head) return 'Reading the cluster.';
     if (!bothRead() && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Not all of the cluster can be read.' : 'Reading nodes and pods.';
-    if (head.pending === 0) return 'No pod has to leave.';
+    if (head.pending === 0) return 'No pod needs to leave.';
     const next = lists.pending.sorted.find((row) => row.data.due > now() && !row.data.heldBy);
     const late = lateCount();
     const first = many(head.pending, 'pod') + (head.pending === 1 ? ' has' : ' have') + ' to leave';
@@ -405,7 +405,7 @@
   let announced = '';
   const announce = () => {
     if (!head || !bothRead()) return;
-    const text = (head.pending === 0 ? 'No pod has to leave' : many(head.pending, 'pod') + ' to leave') + ', ' + many(head.tainted, 'node') + ' tainted NoExecute.';
+    const text = (head.pending === 0 ? 'No pod needs to leave' : many(head.pending, 'pod') + ' to leave') + ', ' + many(head.tainted, 'node') + ' tainted NoExecute.';
     if (text === announced) return;
     announced = text;
     byId('status').textContent = text;

@@ -66,7 +66,7 @@ func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
 
 		s.node("n")
 		s.pass(time.Second)
-		expect(t, "pods that have to leave after the untaint", len(s.shown[sheetPending]), 0)
+		expect(t, "pods that must leave after the untaint", len(s.shown[sheetPending]), 0)
 		expect(t, "the node after the untaint", row[nodeRow](s, sheetNodes, "n"), nodeRow{ID: "n", Zone: "/z", Ready: "True"})
 		expect(t, "evictions", len(s.shown[sheetEvictions]), 0)
 	})
@@ -453,7 +453,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 		})
 		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
 		expect(t, "nodes", row[sourceRow](s, sheetSources, follow.Nodes), sourceRow{ID: "nodes", State: "current"})
-		expect(t, "pods that have to leave", len(s.shown[sheetPending]), 1)
+		expect(t, "pods that must leave", len(s.shown[sheetPending]), 1)
 
 		denied.Store(false)
 		absent.Store(false)
@@ -473,7 +473,7 @@ func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		s.pass(time.Minute)
-		expect(t, "pods", row[sourceRow](s, sheetSources, follow.Pods).Problem, "You may not watch pods: pods that have to leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer, which has this right.")
+		expect(t, "pods", row[sourceRow](s, sheetSources, follow.Pods).Problem, "You may not watch pods: pods that must leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer, which has this right.")
 	})
 }
 
@@ -509,7 +509,7 @@ func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
 		if broken.Since < after(time.Second) || broken.Since > after(3*time.Second) {
 			t.Errorf("it is broken since %v", time.UnixMilli(broken.Since).UTC())
 		}
-		expect(t, "pods that have to leave", len(s.shown[sheetPending]), 2)
+		expect(t, "pods that must leave", len(s.shown[sheetPending]), 2)
 
 		down.Store(false)
 		s.pass(2 * time.Minute)
@@ -521,7 +521,7 @@ func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
 				}
 			}
 		})
-		expect(t, "pods that have to leave later", names, []string{"new", "stays"})
+		expect(t, "pods that must leave later", names, []string{"new", "stays"})
 	})
 }
 

@@ -22,11 +22,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// mostPending is how many rows of pods that have to leave are listed, the soonest. All pods are counted.
+// mostPending is how many rows of pods that must leave are listed, the soonest. All pods are counted.
 const mostPending = 500
 
-// mostAlone is how many pods have a row each. If more have to leave, those of one workload share rows, as in the tables
-// of commands.
+// mostAlone is how many pods have a row each. If more must leave, those of one workload share rows, as in the tables of
+// commands.
 const mostAlone = 30
 
 // cluster is what is known of a cluster, and the sheets that follow from it.
@@ -58,7 +58,7 @@ type knownNode struct {
 	noExecute bool
 	taints    []corev1.Taint
 	held      string
-	// As of when it was rendered: the pods that have to leave, and the same by workload and instant.
+	// As of when it was rendered: the pods that must leave, and the same by workload and instant.
 	pending []cliv1alpha1.PendingPod
 	groups  []pendingGroup
 }
@@ -205,7 +205,7 @@ func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
 	return rows
 }
 
-// renderPending lists the pods that have to leave soonest. If there are many, those of one workload that leave a node
+// renderPending lists the pods that must leave soonest. If there are many, those of one workload that leave a node
 // together share a row.
 func (c *cluster) renderPending() {
 	c.head.Pending, c.head.Held = 0, 0
@@ -276,7 +276,7 @@ func groupsOf(pods []cliv1alpha1.PendingPod) []pendingGroup {
 	return all
 }
 
-// soonest keeps the pods that have to leave first, out of many.
+// soonest keeps the pods that must leave first, out of many.
 type soonest struct {
 	groups []pendingGroup
 	full   bool // there are enough, and the last of them is a bound

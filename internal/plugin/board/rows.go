@@ -42,8 +42,8 @@ type nodeRow struct {
 	Ready    string     `json:"ready"`
 	Cordoned bool       `json:"cordoned,omitempty"`
 	Taints   []taintRow `json:"taints,omitempty"`
-	// Pending is how many of its pods have to leave, and Kept how many of these EvictionPolicies hold when they are due.
-	// Of the others the first leaves at Next and the last at Last.
+	// Pending is how many of its pods must leave, and Kept how many of these EvictionPolicies hold when they are due. Of
+	// the others the first leaves at Next and the last at Last.
 	Pending int   `json:"pending,omitempty"`
 	Kept    int   `json:"kept,omitempty"`
 	Next    int64 `json:"next,omitempty"`

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// connection is that of a page which can stop reading.
+// connection belongs to a page that can stop reading.
 type connection struct {
 	mu       sync.Mutex
 	read     bytes.Buffer

@@ -37,7 +37,7 @@ const (
 // missing says what is missing on the page where a kind may not be read.
 var missing = map[string]string{
 	follow.Nodes: "nodes, zones and countdowns are missing",
-	follow.Pods:  "pods that have to leave and evictions are missing",
+	follow.Pods:  "pods that must leave and evictions are missing",
 	kindRules:    "rules are missing",
 	kindEvents:   "what shadow mode found is missing, and why nodes wait for their taints",
 }

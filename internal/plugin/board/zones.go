@@ -12,8 +12,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// defaultPolicy is that of the default flags, in kube-controller-manager and in Taintkeeper. What the controllers of a
-// cluster were told otherwise nobody can see from outside.
+// defaultPolicy follows from the default flags, in kube-controller-manager and in Taintkeeper. What the controllers of
+// a cluster were told otherwise nobody can see from outside.
 var defaultPolicy = readiness.Policy{
 	Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
 	LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,

@@ -19,7 +19,7 @@ import (
 type Rule struct {
 	// ID names the rule. It stays as it is.
 	ID string
-	// Severity is that of its worst findings.
+	// Severity is the severity of its worst findings.
 	Severity cliv1alpha1.Severity
 	// Title says in a few words what its findings say.
 	Title string
@@ -35,7 +35,7 @@ type Finding struct {
 	Severity cliv1alpha1.Severity
 	Message  string
 	Advice   string
-	// Names are those of the pods or nodes that it is about.
+	// Names are the names of the pods or nodes that it is about.
 	Names []string
 }
 

@@ -33,7 +33,7 @@ type task struct {
 	cliv1alpha1.CheckedTask
 
 	ours, builtIn state
-	// clock is what the eviction clock says, empty if it is not set, and backlog what the built-in still has to do; of
+	// clock is what the eviction clock says, empty if it is not set, and backlog what the built-in must still do; of
 	// evictions alone.
 	clock   cliv1alpha1.ClockState
 	backlog string
@@ -151,7 +151,7 @@ func (d *detective) readClock() {
 }
 
 // tellBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
-// away what an uninstall has left, so it is no mere sign.
+// away what an uninstall has left, so it proves more than a sign does.
 func (d *detective) tellBacklog(backlog *cliv1alpha1.BuiltInBacklog) {
 	d.task.backlog = fmt.Sprintf("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
 		instant(backlog.Until.Time), backlog.Until.Sub(d.Signs.At).Round(time.Second), plan.SparedBy(backlog))

@@ -126,7 +126,7 @@ const defaultSeconds int64 = 300
 var (
 	notReady    = noExecute(corev1.TaintNodeNotReady, "")
 	unreachable = noExecute(corev1.TaintNodeUnreachable, "")
-	// outOfService is set by hand, so that pods and volumes of a node that is shut down are let go.
+	// outOfService is set by hand to release the pods and volumes of a node that is shut down.
 	outOfService = noExecute(corev1.TaintNodeOutOfService, "nodeshutdown")
 	// unforeseen stands for all that no toleration names: somebody's maintenance.
 	unforeseen = noExecute("taintkeeper.dev/unforeseen", "unforeseen")
@@ -163,7 +163,7 @@ func sameSeconds(a, b corev1.Toleration) bool {
 	return *a.TolerationSeconds == *b.TolerationSeconds
 }
 
-// literal writes a toleration as it is in a manifest, as that is what has to be found there.
+// literal writes a toleration as in a manifest, so that users can find it there.
 func literal(t corev1.Toleration) string {
 	var parts []string
 	for _, field := range []struct{ name, value string }{

@@ -27,7 +27,7 @@ var controlPlaneLeaves = Rule{
 	},
 }
 
-// parts are those of a control plane, by the names that they have in labels.
+// parts are the programs of a control plane, with their names in labels.
 var parts = []string{
 	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "cloud-controller-manager", "taintkeeper",
 }

@@ -7,7 +7,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// evictionControllers: one has to evict, and one alone.
+// evictionControllers requires that exactly one controller evicts.
 var evictionControllers = Rule{
 	ID:       "eviction-controllers",
 	Severity: cliv1alpha1.SeverityError,

@@ -11,8 +11,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// noSeconds: the scheduler looks at no tolerationSeconds, so it brings such a pod to the node that it has to leave at
-// once.
+// noSeconds: the scheduler ignores tolerationSeconds, so it brings such a pod to a node that it must leave at once.
 var noSeconds = Rule{
 	ID:       "no-seconds",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -23,7 +22,7 @@ var noSeconds = Rule{
 			if seconds := list[i].TolerationSeconds; seconds == nil || *seconds > 0 || len(faultsOf(list[i])) > 0 {
 				return Finding{}
 			}
-			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they have to leave it at once.", literal(list[i]))}
+			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they must leave it at once.", literal(list[i]))}
 		})
 	},
 }

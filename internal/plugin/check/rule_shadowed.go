@@ -57,7 +57,7 @@ func covers(wide, narrow corev1.Toleration) bool {
 // stay says for how long pods stay that have a toleration.
 func stay(t corev1.Toleration) string {
 	if t.TolerationSeconds == nil {
-		return "for ever"
+		return "indefinitely"
 	}
 	return fmt.Sprintf("for %d s", max(*t.TolerationSeconds, 0))
 }

@@ -19,7 +19,7 @@ func TestAStartupTaintThatStaysIsFound(t *testing.T) {
 		taint string
 		ready corev1.ConditionStatus
 		age   time.Duration // of the node
-		wrote time.Duration // ago; 0: its managed fields say nothing of its taints
+		wrote time.Duration // how long ago; 0 if its managed fields say nothing about its taints
 		want  is
 	}{
 		"for an hour":                   {cilium, corev1.ConditionTrue, time.Hour, 0, warningThat("Cilium removes it when a node has started (https://docs.cilium.io/en/stable/installation/taints/), but it stays on 1 ready node for more than 15 minutes.")},

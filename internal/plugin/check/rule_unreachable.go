@@ -13,7 +13,7 @@ import (
 var unreachableForEver = Rule{
 	ID:       "unreachable-for-ever",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A workload tolerates an unreachable node for ever",
+	Title:    "A workload tolerates an unreachable node indefinitely",
 	Advice:   "Tolerate node.kubernetes.io/unreachable with tolerationSeconds, before any toleration that matches everything.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding

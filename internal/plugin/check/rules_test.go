@@ -179,8 +179,8 @@ func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
 		"negative seconds":                  {"no-seconds", []corev1.Toleration{forSeconds(unreachable, -1)}, warningThat("leave it at once")},
 		"zero seconds":                      {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 0)}, warningThat("leave it at once")},
 		"a second":                          {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 1)}, nothing},
-		"for ever":                          {"no-seconds", []corev1.Toleration{unreachable}, nothing},
-		"the narrow one comes last":         {"shadowed-toleration", []corev1.Toleration{everything, forSeconds(unreachable, 300)}, warningThat("pods stay for ever, not for 300 s")},
+		"indefinitely":                      {"no-seconds", []corev1.Toleration{unreachable}, nothing},
+		"the narrow one comes last":         {"shadowed-toleration", []corev1.Toleration{everything, forSeconds(unreachable, 300)}, warningThat("pods stay indefinitely, not for 300 s")},
 		"the narrow one comes first":        {"shadowed-toleration", []corev1.Toleration{forSeconds(unreachable, 300), everything}, nothing},
 		"the longer one comes last":         {"shadowed-toleration", []corev1.Toleration{forSeconds(unreachable, 30), forSeconds(unreachable, 300)}, warningThat("pods stay for 30 s, not for 300 s")},
 		"any value before one value":        {"shadowed-toleration", []corev1.Toleration{{Key: "k", Operator: "Exists", Effect: noExecute}, forSeconds(corev1.Toleration{Key: "k", Value: "v", Effect: noExecute}, 60)}, warningThat("never counts")},
@@ -268,15 +268,15 @@ func TestAWorkloadIsFoundThatToleratesUnreachableForEver(t *testing.T) {
 		pod  *corev1.Pod
 		want is
 	}{
-		"by name":                         {pod("p", tolerating(unreachable)), warningThat("{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}")},
-		"with everything":                 {pod("p", tolerating(everything)), warningThat("toleration {operator: Exists}")},
-		"for a while":                     {pod("p", defaults), nothing},
-		"for a while, the rest for ever":  {pod("p", tolerating(forSeconds(unreachable, 300), everything)), nothing},
-		"not at all":                      {pod("p"), nothing},
-		"NoSchedule alone":                {pod("p", tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), nothing},
-		"a DaemonSet goes with its nodes": {pod("p", ownedBy("DaemonSet", "d"), tolerating(unreachable)), nothing},
-		"nobody replaces a bare pod":      {pod("p", alone, tolerating(unreachable)), nothing},
-		"a static pod":                    {pod("p", ownedBy("Node", "n"), static, tolerating(everything)), nothing},
+		"by name":                            {pod("p", tolerating(unreachable)), warningThat("{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}")},
+		"with everything":                    {pod("p", tolerating(everything)), warningThat("toleration {operator: Exists}")},
+		"for a while":                        {pod("p", defaults), nothing},
+		"for a while, the rest indefinitely": {pod("p", tolerating(forSeconds(unreachable, 300), everything)), nothing},
+		"not at all":                         {pod("p"), nothing},
+		"NoSchedule alone":                   {pod("p", tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), nothing},
+		"a DaemonSet goes with its nodes":    {pod("p", ownedBy("DaemonSet", "d"), tolerating(unreachable)), nothing},
+		"nobody replaces a bare pod":         {pod("p", alone, tolerating(unreachable)), nothing},
+		"a static pod":                       {pod("p", ownedBy("Node", "n"), static, tolerating(everything)), nothing},
 	} {
 		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "unreachable-for-ever", pods(test.pod))) })
 	}
@@ -364,11 +364,11 @@ func TestOfATemplateIsKnownWhatKubernetesAddsToItsPods(t *testing.T) {
 		cluster *plan.Cluster
 		want    is
 	}{
-		"a Deployment gets 300 seconds":                   {"single-replica", template("Deployment"), infoThat("300 s")},
-		"but not where it says something else":            {"single-replica", template("Deployment", forSeconds(unreachable, 30)), nothing},
-		"a Deployment that tolerates everything for ever": {"unreachable-for-ever", template("Deployment", everything), warningThat("{operator: Exists}")},
-		"a DaemonSet tolerates failed nodes":              {"daemonset-leaves", template("DaemonSet"), infoThat("gets node.kubernetes.io/out-of-service:NoExecute, or a")},
-		"what is added shadows nothing":                   {"shadowed-toleration", template("Deployment", everything), nothing},
+		"a Deployment gets 300 seconds":                       {"single-replica", template("Deployment"), infoThat("300 s")},
+		"but not where it says something else":                {"single-replica", template("Deployment", forSeconds(unreachable, 30)), nothing},
+		"a Deployment that tolerates everything indefinitely": {"unreachable-for-ever", template("Deployment", everything), warningThat("{operator: Exists}")},
+		"a DaemonSet tolerates failed nodes":                  {"daemonset-leaves", template("DaemonSet"), infoThat("gets node.kubernetes.io/out-of-service:NoExecute, or a")},
+		"what is added shadows nothing":                       {"shadowed-toleration", template("Deployment", everything), nothing},
 	} {
 		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, test.rule, test.cluster)) })
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
-// usageTemplate is what the help of a command says below its text. The flags by which kubectl finds a cluster have a
-// page of their own, as they do in kubectl. It takes the width of the terminal.
+// usageTemplate is the help of a command below its text. The flags that select a cluster have their own page, as in
+// kubectl. The template's parameter is the width of the terminal.
 const usageTemplate = `Usage:
   {{if .HasAvailableSubCommands}}{{.CommandPath}} [command]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
 
@@ -34,7 +34,7 @@ Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
 Use "{{.Root.CommandPath}} options" for the flags of every command.
 `
 
-// help prints the help of a command, in lines that fit the terminal.
+// help prints the help of a command in lines that fit the terminal.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
 	width := output.WidthOf(out)
@@ -43,11 +43,11 @@ func help(cmd *cobra.Command, _ []string) {
 	fmt.Fprint(out, trailing.ReplaceAllString(text, "\n"))
 }
 
-// trailing are the spaces that a list of flags puts behind long names.
+// trailing matches the spaces that a list of flags puts after long names.
 var trailing = regexp.MustCompile(` +\n`)
 
-// flagsWidth is how wide a list of flags may be, so that the descriptions of flags with long names are below them.
-// pflag does that where less than 24 columns are left next to the names.
+// flagsWidth is the width of a list of flags that puts the descriptions of long flags below their names. pflag does
+// that if less than 24 columns are left next to the names.
 func flagsWidth(width int) int { return max(width-8, 0) }
 
 // newOptions returns the command that lists the flags of every command.
@@ -55,7 +55,7 @@ func newOptions(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the flags of every command",
-		Long:  "List the flags of every command: they say how to find and enter a cluster, as those of kubectl do.",
+		Long:  "List the flags of every command. They select a cluster and its credentials, as in kubectl.",
 		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
@@ -95,14 +95,14 @@ func newVersion(env Env) *cobra.Command {
 	}
 }
 
-// elsewhere says which command of kubectl does what ours do not.
+// elsewhere names what to use instead of commands that we do not have.
 var elsewhere = map[string]string{
 	"cordon":   "use kubectl cordon, or taint the node with the effect NoSchedule",
 	"drain":    "use kubectl drain, which respects PodDisruptionBudgets, or taint --drain, which does the same and then taints the node",
 	"uncordon": "use kubectl uncordon",
 }
 
-// unknownCommand refuses a command that is not there, with what comes near.
+// unknownCommand refuses an unknown command and suggests similar ones.
 func unknownCommand(root *cobra.Command, name string) error {
 	if instead := elsewhere[strings.ToLower(name)]; instead != "" {
 		return command.Usagef("there is no command %q: %s", name, instead)

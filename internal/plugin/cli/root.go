@@ -31,29 +31,29 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Exit codes of every command.
+// Exit codes of all commands.
 const (
 	ExitOK     = 0
-	ExitFailed = 1 // something could not be done; stderr says what
+	ExitFailed = 1 // something failed; stderr says what
 	ExitUsage  = 2 // the command line is wrong
-	ExitFound  = 3 // something was found that --fail-on asks for, or status found that something is wrong
+	ExitFound  = 3 // something reached --fail-on, or status found a problem
 	ExitDown   = 4 // status found that Taintkeeper is not running
 )
 
 // Env is what the program gives to every command.
 type Env = command.Env
 
-// New returns the command with all its subcommands.
+// New returns the root command with all subcommands.
 func New(env Env) *cobra.Command {
 	config := genericclioptions.NewConfigFlags(true)
 	out := &output.Written{Writer: env.Out}
 	env.Out = out
 	root := &cobra.Command{
 		Use:   "kubectl-taintkeeper",
-		Short: "Say what a taint would do, before it is set",
-		Long: `Say what a taint would do, before it is set: which pods leave, when, why, and where they would go.
+		Short: "Say what a taint would do before you set it",
+		Long: `Say what a taint would do before you set it: which pods leave, when, why, and where they would go.
 
-Nothing has to be installed in the cluster, except for pause and resume. Only they, taint and untaint change anything.
+Nothing needs to be installed in the cluster, except for pause and resume. Only they, taint and untaint change anything.
 Every command that reads, except board and report, also takes files (-f), so a plan can be made without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
@@ -96,7 +96,7 @@ Every command that reads, except board and report, also takes files (-f), so a p
 	return root
 }
 
-// runRoot is what the command does without any of its subcommands.
+// runRoot runs the command without a subcommand.
 func runRoot(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -104,7 +104,7 @@ func runRoot(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// checkPrinted lets a command fail if not all that it printed could be written.
+// checkPrinted makes a command fail if some of its output could not be written.
 func checkPrinted(cmd *cobra.Command, out *output.Written) {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -116,12 +116,12 @@ func checkPrinted(cmd *cobra.Command, out *output.Written) {
 	}
 }
 
-// printError: what was printed could not be written.
+// printError means that output could not be written.
 type printError struct{ error }
 
 func (e printError) Unwrap() error { return e.error }
 
-// Fail writes an error as a person reads it, and returns the exit code.
+// Fail prints an error for a person, and returns the exit code.
 func Fail(out io.Writer, err error) int {
 	if err == nil {
 		return ExitOK

@@ -171,7 +171,7 @@ func kubeconfig(t *testing.T, server string) string {
 func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
 	server := answers(t, nil)
 	for format, want := range map[string]string{
-		"":     "The plan is of cluster prod (context admin@prod, " + server + ").\n",
+		"":     "This plan is for cluster prod (context admin@prod, " + server + ").\n",
 		"html": "<dt>Cluster</dt><dd>prod (context admin@prod, " + server + ")</dd>",
 		"json": `"context": "admin@prod",
     "cluster": "prod",
@@ -186,7 +186,7 @@ func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
 		}
 	}
 	got := run(t, "plan", "n-1", "m:NoExecute", "-s", server)
-	if want := "The plan is of cluster " + server + ".\n"; !strings.Contains(got.out, want) {
+	if want := "This plan is for cluster " + server + ".\n"; !strings.Contains(got.out, want) {
 		t.Errorf("without a kubeconfig:\n%s%s\nwant %s", got.out, got.err, want)
 	}
 }
@@ -203,7 +203,7 @@ func TestAnEmptyNamespaceDoesNotHideThatPodsOfOthersAreToLeave(t *testing.T) {
 		},
 	})
 	got := run(t, "pending", "--kubeconfig", kubeconfig(t, server))
-	const want = "No pods in namespace default have to leave; 1 in other namespaces (-A).\n"
+	const want = "No pods in namespace default need to leave; 1 in other namespaces (-A).\n"
 	if got.code != cli.ExitOK || got.out != "" || !strings.Contains(got.err, want) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
 	}

@@ -44,8 +44,8 @@ func command() {
 	os.Exit(cli.Fail(errOut, root.Execute()))
 }
 
-// TestScripts plays testdata/script: every command and every error, with what is printed. Run with -update to write it
-// anew.
+// TestScripts plays testdata/script: every command and every error, with what is printed. Set UPDATE_SCRIPTS to update
+// the output.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -15,6 +15,6 @@ type Env struct {
 	genericiooptions.IOStreams
 
 	Clock clock.PassiveClock
-	// Version is that of this build.
+	// Version is the version of this build.
 	Version string
 }

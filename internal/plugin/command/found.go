@@ -57,7 +57,7 @@ func (f FailOn) CheckBudgets(unknown bool) error {
 	if !unknown || !f.Asks(Budget) {
 		return nil
 	}
-	return fmt.Errorf("--fail-on=%s cannot be answered: you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", Budget)
+	return fmt.Errorf("--fail-on=%s cannot be checked because you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", Budget)
 }
 
 // Check returns a FoundError if something that is asked for was found, such as "2 workloads without a ready replica".

@@ -60,8 +60,8 @@ func Nodes(s *source.Source) Func {
 	}
 }
 
-// Pods completes the name of one pod, in the namespace of -n or of the context; with -f it is that of any pod
-// unless there is a -n.
+// Pods completes the name of one pod in the namespace of -n or of the context. With -f, it completes any pod unless
+// there is a -n.
 func Pods(s *source.Source) Func {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -71,7 +71,7 @@ func Pods(s *source.Source) Func {
 	}
 }
 
-// Keys completes the keys of the taints that there are.
+// Keys completes the keys of existing taints.
 func Keys(s *source.Source) Func {
 	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		var keys []string
@@ -123,7 +123,7 @@ func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// nodesBefore returns the names of nodes among the arguments, which stand in front of the taints.
+// nodesBefore returns the names of nodes among the arguments, which come before the taints.
 func nodesBefore(args []string) []string {
 	var nodes selection.Nodes
 	if first := slices.IndexFunc(args, selection.LooksLikeTaint); first >= 0 {

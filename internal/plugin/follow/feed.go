@@ -38,7 +38,7 @@ func (f Feed) id() string { return f.Kind + " " + f.Calls.namespace + " " + f.Ca
 // Calls list and watch objects that a field selector selects.
 type Calls struct {
 	calls     cache.ListWatch
-	namespace string // of which they are; empty: all, or none
+	namespace string // empty for all namespaces, and for kinds without one
 	which     fields.Selector
 }
 
@@ -104,7 +104,7 @@ func nodesFeed(clients kubernetes.Interface, which fields.Selector, to Cluster) 
 	}
 }
 
-// PodsFeed is the feed of pods of a namespace; empty: of all.
+// PodsFeed is the feed of the pods of a namespace, or of all if the namespace is empty.
 func PodsFeed(
 	clients kubernetes.Interface, namespace string, which fields.Selector,
 	set func(*corev1.Pod), gone func(uid types.UID, last *corev1.Pod),

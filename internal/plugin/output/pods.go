@@ -56,7 +56,7 @@ func OwnerOf(owner *cliv1alpha1.Owner) string {
 func (p *Printer) detailed() bool { return p.Format == Wide || p.NoHeaders }
 
 // Pods prints a table of pods, soonest first, and the answer again if the table is long. Above many rows, pods of one
-// workload that leave together share a row. What Node and Taint say of every row stands above the table.
+// workload that leave together share a row. If Node or Taint is the same in every row, it is printed above the table.
 func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	setNames(columns, rows)
 	if p.detailed() {
@@ -81,8 +81,8 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 // readable is how many characters of a key are left at least where a toleration is shortened.
 const readable = len("maintenance…") - len("…") + 1
 
-// keepSeconds shortens tolerations that a terminal has no room for, so that their seconds are not what is cut off.
-// Where too little would be left of them, it leaves the column out, which -o wide has.
+// keepSeconds shortens tolerations that are too wide for the terminal, and keeps their seconds. Where too little would
+// be left of them, it leaves out the column. -o wide has it.
 func keepSeconds(columns []string, rows []PodRow, width int) []string {
 	at := slices.Index(columns, ColumnToleration)
 	if at < 0 || width == 0 {
@@ -95,11 +95,11 @@ func keepSeconds(columns []string, rows []PodRow, width int) []string {
 	room := width - widthOf(columns, cells) + len(ColumnToleration)
 	for i := range rows {
 		cell := &rows[i].Cells[at]
-		seconds := strings.LastIndex(*cell, " for ")
-		switch length := len(*cell) - seconds; {
-		case room >= len(ColumnToleration) && (seconds < 0 || ansi.StringWidth(*cell) <= room):
-		case seconds >= 0 && room-length >= readable:
-			*cell = ansi.Truncate((*cell)[:seconds], room-length, "…") + (*cell)[seconds:]
+		lasts := strings.LastIndex(*cell, " for") // " for 60s" or " forever"
+		switch length := len(*cell) - lasts; {
+		case room >= len(ColumnToleration) && (lasts < 0 || ansi.StringWidth(*cell) <= room):
+		case lasts >= 0 && room-length >= readable:
+			*cell = ansi.Truncate((*cell)[:lasts], room-length, "…") + (*cell)[lasts:]
 		default:
 			for i := range rows {
 				rows[i].Cells = slices.Delete(slices.Clone(rows[i].Cells), at, at+1)

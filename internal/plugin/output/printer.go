@@ -70,7 +70,7 @@ func (p *Printer) Validate() error {
 		return command.Usagef("--output=%s: choose one of %s", p.Format, strings.Join(p.formats, ", "))
 	}
 	if p.NoHeaders && p.Format == HTML {
-		return command.Usagef("--no-headers is for tables: leave it out with --output=%s", p.Format)
+		return command.Usagef("--no-headers applies only to tables: leave it out with --output=%s", p.Format)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (p *Printer) Object(object runtime.Object) (bool, error) {
 		return true, (&printers.JSONPrinter{}).PrintObj(object, p.Env.Out)
 	case YAML:
 		if err := (&printers.YAMLPrinter{}).PrintObj(object, p.Env.Out); err != nil {
-			return true, fmt.Errorf("print as YAML: %w: --output=json may do", err)
+			return true, fmt.Errorf("print as YAML: %w: try --output=json", err)
 		}
 		return true, nil
 	}
@@ -118,7 +118,7 @@ func (p *Printer) Table(columns []string, rows [][]any) error {
 	return err
 }
 
-// width is that of the terminal, 0 if rows may be as wide as they are.
+// width is the width of the terminal, or 0 if rows may have any width.
 func (p *Printer) width() int {
 	if p.Format == Wide {
 		return 0

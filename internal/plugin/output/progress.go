@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 )
 
-// When progress is said first, and how often it moves on a terminal.
+// When progress is first shown, and how often it changes on a terminal.
 const (
 	progressAfter = time.Second
 	progressEvery = 200 * time.Millisecond

@@ -91,7 +91,7 @@ func Toleration(t corev1.Toleration) string {
 	if t.TolerationSeconds != nil {
 		return fmt.Sprintf("%s for %ds", what, *t.TolerationSeconds)
 	}
-	return what + " for ever"
+	return what + " forever"
 }
 
 // HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long policies keep it if

@@ -160,7 +160,7 @@ func (a axis) when(at time.Time, offset time.Duration) string {
 	return then.Format("15:04")
 }
 
-// laterTicks are the first and the last instant behind the break, and round ones between them where there is room.
+// laterTicks are the first instant after the break, the last instant, and round ones between them if there is room.
 func (a axis) laterTicks() []time.Duration {
 	if !a.broken() {
 		return nil

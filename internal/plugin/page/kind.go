@@ -9,7 +9,7 @@ import cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 // shape in the page.
 type kind string
 
-// What becomes of a pod by a plan.
+// What happens to a pod according to a plan.
 const (
 	kindNone    kind = ""
 	kindLeaves  kind = "leaves"

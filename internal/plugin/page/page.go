@@ -62,7 +62,7 @@ type Page struct {
 	Words func(*cliv1alpha1.PlannedPod) Words
 }
 
-// Words are what is said of a pod.
+// Words describe a pod.
 type Words struct {
 	// Leaves is how long it is until the pod is due, At the instant, and Before the instant without the plan; empty if
 	// there is none.

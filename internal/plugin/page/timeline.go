@@ -126,7 +126,7 @@ func newTimeline(label string, a axis, at time.Time, when func(first, last time.
 	return t
 }
 
-// explain explains the kinds that there are.
+// explain explains the kinds that occur.
 func (t *timeline) explain(counts map[kind]int) {
 	for _, shape := range shapes {
 		if counts[shape.Kind] > 0 {
@@ -242,7 +242,7 @@ func placesOf(of []moment) string {
 	return strings.Join(places, " ")
 }
 
-// compact writes a count so that it fits beside a mark.
+// compact writes a count so that it fits next to a mark.
 func compact(n int) string {
 	switch {
 	case n < 1000:

@@ -14,7 +14,7 @@ import (
 )
 
 // planTimeline draws when pods leave by a plan: a row for every node, or, for many nodes, a row for every zone and for
-// those with changes. The places are those of the pods in the list of the page, by their index in the plan.
+// those with changes. The places are the positions of the pods in the list of the page, by their index in the plan.
 func planTimeline(plan *cliv1alpha1.TaintPlan, places map[int]int) timeline {
 	byNode := map[string][]moment{}
 	var offsets []time.Duration

@@ -60,7 +60,7 @@ func (s *shape) isRemembered() bool { return s.known != nil || s.left > 1 }
 // known is what nodes say to the pods of a shape.
 type known struct {
 	changes int                 // of nodes, up to which it is known
-	said    []*fwk.Status       // by the places of nodes; nil: it takes the pod
+	said    []*fwk.Status       // by the places of nodes; nil if the node takes the pod
 	numbers map[*fwk.Status]int // of nodes that say the same
 	answer  *answer             // nil if it is not summed up
 	scores  []int64             // by the places of nodes, from what nodes have themselves; unscored: not known

@@ -250,7 +250,7 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	return nil
 }
 
-// take returns the waiting pods that are to be asked for again. There are none once enough is asked.
+// take returns the waiting pods to ask for again. There are none once enough were asked.
 func (p *placer) take(again func(*leaver) bool) []*leaver {
 	if p.counting.isUsedUp() {
 		return nil

@@ -42,7 +42,7 @@ type Cluster struct {
 	Controllers map[types.UID]metav1.OwnerReference
 	// Templates are the pod templates of workloads by their UID, read from files alone.
 	Templates map[types.UID]*Template
-	// Selectors are those of workloads by their UID, read from files alone.
+	// Selectors are the selectors of workloads by their UID. Only files have them.
 	Selectors map[types.UID]*metav1.LabelSelector
 
 	// Namespaces are there if policies or the scheduler ask for their labels.

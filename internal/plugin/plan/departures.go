@@ -15,7 +15,7 @@ import (
 )
 
 // Departures follows nodes from one reading to the next until no pod is left that must leave. It decides by the taints
-// that are there when a node is read, whoever set them: one that was taken off keeps nobody waiting. The zero value is
+// that are there when a node is read, no matter who set them. A removed taint keeps nobody waiting. The zero value is
 // ready; it is not safe for concurrent use.
 type Departures struct {
 	nodes map[string]*departure

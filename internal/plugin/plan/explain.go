@@ -138,9 +138,9 @@ func (s *Subject) unmoved(facts verdict.Pod) []string {
 	case unknown.Leaves:
 		return nil
 	case unknown.TolerationIndex == 0:
-		return []string{"tolerations[0] matches every NoExecute taint, for ever: no taint can make the pod leave."}
+		return []string{"tolerations[0] matches every NoExecute taint indefinitely: no taint can make the pod leave."}
 	}
-	return []string{fmt.Sprintf("tolerations[%d] matches every NoExecute taint, for ever: only one that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
+	return []string{fmt.Sprintf("tolerations[%d] matches every NoExecute taint indefinitely: only one that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
 }
 
 // explainTaint says how the pod takes one taint of its node.

@@ -291,8 +291,8 @@ func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T
 		"60 seconds that the template does not have":  {notReadyMinute, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
 		"60 seconds, and no template":                 {notReadyMinute, plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
 		"300 seconds behind one that says it already": {notReady, plan.Subject{Pod: pod("p", tolerating(""))}, cliv1alpha1.OriginUnknown, false},
-		"a daemon's not-ready for ever":               {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
-		"not-ready for ever of no daemon":             {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
+		"a daemon's not-ready indefinitely":           {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
+		"not-ready indefinitely of no daemon":         {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
 		"memory-pressure of a daemon":                 {pressure, plan.Subject{Pod: pod("p", daemonSet, burstable)}, cliv1alpha1.OriginDaemonSetController, false},
 		"memory-pressure of a burstable pod":          {pressure, plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginPodTolerationRestriction, true},
 		"memory-pressure of a pod of best effort":     {pressure, plan.Subject{Pod: pod("p", bestEffort), Template: empty}, cliv1alpha1.OriginUnknown, false},
@@ -587,7 +587,7 @@ func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
 		want  *int64
 	}{
 		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
-		"tolerated for ever":                       {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
+		"tolerated indefinitely":                   {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
 		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
 		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
 		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
@@ -608,8 +608,8 @@ func TestATolerationOfEverythingIsNamed(t *testing.T) {
 		tolerations []corev1.Toleration
 		want        string
 	}{
-		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint, for ever: no taint can make the pod leave."},
-		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint, for ever: only one that"},
+		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint indefinitely: no taint can make the pod leave."},
+		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint indefinitely: only one that"},
 		"for a while":             {[]corev1.Toleration{exists("", "", 5)}, ""},
 		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
 		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
@@ -632,7 +632,7 @@ func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
 	}{
 		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
 		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
-		"for ever":                             {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
 		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedForEver, false, "1/1"},
 		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
 		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1 1/0"},

@@ -23,7 +23,7 @@ import (
 
 // Template is what the owner of a pod writes into its pods.
 type Template struct {
-	// Kind and Name are those of the owner.
+	// Kind and Name identify the owner.
 	Kind, Name  string
 	Tolerations []corev1.Toleration
 	// Writers are the field managers that wrote the tolerations of the template; empty if that is not recorded.
@@ -149,7 +149,7 @@ func (t *Template) String() string {
 // defaultSeconds is what DefaultTolerationSeconds adds unless a flag of the API server says otherwise.
 const defaultSeconds = 300
 
-// byForm says who adds tolerations that look like this one; empty if nobody is known to.
+// byForm says who adds tolerations that look like this one. It is empty if no such writer is known.
 func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail string) {
 	t := &s.Pod.Spec.Tolerations[i]
 	switch {
@@ -251,7 +251,7 @@ func (s *Subject) requests(name string) bool {
 	})
 }
 
-// controllerManager creates the pods of workloads, so that it is no news as the writer of their tolerations.
+// controllerManager creates the pods of workloads, so it is not worth naming as the writer of their tolerations.
 const controllerManager = "kube-controller-manager"
 
 // writers says who else has written the pod's tolerations, by its managed fields.

@@ -20,9 +20,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Countdowns knows nodes and pods over time, and says which pods have to leave. What it has seen of a taint stays seen,
-// as for the controller. The zero value is ready; it is not safe
-// for concurrent use.
+// Countdowns knows nodes and pods over time, and says which pods must leave. What it has seen of a taint stays seen, as
+// for the controller. The zero value is ready; it is not safe for concurrent use.
 type Countdowns struct {
 	// Owner says who owns a pod. Without it nobody does.
 	Owner func(*corev1.Pod) *cliv1alpha1.Owner
@@ -109,7 +108,7 @@ func (c *Countdowns) DeletePod(uid types.UID) {
 	}
 }
 
-// Has reports whether a pod is known and on a node, whether it has to leave or not.
+// Has reports whether a pod is known and on a node, whether or not it must leave.
 func (c *Countdowns) Has(uid types.UID) bool {
 	_, ok := c.where[uid]
 	return ok
@@ -121,13 +120,13 @@ func (c *Countdowns) NodeOf(uid types.UID) string { return c.where[uid] }
 // Taints returns the NoExecute taints of a node, with the instants from which they count.
 func (c *Countdowns) Taints(node string) []verdict.Taint { return c.nodes[node].taints }
 
-// Of returns what is pending of one pod, if it has to leave, without what policies say.
+// Of returns the pending eviction of one pod if it must leave, without what policies say.
 func (c *Countdowns) Of(uid types.UID) (cliv1alpha1.PendingPod, bool) {
 	node := c.where[uid]
 	return c.pods[node][uid].decide(c.nodes[node])
 }
 
-// On returns the pods of a node that have to leave, in no particular order, with what policies say at an instant.
+// On returns the pods of a node that must leave, in no particular order, with what policies say at an instant.
 func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	known := c.nodes[node]
 	if len(known.taints) == 0 {
@@ -156,7 +155,7 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 
-// Pending returns all pods that have to leave, soonest first.
+// Pending returns all pods that must leave, soonest first.
 func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(at), Pods: []cliv1alpha1.PendingPod{}}
 	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingList"))
@@ -187,13 +186,13 @@ func (c *Countdowns) comparing(node string) (pods int) {
 	return pods
 }
 
-// SoonestFirst compares pods that have to leave: by their instants, and of one instant the lowest priority first.
+// SoonestFirst compares pods that must leave: by their instants, and of one instant the lowest priority first.
 func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
 	return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// decide returns what is pending of a pod on its node, if it has to leave.
+// decide returns the pending eviction of a pod if it must leave its node.
 func (p boundPod) decide(node knownNode) (cliv1alpha1.PendingPod, bool) {
 	decided := Rule.Decide(p.facts, node.taints)
 	if !decided.Leaves {

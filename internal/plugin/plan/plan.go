@@ -25,7 +25,7 @@ type Request struct {
 	Nodes []*corev1.Node
 	// Edit is the change.
 	Edit taints.Edit
-	// Overwrite says what becomes of a taint that is there already.
+	// Overwrite says what happens to a taint that already exists.
 	Overwrite taints.Overwrite
 	// At is when it is made.
 	At time.Time
@@ -81,7 +81,7 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 	weigh(plan, cluster)
 }
 
-// change is what becomes of the taints of one node.
+// change is what happens to the taints of one node.
 type change struct {
 	*corev1.Node
 
@@ -131,7 +131,7 @@ func (c change) causes(pod verdict.Pod) []policy.Cause {
 	return nil
 }
 
-// changesOf returns what becomes of the nodes, by name, and an error for each to which the change cannot be made.
+// changesOf returns what happens to the nodes, by name, and an error for each node that cannot be changed.
 func changesOf(request Request) ([]change, []error) {
 	var all []change
 	var errs []error
@@ -166,7 +166,7 @@ func formatAll(all []corev1.Taint) []string {
 	return specs
 }
 
-// judge returns what becomes of one pod of the node.
+// judge returns what happens to one pod of the node.
 func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.Name}
 	if pod.Spec.Priority != nil {

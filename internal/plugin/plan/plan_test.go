@@ -96,7 +96,7 @@ func TestAPlanSaysOfEachPodWhenItLeaves(t *testing.T) {
 	}{
 		"nothing tolerates the taint":           {node("n"), pod("p"), []string{"k:NoExecute"}, 0, cliv1alpha1.ChangeLeaves},
 		"it is tolerated for a while":           {node("n"), pod("p", tolerating("k", 300)), []string{"k:NoExecute"}, 5 * time.Minute, cliv1alpha1.ChangeLeaves},
-		"it is tolerated for ever":              {node("n"), pod("p", tolerating("k")), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
+		"it is tolerated indefinitely":          {node("n"), pod("p", tolerating("k")), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
 		"another effect evicts nobody":          {node("n"), pod("p"), []string{"k:NoSchedule"}, -1, cliv1alpha1.ChangeNone},
 		"a second taint with a longer patience": {node("n", "a:NoExecute"), pod("p", tolerating("a", 3700), tolerating("k", 300)), []string{"k:NoExecute"}, 100750 * time.Millisecond, cliv1alpha1.ChangeNone},
 		"a second taint brings it forward":      {node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("k", 300)), []string{"k:NoExecute"}, 5 * time.Minute, cliv1alpha1.ChangeEarlier},

@@ -173,7 +173,8 @@ var flagsKept = []string{
 }
 
 // Election returns the name of the Lease with which the replicas of a program elect a leader, and its namespace, as the
-// flags of the program's pods say. Without pods or flags, the name is that of the program, and the namespace is empty.
+// flags of the program's pods say. Without pods or flags, the name is the name of the program, and the namespace is
+// empty.
 func (c *Cluster) Election(program string) (name, namespace string) {
 	name = program
 	for _, pod := range c.Pods {

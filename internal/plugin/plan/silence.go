@@ -63,7 +63,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	return plan
 }
 
-// silentChange is what becomes of a silent node. Until its first step it has the taints that it has.
+// silentChange is what happens to a silent node. It keeps its taints until its first step.
 func silentChange(node *corev1.Node, course readiness.Course, at time.Time) change {
 	before := Tainted(node, at)
 	c := change{

@@ -67,7 +67,7 @@ func TestPodsOfASilentNodeLeaveAsLongAfterItsTaintAsTheyTolerateIt(t *testing.T)
 		"it is tolerated for a while": {
 			reporting("n", corev1.ConditionTrue), pod("p", tolerating(unreachable, 300)), 350 * time.Second, cliv1alpha1.ChangeLeaves,
 		},
-		"it is tolerated for ever": {
+		"it is tolerated indefinitely": {
 			reporting("n", corev1.ConditionTrue), pod("p", tolerating(unreachable)), -1, cliv1alpha1.ChangeNone,
 		},
 		"another taint is earlier": {

@@ -97,7 +97,7 @@ type listed struct {
 	position int
 }
 
-// tolerating changes the pod so that it tolerates each cause for ever: by putting first what comes too late, by taking
+// tolerating changes the pod so that it tolerates each cause indefinitely: by putting first what comes too late, by taking
 // tolerationSeconds away, or by one toleration more.
 func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
 	var list []listed

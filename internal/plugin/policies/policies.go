@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package policies says whether EvictionPolicies object to the leaving of a pod, from the objects that kubectl reads.
-// The rule is that of internal/policy; this package finds out what the rule needs to know.
+// The rule is in internal/policy; this package finds out what the rule needs to know.
 //
 // Some of it only Taintkeeper knows. Whether a breaker is open is taken from the policy's status, unless Trip finds out
 // that it will. How much room a pace has is not known: if the policy's status says that its pace holds pods, it is
@@ -129,7 +129,7 @@ func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
 	return selecting
 }
 
-// Course is what becomes of a pod that must leave, if nothing but the time changes.
+// Course is what happens to a pod that must leave if nothing but the time changes.
 type Course struct {
 	// First is the answer when the pod is due, or now if it is due already; Last is the last answer that keeps it.
 	First, Last policy.Answer

@@ -5,7 +5,7 @@
 // removed, and pods leave, find room and become ready. It has no ticks: a queue holds what happens next, and time jumps
 // from one instant to the next. The same input gives the same report.
 //
-// It decides nothing itself. [readiness.Play] says what becomes of nodes, package verdict when pods are due, package
+// It decides nothing itself. [readiness.Play] says what happens to nodes, package verdict when pods are due, package
 // policy whether they leave, and [placement.Room] where their successors go.
 //
 //	scenario.go   what is to happen

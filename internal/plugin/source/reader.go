@@ -51,8 +51,8 @@ type Reader struct {
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only their controllers count
 }
 
-// readAPI returns what a command wants of a cluster. Nodes and pods have to be there; of the rest the cluster says what
-// is missing.
+// readAPI returns what a command wants to know about a cluster. It needs nodes and pods; of the rest the cluster says
+// what is missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*plan.Cluster, error) {
 	r, err := Connect(config, progress)
 	if err != nil {

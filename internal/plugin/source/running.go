@@ -16,7 +16,7 @@ import (
 // Keepers selects the pods that the chart and config/deployment.yaml run Taintkeeper in.
 const Keepers = "app.kubernetes.io/name=taintkeeper"
 
-// health reads what tells how Taintkeeper does: its Lease, its eviction clock, and what it could not do lately.
+// health reads the state of Taintkeeper: its Lease, its eviction clock, and its recent failures.
 func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if !wanted.Health {
 		return nil

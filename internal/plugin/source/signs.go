@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// signs reads what tells who evicts and taints. What may not be read is said, and not known then.
+// signs reads what shows who evicts and taints. It notes what the user may not read, which is then not known.
 func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 	if !wanted.Signs {
 		return nil

@@ -146,7 +146,7 @@ func RESTConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	return config, nil
 }
 
-// nobody is the API server that kubectl asks if none is named.
+// nobody names the API server that kubectl asks by default.
 const nobody = "http://localhost:8080"
 
 // Wants says what a command needs in addition to nodes and pods.

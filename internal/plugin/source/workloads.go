@@ -15,7 +15,7 @@ type Workload struct {
 	template []string // the path of the template
 }
 
-// Workloads are those of Kubernetes.
+// Workloads are the workload kinds of Kubernetes.
 var Workloads = map[schema.GroupKind]Workload{
 	{Group: "apps", Kind: "Deployment"}:        {v1("apps", "deployments"), []string{"spec", "template"}},
 	{Group: "apps", Kind: "ReplicaSet"}:        {v1("apps", "replicasets"), []string{"spec", "template"}},

@@ -30,7 +30,7 @@ func Lines(plan *cliv1alpha1.TaintPlan) []string {
 // where says of which cluster a plan is; nothing for files.
 func where(plan *cliv1alpha1.TaintPlan) []string {
 	if name := Cluster(plan); name != "" {
-		return []string{"The plan is of cluster " + name + "."}
+		return []string{"This plan is for cluster " + name + "."}
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	case plan.Silent: // the pods of a node that does not answer cannot be drained
 		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
 	default:
-		lines = append(lines, "kubectl drain asks budgets; taints do not"+unlessAsked(plan)+".")
+		lines = append(lines, "kubectl drain respects budgets; taints do not"+unlessAsked(plan)+".")
 	}
 	asked = first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods")
 	return slices.Concat(lines, asked)

@@ -30,7 +30,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// options are those of kubectl taintkeeper board.
+// options are the options of kubectl taintkeeper board.
 type options struct {
 	env    command.Env
 	config *genericclioptions.ConfigFlags
@@ -43,15 +43,15 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "board",
 		Short: "Serve a live page of the cluster's taints to a browser",
-		Long: `Serve a live page of the cluster's taints: the pods that have to leave with their countdowns, zones and why they
+		Long: `Serve a live page of the cluster's taints: the pods that must leave with their countdowns, zones and why they
 hold, nodes with their taints, NodeTaintRules, evictions and how late they were, and what shadow mode found.
 
 The page is served to this machine alone, at an address with a secret in it that is printed. It only reads, with your
-own rights, and says what you may not read. Nothing has to be installed in the cluster. Ctrl-C ends it.`,
+own rights, and names what you may not read. Nothing needs to be installed in the cluster. Ctrl-C ends it.`,
 		Example: `  # Print the address, and serve until Ctrl-C
   kubectl taintkeeper board
 
-  # The same at a port of your choice, with the pods of one namespace
+  # Use another port, and show the pods of one namespace
   kubectl taintkeeper board --port 8080 -n shop`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -61,8 +61,8 @@ own rights, and says what you may not read. Nothing has to be installed in the c
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	command.NoFiles(cmd, "the board shows a cluster as it changes, and files do not change: for a page of files use plan -o html")
-	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve at; 0 takes one that is free.")
+	command.NoFiles(cmd, "the board shows how a cluster changes, and files do not change: for a page of files, use plan -o html")
+	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve on. 0 takes a free one.")
 	return cmd
 }
 
@@ -86,14 +86,14 @@ func (o *options) listen(ctx context.Context) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or leave it out for one that is free", o.port)
+		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or leave it out to use a free one", o.port)
 	case err != nil:
 		return nil, fmt.Errorf("serve at port %d: %w", o.port, err)
 	}
 	return listener, nil
 }
 
-// open returns a board of the cluster, once that has answered.
+// open returns a board of the cluster once the cluster has answered.
 func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, error) {
 	clock := &timeline.Clock{}
 	patient := cmp.Or(config.Timeout, source.Patience)
@@ -134,7 +134,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 	}), nil
 }
 
-// version asks an API server for its version, to hear whether it answers. That it does not tell is an answer, too.
+// version asks an API server for its version to find out whether it answers. A refusal is an answer, too.
 func version(ctx context.Context, clients kubernetes.Interface) error {
 	err := clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) {
@@ -143,7 +143,7 @@ func version(ctx context.Context, clients kubernetes.Interface) error {
 	return err
 }
 
-// namespace returns the one that -n names; without it the board is of all.
+// namespace returns the namespace that -n names. Without -n, the board shows all of them.
 func (o *options) namespace() (string, error) {
 	if *o.config.Namespace == "" {
 		return "", nil
@@ -165,7 +165,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, shown *board
 	running.Go(func() { shown.Run(ctx) })
 	running.Go(func() {
 		<-ctx.Done()
-		_ = server.Close() // what is cut off is read by nobody any more
+		_ = server.Close() // nobody reads what is cut off
 	})
 	fmt.Fprintf(o.env.Out, "http://%s/%s/\n", listener.Addr(), token)
 	fmt.Fprintln(o.env.ErrOut, "Open this address in a browser. Ctrl-C ends the board.")

@@ -28,7 +28,7 @@ const (
 	formatJUnit = "junit"
 )
 
-// never is the value of --fail-on with which no finding fails.
+// never is the value of --fail-on that makes no finding fail.
 const never = "never"
 
 // thresholds are the severities by the values of --fail-on.
@@ -41,11 +41,11 @@ var thresholds = map[string]cliv1alpha1.Severity{
 // failOns are the values of --fail-on.
 var failOns = []string{"error", "warning", "info", never}
 
-// options are those of kubectl taintkeeper check.
+// options are the options of kubectl taintkeeper check.
 type options struct {
 	source source.Source
 	output output.Printer
-	// namespace restricts what is told of objects in namespaces; empty for all.
+	// namespace restricts the report to objects of one namespace. If it is empty, the report covers all.
 	namespace     string
 	allNamespaces bool
 	rules         []string
@@ -62,9 +62,9 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 that do not mean what they seem to, workloads that a common taint takes away or an unreachable node keeps, and
 EvictionPolicies that hold nothing or hold without end.
 
-If a right is missing, or the files do not hold something, the report says what it could not check.
+If you lack a right, or the files lack something, the report says what it could not check.
 
-With -f, manifests are checked as well: Deployments, DaemonSets and their like without any pods or nodes.
+With -f, it also checks manifests of Deployments, DaemonSets and other workloads without any pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.
 
 The exit code is 0 if no finding reaches --fail-on, 1 if the check failed, 2 if the command line is wrong, and 3 if a
@@ -78,7 +78,7 @@ Rules:
   # In CI: manifests, for code scanning, failing on warnings
   kubectl taintkeeper check -f manifests/ -R -o sarif --fail-on=warning > check.sarif
 
-  # All rules but one
+  # All rules except one
   kubectl taintkeeper check --rules='*,-single-replica'`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,9 +91,9 @@ Rules:
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
-	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Tell of all namespaces, as is done without --namespace.")
-	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "Which rules to apply: '*' all, 'name' this one, '-name' not this one, 'policy-*' those that match the pattern.")
-	cmd.Flags().StringVar(&o.failOn, "fail-on", "error", "From which severity on findings make the exit code 3: "+strings.Join(failOns, ", ")+".")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Report on all namespaces. This is the default without --namespace.")
+	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "The rules to apply: '*' means all, 'name' adds a rule, '-name' leaves a rule out, and 'policy-*' matches several.")
+	cmd.Flags().StringVar(&o.failOn, "fail-on", "error", "The lowest severity of a finding that makes the exit code 3: "+strings.Join(failOns, ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.FixedCompletions(ruleNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -137,19 +137,19 @@ func (o *options) validate() error {
 		return err
 	}
 	if len(o.chosen()) == 0 {
-		return command.Usagef("--rules=%s: this leaves no rule to apply", strings.Join(o.rules, ","))
+		return command.Usagef("--rules=%s: no rule is left to apply", strings.Join(o.rules, ","))
 	}
 	return o.output.Validate()
 }
 
-// matches reports whether a pattern of --rules stands for a rule.
+// matches reports whether a pattern of --rules matches a rule.
 func matches(pattern, id string) bool {
 	is, err := path.Match(pattern, id)
 	return is && err == nil
 }
 
-// chosen returns the rules that --rules names, without those that it leaves out. If it only leaves rules out, it is of
-// all rules.
+// chosen returns the rules that --rules names, without those that it leaves out. If it names none, it starts from all
+// rules.
 func (o *options) chosen() []check.Rule {
 	isLeftOut := func(item string) bool { return strings.HasPrefix(item, "-") }
 	all := slices.Contains(o.rules, "*") || !slices.ContainsFunc(o.rules, func(item string) bool { return !isLeftOut(item) })
@@ -195,7 +195,7 @@ func (o *options) print(report *cliv1alpha1.CheckReport) error {
 	return printCheck(&o.output, report)
 }
 
-// fails reports whether a finding is as bad as --fail-on says, or worse.
+// fails reports whether a finding reaches --fail-on.
 func (o *options) fails(finding *cliv1alpha1.CheckFinding) bool {
 	return o.failOn != never && check.Rank(finding.Severity) >= check.Rank(thresholds[o.failOn])
 }

@@ -48,13 +48,13 @@ func printSARIF(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	return nil
 }
 
-// resultOf returns a finding as SARIF has it. Its place is an object of Kubernetes, and the file if there is one.
+// resultOf returns a finding in SARIF. Its location is a Kubernetes object, and the file if there is one.
 func resultOf(finding *cliv1alpha1.CheckFinding, ruleAt map[string]int) *sarif.Result {
 	object := sarif.NewLogicalLocation().WithName(finding.Object.Name).
 		WithKind("resource").WithFullyQualifiedName(fullName(finding))
 	location := sarif.NewLocation().WithLogicalLocations([]*sarif.LogicalLocation{object})
 	if finding.Source != "" {
-		// Readers of SARIF show no finding without a line. The whole file is meant.
+		// Viewers of SARIF show no finding without a line. The finding is about the whole file.
 		location.WithPhysicalLocation(sarif.NewPhysicalLocation().
 			WithArtifactLocation(sarif.NewArtifactLocation().WithURI(finding.Source)).
 			WithRegion(sarif.NewRegion().WithStartLine(1)))
@@ -75,14 +75,14 @@ func fullName(finding *cliv1alpha1.CheckFinding) string {
 	return strings.Join([]string{finding.Object.Kind, finding.Object.Namespace, finding.Object.Name}, "/")
 }
 
-// fingerprint tells findings of two reports to be the same.
+// fingerprint identifies a finding across reports.
 func fingerprint(finding *cliv1alpha1.CheckFinding) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{finding.Rule, fullName(finding), finding.Message}, "\n")))
 	return hex.EncodeToString(sum[:])
 }
 
-// printJUnit prints a report as JUnit XML: a suite for each rule, and in it a test that fails for each finding that
-// fails. Other findings are what tests print.
+// printJUnit prints a report as JUnit XML. Each rule is a suite, and each finding that reaches --fail-on is a failed
+// test. Other findings are the output of tests that pass.
 func printJUnit(o *output.Printer, report *cliv1alpha1.CheckReport, fails func(*cliv1alpha1.CheckFinding) bool) error {
 	suites := junit.Testsuites{Name: "kubectl taintkeeper check"}
 	for i, rule := range report.Rules {

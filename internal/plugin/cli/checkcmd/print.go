@@ -14,7 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// printCheck prints a report for a person: how much there is, who does what, the findings, and what to do about them.
+// printCheck prints a report for a person: how much was checked, which controllers are active, the findings, and what
+// to do about them.
 func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	if !o.NoHeaders {
 		printSummary(o, report)
@@ -43,7 +44,7 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	return nil
 }
 
-// printSummary prints how much there is, and who does what.
+// printSummary prints how much was checked, and which controllers are active.
 func printSummary(o *output.Printer, report *cliv1alpha1.CheckReport) {
 	o.Line("%s", found(report))
 	for _, task := range report.Controllers {
@@ -62,8 +63,8 @@ func printSummary(o *output.Printer, report *cliv1alpha1.CheckReport) {
 	}
 }
 
-// printByRule prints the findings of each rule below its name, with what to do about them. It is what a terminal shows
-// where the table would lose its last column, which says what was found.
+// printByRule prints the findings of each rule below its name, with what to do about them. A terminal shows this if it
+// is too narrow for the table's last column, which says what was found.
 func printByRule(o *output.Printer, report *cliv1alpha1.CheckReport) {
 	findings := report.Findings
 	for i := range findings {

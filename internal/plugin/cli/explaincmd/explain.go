@@ -22,7 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// options are those of kubectl taintkeeper explain.
+// options are the options of kubectl taintkeeper explain.
 type options struct {
 	source source.Source
 	output output.Printer
@@ -35,21 +35,21 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
-		Short: "Say why a pod stays on its node, leaves it, or gets none",
-		Long: `Say of one pod whether and when taints make it leave its node, and why: which toleration counts against which
-taint, which never counts, where the tolerations come from, what the due instant is made of, and the smallest change
-that would alter the answer. If there are EvictionPolicies: which select it, and what each of them says. Of a pod that
-has no node yet: which nodes refuse it.
+		Short: "Say why a pod stays on its node, leaves it, or finds none",
+		Long: `Say whether and when taints make a pod leave its node, and why: which toleration counts against which taint, which
+never counts, where the tolerations come from, how the due time is computed, and the smallest change that would alter
+the answer. If there are EvictionPolicies, it says which of them select the pod, and what each one says. If the pod has
+no node yet, it says which nodes refuse it.
 
-Of a workload, such as deployment/web, the pod that leaves first is explained.
+If you name a workload, such as deployment/web, it explains the pod that leaves first.
 
-Of a cluster only the pod, its node, its owner, its namespace and the policies are read, and all nodes if it has none or
-if a workload is given. With files (-f), a pod is looked for in all namespaces unless -n names one.`,
+In a cluster, it reads only the pod, its node, its owner, its namespace and the policies. It reads all nodes if the pod
+has no node or if you name a workload. In files (-f), it looks for the pod in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
   kubectl taintkeeper explain shop/cart-0
 
-  # The same of the first pod of a Deployment to leave
+  # The same for the pod of a Deployment that leaves first
   kubectl taintkeeper explain deployment/web -n shop
 
   # The same without a cluster
@@ -74,7 +74,7 @@ if a workload is given. With files (-f), a pod is looked for in all namespaces u
 	return cmd
 }
 
-// complete takes what is named, and where.
+// complete reads which pod is named, and in which namespace.
 func (o *options) complete(args []string) error {
 	var err error
 	if o.wanted, err = wantedOf(args); err != nil {
@@ -105,7 +105,7 @@ func (o *options) run(ctx context.Context) error {
 	return printAll(&o.output, explanation)
 }
 
-// subject returns the pod and what there is to know around it.
+// subject returns the pod and everything that the explanation needs.
 func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 	if o.source.Offline() {
 		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
@@ -134,7 +134,7 @@ func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 	return subject, err
 }
 
-// subjectOf returns a pod of files and what there is to know around it.
+// subjectOf returns a pod of files and everything that the explanation needs.
 func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
 	subject := plan.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
@@ -153,11 +153,11 @@ func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
 	return subject
 }
 
-// addTemplate adds the template of the pod's owner. Its writers are those of the owner above.
+// addTemplate adds the template of the pod's owner. The topmost owner says who wrote it.
 func addTemplate(subject *plan.Subject, cluster *plan.Cluster, controller *metav1.OwnerReference) {
 	template := cluster.Templates[controller.UID]
 	if template == nil {
-		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not hold the template of %s %s, so the origin of tolerations is told by their form.", controller.Kind, controller.Name))
+		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not hold the template of %s %s, so the origin of tolerations is inferred from their form.", controller.Kind, controller.Name))
 		return
 	}
 	subject.Template = template

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// objection is what EvictionPolicies do about a pod that is due: all that keep it, until when, and how to let it go.
+// objection says which EvictionPolicies keep a pod that is due, until when, and how to let it go.
 func (e *explainer) objection() []string {
 	switch {
 	case e.Answer == nil || e.Answer.Says == cliv1alpha1.PolicyFree:
@@ -78,7 +78,7 @@ func selects(p *cliv1alpha1.ExplainedPolicy) string {
 	return "no: " + p.Mismatch
 }
 
-// says is what a policy says of the pod by itself. A policy whose objection ends without anybody's help waits.
+// says is what one policy says about the pod. If its objection ends without help, it waits.
 func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 	switch {
 	case p.DryRun && p.Selects:

@@ -53,9 +53,9 @@ func (e *explainer) answer() []string {
 	case cliv1alpha1.PodFinished:
 		return append([]string{pod + " has finished, and " + e.finished()}, slices.Concat(e.why(), e.objection())...)
 	case cliv1alpha1.PodNodeUnknown:
-		return []string{fmt.Sprintf("%s on node %s: whether it leaves cannot be told.", pod, e.Node), e.Reason}
+		return []string{fmt.Sprintf("%s on node %s: it is not known whether it leaves.", pod, e.Node), e.Reason}
 	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
-		return []string{fmt.Sprintf("%s on node %s: no taint decides about it.", pod, e.Node), e.Reason}
+		return []string{fmt.Sprintf("%s on node %s: taints do not affect it.", pod, e.Node), e.Reason}
 	}
 	switch {
 	case !e.Leaves:
@@ -75,13 +75,13 @@ func (e *explainer) answer() []string {
 func (e *explainer) finished() string {
 	switch {
 	case e.Node == "":
-		return "has no node whose taints could count."
+		return "is on no node, so no taint counts."
 	case !e.Leaves:
-		return fmt.Sprintf("no taint of node %s makes its object go.", e.Node)
+		return fmt.Sprintf("no taint of node %s causes its deletion.", e.Node)
 	case e.Due.Time.Before(e.At.Time):
-		return fmt.Sprintf("its object was due to go %s ago, at %s: it is deleted as a pod that runs is.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
+		return fmt.Sprintf("was due to be deleted %s ago, at %s, like a running pod.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
 	}
-	return fmt.Sprintf("its object goes %s, at %s: it is deleted as a pod that runs is.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+	return fmt.Sprintf("is deleted %s, at %s, like a running pod.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
 }
 
 // why is the second line of the answer.
@@ -119,13 +119,13 @@ func (e *explainer) refusals() string {
 	}
 	switch {
 	case all == 0:
-		return "there is no node that it could go to"
+		return "there is no node"
 	case refuse == 0:
-		return fmt.Sprintf("taints are not the reason, none of %s refuses it for its taints", sentence.Counted(all, "node"))
+		return fmt.Sprintf("taints are not the reason: none of %s refuses it because of taints", sentence.Counted(all, "node"))
 	case refuse == all:
-		return fmt.Sprintf("every node refuses it for its taints, %d of %d", refuse, all)
+		return fmt.Sprintf("all nodes refuse it because of taints, %d of %d", refuse, all)
 	}
-	return fmt.Sprintf("%d of %s refuse it for their taints, and %d do not", refuse, sentence.Counted(all, "node"), all-refuse)
+	return fmt.Sprintf("%d of %s refuse it because of taints, and %d do not", refuse, sentence.Counted(all, "node"), all-refuse)
 }
 
 // section begins a part of the text.
@@ -158,13 +158,13 @@ func (e *explainer) printClock() error {
 	return e.TableWithReasons([]string{"Clock", "At", "Relative", "From"}, rows)
 }
 
-// clockWords say what tells an instant. The API records to the second, and nobody is evicted before what was promised.
+// clockWords say where an instant comes from. The API records whole seconds, and no pod is evicted early.
 var clockWords = map[cliv1alpha1.ClockSource]string{
 	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
-	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, as managedFields say",
+	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
 	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
 	cliv1alpha1.FromCreationTimestamp: "the end of the second in creationTimestamp",
-	cliv1alpha1.FromNow:               "now: nothing before it is recorded",
+	cliv1alpha1.FromNow:               "now: no earlier time is recorded",
 }
 
 func (e *explainer) instant(name string, instant metav1.MicroTime, from string) []any {
@@ -195,7 +195,7 @@ func (e *explainer) printTaints() error {
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
 	switch taint.Tolerated {
 	case cliv1alpha1.ToleratedForEver:
-		return "for ever"
+		return "forever"
 	case cliv1alpha1.ToleratedForAWhile:
 		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)
 	}
@@ -206,7 +206,7 @@ func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 	words := "stays"
 	switch {
 	case taint.Effect != corev1.TaintEffectNoExecute:
-		return "nothing for a pod that is here"
+		return "nothing for a pod that already runs here"
 	case taint.Due != nil && taint.Due.Time.Before(e.At.Time):
 		words = fmt.Sprintf("was due %s ago", output.Span(taint.Due.Time, e.At.Time))
 	case taint.Due != nil:
@@ -229,7 +229,7 @@ func (e *explainer) printTolerations() error {
 		toleration := &e.Tolerations[i]
 		origin := toleration.OriginDetail
 		if !toleration.Certain && toleration.Origin != cliv1alpha1.OriginUnknown {
-			origin += ", by its form"
+			origin += ", inferred from its form"
 		}
 		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
 	}
@@ -294,7 +294,7 @@ func (e *explainer) printChanges() {
 		what := strings.TrimSuffix(change.What, ".")
 		switch {
 		case change.Nodes > 0:
-			e.Line("- %s: %s no longer refused for taints.", what, sentence.Are(change.Nodes, "node"))
+			e.Line("- %s: %s no longer refused because of taints.", what, sentence.Are(change.Nodes, "node"))
 		case !change.Leaves:
 			e.Line("- %s: it stays.", what)
 		case change.Due.Time.Before(e.At.Time):

@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// subjectReader reads one pod and what there is to know around it from an API server, and nothing else of the cluster.
+// subjectReader reads one pod and what its explanation needs from an API server, and nothing else.
 type subjectReader struct {
 	api *source.Reader
 }
@@ -59,7 +59,7 @@ func (r *subjectReader) read(ctx context.Context, w *wanted, now time.Time) (pla
 	return subject, nil
 }
 
-// pod returns the pod that is wanted. Only if its name and namespace do not tell which one it is, others are read.
+// pod returns the wanted pod. It reads others only if name and namespace do not identify it.
 func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*corev1.Pod, error) {
 	pods := r.api.Clients.CoreV1().Pods(w.namespace)
 	if w.kind == kindPod && w.namespace != "" {
@@ -76,7 +76,7 @@ func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*cor
 		return pods.List(ctx, options)
 	}
 	err := source.List(ctx, r.api, "pods", list, func(pod *corev1.Pod) {
-		if !w.is(among, pod) { // its name may be near
+		if !w.is(among, pod) { // suggest similar names
 			pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 		}
 		among.Pods = append(among.Pods, pod)
@@ -119,7 +119,7 @@ func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) er
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return r.without(source.Failed(ctx, r.api.Server, "get", "namespaces", err), "whether the namespace has default tolerations is not known")
+		return r.without(source.Failed(ctx, r.api.Server, "get", "namespaces", err), "default tolerations of the namespace are not known")
 	}
 	subject.Namespace = namespace
 	return nil
@@ -144,7 +144,7 @@ func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) err
 	return r.api.Idle(ctx)
 }
 
-// owner reads the template that the pod was made from, and the owner above its owner, which wrote the template.
+// owner reads the template from which the pod was created, and the owner of its owner, which wrote the template.
 func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error {
 	if err := r.climb(ctx, subject); err != nil {
 		return err
@@ -176,7 +176,8 @@ func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error 
 	return nil
 }
 
-// workload reads an owner; nil if it is of a kind whose template is not known, if it is gone, or may not be read.
+// workload reads an owner. It returns nil if the template of its kind is not known, or if the owner is gone or may not
+// be read.
 func (r *subjectReader) workload(ctx context.Context, namespace string,
 	owner *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	if owner == nil {
@@ -192,12 +193,12 @@ func (r *subjectReader) workload(ctx context.Context, namespace string,
 		return nil, nil
 	case err != nil:
 		err = source.Failed(ctx, r.api.Server, "get", kind.Resource.Resource, err)
-		return nil, r.without(err, "the origin of tolerations is told by their form")
+		return nil, r.without(err, "the origin of tolerations is inferred from their form")
 	}
 	return object, nil
 }
 
-// without goes on without what may not be read, and says what follows.
+// without continues without what may not be read, and notes the consequence.
 func (r *subjectReader) without(err error, follows string) error {
 	var denied source.DeniedError
 	if !errors.As(err, &denied) {

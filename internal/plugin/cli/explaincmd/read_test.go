@@ -183,8 +183,8 @@ func TestWhatMayNotBeReadIsNamedAndTheRestIsExplained(t *testing.T) {
 	c.forbid("get", "replicasets")
 	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	want := []string{
-		"You may not get namespaces, so whether the namespace has default tolerations is not known.",
-		"You may not get replicasets, so the origin of tolerations is told by their form.",
+		"You may not get namespaces, so default tolerations of the namespace are not known.",
+		"You may not get replicasets, so the origin of tolerations is inferred from their form.",
 	}
 	if err != nil || !slices.Equal(subject.Missing, want) {
 		t.Errorf("what is missing is %q, %v; want %q", subject.Missing, err, want)

@@ -20,16 +20,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// wanted is the pod that is asked for, by its name or as one of a workload.
+// wanted is the pod to explain, given by its name or by its workload.
 type wanted struct {
 	kind, name string
-	namespace  string   // empty: all of them
-	notes      []string // which of several pods it is
+	namespace  string   // all of them if it is empty
+	notes      []string // say which of several pods it is
 }
 
 const kindPod = "Pod"
 
-// kinds are those whose pods can be asked for, as kubectl calls them.
+// kinds are the workloads whose pods can be explained, under the names that kubectl accepts.
 var kinds = map[string]string{
 	"pod": kindPod, "pods": kindPod, "po": kindPod,
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
@@ -41,7 +41,7 @@ var kinds = map[string]string{
 	"rc": "ReplicationController",
 }
 
-// wantedOf takes names as kubectl does, NAME, KIND/NAME and KIND NAME, and NAMESPACE/NAME as tables show it.
+// wantedOf accepts NAME, KIND/NAME and KIND NAME, as kubectl does, and NAMESPACE/NAME, as tables show it.
 func wantedOf(args []string) (wanted, error) {
 	const advice = "name one, as POD, NAMESPACE/POD or WORKLOAD/NAME"
 	if len(args) == 2 && kinds[args[0]] != "" {
@@ -51,7 +51,7 @@ func wantedOf(args []string) (wanted, error) {
 	case len(args) == 0:
 		return wanted{}, command.Usagef("no pod is given: %s", advice)
 	case len(args) > 1:
-		return wanted{}, command.Usagef("one pod is explained at a time: %d are given", len(args))
+		return wanted{}, command.Usagef("explain takes one pod, not %d", len(args))
 	}
 	first, name, ok := strings.Cut(args[0], "/")
 	switch {
@@ -60,12 +60,12 @@ func wantedOf(args []string) (wanted, error) {
 	case kinds[first] != "":
 		return wanted{kind: kinds[first], name: name}, nil
 	case slices.Contains(selection.NodeWords, first):
-		return wanted{}, command.Usagef("%q is no pod: %s", args[0], advice)
+		return wanted{}, command.Usagef("%q does not name a pod: %s", args[0], advice)
 	}
 	return wanted{kind: kindPod, namespace: first, name: name}, nil
 }
 
-// among returns the pod among those of a cluster.
+// among finds the pod in a cluster.
 func (w *wanted) among(cluster *plan.Cluster, now time.Time) (*corev1.Pod, error) {
 	var found []*corev1.Pod
 	var names, namespaces []string
@@ -83,7 +83,7 @@ func (w *wanted) among(cluster *plan.Cluster, now time.Time) (*corev1.Pod, error
 	}
 	switch {
 	case len(found) == 0 && w.kind != kindPod:
-		return nil, fmt.Errorf("no pod of %s %s is there%s", w.kind, w.name, w.where())
+		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, w.where())
 	case len(found) == 0:
 		return nil, fmt.Errorf("there is no pod %q%s%s", w.name, w.where(), command.DidYouMean(w.name, names))
 	case len(namespaces) > 1:
@@ -95,7 +95,7 @@ func (w *wanted) among(cluster *plan.Cluster, now time.Time) (*corev1.Pod, error
 	return found[0], nil
 }
 
-// is reports whether a pod is the one, or one of the workload.
+// is reports whether a pod has the wanted name, or belongs to the wanted workload.
 func (w *wanted) is(cluster *plan.Cluster, pod *corev1.Pod) bool {
 	if w.kind == kindPod {
 		return pod.Name == w.name
@@ -112,7 +112,7 @@ func (w *wanted) where() string {
 	return " in namespace " + w.namespace
 }
 
-// soonest returns the pod of a workload that leaves first, and notes that there are others.
+// soonest returns the pod of a workload that leaves first, and notes which others exist.
 func (w *wanted) soonest(cluster *plan.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	var known plan.Countdowns

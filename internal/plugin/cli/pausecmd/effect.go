@@ -31,17 +31,17 @@ func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*foun
 	return &found{reader.Cluster}, err
 }
 
-// found is what a policy is applied to.
+// found is what was read to judge the effect of a policy.
 type found struct{ *plan.Cluster }
 
 // effect is how many pods a policy selects, how many of them are due and held by it, and how many of these no other
-// policy holds. Those leave at the paces of policies.
+// policy holds, so that they leave at the pace of policies.
 type effect struct {
 	selected, held, free int
 	paces                []string
 }
 
-// effect says what a policy made by pause does at an instant.
+// effect returns the effect of a policy at an instant.
 func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
 	set := f.with(object).PoliciesOf()
 	nodes, taints := map[string]policies.Node{}, map[string][]verdict.Taint{}
@@ -76,12 +76,12 @@ func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
 	return e
 }
 
-// held reports whether policies keep a pod now. A pace only slows it.
+// held reports whether policies keep a pod now. A pace only delays it.
 func held(course policies.Course) bool {
 	return course.First.Stays() && course.First.Why != policy.Paced
 }
 
-// with returns the cluster with a policy, which a dry run has not made.
+// with returns the cluster with a policy that a dry run has not created.
 func (f *found) with(object *v1alpha1.EvictionPolicy) *plan.Cluster {
 	with := *f.Cluster
 	with.Policies = append(f.without(object), object)
@@ -112,15 +112,15 @@ func (e *effect) slow(others []*policy.Policy, causes []policy.Cause) {
 	}
 }
 
-// doubt says that evictions may go on in spite of a policy; empty if Taintkeeper alone evicts.
+// doubt warns that evictions may continue in spite of a policy. It is empty if only Taintkeeper evicts.
 func (f *found) doubt(at time.Time) string {
 	f.Signs.At = at
 	eviction := check.Make(f.Cluster, nil, "", at).Controllers[0]
 	switch eviction.Who {
 	case cliv1alpha1.WhoBuiltIn, cliv1alpha1.WhoBoth:
-		return "Warning: the built-in controller knows no EvictionPolicies, so its evictions go on: " + eviction.Message
+		return "Warning: the built-in controller ignores EvictionPolicies, so its evictions continue: " + eviction.Message
 	case cliv1alpha1.WhoUnknown:
-		return "Note: " + eviction.Message + " Only Taintkeeper knows EvictionPolicies."
+		return "Note: " + eviction.Message + " Only Taintkeeper obeys EvictionPolicies."
 	}
 	return ""
 }
@@ -158,7 +158,7 @@ func (e effect) ofResume() string {
 	return fmt.Sprintf("Pods that leave %s: %d.", e.speed(), e.free)
 }
 
-// speed says how fast the pods leave that nothing holds.
+// speed says how fast pods leave that no policy holds.
 func (e effect) speed() string {
 	if len(e.paces) == 0 {
 		return "at once"

@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// manager is who the API server says has made the policies. Resume knows them by the label.
+	// manager is the field manager of the policies. Resume finds them by their label.
 	manager   = policies.MadeBy
 	madeLabel = policies.MadeLabel
-	// shown is how kubectl names the kind.
+	// shown is the name of the kind in kubectl's output.
 	shown = "evictionpolicy.taintkeeper.dev/"
 )
 
-// options are those of both commands.
+// options are the options of both commands.
 type options struct {
 	env     command.Env
 	config  *genericclioptions.ConfigFlags
@@ -64,12 +64,12 @@ func (o *options) pauseCommand() *cobra.Command {
 		Long: `Stop evictions by taints now: create an EvictionPolicy that holds all pods, or those that you select. The command does
 not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
 
-Taintkeeper obeys from its next call on, whatever other policies say. Pods of nodes with the taint
-node.kubernetes.io/out-of-service still leave. The built-in controller knows no policies; kubectl taintkeeper check says
+Taintkeeper obeys from its next call on, regardless of other policies. Pods of nodes with the taint
+node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl taintkeeper check says
 which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper does not run (ifDown: Hold).
 
-A pause does not end by itself. If it should, create an EvictionPolicy with the action Hold and a deadline instead: it
-frees each pod that long after it was due.`,
+A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
+It releases each pod when the deadline has passed since the pod was due.`,
 		Example: `  # Stop everything
   kubectl taintkeeper pause network of zone b is down
 
@@ -89,10 +89,10 @@ frees each pod that long after it was due.`,
 		},
 	}
 	o.dryRun.AddFlag(cmd)
-	cmd.Flags().StringVarP(&o.output.Format, "output", "o", "", "How to print the policy: json, yaml, name; a line without it.")
+	cmd.Flags().StringVarP(&o.output.Format, "output", "o", "", "How to print the policy: json, yaml or name. The default is one line.")
 	cmd.Flags().StringVarP(&o.podSelector, "selector", "l", "", "Only pods with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().StringVar(&o.nodeLabel, "node-selector", "", "Only pods on nodes with these labels.")
-	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces, as without --namespace.")
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces. This is the default without --namespace.")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
@@ -100,13 +100,13 @@ frees each pod that long after it was due.`,
 
 var formats = []string{output.JSON, output.YAML, output.Name}
 
-// policy returns what the command line asks for.
+// policy returns the policy that the command line describes.
 func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
-	const most = 256 // as the CRD has it
+	const most = 256 // the limit of the CRD
 	namespace := *o.config.Namespace
 	switch long := utf8.RuneCountInString(o.reason); {
 	case o.reason == "":
-		return nil, command.Usagef("no reason is given: say in a few words why nobody may leave, for example: kubectl taintkeeper pause network is down")
+		return nil, command.Usagef("no reason is given: say in a few words why no pod may leave, for example: kubectl taintkeeper pause network is down")
 	case long > most:
 		return nil, command.Usagef("the reason has %d characters: use at most %d", long, most)
 	case o.allNamespaces && namespace != "":
@@ -139,7 +139,7 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 	return object, err
 }
 
-// pause creates the policy under the first name that is free, and says what it does.
+// pause creates the policy under the first free name, and says what it does.
 func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) error {
 	if o.dryRun == command.DryRunClient {
 		return o.print(object)
@@ -157,7 +157,7 @@ func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) er
 	}
 	found, err := read(ctx, reader, source.Wants{Signs: true})
 	if err != nil {
-		o.tell("What it holds now is not known: %v", err)
+		o.tell("Cannot tell which pods it holds now: %v", err)
 		return nil
 	}
 	now := clock.Latest()
@@ -209,7 +209,7 @@ func (o *options) tell(format string, args ...any) {
 	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
 }
 
-// explain says what to do about a call about EvictionPolicies that failed.
+// explain says what to do when a call about EvictionPolicies fails.
 func explain(ctx context.Context, reader *source.Reader, verb string, err error) error {
 	doing := verb + " an EvictionPolicy"
 	switch {

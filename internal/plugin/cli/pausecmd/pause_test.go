@@ -35,7 +35,7 @@ import (
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
-// scene is a cluster with policies. On node tainted pod shop/web has to leave now, and shop/db and shop/cache tolerate
+// scene is a cluster with policies. On node tainted pod shop/web must leave now, and shop/db and shop/cache tolerate
 // the taint; pod ml/job is on node calm.
 type scene struct {
 	*testing.T
@@ -144,7 +144,7 @@ func (s *scene) want(got, want string) {
 	}
 }
 
-// names returns the policies that there are.
+// names returns the names of all policies.
 func (s *scene) wantPolicies(want ...string) {
 	s.Helper()
 	list, err := s.policies.Resource(source.EvictionPolicies).List(s.Context(), metav1.ListOptions{})
@@ -218,7 +218,7 @@ func TestAPauseIsMadeThoughWhatItHoldsCannotBeRead(t *testing.T) {
 	s.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
 	})
-	if got := s.pause("x"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause created\nWhat it holds now is not known: list pods: ") {
+	if got := s.pause("x"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause created\nCannot tell which pods it holds now: list pods: ") {
 		t.Errorf("printed\n%s\nwant that it is created, and that the rest is not known", got)
 	}
 	s.wantPolicies("pause")
@@ -236,7 +236,7 @@ func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
 	if _, err := s.objects.CoreV1().Events("shop").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.pause("x"); !strings.Contains(got, "\nWarning: the built-in controller knows no EvictionPolicies, so its evictions go on: ") {
+	if got := s.pause("x"); !strings.Contains(got, "\nWarning: the built-in controller ignores EvictionPolicies, so its evictions continue: ") {
 		t.Errorf("printed\n%s\nwant a warning", got)
 	}
 }
@@ -268,7 +268,7 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 	}{
 		"none": {
 			[]runtime.Object{foreign("databases")}, nil,
-			"error: nothing to resume: no EvictionPolicy was made by pause; 'kubectl get evictionpolicies' shows all others\n",
+			"error: nothing to resume: pause has created no EvictionPolicy; 'kubectl get evictionpolicies' shows all others\n",
 			[]string{"databases"},
 		},
 		"several": {
@@ -307,7 +307,7 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 		"one of somebody else": {
 			[]runtime.Object{foreign("databases")},
 			[]string{"databases"},
-			"error: EvictionPolicy databases was not made by pause: to remove it, use 'kubectl delete evictionpolicy databases'\n",
+			"error: EvictionPolicy databases was not created by pause: to delete it, use 'kubectl delete evictionpolicy databases'\n",
 			[]string{"databases"},
 		},
 		"a dry run": {

@@ -31,8 +31,8 @@ func (o *options) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [NAME...]",
 		Short: "End a pause: let taints evict pods again",
-		Long: `End a pause: delete the EvictionPolicy that pause created. If there are several, name those to delete; without a name
-they are listed. Policies that pause did not create stay: delete them with kubectl delete evictionpolicy.
+		Long: `End a pause by deleting the EvictionPolicy that pause created. If there are several, name those to delete; without a
+name, resume lists them. It does not delete other policies. Use kubectl delete evictionpolicy for them.
 
 Pods that were held leave at once. If that is too much, first create an EvictionPolicy with a pace.`,
 		Example: `  # End the only pause
@@ -45,7 +45,7 @@ Pods that were held leave at once. If that is too much, first create an Eviction
 				return err
 			}
 			if namespace := *o.config.Namespace; namespace != "" {
-				return command.Usagef("--namespace=%s: a pause ends by its name: leave the namespace out", namespace)
+				return command.Usagef("--namespace=%s: resume identifies a pause by its name: remove --namespace", namespace)
 			}
 			return o.resume(cmd.Context(), args)
 		},
@@ -55,7 +55,7 @@ Pods that were held leave at once. If that is too much, first create an Eviction
 	return cmd
 }
 
-// resume removes policies by their names, or the only one.
+// resume deletes the named policies, or the only one.
 func (o *options) resume(ctx context.Context, names []string) error {
 	reader, clock, err := o.connect(o.env, o.config)
 	if err != nil {
@@ -69,7 +69,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	known, unread := read(ctx, reader, source.Wants{}) // before they are removed: then the pods leave
+	known, unread := read(ctx, reader, source.Wants{}) // before deleting them, because then the pods leave
 	var failed []error
 	for _, object := range chosen {
 		if err := o.remove(ctx, reader, object); err != nil {
@@ -78,7 +78,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 		}
 		o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done("deleted"))
 		if unread != nil {
-			o.tell("What leaves now is not known: %v", unread)
+			o.tell("Cannot tell which pods leave now: %v", unread)
 			continue
 		}
 		o.tell("%s", known.effect(object, clock.Latest()).ofResume())
@@ -87,7 +87,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 	return errors.Join(failed...)
 }
 
-// choose returns the policies of some names, or the only one that pause created.
+// choose returns the named policies, or the only one that pause created.
 func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1alpha1.EvictionPolicy, error) {
 	made := slices.DeleteFunc(slices.Clone(all), func(object *v1alpha1.EvictionPolicy) bool {
 		return !policies.MadeByPause(object)
@@ -95,7 +95,7 @@ func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1a
 	if len(names) == 0 {
 		switch len(made) {
 		case 0:
-			return nil, errors.New("nothing to resume: no EvictionPolicy was made by pause; 'kubectl get evictionpolicies' shows all others")
+			return nil, errors.New("nothing to resume: pause has created no EvictionPolicy; 'kubectl get evictionpolicies' shows all others")
 		case 1:
 			return made, nil
 		}
@@ -104,14 +104,14 @@ func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1a
 	var chosen []*v1alpha1.EvictionPolicy
 	var unknown []error
 	for _, name := range names {
-		name = name[strings.LastIndex(name, "/")+1:] // as pause has printed it
+		name = name[strings.LastIndex(name, "/")+1:] // in the form that pause prints
 		i := slices.IndexFunc(all, func(object *v1alpha1.EvictionPolicy) bool { return object.Name == name })
 		switch {
 		case i < 0:
 			near := command.DidYouMean(name, namesOf(made))
 			unknown = append(unknown, fmt.Errorf("there is no EvictionPolicy %q%s", name, near))
 		case !slices.Contains(made, all[i]):
-			unknown = append(unknown, fmt.Errorf("EvictionPolicy %s was not made by pause: to remove it, use 'kubectl delete evictionpolicy %s'", name, name))
+			unknown = append(unknown, fmt.Errorf("EvictionPolicy %s was not created by pause: to delete it, use 'kubectl delete evictionpolicy %s'", name, name))
 		case !slices.Contains(chosen, all[i]):
 			chosen = append(chosen, all[i])
 		}
@@ -119,7 +119,7 @@ func (o *options) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]*v1a
 	return chosen, errors.Join(unknown...)
 }
 
-// list names pauses with their reasons and how old they are.
+// list names pauses with their reasons and ages.
 func (o *options) list(made []*v1alpha1.EvictionPolicy) string {
 	var all []string
 	for _, object := range made {
@@ -140,7 +140,7 @@ func namesOf(objects []*v1alpha1.EvictionPolicy) []string {
 	return names
 }
 
-// remove deletes the policy that was read, and no other that has its name meanwhile.
+// remove deletes the policy that was read, but not a new one with the same name.
 func (o *options) remove(ctx context.Context, reader *source.Reader, object *v1alpha1.EvictionPolicy) error {
 	if o.dryRun == command.DryRunClient {
 		return nil
@@ -150,7 +150,7 @@ func (o *options) remove(ctx context.Context, reader *source.Reader, object *v1a
 		options.Preconditions = metav1.NewUIDPreconditions(string(object.UID))
 	}
 	err := reader.Dynamic.Resource(source.EvictionPolicies).Delete(ctx, object.Name, options)
-	if err != nil && !apierrors.IsNotFound(err) { // somebody else has ended it meanwhile
+	if err != nil && !apierrors.IsNotFound(err) { // NotFound means that somebody else has already ended it
 		return fmt.Errorf("%s%s: %w", shown, object.Name, explain(ctx, reader, "delete", err))
 	}
 	return nil

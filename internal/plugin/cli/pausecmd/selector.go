@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 )
 
-// operators are those of label selectors on the command line that objects have, too.
+// operators translates operators of label selectors on the command line into those of objects.
 var operators = map[selection.Operator]metav1.LabelSelectorOperator{
 	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
 	selection.NotEquals: metav1.LabelSelectorOpNotIn,
@@ -20,7 +20,7 @@ var operators = map[selection.Operator]metav1.LabelSelectorOperator{
 	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }
 
-// selectorOf returns the selector that is the value of a flag, nil if that is empty.
+// selectorOf parses the value of a flag as a selector. It returns nil if the value is empty.
 func selectorOf(flag, text string) (*v1alpha1.Selector, error) {
 	parsed, err := labels.Parse(text)
 	if err != nil {
@@ -34,7 +34,7 @@ func selectorOf(flag, text string) (*v1alpha1.Selector, error) {
 	for _, requirement := range requirements {
 		operator, ok := operators[requirement.Operator()]
 		if !ok {
-			return nil, command.Usagef("--%s=%q: EvictionPolicies do not have the operator %q: use =, !=, in or notin", flag, text, requirement.Operator())
+			return nil, command.Usagef("--%s=%q: EvictionPolicies do not support the operator %q: use =, !=, in or notin", flag, text, requirement.Operator())
 		}
 		next := v1alpha1.SelectorRequirement{Key: requirement.Key(), Operator: operator}
 		for _, value := range requirement.ValuesUnsorted() {

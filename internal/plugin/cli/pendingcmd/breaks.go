@@ -10,10 +10,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// troubleEvery is how often it is noted that a watch is broken, while it stays broken.
+// troubleEvery is how often a broken watch is noted while it stays broken.
 const troubleEvery = time.Minute
 
-// breaks notes that watches are broken, of each kind not more often than once in a while.
+// breaks notes broken watches, for each kind at most once per troubleEvery.
 type breaks struct {
 	clock clock.PassiveClock
 	note  func(sentence string)
@@ -24,10 +24,10 @@ func newBreaks(clock clock.PassiveClock, note func(sentence string)) *breaks {
 	return &breaks{clock: clock, note: note, noted: map[string]time.Time{}}
 }
 
-// tell says that the watch of a kind is broken, and why.
+// tell notes that the watch of a kind is broken, and why.
 func (b *breaks) tell(kind string, err error) {
 	if now := b.clock.Now(); now.Sub(b.noted[kind]) >= troubleEvery {
 		b.noted[kind] = now
-		b.note(fmt.Sprintf("The watch of %s is broken and is begun again; until then it is told what was seen last: %v.", kind, err))
+		b.note(fmt.Sprintf("The watch of %s is broken and is restarted; until then you see its last state: %v.", kind, err))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
-// runLines prints what changes: a line, an object or a name for each change.
+// runLines prints a line, an object or a name for each change.
 func (o *options) runLines(ctx context.Context, f *follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,18 +29,18 @@ func (o *options) runLines(ctx context.Context, f *follower) error {
 		idle = update.idle
 		for i := range update.changes {
 			if unread = printer(&update.changes[i]); unread != nil {
-				cancel() // nobody reads any more
+				cancel() // nobody reads stdout any more
 				return
 			}
 		}
 	})
 	if unread != nil {
-		return fmt.Errorf("print what is pending: %w", unread)
+		return fmt.Errorf("print pending pods: %w", unread)
 	}
 	return err
 }
 
-// changePrinter returns what prints one change.
+// changePrinter returns a function that prints one change.
 func (o *options) changePrinter() func(*cliv1alpha1.PendingChange) error {
 	out := o.source.Env.Out
 	switch o.output.Format {
@@ -67,24 +67,24 @@ func (o *options) changePrinter() func(*cliv1alpha1.PendingChange) error {
 	}
 }
 
-// inLine says what happened to a pod, in one line that begins with the instant.
+// inLine says in one line what happened to a pod, and when.
 func inLine(change *cliv1alpha1.PendingChange) string {
 	pod, now := &change.Pod, change.At.Time
 	what := ""
 	switch change.Change {
 	case cliv1alpha1.PendingLeaves:
-		what = fmt.Sprintf("leaves %s, at %s, by taint %s", whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
+		what = fmt.Sprintf("leaves %s, at %s, because of taint %s", whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
 	case cliv1alpha1.PendingMoved:
-		what = fmt.Sprintf("leaves %s instead, at %s, by taint %s",
+		what = fmt.Sprintf("leaves %s instead, at %s, because of taint %s",
 			whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
 	case cliv1alpha1.PendingDueNow:
-		what = fmt.Sprintf("is due now, by taint %s", pod.Taint) + heldBy(change)
+		what = fmt.Sprintf("is due now, because of taint %s", pod.Taint) + heldBy(change)
 	case cliv1alpha1.PendingHeld:
 		what = "stays" + heldBy(change)
 	case cliv1alpha1.PendingReleased:
-		what = "is not held any more"
+		what = "is no longer held"
 	case cliv1alpha1.PendingCancelled:
-		what = fmt.Sprintf("is cancelled: it stays, and does not leave at %s", output.Absolute(pod.Due.Time))
+		what = fmt.Sprintf("is cancelled: it stays instead of leaving at %s", output.Absolute(pod.Due.Time))
 	case cliv1alpha1.PendingGone:
 		what = "is gone, " + beforeOrAfter(now, pod.Due.Time)
 	}
@@ -98,7 +98,7 @@ func whenLeaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 	return output.When(now, pod.Due.Time)
 }
 
-// heldBy says which policy keeps the pod when it is due; nothing if none does.
+// heldBy names the policy that keeps the pod when it is due. It is empty if none does.
 func heldBy(change *cliv1alpha1.PendingChange) string {
 	if !change.Pod.Answer.Stays() {
 		return ""

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pendingcmd is kubectl taintkeeper pending: the pods that have to leave, as a list, as lines while it changes,
-// or as a screen that counts down.
+// Package pendingcmd is kubectl taintkeeper pending: the pods that must leave, as a list, as lines while it changes, or
+// as a screen that counts down.
 package pendingcmd
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// options are those of kubectl taintkeeper pending.
+// options are the options of kubectl taintkeeper pending.
 type options struct {
 	source        source.Source
 	output        output.Printer
@@ -35,7 +35,7 @@ type options struct {
 	allNamespaces bool
 	watch         bool
 
-	namespace string // empty: all of them
+	namespace string // all of them if it is empty
 }
 
 // New returns the command pending.
@@ -43,20 +43,20 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "pending",
-		Short: "List the pods that have to leave because of taints, soonest first",
-		Long: `List the pods that have to leave because of NoExecute taints and are still there, soonest first: those of the
-current namespace, of -n, or of all (-A). With files (-f), those of all namespaces unless -n names one. A pod whose
-instant is past is late. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
+		Short: "List the pods that must leave because of taints, soonest first",
+		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It lists the current
+namespace, the namespace of -n, or all (-A). In files (-f), it lists all namespaces unless -n names one. A pod is late
+when its due time has passed. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
 
 Above 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for each pod.
 
-With --watch a terminal shows the countdown as it runs; q ends it. Where the output goes elsewhere, each change is a
-line: a pod leaves, leaves at another instant, is due now, is held by a policy or not any more, is gone, or is cancelled
-and stays; with -o json an object of kind PendingChange. Policies are read again every five seconds.`,
-		Example: `  # Who has to leave in the whole cluster, and when?
+With --watch, a terminal shows running countdowns; press q to quit. If stdout is not a terminal, each change is a line:
+a pod leaves, leaves at another time, is due now, is held by a policy, is no longer held, is gone, or is cancelled and
+stays. With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
+		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper pending -A
 
-  # The same of two nodes, as it happens
+  # The same for two nodes, and how it changes
   kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,16 +74,16 @@ and stays; with -o json an object of kind PendingChange. Policies are read again
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
-	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node; may be given several times.")
+	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node. You can repeat this flag.")
 	cmd.Flags().StringVarP(&o.nodes.Selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Go on, and tell what changes.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Keep running, and show what changes.")
 	return cmd
 }
 
 func (o *options) validate() error {
 	if o.watch && o.source.Offline() {
-		return command.Usagef("--watch needs a cluster, for files do not change: leave out --watch or -f")
+		return command.Usagef("--watch requires a cluster, because files do not change: leave out --watch or -f")
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
@@ -100,7 +100,7 @@ func (o *options) validate() error {
 	return o.output.Validate()
 }
 
-// complete finds the namespace. Among files there is no current one.
+// complete finds the namespace. Files have no current namespace.
 func (o *options) complete() error {
 	switch {
 	case o.allNamespaces:
@@ -134,7 +134,7 @@ func (o *options) run(ctx context.Context) error {
 	return o.print(list, elsewhere)
 }
 
-// elsewhere returns how many pods of other namespaces have to leave, 0 if they may not be listed.
+// elsewhere returns how many pods of other namespaces must leave. It returns 0 if the user may not list them.
 func (o *options) elsewhere(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.Node) int {
 	if !o.source.Offline() {
 		api, err := o.reader()
@@ -166,7 +166,7 @@ func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node, namespace
 	return list
 }
 
-// read returns the nodes, and no more pods than can be listed.
+// read returns the nodes, and only the pods that the list needs.
 func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 	if o.source.Offline() {
 		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
@@ -209,7 +209,7 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Clust
 	return api.Cluster, api.Idle(ctx)
 }
 
-// readPods leaves out pods that cannot be pending: those without a node, and those on other nodes where one is named.
+// readPods leaves out pods that cannot be pending: those without a node, and those on other nodes if nodes are named.
 func (o *options) readPods(ctx context.Context, api *source.Reader, namespace string) error {
 	selector := fields.OneTermNotEqualSelector("spec.nodeName", "")
 	if len(o.nodes.Names) == 1 {
@@ -222,8 +222,8 @@ func (o *options) readPods(ctx context.Context, api *source.Reader, namespace st
 	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
 }
 
-// columnsFor are those of the table, the most important first. Which policies hold pods is a column if some select any:
-// then pods may stay when they are due.
+// columnsFor returns the columns of the table, the most important first. If policies select some of the pods, a column
+// names the policies that hold them.
 func columnsFor(pods []cliv1alpha1.PendingPod) []string {
 	rest := []string{output.ColumnNode, output.ColumnTaint, "+Owner", "+Toleration", "+Priority"}
 	if !selected(pods) {
@@ -239,7 +239,7 @@ func selected(pods []cliv1alpha1.PendingPod) bool {
 	return slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
 }
 
-// rowOf is the row of a pod below such columns, with what it says of when the pod leaves.
+// rowOf is the row of a pod. The caller passes what it says about when the pod leaves.
 func rowOf(
 	o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string,
 ) output.PodRow {
@@ -267,7 +267,7 @@ func (o *options) none(elsewhere int) string {
 	if o.namespace == "" {
 		return headline(nil, time.Time{})
 	}
-	line := fmt.Sprintf("No pods in namespace %s have to leave", o.namespace)
+	line := fmt.Sprintf("No pods in namespace %s need to leave", o.namespace)
 	if elsewhere > 0 {
 		line += fmt.Sprintf("; %d in other namespaces (-A)", elsewhere)
 	}
@@ -301,7 +301,7 @@ func (o *options) print(list *cliv1alpha1.PendingList, elsewhere int) error {
 	return o.output.Pods(answer, columns, rows)
 }
 
-// headline counts the pods that are pending.
+// headline counts the pending pods.
 func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
 	due, held := 0, 0
 	for i := range pods {
@@ -318,7 +318,7 @@ func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
 	}
 	switch {
 	case len(pods) == 0:
-		return "No pod has to leave."
+		return "No pod needs to leave."
 	case due == len(pods):
 		return fmt.Sprintf("%s %s.", sentence.Are(due, "pod"), still)
 	case due == 0:

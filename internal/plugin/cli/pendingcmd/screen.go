@@ -21,30 +21,30 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
-// lingers is how long what has changed stays marked, and a pod that is gone stays in sight.
+// lingers is how long a change stays marked, and a pod that is gone stays visible.
 const lingers = 5 * time.Second
 
-// screen is what a terminal shows of pods that are pending: a countdown that runs.
+// screen shows pending pods with running countdowns on a terminal.
 type screen struct {
 	clock         clock.PassiveClock
 	output        output.Printer
 	width, height int
 
-	known  bool // what is pending has been told
+	known  bool // an update has arrived
 	pods   []cliv1alpha1.PendingPod
 	marks  map[types.UID]mark
-	passed []cliv1alpha1.PendingChange // gone or cancelled, and still in sight
+	passed []cliv1alpha1.PendingChange // gone or cancelled, and still visible
 	note   string
 	idle   string // as of plan.Cluster
 }
 
-// mark says until when a pod stands out, and why.
+// mark says until when a pod is highlighted, and why.
 type mark struct {
 	event cliv1alpha1.PendingEvent
 	until time.Time
 }
 
-// What a screen is told besides keys and sizes.
+// Messages to a screen, apart from keys and sizes.
 type (
 	tick    struct{}
 	trouble string
@@ -66,7 +66,7 @@ func (o *options) newProgram(ctx context.Context) *tea.Program {
 	return tea.NewProgram(newScreen(o), options...)
 }
 
-// runScreen shows a screen until somebody quits.
+// runScreen shows a screen until the user quits.
 func runScreen(ctx context.Context, program *tea.Program, f *follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +82,7 @@ func runScreen(ctx context.Context, program *tea.Program, f *follower) error {
 		return followed
 	}
 	if err != nil && !stopped && !errors.Is(err, tea.ErrInterrupted) {
-		return fmt.Errorf("show what is pending: %w", err)
+		return fmt.Errorf("show pending pods: %w", err)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (s *screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// take shows what is pending now.
+// take shows an update.
 func (s *screen) take(update update) {
 	s.known, s.pods, s.idle = true, update.list.Pods, update.idle
 	if !update.broken {
@@ -129,7 +129,7 @@ func (s *screen) take(update update) {
 	s.forget()
 }
 
-// forget lets go of marks that have stood long enough, and of pods that are gone.
+// forget drops marks and gone pods that were shown long enough.
 func (s *screen) forget() {
 	now := s.clock.Now()
 	for uid, mark := range s.marks {
@@ -142,7 +142,7 @@ func (s *screen) forget() {
 	})
 }
 
-// Styles of a screen. Colours are the terminal's own sixteen, so that they fit what the user has chosen.
+// Styles of a screen. Colours are the terminal's own sixteen, so that they fit the user's theme.
 var (
 	styleBold = lipgloss.NewStyle().Bold(true)
 	styleLate = lipgloss.NewStyle().Foreground(lipgloss.Red)
@@ -217,8 +217,8 @@ func (s *screen) rows() []line {
 	return rows
 }
 
-// besides is how many lines a screen has besides rows and notes: title, what all rows share, column names, what is left
-// out, keys, and space.
+// besides is how many lines a screen has apart from rows and notes: title, what all rows share, column names, what is
+// left out, keys, and space.
 const besides = 8
 
 // table returns as many rows as fit.
@@ -242,7 +242,7 @@ func (s *screen) table() []string {
 	return lines
 }
 
-// aligned writes rows below column names, plain.
+// aligned returns rows below column names, without styles.
 func (s *screen) aligned(rows []line) []string {
 	columns := columnsFor(s.pods)
 	cells := make([]output.PodRow, 0, len(rows))
@@ -252,8 +252,8 @@ func (s *screen) aligned(rows []line) []string {
 	return s.output.PodLines(columns, cells)
 }
 
-// countdown says to the second how long it is until an instant, or how late it is. A second that has begun counts, so
-// that nothing is due before it says so.
+// countdown says to the second how long it is until an instant, or how late it is. It rounds up, so no pod is due
+// before the countdown ends.
 func countdown(now, due time.Time) string {
 	if late := now.Sub(due); late >= 0 {
 		return inSeconds(late.Truncate(time.Second)) + " late"

@@ -94,7 +94,7 @@ func TestABoardCountsDownEachSecond(t *testing.T) {
 	s := newShown()
 	s.shows(t, "Reading nodes and pods.")
 	s.pending()
-	s.shows(t, "No pod has to leave.")
+	s.shows(t, "No pod needs to leave.")
 	s.pending(pendingPod("p", 3*time.Second+500*time.Millisecond), pendingPod("q", time.Hour))
 	s.shows(t,
 		"2 pods are to leave, the next in 4s.",
@@ -207,11 +207,11 @@ func TestTroubleIsShownUntilThereIsNews(t *testing.T) {
 	s := newShown()
 	s.pending()
 	s.Update(trouble("The watch of pods is broken."))
-	s.shows(t, "No pod has to leave.", "Note: The watch of pods is broken.")
+	s.shows(t, "No pod needs to leave.", "Note: The watch of pods is broken.")
 	s.pass(time.Minute)
-	s.shows(t, "No pod has to leave.", "Note: The watch of pods is broken.")
+	s.shows(t, "No pod needs to leave.", "Note: The watch of pods is broken.")
 	s.pending()
-	s.shows(t, "No pod has to leave.")
+	s.shows(t, "No pod needs to leave.")
 }
 
 func TestThatTaintkeeperDoesNotEvictIsShownAsAWholeWhileItDoesNot(t *testing.T) {

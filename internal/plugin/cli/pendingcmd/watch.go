@@ -24,20 +24,20 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// settle is how long changes are gathered before they are told: a storm is weighed ten times a second, not at every
-// event.
+// settle is how long changes are collected before an update: in a storm the follower computes ten updates a second, not
+// one for each event.
 const settle = 100 * time.Millisecond
 
-// update is what a follower tells: what is pending, and what has changed since the update before.
+// update is what a follower reports: the pending pods, and what has changed since the last update.
 type update struct {
 	list    *cliv1alpha1.PendingList
 	changes []cliv1alpha1.PendingChange
-	broken  bool   // some of it is what was last seen
+	broken  bool   // some of it may be out of date
 	idle    string // as of plan.Cluster
 }
 
-// follower watches nodes and pods, reads policies now and then, and tells what is pending. It goes on over broken
-// watches: what was last seen counts until there is news.
+// follower watches nodes and pods, reads policies regularly, and reports pending pods. If a watch breaks, it continues
+// with the last known state.
 type follower struct {
 	reader    *source.Reader
 	clock     clock.PassiveClock
@@ -47,9 +47,9 @@ type follower struct {
 
 	follow  *follow.Follower
 	known   plan.Countdowns
-	missing []string // what could not be read of policies, and has been noted
-	read    bool     // the policies were, once
-	unread  bool     // they could not be, when they were last asked for
+	missing []string // what of policies could not be read, already noted
+	read    bool     // the policies were read at least once
+	unread  bool     // the last read of policies failed
 	idle    string   // as of plan.Cluster
 	before  *cliv1alpha1.PendingList
 	tell    func(update)
@@ -74,7 +74,7 @@ func (o *options) runWatch(ctx context.Context) error {
 	return o.runLines(ctx, o.follower(reader, o.note))
 }
 
-// note tells something on stderr.
+// note prints a note on stderr.
 func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
 
 // follower returns a follower of a cluster, which notes its broken watches.
@@ -86,7 +86,7 @@ func (o *options) follower(reader *source.Reader, note func(sentence string)) *f
 	}
 }
 
-// probe asks for one object of each kind, so that a cluster that does not answer or refuses is told at once.
+// probe reads one object of each kind, so that the command fails at once if the cluster does not answer or refuses.
 func (o *options) probe(
 	ctx context.Context, server string, clients kubernetes.Interface, timeout time.Duration,
 ) error {
@@ -102,7 +102,7 @@ func (o *options) probe(
 	return nil
 }
 
-// run tells what is pending, at first and after every change, until the context ends.
+// run sends an update at the start and after every change, until the context ends.
 func (f *follower) run(ctx context.Context, tell func(update)) error {
 	f.tell = tell
 	f.follow.Feeds = follow.ClusterFeeds(f.reader.Watches, f.namespace, f.nodes.Names, f)
@@ -111,7 +111,7 @@ func (f *follower) run(ctx context.Context, tell func(update)) error {
 	return f.follow.Run(ctx)
 }
 
-// update tells what is pending once everything has been read, and returns when to look again: when the next pod is due.
+// update sends an update once everything has been read, and returns how long to wait until the next pod is due.
 func (f *follower) update() time.Duration {
 	if !f.read || !f.follow.Synced() {
 		return follow.NotYet
@@ -124,8 +124,8 @@ func (f *follower) update() time.Duration {
 	return untilNext(list, now)
 }
 
-// untilNext is how long it is until the next pod is due, or not held any more. The clock may be set, so that it is
-// asked again once in a while.
+// untilNext is how long it is until the next pod is due or no longer held. It is limited because somebody may set the
+// clock.
 func untilNext(list *cliv1alpha1.PendingList, now time.Time) time.Duration {
 	next := time.Minute
 	soon := func(instant time.Time) {
@@ -143,7 +143,7 @@ func untilNext(list *cliv1alpha1.PendingList, now time.Time) time.Duration {
 	return next
 }
 
-// called notes that a watch is broken. It is started again, unless there is no right to it.
+// called notes that a watch is broken. The watch is restarted unless the user may not watch.
 func (f *follower) called(ctx context.Context, feed follow.Feed, verb string, err error) {
 	switch {
 	case err == nil:
@@ -160,7 +160,7 @@ func (f *follower) followPolicies(ctx context.Context) {
 	})
 }
 
-// setPolicies takes what was read of policies.
+// setPolicies takes the policies that were read.
 func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
 	f.read, f.unread = true, err != nil && f.known.Policies != nil
 	switch {

@@ -169,19 +169,19 @@ func TestAWatchTellsALineForEachChange(t *testing.T) {
 		s.taint("n", "k")
 		s.pod("first", "n", 300)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/first on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:00:00Z pod a/first on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute")
 
 		s.pass(59 * time.Second)
 		s.pod("second", "n", 600)
 		s.pass(time.Second)
-		s.says("2000-01-01T00:01:00Z pod a/second on node n leaves in 8m59s, at 2000-01-01T00:10:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:01:00Z pod a/second on node n leaves in 8m59s, at 2000-01-01T00:10:00Z, because of taint k:NoExecute")
 
 		s.pod("second", "n", 120)
 		s.pass(time.Second)
-		s.says("2000-01-01T00:01:01Z pod a/second on node n leaves in 59s instead, at 2000-01-01T00:02:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:01:01Z pod a/second on node n leaves in 59s instead, at 2000-01-01T00:02:00Z, because of taint k:NoExecute")
 
 		s.pass(time.Minute)
-		s.says("2000-01-01T00:02:00Z pod a/second on node n is due now, by taint k:NoExecute")
+		s.says("2000-01-01T00:02:00Z pod a/second on node n is due now, because of taint k:NoExecute")
 
 		s.deletePod("second")
 		s.pass(time.Second)
@@ -189,7 +189,7 @@ func TestAWatchTellsALineForEachChange(t *testing.T) {
 
 		s.taint("n")
 		s.pass(time.Second)
-		s.says("2000-01-01T00:02:03Z pod a/first on node n is cancelled: it stays, and does not leave at 2000-01-01T00:05:00Z")
+		s.says("2000-01-01T00:02:03Z pod a/first on node n is cancelled: it stays instead of leaving at 2000-01-01T00:05:00Z")
 
 		s.pass(time.Hour)
 		s.says()
@@ -201,14 +201,14 @@ func TestAPodThatTerminatesIsGoneAndOneThatIsNotToleratedAtAllLeavesNow(t *testi
 		s.taint("n", "k")
 		s.pod("early", "n", 300)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/early on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:00:00Z pod a/early on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute")
 
 		s.pod("early", "n", 300, func(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.Now()) })
 		s.pod("bare", "n", 0, func(pod *corev1.Pod) { pod.Spec.Tolerations = nil })
 		s.pass(time.Second)
 		s.says(
 			"2000-01-01T00:00:01Z pod a/early on node n is gone, 4m59s before it was due",
-			"2000-01-01T00:00:01Z pod a/bare on node n leaves now, 1s late, at 2000-01-01T00:00:00Z, by taint k:NoExecute",
+			"2000-01-01T00:00:01Z pod a/bare on node n leaves now, 1s late, at 2000-01-01T00:00:00Z, because of taint k:NoExecute",
 		)
 	})
 }
@@ -219,7 +219,7 @@ func TestATaintWithoutTimeAddedCountsFromWhenTheWatchSawItFirst(t *testing.T) {
 		s.put(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, bare, "")
 		s.pod("p", "n", 300)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute")
+		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute")
 		s.pass(time.Minute)
 		heartbeat := bare.DeepCopy()
 		heartbeat.Labels = map[string]string{"beat": "1"}
@@ -231,7 +231,7 @@ func TestATaintWithoutTimeAddedCountsFromWhenTheWatchSawItFirst(t *testing.T) {
 
 func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 	elsewhere := func(pod *corev1.Pod) { pod.Namespace = "b" }
-	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute"
+	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute"
 	for name, choose := range map[string]func(*options){
 		"by name":  func(o *options) { o.nodes.Names = []string{"n", "none"} },
 		"by label": func(o *options) { o.nodes.Selector = "name in (n)" },
@@ -285,7 +285,7 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 		s.pod("q", "n", 300, func(pod *corev1.Pod) { pod.UID = "another of the same name" })
 		s.pass(10 * time.Second)
 		s.says()
-		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: ") {
+		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods is broken and is restarted; until then you see its last state: ") {
 			t.Errorf("the notes are %q, want one", notes)
 		}
 
@@ -313,7 +313,7 @@ func TestAWatchThatStaysBrokenIsToldOnceAMinute(t *testing.T) {
 			broken.tell("pods", errors.New("connection refused"))
 			s.pass(time.Second)
 		}
-		note := "Note: The watch of pods is broken and is begun again; until then it is told what was seen last: connection refused.\n"
+		note := "Note: The watch of pods is broken and is restarted; until then you see its last state: connection refused.\n"
 		if got := s.errOut.take(); got != note+note {
 			s.t.Errorf("the notes are %q, want two", got)
 		}
@@ -391,16 +391,16 @@ func TestPoliciesThatHoldAndReleaseAreTold(t *testing.T) {
 		s.taint("n", "k")
 		s.pod("p", "n", 60)
 		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 60s, at 2000-01-01T00:01:00Z, by taint k:NoExecute, held by policy stop: Paused")
+		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 60s, at 2000-01-01T00:01:00Z, because of taint k:NoExecute, held by policy stop: Paused")
 		s.pass(time.Minute)
-		s.says("2000-01-01T00:01:00Z pod a/p on node n is due now, by taint k:NoExecute, held by policy stop: Paused")
+		s.says("2000-01-01T00:01:00Z pod a/p on node n is due now, because of taint k:NoExecute, held by policy stop: Paused")
 		s.hold("another") // the first by name is named
 		s.pass(policiesRead)
 		s.says("2000-01-01T00:01:05Z pod a/p on node n stays, held by policy another: Paused")
 		s.release("another")
 		s.release("stop")
 		s.pass(policiesRead)
-		s.says("2000-01-01T00:01:10Z pod a/p on node n is not held any more")
+		s.says("2000-01-01T00:01:10Z pod a/p on node n is no longer held")
 	})
 }
 
@@ -451,7 +451,7 @@ func TestThatTaintkeeperDoesNotEvictIsNotedOnceEachTimeItStops(t *testing.T) {
 func TestEveryFormatTellsEachChange(t *testing.T) {
 	for format, want := range map[string]string{
 		output.Name: "pod/p -n a\n",
-		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, by taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
+		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
 		output.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
 			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +
 			`"toleration":{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},"owner":{"kind":"StatefulSet","name":"s"},"priority":7}}` + "\n",

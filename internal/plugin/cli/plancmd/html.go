@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 )
 
-// printPage prints a plan as one page, in the words of the table.
+// printPage prints a plan as one page, with the same words as the table.
 func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	return page.Write(o.Env.Out, page.Page{
 		Plan: plan, Cluster: summary.Cluster(plan), Answer: summary.Answer(plan),

@@ -1,7 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plancmd is kubectl taintkeeper plan: it prints what package plan says that taints or silent nodes would do.
+// Package plancmd is kubectl taintkeeper plan: it prints what taints or silent nodes would do, according to package
+// plan.
 package plancmd
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// options are those of kubectl taintkeeper plan.
+// options are the options of kubectl taintkeeper plan.
 type options struct {
 	source    source.Source
 	output    output.Printer
@@ -40,31 +41,31 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
 		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --unreachable)",
-		Short: "Say what taints would do: who leaves, when and why",
+		Short: "Say what taints would do: which pods leave, when and why",
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
-workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies: who is asked about, who
-is held by which of them and until when, which breakers would trip, and how long a pace takes.
+workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies, it says which pods they
+hold and until when, which pods need the Eviction API, which breakers would trip, and how long a pace takes.
 
-With --unreachable it says what would happen if the nodes stopped renewing their Leases now: when node health notices,
-when each is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Set flags that the
-controller has too to the controller's values.
+With --unreachable, it says what would happen if the nodes stopped renewing their Leases now: when node health notices,
+when each node is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Set the flags
+that the controller also has to the controller's values.
 
 Above 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more columns.
 
-With --where-to it also says which nodes would take the pods that leave. It asks the filters and scores of the scheduler
-itself, and places one pod after the other. Scores decide between nodes that fit, and the scheduler draws lots where
-they are equal, so a pod may go to another of the nodes that would take it.
+With --where-to, it also says which nodes would take the pods that leave. It asks the scheduler's own filters and
+scores, and places one pod after the other. Scores decide between nodes that fit. If scores are equal, the scheduler
+chooses at random, so a pod may go to another of the nodes that would take it.
 
 ` + selection.TaintSyntax + `
 
---fail-on is for scripts: lost-workload is a workload that loses every replica, budget a PodDisruptionBudget of which
-more pods leave than it allows, and nowhere a pod that no node would take, or of which that is uncertain. The exit code
-is 0 if the plan has none of those that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if
-the plan has some.`,
-		Example: `  # Who would leave if node worker-1 got this taint?
+--fail-on is for scripts: lost-workload means a workload that loses every replica, budget a PodDisruptionBudget that is
+overrun because more pods leave than it allows, and nowhere a pod that fits no node or may fit none. The exit code is 0
+if the plan has none of those that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if the
+plan has some.`,
+		Example: `  # Which pods would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 
-  # And where would they go?
+  # And where would the pods go?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --where-to
 
   # The same for a whole zone, without a cluster
@@ -73,7 +74,7 @@ the plan has some.`,
   # What if all nodes of a zone became unreachable now?
   kubectl taintkeeper plan --unreachable -l topology.kubernetes.io/zone=a
 
-  # In a script: stop if a budget would be overrun, or a workload lost
+  # In a script: fail if a budget would be overrun, or a workload lost
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --fail-on=lost-workload,budget
 
   # As a page for a browser, with a timeline
@@ -120,7 +121,7 @@ func (o *options) validate() error {
 		return err
 	}
 	if o.whereTo && o.output.Format == output.Name {
-		return command.Usagef("--where-to has no place among names: leave it out, or choose another --output")
+		return command.Usagef("--where-to cannot be printed as names: leave it out, or choose another --output")
 	}
 	if o.failOn.Asks(command.Nowhere) && !o.whereTo {
 		return command.Usagef("--fail-on=%s requires --where-to", command.Nowhere)

@@ -15,23 +15,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// silence is --unreachable, with the flags of the controller that say what follows.
+// silence is --unreachable with the flags of the controller that determine what follows.
 type silence struct {
 	is    bool
 	flags readiness.Options
-	names []string // of these flags
+	names []string // names of these flags
 }
 
 func (s *silence) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.is, "unreachable", false,
-		"Say what would happen if the nodes became unreachable now. No taint is given then.")
-	cmd.Flags().BoolVar(&s.is, "silent", false, "The same as --unreachable, by its former name.")
+		"Say what would happen if the nodes became unreachable now. It takes no taints.")
+	cmd.Flags().BoolVar(&s.is, "silent", false, "The former name of --unreachable.")
 	_ = cmd.Flags().MarkHidden("silent")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.flags.AddFlags(flags)
 	flags.VisitAll(func(flag *pflag.Flag) {
 		s.names = append(s.names, flag.Name)
-		flag.Usage = "With --unreachable, as the controller has it: " + flag.Usage + "."
+		flag.Usage = "With --unreachable, as set on the controller: " + flag.Usage + "."
 		cmd.Flags().AddFlag(flag)
 	})
 }
@@ -47,11 +47,11 @@ func (s *silence) completion(from *source.Source) completion.Func {
 	}
 }
 
-// validate refuses flags that would change nothing.
+// validate refuses flags that would have no effect.
 func (s *silence) validate(cmd *cobra.Command) error {
 	if s.is {
 		if cmd.Flags().Changed("overwrite") {
-			return command.Usagef("--overwrite is for taints that are given: leave it out with --unreachable")
+			return command.Usagef("--overwrite applies to taints, and --unreachable takes none: leave out one of them")
 		}
 		if err := s.flags.Validate(); err != nil {
 			return command.Usagef("%w", err)
@@ -60,7 +60,7 @@ func (s *silence) validate(cmd *cobra.Command) error {
 	}
 	for _, name := range s.names {
 		if cmd.Flags().Changed(name) {
-			return command.Usagef("--%s is for nodes that become unreachable: add --unreachable, or leave it out", name)
+			return command.Usagef("--%s requires --unreachable", name)
 		}
 	}
 	return nil
@@ -71,6 +71,6 @@ func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	return command.Usagef("--unreachable says which taints the nodes get: leave out %s, or --unreachable",
+	return command.Usagef("--unreachable takes no taints: leave out %s, or --unreachable",
 		strings.Join(specs, " "))
 }

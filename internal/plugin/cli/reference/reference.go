@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference writes docs/commands.md: every command with its flags, and every kind that -o json and -o yaml
-// print, from the commands and the types themselves.
+// Package reference writes docs/commands.md from the commands and types themselves: every command with its flags, and
+// every kind that -o json and -o yaml print.
 package reference
 
 import (
@@ -30,13 +30,13 @@ const head = `# Commands
 <!-- Written by make generate from the commands themselves: do not edit. -->
 
 ` + "`kubectl taintkeeper`" + ` says what a taint would do before it is set. Only ` + "`taint`, `untaint`, `pause` and `resume`" + ` change anything, and
-nothing has to be installed in the cluster, except for the last two. Every command that reads, except ` + "`board` and `report`" + `, takes files too (` + "`-f`" + `): of ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml`" + `, or of
+nothing needs to be installed in the cluster, except for the last two. Every command that reads, except ` + "`board` and `report`" + `, also takes files (` + "`-f`" + `): the output of ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml`" + ` or of
 ` + "`kubectl taintkeeper snapshot`" + `.
 
-Exit codes: 0 done, 1 failed (stderr says what), 2 wrong command line. A command that has more says so.
+Exit codes: 0 means done, 1 failed (stderr says why), and 2 a wrong command line. Other codes are listed with their command.
 `
 
-// Markdown returns the page. The types are read from the folder of api/cli/v1alpha1.
+// Markdown returns the page. It reads the types from the folder of api/cli/v1alpha1.
 func Markdown(types string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(head)
@@ -46,7 +46,7 @@ func Markdown(types string) ([]byte, error) {
 			writeCommand(&out, command, "##")
 		}
 	}
-	fmt.Fprintf(&out, "\n## Flags of every command\n\nThose by which kubectl finds and enters a cluster.\n\n")
+	fmt.Fprintf(&out, "\n## Flags of every command\n\nThey select a cluster and its credentials, as in kubectl.\n\n")
 	writeFlags(&out, root.PersistentFlags())
 	if err := writeKinds(&out, types); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func writeFlags(out *bytes.Buffer, flags *pflag.FlagSet) {
 	})
 }
 
-// defaultOf leaves out what says nothing, and the home directory of whoever runs this.
+// defaultOf leaves out empty defaults, and the home directory of the user who runs this.
 func defaultOf(flag *pflag.Flag) string {
 	switch {
 	case flag.DefValue == "", flag.DefValue == "[]", flag.DefValue == "false", flag.DefValue == "0",
@@ -179,7 +179,7 @@ func writeValues(out *bytes.Buffer, kind *doc.Type) {
 	}
 }
 
-// paragraph is a comment in one line, without what is meant for generators.
+// paragraph returns a comment as one line, without markers for generators.
 func paragraph(comment string) string {
 	var words []string
 	for line := range strings.Lines(comment) {
@@ -190,7 +190,7 @@ func paragraph(comment string) string {
 	return strings.Join(words, " ")
 }
 
-// typeName writes a type as a reader of JSON knows it.
+// typeName returns the name of a type for readers of JSON.
 func typeName(expression ast.Expr) string {
 	switch t := expression.(type) {
 	case *ast.StarExpr:

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// account is the service account that may read the report: charts/taintkeeper/templates/metrics.yaml.
+	// account is the service account that may read the report. charts/taintkeeper/templates/metrics.yaml creates it.
 	account = "taintkeeper-report"
-	// loopback is where a pod serves the report without --metrics-bind-address.
+	// loopback is the address on which a pod serves the report without --metrics-bind-address.
 	loopback = "127.0.0.1:8080"
 )
 
-// connector connects to a port of a pod: it returns a local address that leads there until stop is called.
+// connector connects to a port of a pod. It returns a local address that works until stop is called.
 type connector func(ctx context.Context, pod *corev1.Pod, port string) (address string, stop func(), err error)
 
 // fetcher fetches the report from the pod that runs in shadow mode.
@@ -81,14 +81,14 @@ func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, er
 			return pod, nil
 		}
 	}
-	const advice = "only shadow mode makes a report; 'kubectl taintkeeper status' says which mode runs"
+	const advice = "only shadow mode writes a report; 'kubectl taintkeeper status' says which mode runs"
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("find a pod of Taintkeeper: none has the label %s: %s", source.Keepers, advice)
 	}
 	return nil, fmt.Errorf("find a pod in shadow mode: none is ready: %s", advice)
 }
 
-// token makes a token that is good for ten minutes, and for nothing but the report and metrics.
+// token creates a token that is valid for ten minutes, and only for the report and metrics.
 func (f *fetcher) token(ctx context.Context, namespace string) (string, error) {
 	const seconds = 600
 	request := &authenticationv1.TokenRequest{}
@@ -96,14 +96,14 @@ func (f *fetcher) token(ctx context.Context, namespace string) (string, error) {
 	made, err := f.clients.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("make a token for the report: there is no service account %s in namespace %s: upgrade the chart, which creates it in shadow mode, or see docs/shadow-mode.md", account, namespace)
+		return "", fmt.Errorf("create a token for the report: there is no service account %s in namespace %s: upgrade the chart, which creates it in shadow mode, or see docs/shadow-mode.md", account, namespace)
 	case err != nil:
-		return "", f.explain(ctx, "make a token for the report", "create serviceaccounts/token", namespace, err)
+		return "", f.explain(ctx, "create a token for the report", "create serviceaccounts/token", namespace, err)
 	}
 	return made.Status.Token, nil
 }
 
-// explain says why something could not be done and, if a right is missing, which one.
+// explain says why something failed and, if a right is missing, which one.
 func (f *fetcher) explain(ctx context.Context, doing, right, namespace string, err error) error {
 	if !apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "forbidden") { // port-forward has no typed errors
 		return source.Probed(ctx, f.server, doing, "", err)
@@ -115,8 +115,8 @@ func (f *fetcher) explain(ctx context.Context, doing, right, namespace string, e
 	return fmt.Errorf("%s: %w: ask for the right to %s %s", doing, err, right, where)
 }
 
-// get reads a URL of the pod. Taintkeeper makes its own certificate, which nobody signs. The connection goes to that
-// pod through the API server.
+// get reads a URL of the pod. It does not verify the certificate, which Taintkeeper signs itself, because the
+// connection goes to that pod through the API server.
 func get(ctx context.Context, url, token string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

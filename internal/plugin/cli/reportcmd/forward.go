@@ -19,7 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// forwardTo connects to ports of pods as kubectl port-forward does: by WebSocket or, with older API servers, SPDY.
+// forwardTo connects to ports of pods as kubectl port-forward does, using WebSocket or, with older API servers, SPDY.
 func forwardTo(config *rest.Config) connector {
 	return func(ctx context.Context, pod *corev1.Pod, port string) (string, func(), error) {
 		dialer, err := dialerTo(config, pod)

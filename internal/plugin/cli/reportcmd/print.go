@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// report is what is printed of a ShadowReport. docs/shadow-mode.md describes all of it.
+// report is the part of a ShadowReport that is printed. docs/shadow-mode.md describes all of it.
 type report struct {
 	Since       time.Time      `json:"since"`
 	Time        time.Time      `json:"time"`
@@ -28,18 +28,18 @@ type difference struct {
 	Sentence  string    `json:"sentence"`
 }
 
-// outcomes are what can become of a pod, with what that means, in the order in which they are printed.
+// outcomes are what can happen to a pod, with their meanings, in the order in which they are printed.
 var outcomes = []struct{ name, means string }{
-	{"on_time", "evicted within 2 s of the instant at which they were due"},
+	{"on_time", "evicted within 2 s of their due time"},
 	{"early", "evicted before they were due"},
 	{"late", "evicted after they were due"},
 	{"never", "due and not evicted"},
-	{"should_have_stayed", "evicted although they did not have to leave"},
+	{"should_have_stayed", "evicted although they could have stayed"},
 	{"twice", "evicted a second time"},
 	{"unjudged", "not judged, because the countdown began before shadow mode"},
 }
 
-// mostDifferences are printed, the newest.
+// mostDifferences is how many differences are printed. They are the newest.
 const mostDifferences = 10
 
 func (r *report) print(o *output.Printer, where string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// options are those of kubectl taintkeeper report.
+// options are the options of kubectl taintkeeper report.
 type options struct {
 	env    command.Env
 	config *genericclioptions.ConfigFlags
@@ -36,13 +36,13 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Long: `Print the report of shadow mode: how many pods the built-in controller evicted on time, early, late or not at all, and
 what it did differently from the rule, with the reason.
 
-The report is fetched from Taintkeeper's pod through the API server, as kubectl port-forward does. This needs the rights
-to list pods, to create pods/portforward, and to create a token of the service account taintkeeper-report, which the
-chart creates in shadow mode. Your own credentials are not sent to the pod.`,
+The command fetches the report from Taintkeeper's pod through the API server, as kubectl port-forward does. You need the
+rights to list pods, to create pods/portforward, and to create a token of the service account taintkeeper-report, which
+the chart creates in shadow mode. The command does not send your own credentials to the pod.`,
 		Example: `  # What would Taintkeeper do better here?
   kubectl taintkeeper report
 
-  # All differences, of the release in one namespace
+  # All differences, from the release in one namespace
   kubectl taintkeeper report -n taintkeeper -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -128,11 +128,11 @@ func TestARightThatIsMissingToFetchTheReportIsNamed(t *testing.T) {
 func TestTheReportIsPrintedForAPersonOrAsItWasServed(t *testing.T) {
 	const text = `Shadow mode in pod tk/keeper has compared the built-in controller with the rule for 60m.
 
-   212  evicted within 2 s of the instant at which they were due
+   212  evicted within 2 s of their due time
      0  evicted before they were due
      1  evicted after they were due
      0  due and not evicted
-     0  evicted although they did not have to leave
+     0  evicted although they could have stayed
      0  evicted a second time
      0  not judged, because the countdown began before shadow mode
      0  due and still there

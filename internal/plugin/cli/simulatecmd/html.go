@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/page"
 )
 
-// printPage prints a report as one page, in the words of the text.
+// printPage prints a report as one page, with the same words as the text.
 func (o *options) printPage(report *cliv1alpha1.SimulationReport) error {
 	lines := answer(report)
 	name := o.name

@@ -19,11 +19,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// mostListed is how many workloads, budgets and pods a table lists, unless it is wide.
+// mostListed is how many workloads, budgets or pods a table lists unless it is wide.
 const mostListed = 10
 
-// printReport prints a report for a person: the answer, the story, what was lost, and what was left out. Of names it
-// prints those of the pods that leave, and without headers the tables alone.
+// printReport prints a report for a person: the answer, the story, what was lost, and what is not simulated. With -o
+// name it prints the pods that leave, and without headers only the tables.
 func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
 	switch {
 	case o.Format == output.Name:
@@ -45,7 +45,7 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 		o.Line("- %s", line)
 	}
 	if name := clusterOf(report); name != "" {
-		o.Line("The simulation is of cluster %s.", name)
+		o.Line("This simulation is for cluster %s.", name)
 	}
 	o.Line("")
 	for _, event := range report.Story {
@@ -94,12 +94,12 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 	return lines
 }
 
-// clusterOf names the cluster of a report as its user does; empty for files.
+// clusterOf returns the user's name for the cluster of a report. It is empty for files.
 func clusterOf(report *cliv1alpha1.SimulationReport) string {
 	return plan.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}.String()
 }
 
-// mostReasons is how many reasons are told.
+// mostReasons is how many reasons are printed.
 const mostReasons = 3
 
 // reasons says why pods are held or have no room at the end, the most frequent reasons first.
@@ -134,7 +134,7 @@ func joined(parts []string) string {
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
-// losses are what to look at in a report, and what --fail-on calls it.
+// losses are what needs attention in a report, with the names that --fail-on uses.
 var losses = []struct {
 	failOn, one, many string
 	of                func(cliv1alpha1.SimulationSummary) int
@@ -149,7 +149,7 @@ var losses = []struct {
 		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
 }
 
-// counted says one thing, or counts many.
+// counted returns the sentence for one, or counts many.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -168,8 +168,8 @@ func interval(event cliv1alpha1.SimulationEvent) string {
 
 func span(d metav1.Duration) string { return sentence.Span(d.Duration) }
 
-// printLosses prints which workloads had fewer replicas and which budgets were overrun. Names are last, as a narrow
-// terminal has long ones below their rows.
+// printLosses prints which workloads had fewer replicas and which budgets were overrun. Names are in the last column
+// because a narrow terminal shows long ones below their rows.
 func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
 	if len(report.Workloads) > 0 {
 		if !o.NoHeaders {
@@ -216,7 +216,7 @@ func printTable(o *output.Printer, columns []string, rows [][]any) error {
 	return nil
 }
 
-// found says what --fail-on can ask for.
+// found returns what --fail-on can ask for.
 func found(report *cliv1alpha1.SimulationReport) map[string]string {
 	all := map[string]string{}
 	for _, one := range losses {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulatecmd is kubectl taintkeeper simulate: it prints what package simulate plays.
+// Package simulatecmd is kubectl taintkeeper simulate: it prints the results of package simulate.
 package simulatecmd
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// options are those of kubectl taintkeeper simulate.
+// options are the options of kubectl taintkeeper simulate.
 type options struct {
 	source     source.Source
 	output     output.Printer
@@ -33,7 +33,7 @@ type options struct {
 	startDelay time.Duration
 	failOn     command.FailOn
 
-	name     string // of the scenario
+	name     string // the name of the scenario
 	scenario *simulate.Scenario
 }
 
@@ -42,11 +42,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO",
-		Short: "Play out an outage: what happens, when, and what is left",
+		Short: "Play an outage: what happens, when, and what is left",
 		Long: `Play time forward from the cluster as it is, without changing it. A scenario says which nodes fall silent and come
-back, which taints are set and removed, and when the API server is down. The answer is what happens and when: which
-nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and which pods
-find no room.
+back, which taints are set and removed, and when the API server is down. The command says what happens and when:
+which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
+which pods find no room.
 
 The scenario is a file, or - for stdin:
 
@@ -58,18 +58,17 @@ The scenario is a file, or - for stdin:
   - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel=update:NoExecute"]}}
   - {at: 20m, apiServerDown: 10m}
 
-A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A taint with a trailing - is
-removed.
+A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A trailing - removes a taint.
 
 Without --where-to, a pod finds room if it tolerates the taints of any node. With it, the filters and scores of the
 scheduler decide, and pods that fit nowhere wait until room appears.
 
 The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
-scenario is wrong, and 3 if some of it happens.`,
+scenario is wrong, and 3 if something happens that --fail-on names.`,
 		Example: `  # What happens if a zone goes dark for ten minutes?
   kubectl taintkeeper simulate examples/simulations/zone.yaml
 
-  # The same from a snapshot, with where pods go
+  # The same from a snapshot, and where would the pods go?
   kubectl taintkeeper simulate -f cluster.json --where-to examples/simulations/zone.yaml
 
   # In CI: fail if a workload loses its last ready replica
@@ -78,7 +77,7 @@ scenario is wrong, and 3 if some of it happens.`,
   # As a page for a browser, with a timeline
   kubectl taintkeeper simulate scenario.yaml -o html > outage.html
 
-  # Is the scenario well formed?
+  # Is the scenario valid?
   kubectl taintkeeper simulate --validate scenario.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(cmd, args); err != nil {
@@ -92,12 +91,12 @@ scenario is wrong, and 3 if some of it happens.`,
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.health.AddFlags(flags)
 	flags.VisitAll(func(flag *pflag.Flag) {
-		flag.Usage = "As the controller has it: " + flag.Usage + "."
+		flag.Usage = "As set on the controller: " + flag.Usage + "."
 		cmd.Flags().AddFlag(flag)
 	})
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the taints of any node.")
-	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario, and do not play it.")
-	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes from being bound to a node to being ready.")
+	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without playing it.")
+	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long after it was bound to a node a pod becomes ready.")
 	o.failOn.AddFlag(cmd)
 	return cmd
 }

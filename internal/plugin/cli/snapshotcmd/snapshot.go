@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshotcmd is kubectl taintkeeper snapshot: it writes what was read of a cluster as a file for -f.
+// Package snapshotcmd is kubectl taintkeeper snapshot: it writes the state of a cluster to a file for -f.
 package snapshotcmd
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// options are those of kubectl taintkeeper snapshot.
+// options are the options of kubectl taintkeeper snapshot.
 type options struct {
 	source source.Source
 }
@@ -42,11 +42,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config)}
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Write a file from which plans can be made without the cluster",
-		Long: `Write what plans are made from to stdout, as one JSON object a line. The first line says when the cluster was read, and
-commands with -f answer for that time unless --at names another. They refuse a snapshot without its last line.
+		Short: "Write a file for making plans without the cluster",
+		Long: `Write the state of the cluster to stdout, one JSON object per line. The first line says when the cluster was read.
+Commands with -f answer for that time unless --at names another. They refuse a snapshot without its last line.
 
-A snapshot holds the following of nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims, StorageClasses,
+A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims, StorageClasses,
 CSINodes and PodDisruptionBudgets:
 - names, UIDs, labels, owners, finalizers and times
 - taints, tolerations, and who last wrote the taints and conditions of a node
@@ -57,15 +57,15 @@ CSINodes and PodDisruptionBudgets:
 - these annotations: ` + strings.Join(plan.SchedulingAnnotations, ",\n  ") + `
 - the status and the selectors of PodDisruptionBudgets
 
-Of other kinds it holds:
+It also contains:
 - EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
 - the Leases of nodes, of Taintkeeper and of kube-controller-manager, with who holds them and when they were renewed
-- the annotations of Taintkeeper's eviction clock, a ServiceAccount
-- who controls ReplicaSets and Jobs, and how many failures a Job allows
+- the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
+- the controllers of ReplicaSets and Jobs, and how many failures a Job allows
 - the selectors of Services and of workloads
 - the flags of Taintkeeper and kube-controller-manager that say which controllers run
 
-It holds no environment variables, names of images, Secrets, ConfigMaps, other annotations or other commands.`,
+It contains no environment variables, names of images, Secrets, ConfigMaps, other annotations or other commands.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,
@@ -107,7 +107,7 @@ func (o *options) run(ctx context.Context) error {
 	return out.Flush()
 }
 
-// linesOf returns what a snapshot consists of.
+// linesOf returns the lines of a snapshot.
 func linesOf(cluster *plan.Cluster, at time.Time) ([]runtime.Object, error) {
 	objects, err := objectsOf(cluster)
 	if err != nil {
@@ -153,7 +153,7 @@ func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
 	return appendOf(all, "v1", "Pod", cluster.Pods), nil
 }
 
-// renewals returns the Leases of nodes, of which only the last renewal counts.
+// renewals returns the Leases of nodes with only the last renewal.
 func renewals(cluster *plan.Cluster) []*coordinationv1.Lease {
 	var all []*coordinationv1.Lease
 	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
@@ -172,7 +172,7 @@ func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, o
 	return all
 }
 
-// ownedBy is a ReplicaSet or a Job of which only the controller counts.
+// ownedBy is a ReplicaSet or a Job with only its controller.
 func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 	object := &metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},

@@ -13,12 +13,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// print prints a report for a person: the answer first, then what it is made of.
+// print prints a report for a person: the answer first, then the details.
 func (o *options) print(report *cliv1alpha1.StatusReport) {
 	p := &page{report, &o.output}
 	headline, bullet := headlines[report.Health], "- "
 	if report.Health == cliv1alpha1.Healthy && len(report.Unknown) > 0 {
-		headline = "Taintkeeper runs, and nothing of what could be read is wrong."
+		headline = "Taintkeeper runs, and nothing that could be read is wrong."
 	}
 	if headline == "" { // the problem is that it does not run, or that this is not known
 		bullet = ""
@@ -45,23 +45,23 @@ func (o *options) print(report *cliv1alpha1.StatusReport) {
 
 var headlines = map[cliv1alpha1.Health]string{
 	cliv1alpha1.Healthy:  "Taintkeeper runs, and nothing is wrong.",
-	cliv1alpha1.Degraded: "Taintkeeper runs, and needs attention:",
+	cliv1alpha1.Degraded: "Taintkeeper runs, but needs attention:",
 }
 
-// page is a report that is being printed.
+// page prints a report.
 type page struct {
 	*cliv1alpha1.StatusReport
 	*output.Printer
 }
 
-// line prints what is known of a subject; nothing if that is empty.
+// line prints a subject and what is known about it, or nothing if the text is empty.
 func (p *page) line(subject, text string) {
 	if text != "" {
 		p.Line("%-15s %s", subject, text)
 	}
 }
 
-// known returns what is known of a field, or why it is not known.
+// known returns the text about a field, or why it is not known.
 func (p *page) known(field, text string) string {
 	for _, unknown := range p.Unknown {
 		if unknown.Field == field {
@@ -156,7 +156,7 @@ func (p *page) backlog() string {
 	if backlog == nil {
 		return "no backlog of evictions"
 	}
-	return fmt.Sprintf("backlog ends in %s at the latest; %s",
+	return fmt.Sprintf("backlog ends within %s; %s",
 		output.Relative(p.At.Time, backlog.Until.Time), plan.SparedBy(backlog))
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/status"
 )
 
-// options are those of kubectl taintkeeper status.
+// options are the options of kubectl taintkeeper status.
 type options struct {
 	source source.Source
 	output output.Printer
@@ -30,16 +30,16 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewObjectPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say whether Taintkeeper runs in the cluster, and how it does",
+		Short: "Say whether Taintkeeper runs in the cluster, and what is wrong",
 		Long: `Say whether Taintkeeper runs in the cluster, in which mode, which replica leads, which pods are due, overdue or held,
 whether the built-in controller is kept from evicting, and what failed last.
 
-All of it is read from the API server: Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies
-and events. A pod is overdue when it has been due for more than a minute and no policy holds it.
+The command reads Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies and events from the
+API server. A pod is overdue when it has been due for more than a minute and no policy holds it.
 
 The exit code is 0 if Taintkeeper runs and nothing is wrong, 1 if that is not known, 2 if the command line is wrong, 3
 if it runs and something is wrong, and 4 if it is not running.`,
-		Example: `  # How does Taintkeeper do?
+		Example: `  # Does Taintkeeper work?
   kubectl taintkeeper status
 
   # In a script
@@ -73,7 +73,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	at := cluster.Signs.At
-	if at.IsZero() { // files without anything that dates them
+	if at.IsZero() { // the files have no date
 		at = o.source.Env.Clock.Now()
 	}
 	report := status.Make(cluster, at)
@@ -86,14 +86,14 @@ func (o *options) run(ctx context.Context) error {
 	case cliv1alpha1.Healthy:
 		return nil
 	case cliv1alpha1.HealthUnknown:
-		return errors.New("find out whether Taintkeeper runs: neither its Lease nor its pods can be read")
+		return errors.New("cannot tell whether Taintkeeper runs: neither its Lease nor its pods can be read")
 	case cliv1alpha1.NotRunning:
 		return UnwellError{errors.New("no replica of Taintkeeper runs"), true}
 	}
 	return UnwellError{errors.New("something is wrong with Taintkeeper"), false}
 }
 
-// UnwellError is no failure of the command: Taintkeeper is down, or something is wrong with it.
+// UnwellError means that Taintkeeper is down or that something is wrong with it. The command itself has not failed.
 type UnwellError struct {
 	error
 

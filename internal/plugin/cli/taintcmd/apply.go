@@ -26,11 +26,11 @@ import (
 // changed is a node whose taints were changed, or would be in a dry run.
 type changed struct {
 	before []corev1.Taint
-	node   *corev1.Node // as it is then
+	node   *corev1.Node // after the change
 	at     time.Time
 }
 
-// apply changes the nodes one after the other. One that cannot be changed keeps none of the others.
+// apply changes the nodes one after the other. If one fails, it continues with the others.
 func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, error) {
 	var all []changed
 	nodes, err := t.cordon(ctx, nodes)
@@ -53,11 +53,11 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 	return all, errors.Join(errs...)
 }
 
-// conflicts is how often a node is read again that others change at the same time, and how long that takes: about 10 s.
+// conflicts limits how often a node is read again when others change it at the same time. It takes about 10 s.
 var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
 
-// change changes one node that was planned as it was read then. What others change meanwhile is not undone: the patch
-// holds for the version that was read alone.
+// change changes one node. It does not undo what others change in the meantime, because the patch applies only to the
+// version that was read.
 func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, error) {
 	var one changed
 	if err := t.empty(ctx, planned.Name); err != nil {
@@ -85,7 +85,7 @@ func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, e
 	return one, err
 }
 
-// onConflict does something again while somebody else changes the node at the same time.
+// onConflict retries a change while others change the node at the same time.
 func (t *tainting) onConflict(ctx context.Context, do func() error) error {
 	backoff := conflicts
 	for {
@@ -111,8 +111,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// isOther reports whether a node is no longer what was planned: it has other taints, or only the name is the same. The
-// taint with which the control plane follows a cordon makes no pod leave.
+// isOther reports whether the plan no longer fits a node because it has other taints, or because another node has its
+// name. It ignores the taint that the control plane adds after a cordon, which makes no pod leave.
 func isOther(planned, node *corev1.Node) bool {
 	same := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
 	cordon := func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable }
@@ -121,15 +121,15 @@ func isOther(planned, node *corev1.Node) bool {
 		!slices.EqualFunc(slices.DeleteFunc(before, cordon), slices.DeleteFunc(now, cordon), same)
 }
 
-// again plans again for a node that somebody has tainted or untainted meanwhile, and asks again.
+// again makes a new plan for a node whose taints somebody has changed in the meantime, and asks again.
 func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
-	t.tell("The taints of node %s have changed meanwhile, so this is planned again.", node.Name)
+	t.tell("The taints of node %s have changed in the meantime, so here is a new plan.", node.Name)
 	if err := t.reread(ctx, node); err != nil {
 		return err
 	}
 	made, err := t.plan([]*corev1.Node{plan.SlimNode(node)})
 	if err != nil {
-		// The edit is refused again when it is applied, in the words of this node.
+		// The edit will be refused when it is applied, with an error about this node.
 		return nil //nolint:nilerr // see above
 	}
 	t.show(made)
@@ -171,8 +171,8 @@ func (t *tainting) podsOn(ctx context.Context, node string) ([]*corev1.Pod, erro
 	return pods, nil
 }
 
-// edited returns what the edit makes of a node's taints. A NoExecute taint that is added gets its timeAdded. One that
-// stays what it was, value included, goes on and keeps its own.
+// edited returns a node's taints after the edit. An added NoExecute taint gets a timeAdded. A taint that stays the
+// same, including its value, keeps its timeAdded.
 func (t *tainting) edited(current []corev1.Taint, at time.Time) ([]corev1.Taint, error) {
 	edit := t.edit
 	edit.Add = slices.Clone(t.edit.Add)
@@ -192,7 +192,7 @@ func (t *tainting) edited(current []corev1.Taint, at time.Time) ([]corev1.Taint,
 	return edit.Apply(current, t.policy())
 }
 
-// write sends the taints to the API server, or puts them into the node as it was read if the dry run is the client's.
+// write sends the taints to the API server. With --dry-run=client, it only sets them on the node that was read.
 func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1.Taint) (*corev1.Node, error) {
 	if t.dryRun == command.DryRunClient {
 		node := read.DeepCopy()
@@ -202,7 +202,7 @@ func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1
 	return t.patch(ctx, read, edited, metav1.PatchOptions{FieldManager: t.manager, DryRun: t.dryRun.Option()})
 }
 
-// patch replaces the taints of a node, on the condition that nobody has changed the node since it was read.
+// patch replaces the taints of a node if nobody has changed the node since it was read.
 func (t *tainting) patch(ctx context.Context, read *corev1.Node, edited []corev1.Taint,
 	options metav1.PatchOptions) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
@@ -214,7 +214,7 @@ func (t *tainting) node(ctx context.Context, name string) (*corev1.Node, error) 
 	return t.reader.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// explain says what to do about an error of a call about a node.
+// explain says what to do when a call about a node fails.
 func (t *tainting) explain(err error) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource"):
@@ -222,13 +222,13 @@ func (t *tainting) explain(err error) error {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot get resource"):
 		return fmt.Errorf("%w: ask for the right to get nodes", err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		return fmt.Errorf("the API server refuses the change: %w", err)
+		return fmt.Errorf("the API server refused the change: %w", err)
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("others change it all the time: %w: try again", err)
+		return fmt.Errorf("other writers keep changing it: %w: try again", err)
 	case apierrors.IsNotFound(err):
-		return errors.New("it is gone: somebody has deleted it meanwhile")
+		return errors.New("it no longer exists: somebody has deleted it")
 	case source.IsSilence(err):
-		return fmt.Errorf("the API server %s does not answer: %w: see what has become of the node before you try again", t.reader.Server, err)
+		return fmt.Errorf("the API server %s does not answer: %w: check the node before you try again", t.reader.Server, err)
 	}
 	return err
 }

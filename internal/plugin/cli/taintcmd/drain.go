@@ -25,7 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// draining is --drain and its flags, which have the names that kubectl drain gives them.
+// draining is --drain and its flags, which have the same names as in kubectl drain.
 type draining struct {
 	is          bool
 	podSelector string
@@ -36,9 +36,9 @@ type draining struct {
 func (d *draining) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&d.is, "drain", false,
-		"Cordon the nodes and evict their pods as PodDisruptionBudgets allow, before the taints are set. The nodes stay cordoned.")
-	flags.StringVar(&d.podSelector, "pod-selector", "", "With --drain, evict only pods that this label selector selects.")
-	flags.BoolVar(&d.force, "force", false, "With --drain, also evict pods that declare no controller. Nothing replaces them.")
+		"Cordon the nodes and evict their pods within PodDisruptionBudgets before setting the taints. The nodes stay cordoned.")
+	flags.StringVar(&d.podSelector, "pod-selector", "", "With --drain, evict only pods that match this label selector.")
+	flags.BoolVar(&d.force, "force", false, "With --drain, also evict pods without a controller. Nothing replaces them.")
 	flags.BoolVar(&d.emptyDir, "delete-emptydir-data", false, "With --drain, also evict pods with emptyDir volumes. Their data is lost.")
 }
 
@@ -60,16 +60,16 @@ func (o *options) validateDrain() error {
 	}
 	switch {
 	case len(o.edit.Add) == 0:
-		return command.Usagef("--drain empties nodes before they are tainted, and no taint is added: leave out --drain")
+		return command.Usagef("--drain is for adding taints, and this command only removes some: leave out --drain")
 	case o.lasts != 0:
-		return command.Usagef("--for=%s takes the taints off again, but nodes stay cordoned after --drain: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s removes the taints again, but nodes stay cordoned after --drain: leave out one of them", o.lasts)
 	}
 	return nil
 }
 
-// drainer is what kubectl drain --ignore-daemonsets drains with.
+// drainer is the helper that kubectl drain --ignore-daemonsets uses.
 func (t *tainting) drainer(ctx context.Context) *drain.Helper {
-	const again, page = 5 * time.Second, 500 // as kubectl has them
+	const again, page = 5 * time.Second, 500 // the values of kubectl
 	out := &onceWriter{tell: t.tell, said: map[string]bool{}}
 	return &drain.Helper{
 		Ctx: ctx, Client: t.reader.Clients,
@@ -85,7 +85,7 @@ func (t *tainting) drainer(ctx context.Context) *drain.Helper {
 	}
 }
 
-// onceWriter tells each line once: a budget refuses again and again. Evictions are made at the same time.
+// onceWriter writes each line once, because a budget refuses again and again. Evictions run in parallel.
 type onceWriter struct {
 	tell func(format string, args ...any)
 
@@ -136,7 +136,7 @@ func (t *tainting) foresee(ctx context.Context, nodes []*corev1.Node) error {
 	left := *t.cluster
 	left.Pods = slices.DeleteFunc(slices.Clone(left.Pods), func(pod *corev1.Pod) bool { return evicted[pod.UID] })
 	t.cluster = &left
-	t.tell("--drain cordons %s first and evicts %s as PodDisruptionBudgets allow. The plan is of the pods that are left.",
+	t.tell("--drain cordons %s first and evicts %s within PodDisruptionBudgets. The plan covers the pods that are left.",
 		sentence.Counted(len(nodes), "node"), sentence.Counted(len(evicted), "pod"))
 	for _, warning := range output.Merged(warnings) {
 		t.tell("Note: %s.", warning)
@@ -144,8 +144,8 @@ func (t *tainting) foresee(ctx context.Context, nodes []*corev1.Node) error {
 	return nil
 }
 
-// cordon cordons the nodes if they are to be drained, all before the first is drained, so that no pod moves from one to
-// the next. It returns the nodes that go on.
+// cordon cordons all nodes before the first is drained, so that no pod moves from one to the next. Without --drain it
+// does nothing. It returns the nodes that can be drained.
 func (t *tainting) cordon(ctx context.Context, nodes []*corev1.Node) ([]*corev1.Node, error) {
 	if !t.drain.is || t.dry() {
 		return nodes, nil
@@ -171,7 +171,7 @@ func (t *tainting) cordonOne(ctx context.Context, planned *corev1.Node) error {
 		return err
 	}
 	if node.UID != planned.UID {
-		return errors.New("it is another node now, with the same name: try again")
+		return errors.New("it was replaced by another node with the same name: try again")
 	}
 	if node.Spec.Unschedulable {
 		return nil

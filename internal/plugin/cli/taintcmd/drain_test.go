@@ -106,7 +106,7 @@ func TestDrainEvictsWithinBudgetsBeforeTheNodeIsTainted(t *testing.T) {
 		s.mustHave("n", "m:NoExecute +1m0s")
 		s.mustHavePods("agent", "other")
 		s.mustSay(s.err.String(),
-			"--drain cordons 1 node first and evicts 2 pods as PodDisruptionBudgets allow. The plan is of the pods that are left.\n",
+			"--drain cordons 1 node first and evicts 2 pods within PodDisruptionBudgets. The plan covers the pods that are left.\n",
 			"Note: Node n: ignoring DaemonSet-managed Pods: default/agent.\n",
 			"1 of 1 pod on 1 node leaves, at once.\n",
 			"node/n cordoned\n", "pod/tolerates -n default evicted\n", "pod/web -n default evicted\nnode/n drained\n",

@@ -17,9 +17,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// evictors says what the Leases of the two programs that evict show when neither has begun to evict, and what to do. A
-// Lease that is renewed shows that a program runs, not that it evicts. One that is missing shows nothing: a managed
-// control plane may elect its leader elsewhere.
+// evictors says why no controller may have begun to evict, judging by the Leases of both, and what to do. A renewed
+// Lease shows that a program runs, not that it evicts. A missing Lease shows nothing, because a managed control plane
+// may elect its leader elsewhere.
 func (o *obstacles) evictors(ctx context.Context) error {
 	var stopped []string
 	var unknown error
@@ -30,29 +30,29 @@ func (o *obstacles) evictors(ctx context.Context) error {
 			unknown = errors.Join(unknown, err)
 		case newest == nil:
 		case plan.IsRenewed(newest, o.now()):
-			return fmt.Errorf("%s runs, as its lease says, but has not begun: %s; check that its --controllers include %s, and its clock", program, renewed(newest, o.now()), controllers[program])
+			return fmt.Errorf("%s runs according to its Lease, but has not begun to evict: %s; check that its --controllers include %s, and check its clock", program, renewed(newest, o.now()), controllers[program])
 		default:
 			stopped = append(stopped, renewed(newest, o.now()))
 		}
 	}
 	switch {
 	case source.IsUnreadable(unknown):
-		return errors.New("whether a controller evicts here cannot be told: you may not list leases; ask for the right to list them in all namespaces")
+		return errors.New("cannot tell whether a controller evicts here: you may not list leases; ask for the right to list them in all namespaces")
 	case unknown != nil:
-		return fmt.Errorf("whether a controller evicts here cannot be told: %w", unknown)
+		return fmt.Errorf("cannot tell whether a controller evicts here: %w", unknown)
 	case len(stopped) > 0:
-		return fmt.Errorf("no controller that evicts runs here, as far as leases say: %s; see the logs of that controller", strings.Join(stopped, ", and "))
+		return fmt.Errorf("according to their Leases, no controller that evicts is running: %s; see the logs of that controller", strings.Join(stopped, ", and "))
 	}
-	return errors.New("no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may show none: 'kubectl taintkeeper check' looks for other signs of who evicts")
+	return errors.New("no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts")
 }
 
-// controllers are the names by which --controllers of the programs know the controller that evicts.
+// controllers are the names of the controller that evicts in --controllers of each program.
 var controllers = map[string]string{
 	plan.Taintkeeper:       "eviction",
 	plan.ControllerManager: "taint-eviction-controller",
 }
 
-// newestLease returns the Lease of a program that was renewed last, nil if there is none.
+// newestLease returns the Lease of a program that was renewed last, or nil if there is none.
 func (o *obstacles) newestLease(ctx context.Context, program string) (*coordinationv1.Lease, error) {
 	var found plan.Signs
 	err := o.reader.Lease(ctx, program, found.AddLease)

@@ -20,16 +20,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// obstacles finds out what keeps pods that have to leave.
+// obstacles finds out what keeps pods that must leave.
 type obstacles struct {
 	*vigil
 
-	asked     int  // for events
+	asked     int  // calls for events so far
 	mute      bool // events may not be listed
-	abandoned int  // pods that nobody has begun to evict
+	abandoned int  // pods that no controller has begun to evict
 }
 
-// mostEvents is for how many pods events are asked for: each is a call.
+// mostEvents is for how many pods events are read. Each costs a call.
 const mostEvents = 100
 
 // of says what keeps a pod.
@@ -50,10 +50,10 @@ func (o *obstacles) of(ctx context.Context, pod plan.Leaving) string {
 		return fmt.Sprintf("%s: %s", due, why)
 	}
 	if isMarked(pod.Pod) {
-		return fmt.Sprintf("%s, and is marked for eviction, but not deleted: an admission webhook or a policy may refuse that", due)
+		return fmt.Sprintf("%s, and is marked for eviction, but not deleted: an admission webhook or a policy may refuse the delete", due)
 	}
 	o.abandoned++
-	return fmt.Sprintf("%s, and no controller has begun to evict it", due)
+	return fmt.Sprintf("%s, but no controller has begun to evict it", due)
 }
 
 // overdue says how long ago an instant was.
@@ -77,12 +77,12 @@ func terminating(pod plan.Leaving, now time.Time) string {
 	case over.After(now):
 		return fmt.Sprintf("is terminating: its grace period ends in %s", output.Relative(now, over))
 	case held != "":
-		return fmt.Sprintf("is terminating: %s keeps it, until whoever set that takes it off", held)
+		return fmt.Sprintf("is terminating: %s keeps it, until its owner removes it", held)
 	}
-	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not said that its containers have%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
+	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that its containers have ended%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
 }
 
-// notReady says, if a node is not ready, that it is not.
+// notReady says that a node is not ready, or nothing if it is.
 func notReady(node *corev1.Node) string {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
@@ -147,14 +147,14 @@ func lastSeen(event *corev1.Event) time.Time {
 	return event.LastTimestamp.Time
 }
 
-// notes says what follows for all pods together.
+// notes returns what concerns all pods together.
 func (o *obstacles) notes(ctx context.Context) []error {
 	var notes []error
 	if o.abandoned > 0 {
 		notes = append(notes, o.evictors(ctx))
 	}
 	if o.mute {
-		notes = append(notes, errors.New("you may not list events, so an eviction that is refused may not be known"))
+		notes = append(notes, errors.New("you may not list events, so refused evictions may not be reported"))
 	}
 	return notes
 }

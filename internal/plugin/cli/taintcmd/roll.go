@@ -33,13 +33,13 @@ func (o *options) validateMaxUnavailable() error {
 	case o.wait:
 		return command.Usagef("--max-unavailable=%d waits after each node: leave out --wait", o.maxUnavailable)
 	case o.lasts != 0:
-		return command.Usagef("--for=%s is one time for all nodes, and --max-unavailable taints them at different times: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s counts from one time for all nodes, but --max-unavailable taints them at different times: leave out one of them", o.lasts)
 	}
 	return nil
 }
 
-// roll changes --max-unavailable nodes at a time, and goes on when their pods run elsewhere. An interrupt takes effect
-// between nodes: one that is tainted while its pods run nowhere is no state to leave behind.
+// roll changes --max-unavailable nodes at a time, and continues when their pods run elsewhere. An interrupt takes
+// effect between nodes, so that no node is left tainted while its pods run nowhere.
 func (t *tainting) roll(ctx context.Context, nodes []*corev1.Node) ([]changed, error) {
 	if t.maxUnavailable == 0 {
 		return t.apply(ctx, nodes)
@@ -65,7 +65,7 @@ func (t *tainting) roll(ctx context.Context, nodes []*corev1.Node) ([]changed, e
 	return done, nil
 }
 
-// progressOf says which nodes are tainted, and which are not.
+// progressOf says which nodes are tainted and which are not.
 func progressOf(nodes []*corev1.Node, done []changed) string {
 	tainted := nodesOf(done)
 	left := slices.DeleteFunc(namesOf(nodes), func(name string) bool { return slices.Contains(tainted, name) })
@@ -100,7 +100,7 @@ type workload struct {
 	metav1.OwnerReference
 
 	namespace string
-	name      string // of its topmost owner, with the kind
+	name      string // kind and name of its topmost owner
 	ready     int    // how many of its pods were ready before, on all nodes
 }
 
@@ -184,7 +184,7 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // awaitReplicas waits until workloads have as many ready pods as before, or as many as they want if that is fewer now.
-// How many they want is asked for again and again.
+// It polls how many they want.
 func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, deadline time.Time) error {
 	ready := readyPods{}
 	f := follow.New(time.Second)
@@ -201,7 +201,7 @@ func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, dea
 	if all || err != nil {
 		return err
 	}
-	errs := []error{fmt.Errorf("after %s not all pods run elsewhere, and the taints stay", t.timeout), f.Broken()}
+	errs := []error{fmt.Errorf("after %s not all pods are running elsewhere, and the taints stay", t.timeout), f.Broken()}
 	for _, one := range missing {
 		errs = append(errs, errors.New(one))
 	}
@@ -225,8 +225,8 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload, ready rea
 	return missing
 }
 
-// wanted returns how many pods a workload wants: it may have been scaled down, rolled out or deleted meanwhile. What
-// cannot be read wants as many as before.
+// wanted returns how many pods a workload wants, because it may have been scaled down, rolled out or deleted in the
+// meantime. If it cannot be read, the answer is as many as before.
 func (t *tainting) wanted(ctx context.Context, workload *workload) int {
 	apps := t.reader.Clients.AppsV1()
 	var wanted *int32
@@ -251,7 +251,7 @@ func (t *tainting) wanted(ctx context.Context, workload *workload) int {
 	return int(*wanted)
 }
 
-// parallel returns how many pods a Job runs at a time: none if it has ended or is suspended.
+// parallel returns how many pods a Job runs at a time, which is 0 if it has ended or is suspended.
 func parallel(job *batchv1.Job) *int32 {
 	ended := slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
 		return condition.Status == corev1.ConditionTrue && condition.Type != batchv1.JobSuspended

@@ -63,7 +63,7 @@ func TestANodeIsTaintedWhenThePodsOfTheOneBeforeRunElsewhere(t *testing.T) {
 		if took := time.Since(virtualStart); took != time.Minute {
 			s.Errorf("it takes %s", took)
 		}
-		s.mustSay(s.err.String(), "Note: The plan is of all nodes at once. --max-unavailable=1 taints 1 node at a time and waits",
+		s.mustSay(s.err.String(), "Note: The plan assumes that all nodes change at once. --max-unavailable=1 taints 1 node at a time and waits",
 			"Waiting: ReplicaSet default/web has 1 of 2 ready pods\n")
 		s.mustSay(s.out.String(), "node/a tainted\nnode/b tainted\n")
 	}, twoNodes(webSet())...)
@@ -87,7 +87,7 @@ func TestNoOtherNodeIsTaintedAfterOneWhosePodsRunNowhere(t *testing.T) {
 		s.ends(9500*time.Millisecond, "web-a")
 		s.starts(10*time.Second, time.Hour, "web-c")
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
-			"after 1m0s not all pods run elsewhere, and the taints stay\nReplicaSet default/web has 1 of 2 ready pods\n",
+			"after 1m0s not all pods are running elsewhere, and the taints stay\nReplicaSet default/web has 1 of 2 ready pods\n",
 			"stopped: tainted: a; not tainted: b")
 		s.mustHave("a", "m:NoExecute +0s")
 		s.mustHave("b")
@@ -109,7 +109,7 @@ func TestNoOtherNodeIsTaintedAfterOneThatCannotBe(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(0, "patch", 1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1"),
-			"node a: the API server refuses the change: ", "stopped: tainted: none; not tainted: a, b")
+			"node a: the API server refused the change: ", "stopped: tainted: none; not tainted: a, b")
 		s.mustHave("b")
 	}, twoNodes(webSet())...)
 }

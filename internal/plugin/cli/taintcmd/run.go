@@ -29,17 +29,17 @@ type tainting struct {
 	*options
 
 	reader *source.Reader
-	// clock is what the API server's answers say about its time.
+	// clock estimates the API server's time from its answers.
 	clock *timeline.Clock
 
 	cluster *plan.Cluster
-	// answers are the lines that somebody types.
+	// answers are the lines that the user types.
 	answers *bufio.Reader
 	// printed is how many nodes were printed as objects.
 	printed int
 	// cordoned are the nodes that --drain has cordoned.
 	cordoned []string
-	// blind: pods may not be listed, so nobody can say who leaves.
+	// blind means that the user may not list pods, so the plan cannot say which leave.
 	blind bool
 }
 
@@ -47,7 +47,7 @@ func (t *tainting) run(ctx context.Context) error {
 	if err := t.read(ctx); err != nil {
 		return err
 	}
-	if err := t.settle(t.cluster); err != nil {
+	if err := t.resolve(t.cluster); err != nil {
 		return err
 	}
 	nodes, err := t.nodes.Of(t.cluster)
@@ -71,7 +71,7 @@ func (t *tainting) run(ctx context.Context) error {
 	failed = errors.Join(left, failed, t.print(done))
 	t.tellCordoned()
 	if failed != nil && (t.wait || t.stay) {
-		t.tell("Not all is done, and the rest goes on: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
+		t.tell("Failed so far, the rest continues: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
 	return errors.Join(failed, t.follow(ctx, done))
 }
@@ -84,21 +84,21 @@ func (t *tainting) read(ctx context.Context) error {
 	var denied source.DeniedError
 	if errors.As(err, &denied) && denied.Kind == "pods" && !t.needsPods() {
 		t.blind = true
-		t.tell("Note: You may not list pods, so nobody can say who leaves.")
+		t.tell("Note: You may not list pods, so the plan cannot say which pods leave.")
 		return nil
 	}
 	return err
 }
 
-// needsPods reports whether a flag asks for something that only those who may list pods can do.
+// needsPods reports whether a flag requires the right to list pods.
 func (o *options) needsPods() bool { return o.wait || o.drain.is || o.maxUnavailable > 0 }
 
-// now is the latest that the clock of the API server can show: timeAdded is read by others, and must never be too
-// early.
+// now is the latest time that the API server's clock can show, because other programs read timeAdded, and it must never
+// be too early.
 func (t *tainting) now() time.Time { return t.clock.Latest() }
 
-// machineTime is the time by this machine's clock, by which --for and --timeout end: other clocks can be set, and
-// timers stand still while a machine sleeps.
+// machineTime is the time according to this machine's clock, which ends --for and --timeout. Other clocks can be set,
+// and timers stop while a machine sleeps.
 func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
 
 func (t *tainting) tell(format string, args ...any) {
@@ -119,17 +119,17 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 		t.tell("%s", line)
 	}
 	if t.maxUnavailable > 0 && len(made.Nodes) > t.maxUnavailable {
-		t.tell("Note: The plan is of all nodes at once. --max-unavailable=%d taints %s at a time and waits until the pods run elsewhere.",
+		t.tell("Note: The plan assumes that all nodes change at once. --max-unavailable=%d taints %s at a time and waits until the pods run elsewhere.",
 			t.maxUnavailable, sentence.Counted(t.maxUnavailable, "node"))
 	}
 	const much = 5 * time.Second
 	if offset := t.clock.Offset(); offset.Abs() > much {
-		t.tell("Note: This machine's clock and the API server's differ by %s; timeAdded is set by the API server's.", offset.Abs().Round(time.Second))
+		t.tell("Note: This machine's clock and the API server's differ by %s; timeAdded uses the API server's.", offset.Abs().Round(time.Second))
 	}
 }
 
-// trips returns an error if a plan makes pods leave and a breaker would trip: the author of the breaker has said that
-// so many are a mistake.
+// trips returns an error if a plan makes pods leave and would trip a breaker, because the breaker's author has declared
+// that so many evictions are a mistake.
 func trips(made *cliv1alpha1.TaintPlan) error {
 	leaves := func(pod cliv1alpha1.PlannedPod) bool {
 		return pod.Change == cliv1alpha1.ChangeLeaves || pod.Change == cliv1alpha1.ChangeEarlier
@@ -146,7 +146,7 @@ func trips(made *cliv1alpha1.TaintPlan) error {
 	return fmt.Errorf("more pods would be due at once than EvictionPolicy %s allows: add --yes to change the nodes anyway", sentence.Enumerate(tripped))
 }
 
-// possible returns the nodes to which the change can be made, and why it cannot be to the others.
+// possible returns the nodes that can be changed, and why the others cannot.
 func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
 	var possible []*corev1.Node
 	var errs []error
@@ -160,7 +160,7 @@ func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
 	return possible, errors.Join(errs...)
 }
 
-// confirm asks whether to change nodes. Without --yes it is an error to be told no.
+// confirm asks whether to change nodes. Any answer but yes is an error.
 func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nodes []*corev1.Node) error {
 	if t.yes || t.dry() {
 		return nil
@@ -177,7 +177,7 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 	if t.answers == nil {
 		t.answers = bufio.NewReader(t.env.In)
 	}
-	// A read cannot be interrupted, so it is left behind when the command ends.
+	// A read cannot be interrupted, so its goroutine may outlive the question.
 	answers := make(chan string, 1)
 	go func() {
 		line, _ := t.answers.ReadString('\n')
@@ -195,7 +195,7 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 	}
 }
 
-// follow does what was asked for behind the change: to wait, and to take the taints off again.
+// follow does what the flags ask for after the change: it waits, and removes the taints again.
 func (t *tainting) follow(ctx context.Context, done []changed) error {
 	if len(done) == 0 || t.dry() {
 		return nil

@@ -21,9 +21,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// stayUntil stays until an instant, and then takes off what was added.
+// stayUntil stays until an instant, and then removes what was added.
 func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time) error {
-	t.tell("Staying until %s to take it off again: %s. If this is interrupted, it stays; it is taken off with: %s", output.Absolute(end), t.edit, t.undo(done))
+	t.tell("Will remove %s at %s. If this command is interrupted, the taint stays; remove it with: %s", t.edit, output.Absolute(end), t.undo(done))
 	if !t.until(ctx, end) {
 		return t.interrupted(done)
 	}
@@ -34,7 +34,7 @@ func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time)
 			return errors.Join(append(errs, t.interrupted(done[i:]))...)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("node %s: the taint stays: %w; take it off with: %s", one.node.Name, t.explain(err), t.undo(done[i:i+1])))
+			errs = append(errs, fmt.Errorf("node %s: the taint stays: %w; remove it with: %s", one.node.Name, t.explain(err), t.undo(done[i:i+1])))
 		}
 	}
 	return errors.Join(errs...)
@@ -42,7 +42,7 @@ func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time)
 
 func (t *tainting) interrupted(left []changed) error {
 	nodes := sentence.Enumerate(nodesOf(left))
-	return fmt.Errorf("interrupted: %s stays on %s: take it off with: %s", t.edit, nodes, t.undo(left))
+	return fmt.Errorf("interrupted: %s stays on %s: remove it with: %s", t.edit, nodes, t.undo(left))
 }
 
 func nodesOf(done []changed) []string {
@@ -53,7 +53,7 @@ func nodesOf(done []changed) []string {
 	return names
 }
 
-// undo is the command that takes off again what was added to nodes.
+// undo is the command that removes from nodes what was added.
 func (t *tainting) undo(done []changed) string {
 	words := slices.Concat([]string{"kubectl", "taintkeeper", "untaint"}, t.connection(), nodesOf(done))
 	for _, taint := range t.edit.Add {
@@ -62,7 +62,7 @@ func (t *tainting) undo(done []changed) string {
 	return strings.Join(words, " ")
 }
 
-// connection are the flags with which this command has found the cluster.
+// connection are the flags that selected the cluster of this command.
 func (t *tainting) connection() []string {
 	var words []string
 	for _, flag := range []struct {
@@ -79,8 +79,8 @@ func (t *tainting) connection() []string {
 	return words
 }
 
-// until waits for an instant of this machine's clock, and reports whether it was not interrupted. It looks at the clock
-// often: the timers of a machine that sleeps stand still.
+// until waits for an instant of this machine's clock, and reports whether it was not interrupted. It reads the clock
+// often, because timers stop while a machine sleeps.
 func (t *tainting) until(ctx context.Context, end time.Time) bool {
 	progress := t.reader.Progress
 	defer progress.End()
@@ -98,7 +98,7 @@ func (t *tainting) until(ctx context.Context, end time.Time) bool {
 	}
 }
 
-// takeOffUntilDone takes off what was added to a node, again and again while the API server has no answer.
+// takeOffUntilDone removes what was added to a node, and retries while the API server does not answer.
 func (t *tainting) takeOffUntilDone(ctx context.Context, one changed) error {
 	const again = 5 * time.Second
 	for {
@@ -106,14 +106,14 @@ func (t *tainting) takeOffUntilDone(ctx context.Context, one changed) error {
 		if err == nil || apicall.Refused(err) || apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err) {
 			return err
 		}
-		t.tell("Node %s: %v; trying again.", one.node.Name, err)
+		t.tell("Node %s: %v; will retry.", one.node.Name, err)
 		if !pause(ctx, again) {
 			return err
 		}
 	}
 }
 
-// takeOff takes off what was added to a node. What somebody else has made of it stays.
+// takeOff removes what was added to a node. It keeps a taint that somebody else has changed.
 func (t *tainting) takeOff(ctx context.Context, one changed) error {
 	return t.onConflict(ctx, func() error {
 		node, err := t.node(ctx, one.node.Name)
@@ -121,12 +121,12 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 			return err
 		}
 		if node.UID != one.node.UID {
-			t.tell("Node %s is another now, of the same name: its taints stay.", node.Name)
+			t.tell("Node %s was replaced by another node with the same name: its taints stay.", node.Name)
 			return nil
 		}
 		left, foreign := without(node.Spec.Taints, t.edit.Add)
 		for _, taint := range foreign {
-			t.tell("Node %s: %s was set by somebody else meanwhile, so it stays.", node.Name, taints.Format(taint))
+			t.tell("Node %s: %s was changed by somebody else in the meantime, so it stays.", node.Name, taints.Format(taint))
 		}
 		if len(left) == len(node.Spec.Taints) {
 			return nil
@@ -139,8 +139,8 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 	})
 }
 
-// without returns the taints of a node without those that were added, and those that have the same key and effect but
-// are somebody else's: their value is another.
+// without returns the taints of a node without those that were added, and separately those with the same key and effect
+// but another value, which somebody else has set.
 func without(current, added []corev1.Taint) (left, foreign []corev1.Taint) {
 	for _, taint := range current {
 		i := slices.IndexFunc(added, func(ours corev1.Taint) bool { return ours.MatchTaint(&taint) })

@@ -7,8 +7,8 @@
 //	taint, run   the flags, and one run from the first read to the end
 //	apply, stay  the changes of nodes, and taking them back after --for
 //	roll         --max-unavailable: a few nodes at a time
-//	drain        --drain: who is evicted before the taint is set
-//	wait         --wait, and obstacles what keeps pods after --timeout
+//	drain        --drain: which pods are evicted before the taint is set
+//	wait         --wait, and obstacles: what keeps pods after --timeout
 package taintcmd
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// options are those of kubectl taintkeeper taint and untaint.
+// options are the options of kubectl taintkeeper taint and untaint.
 type options struct {
 	env    command.Env
 	config *genericclioptions.ConfigFlags
@@ -40,22 +40,22 @@ type options struct {
 	dryRun    command.DryRun
 	manager   string
 	yes       bool
-	// asks: somebody sits at the terminal who can be asked.
+	// asks means that stdin is a terminal, so the user can be asked.
 	asks bool
 
 	wait    bool
-	timeout time.Duration // of wait; 0 is none
-	lasts   time.Duration // how long the taints stay; 0 is until somebody takes them off
+	timeout time.Duration // of --wait; 0 means none
+	lasts   time.Duration // how long the taints stay; 0 means until somebody removes them
 	stay    bool
 	drain   draining
-	// maxUnavailable is how many nodes are changed at a time; 0 is all.
+	// maxUnavailable is how many nodes are changed at a time. 0 means all.
 	maxUnavailable int
 
 	connect source.Dialer
 
 	edit taints.Edit
-	// unsettled are arguments of untaint that may be nodes or keys. Only the cluster can tell.
-	unsettled []string
+	// ambiguous are arguments of untaint that may be nodes or keys. Only the cluster can tell.
+	ambiguous []string
 }
 
 func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
@@ -66,8 +66,8 @@ func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options
 
 const taintOutput = `
 
-The plan and the question go to stderr. What stdout gets is what kubectl taint prints: a line for each node, or with
--o json and -o yaml the nodes as they are then. -o wide adds their taints before and after.
+The plan and the question go to stderr. Stdout gets what kubectl taint prints: a line for each node, or with -o json and
+-o yaml the changed nodes. -o wide adds their taints before and after.
 
 If a node cannot be changed, the command names it and changes the others. The exit code is 1 then.`
 
@@ -79,21 +79,21 @@ func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 func (o *options) taintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
-		Short: "Taint nodes, but say first what that does, and ask",
-		Long: `Change the taints of nodes as kubectl taint does, but say first who leaves, and ask. What would trip the breaker of an
-EvictionPolicy needs --yes.
+		Short: "Taint nodes, after saying what that does and asking",
+		Long: `Change the taints of nodes as kubectl taint does, but first say which pods leave, and ask. A change that would trip the
+breaker of an EvictionPolicy requires --yes.
 
 ` + selection.TaintSyntax + `
-NoExecute taints get their timeAdded, from which tolerationSeconds count. If somebody else changes a node
-meanwhile, the command reads it again, and plans again if its taints have changed.
+NoExecute taints get their timeAdded, from which tolerationSeconds count. If somebody else changes a node in the
+meantime, the command reads it again, and makes a new plan if its taints have changed.
 
-Taints do not ask PodDisruptionBudgets. With --drain, kubectl's own code for kubectl drain cordons the nodes and evicts
-their pods first, as budgets allow, also pods that tolerate the taints. Pods of DaemonSets stay until the taint evicts
-them. A node that is not drained within --timeout gets no taint and stays cordoned.
+Taint-based evictions ignore PodDisruptionBudgets. With --drain, the code of kubectl drain first cordons the nodes and
+evicts their pods within budgets, including pods that tolerate the taints. Pods of DaemonSets stay until the taint
+evicts them. A node that is not drained within --timeout gets no taint and stays cordoned.
 
-With --max-unavailable=1, this command taints one node after the other. It goes on when the pods of a node have left and
-their workloads have as many ready pods as before, and stops if a node does not get there within --timeout. Ctrl-C stops
-it after the node at hand. Either way it says which nodes are tainted.` + taintOutput,
+With --max-unavailable=1, this command taints one node after the other. It continues when the pods of a node have left
+and their workloads have as many ready pods as before. It stops if that takes longer than --timeout. Ctrl-C stops it
+after the current node. In both cases it says which nodes are tainted.` + taintOutput,
 		Example: `  # Taint a node, keep new pods off, and wait until all pods that must leave have left
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
 
@@ -103,19 +103,19 @@ it after the node at hand. Either way it says which nodes are tainted.` + taintO
   # Empty a zone, one node after the other
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a maintenance=now:NoExecute --max-unavailable 1
 
-  # Taint a zone for half an hour: stay, and take the taint off again
+  # Taint a zone for half an hour: stay, and remove the taint again
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
 
-  # What would the API server say?
+  # How would the API server answer?
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --dry-run=server -o yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.execute(cmd.Context(), o.completeTaint, args) },
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
-	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. This command takes them off again, so it requires --stay.")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. This command removes them again, so it requires --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
 	o.drain.addFlags(cmd)
-	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "Taint only so many nodes at a time, and wait until their pods run elsewhere before the next. 0 is all nodes at once.")
+	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "How many nodes to taint at a time. The command waits until their pods run elsewhere before it continues. 0 means all nodes at once.")
 	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
@@ -128,15 +128,15 @@ func NewUntaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.C
 func (o *options) untaintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "untaint (NODE... | -l SELECTOR | --all) KEY[:Effect]...",
-		Short: "Take taints off nodes, but say first what that does, and ask",
-		Long: `Take taints off nodes as kubectl taint does, but say first which pods then stay and which leave anyway, and ask.
+		Short: "Remove taints from nodes, after saying what that does and asking",
+		Long: `Remove taints from nodes as kubectl taint does, but first say which pods then stay and which leave anyway, and ask.
 
-KEY takes off the taints of every effect with that key, KEY:Effect one of them. A "-" behind it, as kubectl taint wants
-it, may be there or not.` + taintOutput,
-		Example: `  # Take off all taints with this key
+KEY removes the taints with that key, whatever their effect. KEY:Effect removes one of them. A trailing "-", which
+kubectl taint requires, is optional.` + taintOutput,
+		Example: `  # Remove all taints with this key
   kubectl taintkeeper untaint worker-1 maintenance
 
-  # Everywhere, one effect alone
+  # On all nodes, only one effect
   kubectl taintkeeper untaint --all maintenance:NoSchedule --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.execute(cmd.Context(), o.completeUntaint, args)
@@ -148,15 +148,15 @@ it, may be there or not.` + taintOutput,
 }
 
 func (o *options) addFlags(cmd *cobra.Command) {
-	command.NoFiles(cmd, cmd.Name()+" changes the nodes of a cluster: to see what it would do among files, use plan")
+	command.NoFiles(cmd, cmd.Name()+" changes the nodes of a cluster: to see what it would do to the nodes in files, use plan")
 	o.output.AddFlags(cmd)
 	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 	o.dryRun.AddFlag(cmd)
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
-		"Who the API server says has changed the taints.")
-	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod that must leave has left, also those that may stay for a while.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, for each node with --drain and --max-unavailable. Then this command says what keeps each pod. 0 is as long as it takes.")
+		"The name of the field manager that changes the taints.")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod that must leave has left, including those that may stay for a while.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, for each node with --drain and --max-unavailable. Then this command says what keeps each pod. 0 means no limit.")
 }
 
 func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
@@ -179,7 +179,8 @@ func (o *options) completeTaint(args []string) error {
 	return err
 }
 
-// completeUntaint takes what cannot be a node for a key. A word that can be both waits for the cluster, see settle.
+// completeUntaint treats arguments that cannot be nodes as keys. If a word can be both, the cluster decides: see
+// resolve.
 func (o *options) completeUntaint(args []string) error {
 	first := slices.IndexFunc(args, selection.LooksLikeTaint)
 	if first < 0 {
@@ -188,10 +189,10 @@ func (o *options) completeUntaint(args []string) error {
 	words := o.nodes.WithoutWord(args[:first])
 	if !o.nodes.All && o.nodes.Selector == "" && len(words) > 0 {
 		o.nodes.Complete(words[:1])
-		o.unsettled, words = words[1:], nil
+		o.ambiguous, words = words[1:], nil
 	}
-	if len(words)+len(o.unsettled)+len(args[first:]) == 0 {
-		return command.Usagef("no taint is given: name at least one, as key or key:Effect, behind the nodes")
+	if len(words)+len(o.ambiguous)+len(args[first:]) == 0 {
+		return command.Usagef("no taint is given: name at least one after the nodes, as key or key:Effect")
 	}
 	return o.remove(slices.Concat(words, args[first:]))
 }
@@ -208,22 +209,21 @@ func (o *options) remove(keys []string) error {
 	return nil
 }
 
-// settle takes the names of nodes among the arguments for nodes, up to the first that is none. That and what follows
-// are keys.
-func (o *options) settle(cluster *plan.Cluster) error {
-	first := slices.IndexFunc(o.unsettled, func(word string) bool { return cluster.Node(word) == nil })
+// resolve splits the ambiguous arguments into nodes and keys. The first that is not the name of a node begins the keys.
+func (o *options) resolve(cluster *plan.Cluster) error {
+	first := slices.IndexFunc(o.ambiguous, func(word string) bool { return cluster.Node(word) == nil })
 	if first < 0 {
-		first = len(o.unsettled)
+		first = len(o.ambiguous)
 	}
-	o.nodes.Complete(o.unsettled[:first])
+	o.nodes.Complete(o.ambiguous[:first])
 	behind := o.edit.Remove
 	o.edit.Remove = nil
-	if err := o.remove(o.unsettled[first:]); err != nil {
+	if err := o.remove(o.ambiguous[first:]); err != nil {
 		return err
 	}
-	o.unsettled, o.edit.Remove = nil, append(o.edit.Remove, behind...)
+	o.ambiguous, o.edit.Remove = nil, append(o.edit.Remove, behind...)
 	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
-		return command.Usagef("no taint is given: %s are nodes; name at least one key behind them", strings.Join(o.nodes.Names, ", "))
+		return command.Usagef("no taint is given: %s are nodes; name at least one key after them", strings.Join(o.nodes.Names, ", "))
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (o *options) validateDryRun() error {
 		return err
 	}
 	if o.dry() && (o.wait || o.stay || o.lasts != 0 || o.maxUnavailable != 0) {
-		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait or to stay for: leave out --wait, --for, --stay and --max-unavailable", o.dryRun)
+		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait for: leave out --wait, --for, --stay and --max-unavailable", o.dryRun)
 	}
 	return nil
 }
@@ -269,15 +269,15 @@ func (o *options) validateFor() error {
 	case o.lasts < 0:
 		return command.Usagef("--for=%s: it cannot be less than 0", o.lasts)
 	case o.lasts == 0 && o.stay:
-		return command.Usagef("--stay needs to know how long: add --for")
+		return command.Usagef("--stay requires --for")
 	case o.lasts == 0:
 		return nil
 	case !o.stay:
-		return command.Usagef("--for=%s: nothing in a cluster takes a taint off by itself: add --stay, and this command keeps running and takes it off, or leave out --for", o.lasts)
+		return command.Usagef("--for=%s: nothing in a cluster removes a taint by itself: add --stay to keep this command running until it removes the taint, or leave out --for", o.lasts)
 	case len(o.edit.Remove) > 0:
-		return command.Usagef("--for=%s takes off what was added, and does not bring back what is removed (%s): use a command for each", o.lasts, o.edit.Remove[0])
+		return command.Usagef("--for=%s removes what it added, but does not restore what it removes (%s): use two commands", o.lasts, o.edit.Remove[0])
 	case o.overwrite:
-		return command.Usagef("--for=%s does not bring back what --overwrite replaces: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s does not restore what --overwrite replaces: leave out one of them", o.lasts)
 	}
 	return nil
 }
@@ -286,10 +286,10 @@ func (o *options) validateQuestion() error {
 	if o.yes || o.dry() || o.asks {
 		return nil
 	}
-	return command.Usagef("nobody can be asked, as stdin is no terminal: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
+	return command.Usagef("stdin is not a terminal, cannot ask for confirmation: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
 }
 
-// dry reports whether nothing is changed.
+// dry reports whether this is a dry run.
 func (o *options) dry() bool { return o.dryRun != command.DryRunNone }
 
 func (o *options) policy() taints.Overwrite {

@@ -249,7 +249,7 @@ func TestTheQuestionNamesTheCluster(t *testing.T) {
 		s.in = "y\n"
 		s.location = plan.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
 		s.must(s.taint("n", "m:NoExecute"))
-		s.mustSay(s.err.String(), "The plan is of cluster prod (context admin@prod, https://example.com).\n",
+		s.mustSay(s.err.String(), "This plan is for cluster prod (context admin@prod, https://example.com).\n",
 			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nGo on? [y/N] ")
 	}, taintedNode("n"))
 }
@@ -361,7 +361,7 @@ func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testin
 		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
 		s.must(s.taint("n", "m:NoExecute", "--yes"))
 		s.mustHave("n", "m:NoExecute +10m1s") // the latest that it can be
-		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded is set by the API server's.\n")
+		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded uses the API server's.\n")
 	}, taintedNode("n"))
 }
 
@@ -423,7 +423,7 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 		})
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
-		s.mustSay(s.err.String(), "The taints of node n have changed meanwhile, so this is planned again.\n")
+		s.mustSay(s.err.String(), "The taints of node n have changed in the meantime, so here is a new plan.\n")
 		if n := strings.Count(s.err.String(), "Go on? [y/N]"); n != 2 {
 			s.Errorf("it is asked %d times", n)
 		}
@@ -445,7 +445,7 @@ func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
 func TestEndlessConflictsAreAnError(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
-		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: others change it all the time", "try again")
+		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: other writers keep changing it", "try again")
 	}, taintedNode("n"))
 }
 
@@ -480,7 +480,7 @@ func TestWhoMayNotListPodsIsToldSo(t *testing.T) {
 			forbid(s)
 			s.must(s.taint("n", "m:NoExecute", "--yes"))
 			s.mustHave("n", "m:NoExecute +0s")
-			s.mustSay(s.err.String(), "Note: You may not list pods, so nobody can say who leaves.\n")
+			s.mustSay(s.err.String(), "Note: You may not list pods, so the plan cannot say which pods leave.\n")
 			if strings.Contains(s.err.String(), "No pod leaves") {
 				s.Error(s.err.String())
 			}
@@ -560,7 +560,7 @@ func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
 		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
 			s.Errorf("it takes %s", took)
 		}
-		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods have left, the next is due at ", "All pods have left that have to.\n")
+		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods have left, the next is due at ", "All pods that must leave have left.\n")
 	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}), podOnNode("elsewhere", "other"))
@@ -573,7 +573,7 @@ func TestAPodThatIsGoneBeforeItIsWatchedHasLeft(t *testing.T) {
 			return false, nil, s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
 		})
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		s.mustSay(s.err.String(), "All pods have left that have to.\n")
+		s.mustSay(s.err.String(), "All pods that must leave have left.\n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
@@ -596,11 +596,11 @@ func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing
 			}
 		})
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 2 pods have not left")
-		s.mustSay(s.err.String(), "Note: 1 pod was put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it\n")
+		s.mustSay(s.err.String(), "Note: 1 pod was scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it\n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-// The pod was there before the command. It has to leave since somebody else has tainted the node, too.
+// The pod was there before the command. It must leave since somebody else has also tainted the node.
 func TestAPodThatWasThereAllAlongIsNotSaidToHaveBeenPutOnTheNode(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
@@ -637,7 +637,7 @@ func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 		s.breaks(2500*time.Millisecond, 40*time.Second)
 		s.ends(10*time.Second, "p") // which nobody sees meanwhile
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		s.mustSay(s.err.String(), "Waiting, and trying again: watch pods: no answer\n", "All pods have left that have to.\n")
+		s.mustSay(s.err.String(), "Waiting, will retry: watch pods: no answer\n", "All pods that must leave have left.\n")
 		if took := time.Since(virtualStart); took < 40*time.Second || took > 3*time.Minute {
 			s.Errorf("it takes %s", took)
 		}
@@ -711,7 +711,7 @@ func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
 func TestWhatFailsIsSaidBeforeALongWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
-			s.mustSay(s.err.String(), `Not all is done, and the rest goes on: node b: add taint "m:NoSchedule": the node already has`)
+			s.mustSay(s.err.String(), `Failed so far, the rest continues: node b: add taint "m:NoSchedule": the node already has`)
 		})
 		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes", "--for", "5m", "--stay"), "node b: add taint")
 		s.mustHave("a")
@@ -724,7 +724,7 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*options).taintCommand, []string{"n", "m:NoExecute", "--yes", "--wait"})
-		s.mustFail(err, "interrupted: 1 pod has not left", "m:NoExecute stays on n: take it off with: kubectl taintkeeper untaint n m:NoExecute-")
+		s.mustFail(err, "interrupted: 1 pod has not left", "m:NoExecute stays on n: remove it with: kubectl taintkeeper untaint n m:NoExecute-")
 		s.mustHave("n", "m:NoExecute +0s")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
@@ -749,8 +749,8 @@ func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
 		leaseIn string
 		says    string
 	}{
-		"where the flags say": {"control", "kube-controller-manager runs, as its lease says, but has not begun: Lease control/kube-controller-manager "},
-		"elsewhere":           {"other", "whether a controller evicts here cannot be told: you may not list leases; ask for the right to list them in all namespaces"},
+		"where the flags say": {"control", "kube-controller-manager runs according to its Lease, but has not begun to evict: Lease control/kube-controller-manager "},
+		"elsewhere":           {"other", "cannot tell whether a controller evicts here: you may not list leases; ask for the right to list them in all namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			playTaint(t, func(s *taintScene) {
@@ -769,7 +769,7 @@ func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.
 		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInternalError(errors.New("out of luck"))
 		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "whether a controller evicts here cannot be told: list leases: ")
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "cannot tell whether a controller evicts here: list leases: ")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
@@ -798,25 +798,25 @@ func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
 		"its grace period lasts":     {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
 		"and a finalizer then":       {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
 		"a finalizer keeps it":       {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
-		"its kubelet says nothing":   {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not said that its containers have"},
+		"its kubelet says nothing":   {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that its containers have ended"},
 		"its condition says who":     {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
 		"an event says who":          {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
 		"it is marked, and that all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
-		"no lease is found": {nil, nil, "was due 59s ago, and no controller has begun to evict it\n" +
-			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may show none: 'kubectl taintkeeper check' looks for other signs of who evicts"},
+		"no lease is found": {nil, nil, "was due 59s ago, but no controller has begun to evict it\n" +
+			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts"},
 		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
-			"kube-controller-manager runs, as its lease says, but has not begun: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and its clock"},
+			"kube-controller-manager runs according to its Lease, but has not begun to evict: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and check its clock"},
 		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
 			leaseRenewedAt("control", "kcm", 50*time.Second),
 			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
-		}, "kube-controller-manager runs, as its lease says, but has not begun: Lease control/kcm was last renewed 10s ago"},
+		}, "kube-controller-manager runs according to its Lease, but has not begun to evict: Lease control/kcm was last renewed 10s ago"},
 		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
-			"taintkeeper runs, as its lease says, but has not begun: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and its clock"},
+			"taintkeeper runs according to its Lease, but has not begun to evict: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and check its clock"},
 		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
-			"no controller that evicts runs here, as far as leases say: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of that controller"},
+			"according to their Leases, no controller that evicts is running: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of that controller"},
 		"one of two has stopped": {nil, []runtime.Object{
 			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-		}, "kube-controller-manager runs, as its lease says, but has not begun"},
+		}, "kube-controller-manager runs according to its Lease, but has not begun to evict"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")
@@ -846,7 +846,7 @@ func TestForTakesTheTaintOffAgain(t *testing.T) {
 		}
 		s.mustHave("a", "k:NoSchedule")
 		s.mustHave("b", "other:NoSchedule")
-		s.mustSay(s.err.String(), "Staying until 2000-01-01T00:30:00Z to take it off again: m:NoExecute.", "node/a untainted\nnode/b untainted\n")
+		s.mustSay(s.err.String(), "Will remove m:NoExecute at 2000-01-01T00:30:00Z.", "node/a untainted\nnode/b untainted\n")
 	}, taintedNode("a", "k:NoSchedule"), taintedNode("b"))
 }
 
@@ -866,7 +866,7 @@ func TestWhatSomebodyElseSetMeanwhileStays(t *testing.T) {
 		s.later(time.Minute, func() { s.becomes("n", "m=theirs:NoSchedule") })
 		s.must(s.taint("n", "m=ours:NoSchedule", "--yes", "--for", "5m", "--stay"))
 		s.mustHave("n", "m=theirs:NoSchedule")
-		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was set by somebody else meanwhile, so it stays.\n")
+		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was changed by somebody else in the meantime, so it stays.\n")
 	}, taintedNode("n"))
 }
 
@@ -875,7 +875,7 @@ func TestForIsInterruptedAndSaysWhatTakesTheTaintOff(t *testing.T) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*options).taintCommand, []string{"a", "b", "m=1:NoExecute", "--yes", "--for", "5m", "--stay"})
-		s.mustFail(err, "interrupted: m=1:NoExecute stays on a, b: take it off with: kubectl taintkeeper untaint a b m:NoExecute-")
+		s.mustFail(err, "interrupted: m=1:NoExecute stays on a, b: remove it with: kubectl taintkeeper untaint a b m:NoExecute-")
 		s.mustHave("a", "m=1:NoExecute +0s")
 	}, taintedNode("a"), taintedNode("b"))
 }
@@ -895,7 +895,7 @@ func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),
-			"node n: the taint stays: the API server refuses the change: ", "take it off with: kubectl taintkeeper untaint n m:NoExecute-")
+			"node n: the taint stays: the API server refused the change: ", "remove it with: kubectl taintkeeper untaint n m:NoExecute-")
 	}, taintedNode("n"))
 }
 

@@ -26,9 +26,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// await follows feeds until look has nothing more to say, and reports whether that is how it ended. Otherwise a
-// deadline has passed, if there is one, or the context has ended. It announces what look says when that changes. A wait
-// without the right to watch is an error. Calls that fail are announced and made again.
+// await follows feeds until look returns nothing, and reports whether it did. Otherwise the deadline has passed, if
+// there is one, or the context has ended. It announces what look returns when that changes. It is an error if the user
+// may not watch. Failed calls are announced and retried.
 func (t *tainting) await(
 	ctx context.Context, f *follow.Follower, deadline time.Time, look func(ctx context.Context) string,
 ) (bool, error) {
@@ -51,7 +51,7 @@ func (t *tainting) await(
 			f.Stop(nil)
 			return follow.NotYet
 		case broken != nil:
-			line = "Waiting, and trying again: " + strings.ReplaceAll(broken.Error(), "\n", "; ")
+			line = "Waiting, will retry: " + strings.ReplaceAll(broken.Error(), "\n", "; ")
 		case line == "":
 			return follow.NotYet
 		}
@@ -59,13 +59,13 @@ func (t *tainting) await(
 			said = line
 			t.reader.Progress.Announce("%s", line)
 		}
-		return min(left, time.Second) // what is said counts down
+		return min(left, time.Second) // the line counts down
 	}
 	err := f.Run(ctx)
 	return done, err
 }
 
-// untilDeadline returns how long it is until a deadline: a long time if there is none.
+// untilDeadline returns how long it is until a deadline, or a long time if there is none.
 func untilDeadline(deadline, now time.Time) time.Duration {
 	if deadline.IsZero() {
 		return time.Hour
@@ -73,7 +73,7 @@ func untilDeadline(deadline, now time.Time) time.Duration {
 	return deadline.Sub(now)
 }
 
-// giveUpAt returns when a wait that begins now gives up: never if --timeout is 0.
+// giveUpAt returns when a wait that begins now gives up. If --timeout is 0, it never does.
 func (t *tainting) giveUpAt() time.Time {
 	if t.timeout == 0 {
 		return time.Time{}
@@ -81,14 +81,14 @@ func (t *tainting) giveUpAt() time.Time {
 	return t.machineTime().Add(t.timeout)
 }
 
-// vigil waits until no pod is left that a NoExecute taint makes leave. It implements follow.Cluster.
+// vigil waits until all pods that NoExecute taints make leave have left. It implements follow.Cluster.
 type vigil struct {
 	*tainting
 
 	departures plan.Departures
 	nodes      map[string]*corev1.Node
 	pods       map[string]map[types.UID]*corev1.Pod // by node
-	news       map[string]bool                      // the nodes that are to be read again
+	news       map[string]bool                      // nodes to read again
 	warned     bool                                 // of pods that came
 }
 
@@ -141,8 +141,8 @@ func (v *vigil) DeletePod(uid types.UID, _ *corev1.Pod) {
 	}
 }
 
-// awaitDepartures waits until all pods have left, until --timeout, or until the taints are taken off again at an
-// instant, if there is one.
+// awaitDepartures waits until all pods have left, until --timeout, or until the instant at which the taints are removed
+// again, if there is one.
 func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time.Time) error {
 	v := newVigil(t, done)
 	deadline := t.giveUpAt()
@@ -171,7 +171,7 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	return v.giveUp(ctx, left, f.Broken())
 }
 
-// look reads what is new, and says how far it is; nothing if no pod is left.
+// look reads what is new, and returns a line about the progress. The line is empty if no pod is left.
 func (v *vigil) look() string {
 	now := v.now()
 	for name := range v.news {
@@ -204,16 +204,17 @@ func (v *vigil) warn() {
 	}
 	v.warned = true
 	v.reader.Progress.End()
-	v.tell("Note: %s put on the nodes meanwhile: a second taint with the effect NoSchedule keeps off those that do not tolerate it",
+	v.tell("Note: %s scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it",
 		podsThat(v.departures.Came(), "was", "were"))
 }
 
-// podsThat is the subject and the verb of a sentence about pods.
+// podsThat returns the subject and the verb of a sentence about pods.
 func podsThat(n int, ifOne, ifMore string) string {
 	return sentence.Counted(n, "pod") + " " + sentence.Agree(n, ifOne, ifMore)
 }
 
-// when says an instant: relative where somebody watches it count down, else absolute, so that the line does not change.
+// when writes an instant. On a terminal it is relative and counts down. Otherwise it is absolute, so that the line
+// stays the same.
 func (v *vigil) when(at, now time.Time) string {
 	if v.reader.Progress.Moves {
 		return "in " + output.Relative(now, at)
@@ -223,12 +224,12 @@ func (v *vigil) when(at, now time.Time) string {
 
 func (v *vigil) farewell() string {
 	if v.departures.Had() == 0 {
-		return "No pod has to leave."
+		return "No pod needs to leave."
 	}
-	return "All pods have left that have to."
+	return "All pods that must leave have left."
 }
 
-// giveUp says how many pods are left, and of each what keeps it.
+// giveUp says how many pods are left, and what keeps each of them.
 func (v *vigil) giveUp(ctx context.Context, left string, broken error) error {
 	errs := []error{fmt.Errorf("after %s %s, and the taints stay", v.timeout, left), broken}
 	obstacles := &obstacles{vigil: v}

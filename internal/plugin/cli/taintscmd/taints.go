@@ -25,7 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// options are those of kubectl taintkeeper taints.
+// options are the options of kubectl taintkeeper taints.
 type options struct {
 	source      source.Source
 	output      output.Printer
@@ -133,7 +133,7 @@ func (o *options) print(list *cliv1alpha1.TaintList) error {
 	}
 	columns := []string{
 		"Node", "Key", "Value", "Effect", "Age",
-		"For ever", "For a while", "Not at all", "+Time added",
+		"Forever", "For a while", "Not at all", "+Time added",
 	}
 	if o.output.IsNarrow(columns, rows) {
 		o.printLines(list)
@@ -142,7 +142,7 @@ func (o *options) print(list *cliv1alpha1.TaintList) error {
 	return o.output.Table(columns, rows)
 }
 
-// printLines prints the taints as sentences. It is what a terminal shows where the table would lose its last columns.
+// printLines prints the taints as sentences. A terminal shows this if it is too narrow for the table's last columns.
 func (o *options) printLines(list *cliv1alpha1.TaintList) {
 	for i := range list.Taints {
 		taint := &list.Taints[i]

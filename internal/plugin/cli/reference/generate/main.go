@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes docs/commands.md. It is run from the root of the repository, by make generate.
+// Command generate writes docs/commands.md. make generate runs it in the root of the repository.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 func main() {
 	page, err := reference.Markdown("api/cli/v1alpha1")
 	if err == nil {
-		err = os.WriteFile("docs/commands.md", page, 0o644) //nolint:gosec // documentation is for everybody
+		err = os.WriteFile("docs/commands.md", page, 0o644) //nolint:gosec // everybody may read documentation
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
