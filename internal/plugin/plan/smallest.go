@@ -97,8 +97,8 @@ type listed struct {
 	position int
 }
 
-// tolerating changes the pod so that it tolerates each cause indefinitely: by putting first what comes too late, by taking
-// tolerationSeconds away, or by one toleration more.
+// tolerating changes the pod so that it tolerates each cause indefinitely: by putting first what comes too late, by
+// taking tolerationSeconds away, or by one toleration more.
 func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
 	var list []listed
 	for i, toleration := range facts.Tolerations {

@@ -33,7 +33,7 @@ const head = `# Commands
 nothing needs to be installed in the cluster, except for the last two. Every command that reads, except ` + "`board` and `report`" + `, also takes files (` + "`-f`" + `): the output of ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml`" + ` or of
 ` + "`kubectl taintkeeper snapshot`" + `.
 
-Exit codes: 0 means done, 1 failed (stderr says why), and 2 a wrong command line. Other codes are listed with their command.
+Exit codes: 0 means done, 1 failed (stderr says why), and 2 a wrong command line. Each command lists its other codes.
 `
 
 // Markdown returns the page. It reads the types from the folder of api/cli/v1alpha1.

@@ -46,8 +46,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Long: `Write the state of the cluster to stdout, one JSON object per line. The first line says when the cluster was read.
 Commands with -f answer for that time unless --at names another. They refuse a snapshot without its last line.
 
-A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims, StorageClasses,
-CSINodes and PodDisruptionBudgets:
+A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims,
+StorageClasses, CSINodes and PodDisruptionBudgets:
 - names, UIDs, labels, owners, finalizers and times
 - taints, tolerations, and who last wrote the taints and conditions of a node
 - what the scheduler reads: node selectors, affinity, spread constraints, priorities, requests, limits, host ports,
