@@ -241,7 +241,7 @@ bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@cd tools/lint && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: lint
-lint: needs-go bin/golangci-lint ## check the code with golangci-lint (.golangci.yml)
+lint: words bin/golangci-lint ## check the English (make words) and the code with golangci-lint (.golangci.yml)
 	@for module in . $(PROOFS) tools/promtool tools/release; do (cd $$module && CGO_ENABLED=0 $(CURDIR)/bin/golangci-lint run --concurrency 2 --timeout 30m -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 # Vale parses Go with a C library.
