@@ -47,8 +47,8 @@ workloads and PodDisruptionBudgets, and which nodes are emptied. If there are Ev
 hold and until when, which pods need the Eviction API, which breakers would trip, and how long a pace takes.
 
 With --unreachable, it says what would happen if the nodes stopped renewing their Leases now: when node health notices,
-when each node is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. Set the flags
-that the controller also has to the controller's values.
+when each node is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. For flags that
+the controller has too, use the controller's values.
 
 Above 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more columns.
 
