@@ -300,7 +300,7 @@ func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
 	_, _, err := run(t, reader, "plan", node, "m:NoExecute", "--fail-on=lost-workload")
 	await.Must(t, err)
 	_, _, err = run(t, reader, "plan", node, "m:NoExecute", "--fail-on=budget")
-	mustFail(t, err, "--fail-on=budget cannot be answered: you may not list poddisruptionbudgets: ask for the right")
+	mustFail(t, err, "--fail-on=budget cannot be checked because you may not list poddisruptionbudgets: ask for the right")
 	if found, ok := errors.AsType[plugincommand.FoundError](err); ok {
 		t.Errorf("a lack of rights is a finding: %v", found)
 	}
