@@ -219,9 +219,9 @@ func TestThatTaintkeeperDoesNotEvictIsShownAsAWholeWhileItDoesNot(t *testing.T) 
 	s.Update(tea.WindowSizeMsg{Width: 30, Height: 20})
 	s.Update(update{list: &cliv1alpha1.PendingList{}, idle: "Taintkeeper is not running. Due pods leave only if the built-in controller evicts them."})
 	s.pass(time.Minute)
-	s.shows(t, "No pod has to leave.", "Note: Taintkeeper is not", "running. Due pods leave only", "if the built-in controller", "evicts them.")
+	s.shows(t, "No pod needs to leave.", "Note: Taintkeeper is not", "running. Due pods leave only", "if the built-in controller", "evicts them.")
 	s.pending()
-	s.shows(t, "No pod has to leave.")
+	s.shows(t, "No pod needs to leave.")
 }
 
 func TestQEscapeAndControlCQuitAndOtherKeysDoNot(t *testing.T) {
