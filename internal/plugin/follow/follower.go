@@ -4,7 +4,7 @@
 // Package follow watches a cluster for commands that show or wait for changes: pending --watch, the board and
 // taint --wait.
 //
-//	reflectors, one for each feed -> one goroutine that takes the changes -> Act, at most once per Rest
+//	reflectors, one for each feed -> one goroutine that takes the changes -> Act, which rests between changes
 package follow
 
 import (
@@ -32,7 +32,7 @@ type Follower struct {
 	Listed func(feed Feed)
 	// Act is called soon after changes, and when the time that it returned last has passed.
 	Act func() (again time.Duration)
-	// Rest is the shortest time between two calls of Act: changes are gathered meanwhile.
+	// Rest is for how long changes are gathered after a call of Act, before they make it act again.
 	Rest time.Duration
 
 	do       chan func()

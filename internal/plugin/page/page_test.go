@@ -89,11 +89,17 @@ func written(t *testing.T, plan *cliv1alpha1.TaintPlan) (string, *html.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := html.Parse(strings.NewReader(out.String()))
+	return parsed(t, out.String())
+}
+
+// parsed returns a page, and the same read as HTML.
+func parsed(t *testing.T, written string) (string, *html.Node) {
+	t.Helper()
+	document, err := html.Parse(strings.NewReader(written))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String(), document
+	return written, document
 }
 
 func attribute(node *html.Node, name string) string {

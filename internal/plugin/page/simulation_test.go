@@ -84,11 +84,7 @@ func writtenSimulation(t *testing.T, report *cliv1alpha1.SimulationReport) (stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := html.Parse(strings.NewReader(out.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.String(), document
+	return parsed(t, out.String())
 }
 
 func TestThePageHasThePartsOfASimulationInOrder(t *testing.T) {

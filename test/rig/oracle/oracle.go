@@ -87,7 +87,7 @@ type Promise struct {
 	Cancelled []Span
 }
 
-// Promise returns what must happen to a pod according to the histories of its node and of itself, each in its order.
+// Promise returns what must happen to a pod, given its history and the history of its node. Each is sorted by time.
 func (r Rule) Promise(node []Version, bound Span, pod []State) Promise {
 	promise, pending := Promise{Due: At(Never)}, At(Never)
 	var taints []Taint

@@ -121,16 +121,16 @@ func (f *follower) update() time.Duration {
 	broken := f.unread || f.follow.Broken() != nil
 	f.tell(update{list, plan.ChangesSince(f.before, list, f.known.Has), broken, f.idle})
 	f.before = list
-	return untilNext(list, now)
+	return untilNext(list)
 }
 
 // untilNext is how long it is until the next pod is due or no longer held. It is limited because somebody may set the
 // clock.
-func untilNext(list *cliv1alpha1.PendingList, now time.Time) time.Duration {
+func untilNext(list *cliv1alpha1.PendingList) time.Duration {
 	next := time.Minute
 	soon := func(instant time.Time) {
 		if instant.After(list.At.Time) {
-			next = min(next, max(instant.Sub(now), 0))
+			next = min(next, instant.Sub(list.At.Time))
 		}
 	}
 	for i := range list.Pods {
