@@ -252,8 +252,8 @@ bin/vale: tools/prose/go.mod tools/prose/go.sum
 
 # FILES="README.md docs/security.md" checks those alone.
 .PHONY: words
-words: needs-go bin/vale ## check the English of Markdown and Go comments (.vale.ini; FILES=README.md)
-	@git ls-files --cached --others --exclude-standard $(or $(FILES),'*.md' '*.go') | xargs bin/vale --output=line
+words: needs-go bin/vale ## check the English of docs, comments, messages and manifests (.vale.ini; FILES=README.md)
+	@git ls-files --cached --others --exclude-standard $(or $(FILES),'*.md' '*.go' '*.yaml' '*.tpl' '*.html' '*.js' '*.sh') | xargs bin/vale --output=line
 
 bin/gremlins: tools/mutation/go.mod tools/mutation/go.sum
 	@cd tools/mutation && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/go-gremlins/gremlins/cmd/gremlins
