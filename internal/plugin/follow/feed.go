@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // Feed is objects of one kind, and where they go.
@@ -58,6 +59,15 @@ func CallsOf[L runtime.Object](
 			return watches(ctx, options)
 		},
 	}}
+}
+
+// TryWatch begins a watch, ends it, and returns why it could not begin.
+func (f Feed) TryWatch(ctx context.Context) error {
+	watched, err := f.Calls.calls.WatchFuncWithContext(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To[int64](1)})
+	if err == nil {
+		watched.Stop()
+	}
+	return err
 }
 
 // Kinds that most followers follow.
