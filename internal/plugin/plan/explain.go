@@ -157,7 +157,7 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	}
 	reason := Rule.Judge(facts, counted)
 	if reason.Toleration != nil {
-		explained.Tolerated = cliv1alpha1.ToleratedForEver
+		explained.Tolerated = cliv1alpha1.ToleratedIndefinitely
 		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed
 	}
 	if taint.Effect != corev1.TaintEffectNoExecute || !reason.Leaves {

@@ -632,11 +632,11 @@ func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
 	}{
 		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
 		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
-		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
-		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
 		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
-		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1 1/0"},
-		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "0/0 1/1"},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
 	} {
 		e := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
 		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {

@@ -194,7 +194,7 @@ func (e *explainer) printTaints() error {
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
 	switch taint.Tolerated {
-	case cliv1alpha1.ToleratedForEver:
+	case cliv1alpha1.ToleratedIndefinitely:
 		return "forever"
 	case cliv1alpha1.ToleratedForAWhile:
 		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)
