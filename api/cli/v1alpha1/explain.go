@@ -34,8 +34,8 @@ type Explanation struct {
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	// Reason says why a pod stays although no toleration keeps it, or why there is no answer.
 	Reason string `json:"reason,omitempty"`
-	// Clock says how the due time is computed. It is absent if the pod stays.
-	Clock *EvictionClock `json:"clock,omitempty"`
+	// Timing says how the due time is computed. It is absent if the pod stays.
+	Timing *Timing `json:"timing,omitempty"`
 	// Taints are all taints of the pod's node, in the node's order.
 	Taints []ExplainedTaint `json:"taints"`
 	// Tolerations are all tolerations of the pod, in the pod's order. Positions count from 0.
@@ -86,15 +86,15 @@ const (
 	PodNodeUnknown PodState = "NodeUnknown" // its node could not be read
 )
 
-// EvictionClock says how a pod's due time is computed: the later of since and bound, plus the seconds of the
+// Timing says how a pod's due time is computed: the later of since and bound, plus the seconds of the
 // toleration.
-type EvictionClock struct {
+type Timing struct {
 	// Since is when the taint starts to count. SinceFrom is its source: TimeAdded, ManagedFields or Now.
 	Since     metav1.MicroTime `json:"since"`
-	SinceFrom ClockSource      `json:"sinceFrom"`
+	SinceFrom TimeSource       `json:"sinceFrom"`
 	// Bound is when the pod was bound to its node. BoundFrom is its source: PodScheduled, CreationTimestamp or Now.
 	Bound     metav1.MicroTime `json:"bound"`
-	BoundFrom ClockSource      `json:"boundFrom"`
+	BoundFrom TimeSource       `json:"boundFrom"`
 	// Start is the later of Since and Bound.
 	Start metav1.MicroTime `json:"start"`
 	// TolerationSeconds are added to Start. They are absent if nothing tolerates the taint.
@@ -102,16 +102,16 @@ type EvictionClock struct {
 	Due               metav1.MicroTime `json:"due"`
 }
 
-// ClockSource says where an instant was read.
-type ClockSource string
+// TimeSource says where an instant was read.
+type TimeSource string
 
 // Sources of instants.
 const (
-	FromTimeAdded         ClockSource = "TimeAdded"         // the taint's timeAdded
-	FromManagedFields     ClockSource = "ManagedFields"     // roughly: when the node's taints were last written
-	FromPodScheduled      ClockSource = "PodScheduled"      // the transition time of the pod's condition PodScheduled
-	FromCreationTimestamp ClockSource = "CreationTimestamp" // when the pod was created
-	FromNow               ClockSource = "Now"               // nothing is recorded, or only instants in the future
+	FromTimeAdded         TimeSource = "TimeAdded"         // the taint's timeAdded
+	FromManagedFields     TimeSource = "ManagedFields"     // roughly: when the node's taints were last written
+	FromPodScheduled      TimeSource = "PodScheduled"      // the transition time of the pod's condition PodScheduled
+	FromCreationTimestamp TimeSource = "CreationTimestamp" // when the pod was created
+	FromNow               TimeSource = "Now"               // nothing is recorded, or only instants in the future
 )
 
 // ExplainedTaint is a taint of the pod's node.

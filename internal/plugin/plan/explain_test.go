@@ -81,7 +81,7 @@ func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
 	}
 }
 
-func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsToleration(t *testing.T) {
+func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *testing.T) {
 	boundAt := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second).Add(-ago))}}
@@ -99,8 +99,8 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		node                *corev1.Node
 		pod                 *corev1.Pod
 		since, bound, start time.Duration // before now
-		sinceFrom           cliv1alpha1.ClockSource
-		boundFrom           cliv1alpha1.ClockSource
+		sinceFrom           cliv1alpha1.TimeSource
+		boundFrom           cliv1alpha1.TimeSource
 		due                 time.Duration // after now
 	}{
 		"the taint is later": {
@@ -133,8 +133,8 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Clock
-			want := &cliv1alpha1.EvictionClock{
+			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Timing
+			want := &cliv1alpha1.Timing{
 				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
 				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
 				Start: metav1.NewMicroTime(now.Add(-test.start)),
@@ -485,10 +485,10 @@ func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 }
 
 func agrees(e *cliv1alpha1.Explanation, want verdict.Verdict) bool {
-	if e.Leaves != want.Leaves || e.Leaves != (e.Clock != nil) {
+	if e.Leaves != want.Leaves || e.Leaves != (e.Timing != nil) {
 		return false
 	}
-	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Clock.Due.Time.Equal(want.Due)) {
+	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Timing.Due.Time.Equal(want.Due)) {
 		return false
 	}
 	decide := 0
