@@ -85,14 +85,14 @@ type Cluster interface {
 	DeletePod(uid types.UID, last *corev1.Pod)
 }
 
-// mostNamed is for how many nodes there is a watch of each and of its pods: more cost the API server more than a watch
+// maxWatched is for how many nodes there is a watch of each and of its pods: more cost the API server more than a watch
 // of all.
-const mostNamed = 16
+const maxWatched = 16
 
 // ClusterFeeds are the feeds of nodes and of the pods of a namespace that are bound, to these nodes if there are any.
 // If there are many, all nodes come with all their pods.
 func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string, to Cluster) []Feed {
-	if len(named) == 0 || len(named) > mostNamed {
+	if len(named) == 0 || len(named) > maxWatched {
 		return []Feed{
 			nodesFeed(clients, fields.Everything(), to),
 			PodsFeed(clients, namespace, fields.OneTermNotEqualSelector("spec.nodeName", ""), to.SetPod, to.DeletePod),

@@ -51,12 +51,12 @@ func (t *tainting) roll(ctx context.Context, nodes []*corev1.Node) ([]changed, e
 		}
 		others := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return slices.Contains(batch, node) })
 		standing := progressOf(others, done)
-		silence := context.AfterFunc(ctx, func() {
+		stopNotice := context.AfterFunc(ctx, func() {
 			t.tell("Interrupted: the command ends when the pods of %s run elsewhere (%s). Interrupt it again to end it now.",
 				sentence.Enumerate(namesOf(batch)), standing)
 		})
 		all, err := t.move(context.WithoutCancel(ctx), batch)
-		silence()
+		stopNotice()
 		done = slices.Concat(done, all)
 		if err != nil {
 			return done, errors.Join(err, fmt.Errorf("stopped: %s", progressOf(nodes, done)))
