@@ -275,7 +275,7 @@ bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 # From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/, what its tests
 # compare, and the table of values in its README.
 .PHONY: generate
-generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md
+generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md and docs/output.md
 	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
 	@bin/controller-gen crd paths=./api/... output:dir=bin/crds
 	@for crd in nodetaintrules evictionpolicies; do sed 1d bin/crds/taintkeeper.dev_$$crd.yaml > charts/taintkeeper/files/$$crd.yaml; done

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The names of the browsers are those of test/page/browser.go.
+# test/page/browser.go looks for the same browsers.
 browser() {
 	if [ -n "${CHROMIUM:-}" ]; then
 		command -v "$CHROMIUM" >/dev/null

@@ -58,7 +58,7 @@ func (o *observer) readAudit(path string) (audited, error) {
 			err = o.auditPod(e, &found, bindings)
 		}
 		if err != nil {
-			return found, fmt.Errorf("understand what became of %s in the audit log: %w", e.Name, err)
+			return found, fmt.Errorf("understand what happened to %s in the audit log: %w", e.Name, err)
 		}
 	}
 	for uid, e := range bindings {

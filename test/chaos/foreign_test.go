@@ -134,7 +134,7 @@ func TestWhatTheBuiltInMayDeleteOfItsBacklog(t *testing.T) {
 				w.isDeletedByBuiltIn(30)
 			},
 		},
-		"no pod whose name never was that of one that was due": {
+		"no pod whose name no due pod ever had": {
 			history: func(w *world) { w.isDeletedByBuiltIn(70) },
 			wrong:   1,
 		},

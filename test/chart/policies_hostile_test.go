@@ -198,7 +198,7 @@ func (p *plane) refusesParameters(t *testing.T) {
 		}
 	})
 
-	t.Run("what was there before stays until it is mended", func(t *testing.T) {
+	t.Run("what was there before stays until it is fixed", func(t *testing.T) {
 		for _, name := range []string{"slip", "no-team", "bad-default", "bad-list", unlabelled} {
 			old, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
 			await.Must(t, err)

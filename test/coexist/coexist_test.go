@@ -126,9 +126,9 @@ func TestAMarkOfTheBuiltInsIsRewrittenWhenWeTakeOver(t *testing.T) {
 func TestNoRestartOfTheAPIServerLetsTheBuiltInEvict(t *testing.T) {
 	s := newScene(t)
 	s.keeper(t, "taintkeeper")
-	const restarts = 6
+	const restarts = 4
 	var tolerate []int64
-	for second := range int64(90) { // one is due in every moment of the restarts
+	for second := range int64(60) { // one is due in every moment of the restarts
 		tolerate = append(tolerate, second)
 	}
 	pods := s.pods(t, "pod", tolerate...)

@@ -154,7 +154,7 @@ func cancelInFlight() Scenario {
 	o := newObstruction(6 * time.Second)
 	cancelled := func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, "spared", Cancelling)
-		return Finding{Seen: "'Cancelling deletion' said " + Times(len(said)), Right: true}, err
+		return Finding{Seen: "event 'Cancelling deletion': " + Times(len(said)), Right: true}, err
 	}
 	return Scenario{
 		Given:    []Step{o.obstruct, Alone("spared", reviewed)},

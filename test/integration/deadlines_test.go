@@ -80,7 +80,7 @@ func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	s.counts(t, node)
-	const rounds = 10
+	const rounds = 6 // the pauses after them double
 
 	// Each patch of ours arrives just after somebody else has changed the taints.
 	intruded := make(chan error, 100)

@@ -35,7 +35,7 @@ var (
 	pacedPods   = flag.Int("paced", 2, "how many pods may leave in a window")
 	pacedPer    = flag.Duration("per", 8*time.Second, "how long a window is")
 	pacedOnNode = flag.Int("paced-on-node", 4, "how many pods each of the three nodes has")
-	kills       = flag.Duration("kills", 0, "every how long a leader is killed while pods leave; 0: only one is, once")
+	kills       = flag.Duration("kills", 0, "kill a leader this often while pods leave; 0 kills a single one once")
 )
 
 // startPacing makes pods on three nodes in two zones, which are due at once.

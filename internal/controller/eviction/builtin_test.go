@@ -181,7 +181,7 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 			w.Pass(5 * sec)
 			w.Taint("n", "soon-")
 		},
-		"the second in place of the first": func(w *world) {
+		"the second instead of the first": func(w *world) {
 			w.Taint("n", "soon:NoExecute")
 			w.Pass(5 * sec)
 			w.Taint("n", "soon-", "late:NoExecute")

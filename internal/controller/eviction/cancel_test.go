@@ -37,7 +37,7 @@ func TestAnUntaintAbortsTheDeleteInFlight(t *testing.T) {
 		w.Pass(hour)
 		w.wantDeletes(nil)
 		if said := w.Did("event Cancelling"); len(said) != 1 || said[0] != 3*sec {
-			t.Errorf("'Cancelling deletion' was said at %v, want once, at the untaint", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want once, at the untaint", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
@@ -69,7 +69,7 @@ func TestATolerationThatComesDuringTheDeleteAbortsIt(t *testing.T) {
 		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 70 * sec})
 		if said := w.Did("event Cancelling"); len(said) != 0 {
-			t.Errorf("'Cancelling deletion' was said at %v of a pod that leaves later", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want none about a pod that leaves later", said)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
 		w.Taint("n", "k-")
 		w.Pass(hour)
 		if said := w.Did("event Cancelling"); len(said) != 0 {
-			t.Errorf("'Cancelling deletion' was said at %v of a pod that was deleted", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want none about a pod that was deleted", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
 	})
@@ -110,7 +110,7 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		}
 		w.wantMetric("taintkeeper_refused_evictions", "policy keep", 1)
 		if said := w.Did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
-			t.Errorf("the refusal was said at %v, want once", said)
+			t.Errorf("events about the refusal at %v, want one", said)
 		}
 		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
 			t.Errorf("the condition is %v, want that it is False and names the policy", got)
@@ -185,7 +185,7 @@ func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) 
 		w.run(inLog("Eviction failed, will retry", w.untaintInCall))
 		w.Pass(hour)
 		if said := w.Did("event Cancelling"); len(said) != 1 {
-			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want once", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
@@ -198,7 +198,7 @@ func TestADryRunThatIsWithdrawnAsItIsSaidIsCountedOnce(t *testing.T) {
 		w.run(func(c *Config) { c.Mode = DryRun }, inLog("Dry run: would evict", w.untaintInCall))
 		w.Pass(hour)
 		if said := w.Did("event Cancelling"); len(said) != 1 {
-			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want once", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "dry_run", 1)
 	})

@@ -223,7 +223,7 @@ func TestWithoutRenewalsOfOurOwnNobodyIsCalledSilentAndThatIsSaid(t *testing.T) 
 				w.wantUntouched(nodes...)
 				said := w.Did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
 				if len(said) != 1 || said[0] > 80*time.Second {
-					t.Errorf("that no node can be called silent was said at %v", said)
+					t.Errorf("events about blindness at %v, want one in time", said)
 				}
 			})
 		})
@@ -435,12 +435,12 @@ func TestThatNobodyCanBeHeardIsSaid(t *testing.T) {
 		w.WantMetric("taintkeeper_node_health_seconds_since_echo", nil, 85)
 		said := w.Did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
 		if len(said) != 1 || said[0] > 110*time.Second {
-			t.Errorf("that no node can be called silent was said at %v", said)
+			t.Errorf("events about blindness at %v, want one in time", said)
 		}
 		w.NoLeases.Store(false)
 		w.Until(3 * time.Minute)
 		if said := w.Did("event " + OwnLease + " SilenceKnown"); len(said) != 1 {
-			t.Errorf("that nodes can be called silent again was said at %v", said)
+			t.Errorf("events SilenceKnown at %v, want one", said)
 		}
 	})
 }

@@ -63,7 +63,7 @@ var scenes = map[string]scene{
 		},
 		played: 3 * time.Minute, tainted: 5,
 	},
-	"every zone is disrupted, so nobody is tainted and taints are taken off": {
+	"every zone is disrupted, so no node is tainted and taints are removed": {
 		build: func(w *world) []string {
 			w.addNode("old", "a", notReadySince)
 			return slices.Concat(w.addZone("a", 3), w.addZone("b", 3))

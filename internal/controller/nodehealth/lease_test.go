@@ -526,7 +526,7 @@ func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) 
 		late.Expire()
 		w.Until(time.Minute)
 		if said := w.Did("event a-0 RemovingNode"); len(said) != 1 {
-			t.Errorf("that node a-0 went was said %d times, want once", len(said))
+			t.Errorf("%d events say that node a-0 is gone, want 1", len(said))
 		}
 	})
 }

@@ -130,7 +130,7 @@ func (w *world) wantInvalid(says string) {
 	w.T.Helper()
 	rule := w.rule("deadlock")
 	accepted := rule.Status.Conditions[0]
-	if accepted.Reason != v1alpha1.ReasonInvalid || !strings.Contains(accepted.Message, says) || !strings.HasSuffix(accepted.Message, untilMended) {
+	if accepted.Reason != v1alpha1.ReasonInvalid || !strings.Contains(accepted.Message, says) || !strings.HasSuffix(accepted.Message, untilFixed) {
 		w.T.Errorf("after %s the rule says %s: %q, want it to be invalid because of %q", time.Since(w.Start), accepted.Reason, accepted.Message, says)
 	}
 	if events := w.Did("event deadlock Invalid " + accepted.Message); len(events) != 1 {

@@ -105,10 +105,10 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 // but not in rules that it has taken before it knew of that.
 func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	if key := object.Spec.Taint.Key; builtIn(key) {
-		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule again with a key of your own. %s", key, untilMended)}, true
+		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule again with a key of your own. %s", key, untilFixed)}, true
 	}
 	if err := validate(object); err != nil {
-		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilMended)}, true
+		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilFixed)}, true
 	}
 	return ruling{}, false
 }
@@ -122,7 +122,7 @@ const (
 	aboutUnknown  = "MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
 	withoutABound = "a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
 	tooLong       = "the name of a rule has at most 63 characters, since nodes that it taints get a label with it: create the rule under a shorter name"
-	untilMended   = "Until that is mended the rule neither taints a node nor takes a taint off."
+	untilFixed    = "Until this is fixed, the rule neither adds nor removes taints."
 )
 
 // validate says which field of a rule cannot be used, and why.

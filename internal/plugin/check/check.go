@@ -46,7 +46,7 @@ func Rules() []Rule {
 		startupTaint, flappingTaint,
 		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds,
 		shadowedToleration, duplicateToleration, unknownKey,
-		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
+		daemonSetLeaves, controlPlaneLeaves, unreachableIndefinitely, singleReplica, falseComfort,
 		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,
 	}
 }

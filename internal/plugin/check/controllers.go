@@ -35,8 +35,8 @@ type task struct {
 	ours, builtIn state
 	// clock is what the eviction clock says, empty if it is not set, and backlog what the built-in must still do; of
 	// evictions alone.
-	clock   cliv1alpha1.ClockState
-	backlog string
+	evictionClock cliv1alpha1.ClockState
+	backlog       string
 }
 
 // writtenLately is how long something that was written says that its writer runs.
@@ -70,7 +70,7 @@ type detective struct {
 // controllersOf returns who evicts, and who judges the health of nodes.
 func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
 	evict := &detective{Cluster: cluster, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}}}
-	evict.readClock()
+	evict.readEvictionClock()
 	evict.task.ours, evict.task.builtIn = evict.oursEvicts(), evict.builtIn(evict.builtInEvicted)
 	heal := &detective{Cluster: cluster, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}}}
 	heal.task.ours, heal.task.builtIn = heal.oursJudges(), heal.builtIn(heal.builtInWrote)
@@ -108,7 +108,7 @@ var sentences = map[string]map[cliv1alpha1.Who]string{
 }
 
 // held reports whether the built-in is kept from evicting.
-func (t *task) held() bool { return t.ours == runs && t.clock == cliv1alpha1.ClockFresh }
+func (t *task) held() bool { return t.ours == runs && t.evictionClock == cliv1alpha1.ClockFresh }
 
 func (t *task) who() cliv1alpha1.Who {
 	switch {
@@ -130,18 +130,18 @@ func (d *detective) sign(format string, args ...any) {
 	d.task.Signs = append(d.task.Signs, fmt.Sprintf(format, args...))
 }
 
-// readClock says what the eviction clock shows.
-func (d *detective) readClock() {
-	for _, account := range d.Signs.Clocks {
-		clock := plan.ClockOf(account, d.Signs.At)
+// readEvictionClock says what the eviction clock shows.
+func (d *detective) readEvictionClock() {
+	for _, account := range d.Signs.EvictionClocks {
+		clock := plan.EvictionClockOf(account, d.Signs.At)
 		switch clock.State {
 		case cliv1alpha1.ClockNotSet:
 			d.sign("The eviction clock in namespace %s is not set: it was handed back, or never renewed.", account.Namespace)
 		case cliv1alpha1.ClockFresh:
-			d.task.clock = clock.State
+			d.task.evictionClock = clock.State
 			d.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
 		case cliv1alpha1.ClockStale:
-			d.task.clock = cmp.Or(d.task.clock, clock.State)
+			d.task.evictionClock = cmp.Or(d.task.evictionClock, clock.State)
 			d.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
 		}
 		if backlog := plan.BacklogOf(account, d.Signs.At); backlog != nil {
@@ -161,13 +161,13 @@ func (d *detective) tellBacklog(backlog *cliv1alpha1.BuiltInBacklog) {
 // elects no leader shows by what it did.
 func (d *detective) oursEvicts() state {
 	switch told, led := d.switched(plan.Taintkeeper), d.leads(plan.Taintkeeper); {
-	case d.task.clock == cliv1alpha1.ClockFresh:
+	case d.task.evictionClock == cliv1alpha1.ClockFresh:
 		return runs // only the leader that can evict renews it
 	case told == off:
 		return off
 	case d.evictedLately(plan.Taintkeeper) && d.NewestLease(plan.Taintkeeper) == nil:
 		return runs
-	case led == absent && d.task.clock == cliv1alpha1.ClockStale:
+	case led == absent && d.task.evictionClock == cliv1alpha1.ClockStale:
 		return off
 	default:
 		return led

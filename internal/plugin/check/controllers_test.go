@@ -24,7 +24,7 @@ type sign func(*plan.Cluster)
 
 // clusterWith is a cluster in which Leases and ServiceAccounts were read.
 func clusterWith(signs ...sign) *plan.Cluster {
-	cluster := &plan.Cluster{Signs: plan.Signs{At: now, LeasesKnown: true, ClocksKnown: true}}
+	cluster := &plan.Cluster{Signs: plan.Signs{At: now, LeasesKnown: true, EvictionClocksKnown: true}}
 	for _, sign := range signs {
 		sign(cluster)
 	}
@@ -69,7 +69,7 @@ func clock(renewed string) sign {
 		if renewed != "" {
 			account.Annotations = map[string]string{plan.EvictionClockAnnotation: renewed}
 		}
-		cluster.Signs.AddClock(account)
+		cluster.Signs.AddEvictionClock(account)
 	}
 }
 
@@ -111,12 +111,12 @@ const (
 )
 
 var (
-	taintkeeperLeads = lease("taintkeeper", 2*time.Second)
-	managerLeads     = lease("kube-controller-manager", 2*time.Second)
-	managerWithAll   = process("/usr/local/bin/kube-controller-manager", "--leader-elect=true")
-	managerWithout   = process("kube-controller-manager", "--controllers=*,-taint-eviction-controller,-node-lifecycle-controller")
-	freshClock       = clock("2026-11-22T08:59:55Z")
-	staleClock       = clock("2026-11-22T08:59:25Z")
+	taintkeeperLeads   = lease("taintkeeper", 2*time.Second)
+	managerLeads       = lease("kube-controller-manager", 2*time.Second)
+	managerWithAll     = process("/usr/local/bin/kube-controller-manager", "--leader-elect=true")
+	managerWithout     = process("kube-controller-manager", "--controllers=*,-taint-eviction-controller,-node-lifecycle-controller")
+	freshEvictionClock = clock("2026-11-22T08:59:55Z")
+	staleEvictionClock = clock("2026-11-22T08:59:25Z")
 )
 
 func TestWhoEvicts(t *testing.T) {
@@ -126,16 +126,16 @@ func TestWhoEvicts(t *testing.T) {
 		says  string // of the task
 		want  is     // of the rule
 	}{
-		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
-		"a fresh clock says enough":                                      {[]sign{noRights, freshClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
+		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
+		"a fresh clock says enough":                                      {[]sign{noRights, freshEvictionClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
 		"ours leads and the built-in is off":                             {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours runs alone, without an election":                           {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads, and of the built-in nothing is known":               {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
+		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
 		"the clock was handed back":                                      {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the clock is of the year 9999":                                  {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
-		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
+		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleEvictionClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
 		"both, without a clock":                                          {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
 		"both, by an event of the built-in":                              {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
 		"the built-in alone":                                             {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
@@ -188,7 +188,7 @@ func TestWhoTaintsNodes(t *testing.T) {
 		"ours, by a condition that it wrote":           {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours, without an election, by a condition":    {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours has died since it wrote a condition":     {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
-		"both: coexistence is for evictions alone":     {[]sign{taintkeeperLeads, freshClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
+		"both: coexistence is for evictions alone":     {[]sign{taintkeeperLeads, freshEvictionClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
 		"ours, and of the built-in nothing is known":   {[]sign{taintkeeperLeads, both, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
 		"ours, by its Lease":                           {[]sign{nodeHealthLease(time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours has stopped, by its Lease":               {[]sign{nodeHealthLease(time.Hour), taintkeeperLeads, both, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
@@ -213,7 +213,7 @@ func taskOf(cluster *plan.Cluster, name string) cliv1alpha1.CheckedTask {
 }
 
 func TestSignsAreToldInSentences(t *testing.T) {
-	got := taskOf(clusterWith(taintkeeperLeads, freshClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
+	got := taskOf(clusterWith(taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
 	want := []string{
 		"The eviction clock in namespace kube-system is fresh: it was renewed at 2026-11-22T08:59:55Z.",
 		"Lease kube-system/taintkeeper is held by replica-1.",
@@ -239,7 +239,7 @@ func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {
-				cluster.Signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				cluster.Signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 					Namespace: "kube-system", Name: plan.EvictionClock,
 					Annotations: map[string]string{plan.BacklogUntilAnnotation: test.until, plan.BacklogSparedAnnotation: test.spared},
 				}})

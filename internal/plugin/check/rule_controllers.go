@@ -27,14 +27,14 @@ var evictionControllers = Rule{
 				Message:  "The built-in does not evict, and nothing shows that Taintkeeper does.",
 				Advice:   "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
 			})
-		case task.Who == cliv1alpha1.WhoBoth && task.clock == cliv1alpha1.ClockStale:
+		case task.Who == cliv1alpha1.WhoBoth && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Message: "Taintkeeper leads but does not renew its eviction clock, so the built-in evicts as well.",
 				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
 			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so deadlines that survive a restart are of no use."})
-		case task.ours == off && task.clock == cliv1alpha1.ClockStale:
+		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "Taintkeeper does not run: its eviction clock is stale, so the built-in evicts if it is on.",

@@ -9,9 +9,9 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// unreachableForEver: pods of a DaemonSet, static pods and pods without a controller have no successor elsewhere.
-var unreachableForEver = Rule{
-	ID:       "unreachable-for-ever",
+// unreachableIndefinitely: pods of a DaemonSet, static pods and pods without a controller have no successor elsewhere.
+var unreachableIndefinitely = Rule{
+	ID:       "unreachable-indefinitely",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A workload tolerates an unreachable node indefinitely",
 	Advice:   "Tolerate node.kubernetes.io/unreachable with tolerationSeconds, before any toleration that matches everything.",

@@ -263,7 +263,7 @@ func TestAPartOfTheControlPlaneIsFoundThatACommonTaintTakesAway(t *testing.T) {
 	}
 }
 
-func TestAWorkloadIsFoundThatToleratesUnreachableForEver(t *testing.T) {
+func TestAWorkloadIsFoundThatToleratesUnreachableIndefinitely(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want is
@@ -278,7 +278,7 @@ func TestAWorkloadIsFoundThatToleratesUnreachableForEver(t *testing.T) {
 		"nobody replaces a bare pod":         {pod("p", alone, tolerating(unreachable)), nothing},
 		"a static pod":                       {pod("p", ownedBy("Node", "n"), static, tolerating(everything)), nothing},
 	} {
-		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "unreachable-for-ever", pods(test.pod))) })
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "unreachable-indefinitely", pods(test.pod))) })
 	}
 }
 
@@ -366,7 +366,7 @@ func TestOfATemplateIsKnownWhatKubernetesAddsToItsPods(t *testing.T) {
 	}{
 		"a Deployment gets 300 seconds":                       {"single-replica", template("Deployment"), infoThat("300 s")},
 		"but not where it says something else":                {"single-replica", template("Deployment", forSeconds(unreachable, 30)), nothing},
-		"a Deployment that tolerates everything indefinitely": {"unreachable-for-ever", template("Deployment", everything), warningThat("{operator: Exists}")},
+		"a Deployment that tolerates everything indefinitely": {"unreachable-indefinitely", template("Deployment", everything), warningThat("{operator: Exists}")},
 		"a DaemonSet tolerates failed nodes":                  {"daemonset-leaves", template("DaemonSet"), infoThat("gets node.kubernetes.io/out-of-service:NoExecute, or a")},
 		"what is added shadows nothing":                       {"shadowed-toleration", template("Deployment", everything), nothing},
 	} {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // Feed is objects of one kind, and where they go.
@@ -60,6 +61,15 @@ func CallsOf[L runtime.Object](
 	}}
 }
 
+// TryWatch begins a watch, ends it, and returns why it could not begin.
+func (f Feed) TryWatch(ctx context.Context) error {
+	watched, err := f.Calls.calls.WatchFuncWithContext(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To[int64](1)})
+	if err == nil {
+		watched.Stop()
+	}
+	return err
+}
+
 // Kinds that most followers follow.
 const (
 	Nodes = "nodes"
@@ -75,14 +85,14 @@ type Cluster interface {
 	DeletePod(uid types.UID, last *corev1.Pod)
 }
 
-// mostNamed is for how many nodes there is a watch of each and of its pods: more cost the API server more than a watch
+// maxWatched is for how many nodes there is a watch of each and of its pods: more cost the API server more than a watch
 // of all.
-const mostNamed = 16
+const maxWatched = 16
 
 // ClusterFeeds are the feeds of nodes and of the pods of a namespace that are bound, to these nodes if there are any.
 // If there are many, all nodes come with all their pods.
 func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string, to Cluster) []Feed {
-	if len(named) == 0 || len(named) > mostNamed {
+	if len(named) == 0 || len(named) > maxWatched {
 		return []Feed{
 			nodesFeed(clients, fields.Everything(), to),
 			PodsFeed(clients, namespace, fields.OneTermNotEqualSelector("spec.nodeName", ""), to.SetPod, to.DeletePod),

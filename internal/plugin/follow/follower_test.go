@@ -30,21 +30,21 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
-// notebook notes what it is told of nodes and pods.
-type notebook struct{ seen []string }
+// recorder notes what it is told of nodes and pods.
+type recorder struct{ seen []string }
 
-func (n *notebook) SetNode(node *corev1.Node)  { n.note("node %s", node.Name) }
-func (n *notebook) DeleteNode(name string)     { n.note("no node %s", name) }
-func (n *notebook) SetPod(pod *corev1.Pod)     { n.note("pod %s", pod.UID) }
-func (n *notebook) note(f string, args ...any) { n.seen = append(n.seen, fmt.Sprintf(f, args...)) }
-func (n *notebook) DeletePod(uid types.UID, last *corev1.Pod) {
+func (n *recorder) SetNode(node *corev1.Node)  { n.note("node %s", node.Name) }
+func (n *recorder) DeleteNode(name string)     { n.note("no node %s", name) }
+func (n *recorder) SetPod(pod *corev1.Pod)     { n.note("pod %s", pod.UID) }
+func (n *recorder) note(f string, args ...any) { n.seen = append(n.seen, fmt.Sprintf(f, args...)) }
+func (n *recorder) DeletePod(uid types.UID, last *corev1.Pod) {
 	n.note("no pod %s, seen to go: %t", uid, last != nil)
 }
 
 // following is a cluster and a follower of it, in virtual time.
 type following struct {
 	*testing.T
-	*notebook
+	*recorder
 
 	clients  *fake.Clientset
 	follower *follow.Follower
@@ -55,7 +55,7 @@ func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		f := &following{T: t, notebook: &notebook{}, clients: fake.NewClientset(objects...), follower: follow.New(time.Second)}
+		f := &following{T: t, recorder: &recorder{}, clients: fake.NewClientset(objects...), follower: follow.New(time.Second)}
 		f.follower.Called = func(context.Context, follow.Feed, string, error) {}
 		began := time.Now()
 		f.follower.Act = func() time.Duration {
@@ -69,7 +69,7 @@ func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 // run follows nodes, or all of them, until the test ends.
 func (f *following) run(nodes ...string) {
 	f.Helper()
-	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.notebook)
+	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.recorder)
 	f.start()
 }
 
@@ -270,7 +270,7 @@ func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
 			}})
 			synctest.Wait()
 		}
-		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.notebook)
+		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.recorder)
 		f.follower.Feeds[1].Client = streaming{}
 		f.start()
 		first := <-begun

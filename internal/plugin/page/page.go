@@ -249,7 +249,7 @@ func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
 		leave, last.Label = "pods are due", "last one is due"
 	}
 	if s.Last != nil {
-		last.Value, last.Of = relative(s.Last.Sub(plan.At.Time)), dayOrClock(plan.At.UTC(), s.Last.UTC())
+		last.Value, last.Of = relative(s.Last.Sub(plan.At.Time)), dayOrTime(plan.At.UTC(), s.Last.UTC())
 	}
 	return []figure{
 		{Name: "leave", Label: leave, Value: s.Leave, Of: fmt.Sprintf("of %d", s.Pods)},
@@ -262,8 +262,8 @@ func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
 	}
 }
 
-// dayOrClock writes an instant as short as it is still clear.
-func dayOrClock(today, instant time.Time) string {
+// dayOrTime writes an instant as short as it is still clear.
+func dayOrTime(today, instant time.Time) string {
 	if instant.Format(time.DateOnly) == today.Format(time.DateOnly) {
 		return "at " + instant.Format("15:04:05Z07:00")
 	}

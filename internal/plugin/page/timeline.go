@@ -19,9 +19,9 @@ import (
 
 // How much gets a row, a mark, or a name in one.
 const (
-	mostRows  = 60  // of nodes, and of zones
-	mostNamed = 3   // pods in the label of a mark
-	mostInOne = 100 // pods in the details of a mark
+	mostRows     = 60  // of nodes, and of zones
+	podsPerLabel = 3   // pods in the label of a mark
+	mostInOne    = 100 // pods in the details of a mark
 )
 
 // Sizes of the drawing.
@@ -221,13 +221,13 @@ func human(span time.Duration) string { return duration.HumanDuration(max(span, 
 
 // named names some pods, and counts the rest.
 func named(of []moment) string {
-	names := make([]string, 0, mostNamed)
-	for _, m := range of[:min(len(of), mostNamed)] {
+	names := make([]string, 0, podsPerLabel)
+	for _, m := range of[:min(len(of), podsPerLabel)] {
 		names = append(names, m.pod)
 	}
 	text := strings.Join(names, ", ")
-	if len(of) > mostNamed {
-		text += fmt.Sprintf(" and %d more", len(of)-mostNamed)
+	if len(of) > podsPerLabel {
+		text += fmt.Sprintf(" and %d more", len(of)-podsPerLabel)
 	}
 	return text
 }

@@ -28,8 +28,8 @@ import (
 // less than a minute on two cores.
 const DefaultQuestions = 10_000_000
 
-// mostNamed is how many nodes an answer names.
-const mostNamed = 100
+// maxListed is how many nodes an answer names.
+const maxListed = 100
 
 // Options bound the work.
 type Options struct {
@@ -378,7 +378,7 @@ func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
 
 func told(said *answer) *cliv1alpha1.WhereTo {
 	where := &cliv1alpha1.WhereTo{Fits: len(said.fits)}
-	for _, place := range said.fits[:min(len(said.fits), mostNamed)] {
+	for _, place := range said.fits[:min(len(said.fits), maxListed)] {
 		where.Nodes = append(where.Nodes, said.name(place))
 	}
 	slices.Sort(where.Nodes)

@@ -95,10 +95,10 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
-		s.cache.AddNode(silent, node)
+		s.cache.AddNode(noLogs, node)
 	}
 	for _, pod := range pods {
-		if err := s.cache.AddPod(silent, pod); err != nil {
+		if err := s.cache.AddPod(noLogs, pod); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if err := s.census.add(pod, 1); err != nil {
@@ -122,8 +122,8 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	return s, err
 }
 
-// silent takes what the scheduler would log: a command prints its answer and nothing else.
-var silent = logr.Discard()
+// noLogs takes what the scheduler would log: a command prints its answer and nothing else.
+var noLogs = logr.Discard()
 
 // scoreOthers leaves out the plugins that score a node by itself, but for their filters.
 func scoreOthers(plugins *config.Plugins) {
@@ -159,11 +159,11 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 		ctx context.Context, args k8sruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return spread(ctx, args, spreadHandle{handle, snapshot})
 	}
-	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), registry, profile,
+	made, err := runtime.NewFramework(klog.NewContext(ctx, noLogs), registry, profile,
 		runtime.WithInformerFactory(factory),
 		runtime.WithSnapshotSharedLister(snapshot.SharedLister),
 		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
-		runtime.WithLogger(silent),
+		runtime.WithLogger(noLogs),
 		runtime.WithParallelism(goruntime.GOMAXPROCS(0)),
 	)
 	if err != nil {
@@ -173,7 +173,7 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 }
 
 func (s *scheduler) update() error {
-	if err := s.cache.UpdateSnapshot(silent, s.snapshot); err != nil {
+	if err := s.cache.UpdateSnapshot(noLogs, s.snapshot); err != nil {
 		return fmt.Errorf("take a snapshot for the scheduler: %w", err)
 	}
 	return nil
@@ -195,13 +195,13 @@ func (s *scheduler) changedSince(changes int) []int {
 func (s *scheduler) updateNode(before, after *corev1.Node) {
 	s.changes(after.Name)
 	s.indifferent = nil
-	s.cache.UpdateNode(silent, before, after)
+	s.cache.UpdateNode(noLogs, before, after)
 }
 
 // remove takes a pod off its node. The next update tells plugins.
 func (s *scheduler) remove(pod *corev1.Pod) error {
 	s.changes(pod.Spec.NodeName)
-	if err := s.cache.RemovePod(silent, pod); err != nil {
+	if err := s.cache.RemovePod(noLogs, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	if s.terminating[pod.UID] { // it is not counted any more
@@ -216,7 +216,7 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 	s.changes(pod.Spec.NodeName)
 	terminating := *pod
 	terminating.DeletionTimestamp = &metav1.Time{}
-	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
+	if err := s.cache.UpdatePod(noLogs, pod, &terminating); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	s.terminating[pod.UID] = true
@@ -240,7 +240,7 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 		return status.AsError()
 	}
 	s.changes(node)
-	if err := s.cache.AddPod(silent, &placed); err != nil {
+	if err := s.cache.AddPod(noLogs, &placed); err != nil {
 		return err
 	}
 	if err := s.census.add(&placed, 1); err != nil {

@@ -121,7 +121,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 		e.Taint = taints.Format(decided.Taint.Taint)
 	}
 	if decided.Leaves {
-		e.Clock = s.clock(facts, decided)
+		e.Timing = s.timing(facts, decided)
 	}
 	e.Notes = append(e.Notes, undated(s.Node, s.At)...)
 	e.Notes = append(e.Notes, comparisonNotes(count(compares(facts.Tolerations)))...)
@@ -157,7 +157,7 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	}
 	reason := Rule.Judge(facts, counted)
 	if reason.Toleration != nil {
-		explained.Tolerated = cliv1alpha1.ToleratedForEver
+		explained.Tolerated = cliv1alpha1.ToleratedIndefinitely
 		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed
 	}
 	if taint.Effect != corev1.TaintEffectNoExecute || !reason.Leaves {
@@ -183,27 +183,27 @@ func (s *Subject) matrix(e *cliv1alpha1.Explanation, taint *corev1.Taint) {
 	}
 }
 
-// clock says what a due instant is made of.
-func (s *Subject) clock(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1.EvictionClock {
-	clock := &cliv1alpha1.EvictionClock{
+// timing says how a due time is computed.
+func (s *Subject) timing(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1.Timing {
+	timing := &cliv1alpha1.Timing{
 		Since: metav1.NewMicroTime(decided.Taint.Since), SinceFrom: cliv1alpha1.FromTimeAdded,
 		Bound: metav1.NewMicroTime(facts.Bound), BoundFrom: s.boundFrom(),
 		Start: metav1.NewMicroTime(decided.Start),
 		Due:   metav1.NewMicroTime(decided.Due),
 	}
 	if decided.Toleration != nil {
-		clock.TolerationSeconds = decided.Toleration.TolerationSeconds
+		timing.TolerationSeconds = decided.Toleration.TolerationSeconds
 	}
 	switch {
 	case !decided.Taint.Since.Before(s.At):
-		clock.SinceFrom = cliv1alpha1.FromNow
+		timing.SinceFrom = cliv1alpha1.FromNow
 	case decided.Taint.TimeAdded.IsZero():
-		clock.SinceFrom = cliv1alpha1.FromManagedFields
+		timing.SinceFrom = cliv1alpha1.FromManagedFields
 	}
-	return clock
+	return timing
 }
 
-func (s *Subject) boundFrom() cliv1alpha1.ClockSource {
+func (s *Subject) boundFrom() cliv1alpha1.TimeSource {
 	switch bound := verdict.Bound(s.Pod); {
 	case bound.IsZero() || bound.After(s.At):
 		return cliv1alpha1.FromNow

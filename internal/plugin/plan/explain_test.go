@@ -81,7 +81,7 @@ func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
 	}
 }
 
-func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsToleration(t *testing.T) {
+func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *testing.T) {
 	boundAt := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second).Add(-ago))}}
@@ -99,8 +99,8 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		node                *corev1.Node
 		pod                 *corev1.Pod
 		since, bound, start time.Duration // before now
-		sinceFrom           cliv1alpha1.ClockSource
-		boundFrom           cliv1alpha1.ClockSource
+		sinceFrom           cliv1alpha1.TimeSource
+		boundFrom           cliv1alpha1.TimeSource
 		due                 time.Duration // after now
 	}{
 		"the taint is later": {
@@ -133,8 +133,8 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Clock
-			want := &cliv1alpha1.EvictionClock{
+			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Timing
+			want := &cliv1alpha1.Timing{
 				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
 				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
 				Start: metav1.NewMicroTime(now.Add(-test.start)),
@@ -485,10 +485,10 @@ func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 }
 
 func agrees(e *cliv1alpha1.Explanation, want verdict.Verdict) bool {
-	if e.Leaves != want.Leaves || e.Leaves != (e.Clock != nil) {
+	if e.Leaves != want.Leaves || e.Leaves != (e.Timing != nil) {
 		return false
 	}
-	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Clock.Due.Time.Equal(want.Due)) {
+	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Timing.Due.Time.Equal(want.Due)) {
 		return false
 	}
 	decide := 0
@@ -632,11 +632,11 @@ func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
 	}{
 		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
 		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
-		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
-		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
 		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
-		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1 1/0"},
-		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "0/0 1/1"},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
 	} {
 		e := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
 		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {

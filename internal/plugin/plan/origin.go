@@ -159,7 +159,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return "", ""
 	case IsStatic(s.Pod) && isOfStaticPods(t):
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
-	case s.isOfDaemonSet() && isDaemonToleration(t):
+	case isOfDaemonSet(s.Pod) && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod that says nothing about %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
@@ -190,11 +190,6 @@ func (s *Subject) isNamespaceDefault(t *corev1.Toleration) bool {
 // isForRequest reports whether ExtendedResourceToleration adds this toleration to a pod that requests what is its key.
 func (s *Subject) isForRequest(t *corev1.Toleration) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil && s.requests(t.Key)
-}
-
-func (s *Subject) isOfDaemonSet() bool {
-	controller := metav1.GetControllerOfNoCopy(s.Pod)
-	return controller != nil && controller.Kind == "DaemonSet"
 }
 
 // isOfStaticPods reports whether the kubelet adds this toleration to its static pods.

@@ -46,8 +46,9 @@ type knownNode struct {
 type boundPod struct {
 	policies.Pod
 
-	listed cliv1alpha1.PendingPod
-	facts  verdict.Pod
+	listed      cliv1alpha1.PendingPod
+	facts       verdict.Pod
+	ofDaemonSet bool
 }
 
 // SetNode takes a node as it was seen at an instant.
@@ -94,7 +95,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 		listed.Owner = c.Owner(pod)
 	}
 	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}
-	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, isOfDaemonSet(pod)}
 	c.where[pod.UID] = node
 }
 
@@ -142,7 +143,8 @@ func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	return pods
 }
 
-// answer returns what policies say of a pod that must leave; nil if none selects it.
+// answer returns what policies say of a pod that must leave; nil if none selects it, or if the DaemonSet controller
+// deletes the pod whatever they say.
 func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1alpha1.PolicyAnswer {
 	if c.Policies == nil {
 		return nil
@@ -152,6 +154,9 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 		return nil
 	}
 	causes := policy.CausesOf(Rule, pod.facts, node.taints)
+	if pod.ofDaemonSet && refused(pod.facts.Tolerations, causes) {
+		return nil
+	}
 	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 

@@ -277,7 +277,7 @@ func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
 	got := plan.TaintsOf(cluster, cluster.Nodes, func(taint corev1.Taint) bool { return taint.Key == "k" })
 	var lines []string
 	for _, taint := range got {
-		lines = append(lines, fmt.Sprint(taint.Node, " ", taint.Taint, " ", taint.NotAtAll, " ", taint.ForAWhile, " ", taint.ForEver))
+		lines = append(lines, fmt.Sprint(taint.Node, " ", taint.Taint, " ", taint.NotAtAll, " ", taint.ForAWhile, " ", taint.Indefinite))
 	}
 	want := []string{"n k:NoExecute 3 2 1", "n k:NoSchedule 3 0 3", "m k:NoExecute 0 0 0"}
 	if diff := cmp.Diff(want, lines); diff != "" {

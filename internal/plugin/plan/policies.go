@@ -66,10 +66,19 @@ func FactsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
 // Unwanted reports whether the DaemonSet controller deletes a pod, whatever policies say: it does if the pod does not
 // tolerate a NoExecute taint at all (NodeShouldRunDaemonPod in pkg/controller/daemon).
 func Unwanted(pod *corev1.Pod, causes []policy.Cause) bool {
+	return isOfDaemonSet(pod) && refused(pod.Spec.Tolerations, causes)
+}
+
+func isOfDaemonSet(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	return controller != nil && controller.Kind == "DaemonSet" && slices.ContainsFunc(causes, func(cause policy.Cause) bool {
-		_, refused := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, pod.Spec.Tolerations)
-		return refused
+	return controller != nil && controller.Kind == "DaemonSet"
+}
+
+// refused reports whether tolerations do not tolerate one of the causes at all.
+func refused(tolerations []corev1.Toleration, causes []policy.Cause) bool {
+	return slices.ContainsFunc(causes, func(cause policy.Cause) bool {
+		_, untolerated := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, tolerations)
+		return untolerated
 	})
 }
 
@@ -82,6 +91,10 @@ func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod,
 	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
 	causes := policy.CausesOf(Rule, facts, onNode)
 	leaves := e.Leaves && len(causes) > 0
+	if leaves && Unwanted(s.Pod, causes) {
+		leaves = false
+		e.Notes = append(e.Notes, "The DaemonSet controller deletes the pod, whatever EvictionPolicies say, because it does not tolerate the taint at all.")
+	}
 	for _, p := range s.Policies.All {
 		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: paceOf(p)}
 		explained.Mismatch = s.Policies.Mismatch(p, pod, node)

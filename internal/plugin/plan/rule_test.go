@@ -57,7 +57,7 @@ func TestATolerationWithGtCountsAndTheAssumptionIsSaid(t *testing.T) {
 
 	listed := plan.TaintsOf(&plan.Cluster{Pods: []*corev1.Pod{stays, leaves}}, []*corev1.Node{tainted},
 		func(corev1.Taint) bool { return true })
-	if listed[0].NotAtAll != 1 || listed[0].ForEver != 1 {
+	if listed[0].NotAtAll != 1 || listed[0].Indefinite != 1 {
 		t.Errorf("the taint is tolerated as %+v says", listed[0])
 	}
 }

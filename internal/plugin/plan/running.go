@@ -62,24 +62,25 @@ func (c *Cluster) Running(at time.Time) Running {
 	if r.Held {
 		r.Version = cmp.Or(r.Lease.Labels[VersionLabel], r.Version)
 	}
-	if r.Held || c.Signs.hasFreshClock(at) {
+	if r.Held || c.Signs.hasFreshEvictionClock(at) {
 		r.Mode, r.Known = cliv1alpha1.ModeEnforce, true
 	}
 	return r
 }
 
-// hasFreshClock reports whether an eviction clock is fresh. Only a replica that can evict renews it.
-func (s *Signs) hasFreshClock(at time.Time) bool {
-	return slices.ContainsFunc(s.Clocks, func(account *corev1.ServiceAccount) bool {
-		return ClockOf(account, at).State == cliv1alpha1.ClockFresh
+// hasFreshEvictionClock reports whether an eviction clock is fresh. Only a replica that can evict renews it.
+func (s *Signs) hasFreshEvictionClock(at time.Time) bool {
+	return slices.ContainsFunc(s.EvictionClocks, func(account *corev1.ServiceAccount) bool {
+		return EvictionClockOf(account, at).State == cliv1alpha1.ClockFresh
 	})
 }
 
-// clockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting: config/coexistence.yaml.
-const clockValidFor = 30 * time.Second
+// evictionClockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting, according to
+// config/coexistence.yaml.
+const evictionClockValidFor = 30 * time.Second
 
-// ClockOf says what an eviction clock shows at an instant.
-func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
+// EvictionClockOf says what an eviction clock shows at an instant.
+func EvictionClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
 	clock := &cliv1alpha1.EvictionClockStatus{
 		State: cliv1alpha1.ClockNotSet, ServiceAccount: account.Namespace + "/" + account.Name,
 	}
@@ -88,7 +89,7 @@ func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.Eviction
 		return clock
 	}
 	clock.State, clock.Renewed = cliv1alpha1.ClockStale, new(metav1.NewTime(renewed))
-	if at.Sub(renewed).Abs() <= clockValidFor {
+	if at.Sub(renewed).Abs() <= evictionClockValidFor {
 		clock.State = cliv1alpha1.ClockFresh
 	}
 	return clock

@@ -51,9 +51,9 @@ type Signs struct {
 	// LeasesKnown.
 	Leases      []*coordinationv1.Lease
 	LeasesKnown bool
-	// Clocks are the eviction clocks; all of them if ClocksKnown.
-	Clocks      []*corev1.ServiceAccount
-	ClocksKnown bool
+	// EvictionClocks are the eviction clocks; all of them if EvictionClocksKnown.
+	EvictionClocks      []*corev1.ServiceAccount
+	EvictionClocksKnown bool
 	// Holders are the admission policies that keep the built-in from evicting pods of EvictionPolicies with ifDown: Hold;
 	// all of them if HoldersKnown.
 	Holders      []*admissionv1.ValidatingAdmissionPolicy
@@ -79,8 +79,8 @@ func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 	s.Leases = append(s.Leases, slimLease(lease))
 }
 
-// AddClock takes a ServiceAccount: of an eviction clock its annotations are kept, of others nothing.
-func (s *Signs) AddClock(account *corev1.ServiceAccount) {
+// AddEvictionClock takes a ServiceAccount: of an eviction clock its annotations are kept, of others nothing.
+func (s *Signs) AddEvictionClock(account *corev1.ServiceAccount) {
 	if account.Name != EvictionClock {
 		return
 	}
@@ -92,7 +92,7 @@ func (s *Signs) AddClock(account *corev1.ServiceAccount) {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, name, value)
 		}
 	}
-	s.Clocks = append(s.Clocks, kept)
+	s.EvictionClocks = append(s.EvictionClocks, kept)
 }
 
 // AddHolder takes a ValidatingAdmissionPolicy: one with EvictionPolicies as its parameters is kept.

@@ -107,15 +107,15 @@ func TestOfLeasesAndServiceAccountsThoseOfTheTwoProgramsAreKept(t *testing.T) {
 		if (&plan.Cluster{}).IsOfController(lease) {
 			signs.AddLease(lease)
 		}
-		signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			plan.EvictionClockAnnotation: "now", "of-others": "x",
 		}}})
 	}
 	if len(signs.Leases) != 2 || signs.Leases[0].Name != plan.Taintkeeper || signs.Leases[1].Name != plan.ControllerManager {
 		t.Errorf("the Leases are %v", signs.Leases)
 	}
-	if len(signs.Clocks) != 1 || signs.Clocks[0].Name != plan.EvictionClock || len(signs.Clocks[0].Annotations) != 1 {
-		t.Errorf("the eviction clocks are %v", signs.Clocks)
+	if len(signs.EvictionClocks) != 1 || signs.EvictionClocks[0].Name != plan.EvictionClock || len(signs.EvictionClocks[0].Annotations) != 1 {
+		t.Errorf("the eviction clocks are %v", signs.EvictionClocks)
 	}
 }
 

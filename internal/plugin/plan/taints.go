@@ -36,7 +36,7 @@ func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.
 		case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
 			listed.ForAWhile++
 		default:
-			listed.ForEver++
+			listed.Indefinite++
 		}
 	}
 	return listed

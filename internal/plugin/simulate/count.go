@@ -37,8 +37,8 @@ func (s *simulation) add(c *counter, change int) {
 	}
 }
 
-// settle takes in what has changed in the instant that is over.
-func (s *simulation) settle() {
+// record takes in what has changed in the instant that is over.
+func (s *simulation) record() {
 	for _, c := range s.changed {
 		c.changed = false
 		if last := c.points[len(c.points)-1]; last.number != c.number {
@@ -48,8 +48,8 @@ func (s *simulation) settle() {
 	s.changed = s.changed[:0]
 }
 
-// settleFirst takes in what is counted at the start.
-func (s *simulation) settleFirst() {
+// recordFirst takes in what is counted at the start.
+func (s *simulation) recordFirst() {
 	for _, c := range s.workloads {
 		c.points = []point{{s.start, c.number}}
 	}
@@ -57,7 +57,7 @@ func (s *simulation) settleFirst() {
 		b.points = []point{{s.start, b.number}}
 		b.expect()
 	}
-	s.settle()
+	s.record()
 }
 
 // first is the number at the start.

@@ -92,7 +92,7 @@ func Run(
 	for {
 		event, more := s.queue.next(s.end)
 		if !more || event.at.After(s.now) {
-			s.settle()
+			s.record()
 		}
 		if err := errors.Join(append(s.failures, context.Cause(ctx))...); err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 	s.policies = s.remember()
 	s.load()
 	s.names = slices.Sorted(maps.Keys(s.nodes))
-	s.settleFirst()
+	s.recordFirst()
 	for _, name := range s.names {
 		if n := s.nodes[name]; len(n.taints) > 0 {
 			s.lookAt(n, at)

@@ -41,8 +41,8 @@ var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taints
 const together = time.Minute
 
 const (
-	// mostNamed is how many nodes a line names.
-	mostNamed = 3
+	// nodesPerLine is how many nodes a line names.
+	nodesPerLine = 3
 	// mostAlike is how many workloads are told of to which the same happens at the same instant.
 	mostAlike = 5
 )
@@ -212,7 +212,7 @@ func (is *line) where() string { return nameNodes(is.names, is.zone) }
 
 // nameNodes names nodes, or counts them if they are many.
 func nameNodes(names []string, zone string) string {
-	if len(names) <= mostNamed {
+	if len(names) <= nodesPerLine {
 		return sentence.Agree(len(names), "node ", "nodes ") + sentence.Enumerate(names)
 	}
 	where := sentence.Counted(len(names), "node")

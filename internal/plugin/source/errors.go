@@ -57,7 +57,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 		return fmt.Errorf("%s: the API server %s is not who the kubeconfig says: %w: check the server and its certificate authority there", doing, server, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s: the API server %s refuses connections: %w: check that it runs, and the context (kubectl config current-context)", doing, server, err)
-	case IsSilence(err):
+	case IsUnanswered(err):
 		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", doing, server, err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 		return fmt.Errorf("%s: %s does not answer as an API server does: %w: check the context (kubectl config current-context)", doing, server, err)
@@ -71,8 +71,8 @@ func isDistrust(err error) bool {
 	return ok
 }
 
-// IsSilence reports whether no answer came.
-func IsSilence(err error) bool {
+// IsUnanswered reports whether no answer came.
+func IsUnanswered(err error) bool {
 	var network net.Error
 	var request *url.Error
 	return errors.As(err, &network) || errors.As(err, &request) || errors.Is(err, context.DeadlineExceeded)

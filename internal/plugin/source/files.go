@@ -134,7 +134,7 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return c.addNode(object)
 	case podKind:
 		return c.addPod(object)
-	case leaseKind, clockKind, eventKind, holderKind:
+	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
 	case jobKind, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		if controlled, err := c.addOwner(object); controlled || err != nil {

@@ -22,9 +22,9 @@ import (
 
 // Kinds that tell of controllers.
 var (
-	leaseKind = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
-	clockKind = schema.GroupKind{Kind: "ServiceAccount"}
-	eventKind = schema.GroupKind{Kind: "Event"}
+	leaseKind         = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
+	evictionClockKind = schema.GroupKind{Kind: "ServiceAccount"}
+	eventKind         = schema.GroupKind{Kind: "Event"}
 	// holderKind is of the admission policy that an EvictionPolicy with ifDown: Hold needs.
 	holderKind = schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
 )
@@ -43,7 +43,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
-	case clockKind:
+	case evictionClockKind:
 		account := &corev1.ServiceAccount{}
 		if err := convert(object.Object, account); err != nil {
 			return err
@@ -52,8 +52,8 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		if err == nil && account.Name == plan.EvictionClock {
 			signs.Heard(at)
 		}
-		signs.AddClock(account)
-		signs.ClocksKnown = true
+		signs.AddEvictionClock(account)
+		signs.EvictionClocksKnown = true
 	case eventKind:
 		event := &corev1.Event{}
 		if err := convert(object.Object, event); err != nil {

@@ -65,7 +65,7 @@ func (c *collector) learn(line *cliv1alpha1.Snapshot) {
 	read := func(kind string) bool { return !slices.Contains(line.Unread, kind) }
 	signs := &c.cluster.Signs
 	signs.LeasesKnown = signs.LeasesKnown || read("leases")
-	signs.ClocksKnown = signs.ClocksKnown || read("serviceaccounts")
+	signs.EvictionClocksKnown = signs.EvictionClocksKnown || read("serviceaccounts")
 	c.cluster.BudgetsUnknown = c.cluster.BudgetsUnknown || !read("poddisruptionbudgets")
 	c.cluster.PoliciesUnknown = c.cluster.PoliciesUnknown || !read(EvictionPolicies.Resource)
 	c.note(c.wants.Policies && !read(EvictionPolicies.Resource),
@@ -79,7 +79,7 @@ func UnreadOf(cluster *plan.Cluster) (unread []string) {
 		known bool
 	}{
 		{"leases", cluster.Signs.LeasesKnown},
-		{"serviceaccounts", cluster.Signs.ClocksKnown},
+		{"serviceaccounts", cluster.Signs.EvictionClocksKnown},
 		{"poddisruptionbudgets", !cluster.BudgetsUnknown},
 		{EvictionPolicies.Resource, !cluster.PoliciesUnknown},
 	} {

@@ -24,7 +24,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if err := r.without(r.election(ctx), "it is not known from them whether Taintkeeper runs"); err != nil {
 		return err
 	}
-	if err := r.clocks(ctx); err != nil {
+	if err := r.evictionClocks(ctx); err != nil {
 		return err
 	}
 	for _, reason := range plan.Failures {
@@ -83,7 +83,7 @@ func (r *Reader) lookCloser(ctx context.Context) (plan.Running, error) {
 	if denied != nil && !IsUnreadable(denied) {
 		return plan.Running{}, denied
 	}
-	if err := r.clocks(ctx); err != nil {
+	if err := r.evictionClocks(ctx); err != nil {
 		return plan.Running{}, err
 	}
 	running, err := r.running(ctx)

@@ -23,7 +23,7 @@ func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 	if !wanted.Signs {
 		return nil
 	}
-	for _, read := range []func(context.Context) error{r.leases, r.clocks, r.evictions, r.holders} {
+	for _, read := range []func(context.Context) error{r.leases, r.evictionClocks, r.evictions, r.holders} {
 		if err := read(ctx); err != nil {
 			return err
 		}
@@ -95,14 +95,14 @@ func (r *Reader) homes(ctx context.Context) []string {
 	return homes
 }
 
-func (r *Reader) clocks(ctx context.Context) error {
+func (r *Reader) evictionClocks(ctx context.Context) error {
 	core := r.Clients.CoreV1()
 	get := func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
 		return core.ServiceAccounts(namespace).Get(ctx, plan.EvictionClock, metav1.GetOptions{})
 	}
 	all := core.ServiceAccounts(metav1.NamespaceAll)
-	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddClock)
-	r.Cluster.Signs.ClocksKnown = err == nil
+	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddEvictionClock)
+	r.Cluster.Signs.EvictionClocksKnown = err == nil
 	return r.without(err, "the eviction clock of Taintkeeper is not known")
 }
 

@@ -196,7 +196,7 @@ func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
 
 func TestOfAnEvictionClockNothingIsKeptButItsTime(t *testing.T) {
 	cluster := read(t, fake.NewClientset(evictionClock("kube-system", now)))
-	if got := cluster.Signs.Clocks[0].Annotations; len(got) != 1 {
+	if got := cluster.Signs.EvictionClocks[0].Annotations; len(got) != 1 {
 		t.Errorf("kept %q", got)
 	}
 }

@@ -37,8 +37,8 @@ func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	if running.Mode != "" {
 		report.Controllers, report.Version = running.Controllers(), running.Version
 	}
-	if account := clockFor(&cluster.Signs, &running); account != nil {
-		report.EvictionClock, report.BuiltInBacklog = plan.ClockOf(account, at), plan.BacklogOf(account, at)
+	if account := evictionClockFor(&cluster.Signs, &running); account != nil {
+		report.EvictionClock, report.BuiltInBacklog = plan.EvictionClockOf(account, at), plan.BacklogOf(account, at)
 	}
 	known := plan.Countdowns{}
 	if running.Evicts() { // otherwise policies hold nothing
@@ -73,15 +73,15 @@ func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
 	return replicas
 }
 
-// clockFor returns the eviction clock in the namespace of the Lease, else any.
-func clockFor(signs *plan.Signs, running *plan.Running) *corev1.ServiceAccount {
-	if len(signs.Clocks) == 0 {
+// evictionClockFor returns the eviction clock in the namespace of the Lease, else any.
+func evictionClockFor(signs *plan.Signs, running *plan.Running) *corev1.ServiceAccount {
+	if len(signs.EvictionClocks) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(signs.Clocks, func(account *corev1.ServiceAccount) bool {
+	i := slices.IndexFunc(signs.EvictionClocks, func(account *corev1.ServiceAccount) bool {
 		return running.Lease != nil && account.Namespace == running.Lease.Namespace
 	})
-	return signs.Clocks[max(i, 0)]
+	return signs.EvictionClocks[max(i, 0)]
 }
 
 // count counts the pods that must leave.
@@ -158,7 +158,7 @@ func ofEvictions(
 ) (problems []string) {
 	at := report.At.Time
 	if clock := report.EvictionClock; clock != nil && fails(clock, running) {
-		problems = append(problems, staleClock(clock, at))
+		problems = append(problems, staleEvictionClock(clock, at))
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
 		problems = append(problems, fmt.Sprintf("%s overdue, the oldest for %s.",
@@ -182,7 +182,7 @@ func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
 	return clock.State != cliv1alpha1.ClockFresh && plan.IsOn("--coexist", running.Flags)
 }
 
-func staleClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
+func staleEvictionClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
 	if clock.Renewed == nil {
 		return "The eviction clock is not set, so the built-in controller evicts as well."
 	}

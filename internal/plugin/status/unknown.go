@@ -12,7 +12,7 @@ import (
 func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1.UnknownField) {
 	runs, signs := running.Mode != "", &cluster.Signs
 	files := cluster.Location == plan.Location{}
-	noClock := len(signs.Clocks) == 0 && !signs.ClocksKnown
+	noEvictionClock := len(signs.EvictionClocks) == 0 && !signs.EvictionClocksKnown
 	for _, field := range []struct {
 		name    string
 		unknown bool
@@ -25,8 +25,8 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
 		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper runs"},
 		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
-		{"evictionClock", noClock, unread(files, "ServiceAccount", "serviceaccounts")},
-		{"builtInBacklog", noClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"evictionClock", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"builtInBacklog", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
 		{"lastError", signs.Failure == nil && !signs.FailuresKnown, unread(files, "Event", "events")},
 	} {
 		if field.unknown {

@@ -52,13 +52,13 @@ func Silence(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// mostNamed is how many nodes are named. More are counted.
-const mostNamed = 10
+// maxNamed is how many nodes are named. More are counted.
+const maxNamed = 10
 
 // namedOrCounted names nodes, or counts them by zone.
 func namedOrCounted(nodes []cliv1alpha1.PlannedNode) string {
 	var parts []string
-	if len(nodes) <= mostNamed {
+	if len(nodes) <= maxNamed {
 		for i := range nodes {
 			parts = append(parts, nodes[i].Name)
 		}
@@ -76,7 +76,7 @@ func namedOrCounted(nodes []cliv1alpha1.PlannedNode) string {
 
 // inTurn says when the nodes of a zone are tainted, which are in the order of that.
 func inTurn(plan *cliv1alpha1.TaintPlan, nodes []cliv1alpha1.PlannedNode) string {
-	if len(nodes) > mostNamed {
+	if len(nodes) > maxNamed {
 		return fmt.Sprintf("%d nodes, the first %s, the last %s",
 			len(nodes), in(plan, nodes[0].TaintedAt), in(plan, nodes[len(nodes)-1].TaintedAt))
 	}

@@ -79,7 +79,7 @@ func namesAnotherNode(specs []string) bool {
 
 func mustBeUnseen(ours outcome) error {
 	if ours.Step != refusedUnseen {
-		return fmt.Errorf("the name of a node is taken for a taint: %s", ours.Step)
+		return fmt.Errorf("the name of a node is treated as a taint: %s", ours.Step)
 	}
 	return nil
 }

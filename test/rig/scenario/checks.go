@@ -119,6 +119,6 @@ func SaysCancelled(pod string, times int) Check {
 		right := len(said) == times && !slices.ContainsFunc(said, func(event corev1.Event) bool {
 			return event.InvolvedObject.UID != p.Named(pod).UID
 		})
-		return Finding{Seen: "'" + Cancelling + "' said " + Times(len(said)), Right: right}, err
+		return Finding{Seen: "event '" + Cancelling + "': " + Times(len(said)), Right: right}, err
 	}
 }

@@ -33,7 +33,7 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 		o.Line("%s", line)
 	}
 	for _, section := range []func() error{
-		e.printClock, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
+		e.printTiming, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
 	} {
 		if err := section(); err != nil {
 			return err
@@ -137,29 +137,29 @@ func (e *explainer) section(format string, args ...any) {
 	e.Line(format, args...)
 }
 
-func (e *explainer) printClock() error {
-	if e.Clock == nil {
+func (e *explainer) printTiming() error {
+	if e.Timing == nil {
 		return nil
 	}
-	e.section("The clock:")
+	e.section("How the due time is computed:")
 	later := "the later of the two: the taint"
-	if e.Clock.Start.Time.Equal(e.Clock.Bound.Time) {
+	if e.Timing.Start.Time.Equal(e.Timing.Bound.Time) {
 		later = "the later of the two: the binding"
 	}
 	rows := [][]any{
-		e.instant("since", e.Clock.Since, clockWords[e.Clock.SinceFrom]),
-		e.instant("bound", e.Clock.Bound, clockWords[e.Clock.BoundFrom]),
-		e.instant("start", e.Clock.Start, later),
+		e.instant("since", e.Timing.Since, sourceWords[e.Timing.SinceFrom]),
+		e.instant("bound", e.Timing.Bound, sourceWords[e.Timing.BoundFrom]),
+		e.instant("start", e.Timing.Start, later),
 	}
-	if seconds := e.Clock.TolerationSeconds; seconds != nil {
+	if seconds := e.Timing.TolerationSeconds; seconds != nil {
 		rows = append(rows, []any{"tolerated", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
 	}
-	rows = append(rows, e.instant("due", e.Clock.Due, ""))
-	return e.TableWithReasons([]string{"Clock", "At", "Relative", "From"}, rows)
+	rows = append(rows, e.instant("due", e.Timing.Due, ""))
+	return e.TableWithReasons([]string{"Time", "At", "Relative", "From"}, rows)
 }
 
-// clockWords say where an instant comes from. The API records whole seconds, and no pod is evicted early.
-var clockWords = map[cliv1alpha1.ClockSource]string{
+// sourceWords say where an instant comes from. The API records whole seconds, and no pod is evicted early.
+var sourceWords = map[cliv1alpha1.TimeSource]string{
 	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
 	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
 	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
@@ -194,7 +194,7 @@ func (e *explainer) printTaints() error {
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
 	switch taint.Tolerated {
-	case cliv1alpha1.ToleratedForEver:
+	case cliv1alpha1.ToleratedIndefinitely:
 		return "forever"
 	case cliv1alpha1.ToleratedForAWhile:
 		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)

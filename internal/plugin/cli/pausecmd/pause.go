@@ -219,7 +219,7 @@ func explain(ctx context.Context, reader *source.Reader, verb string, err error)
 		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, reader.Server)
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("%s: %w", doing, err)
-	case source.IsSilence(err) && ctx.Err() == nil:
+	case source.IsUnanswered(err) && ctx.Err() == nil:
 		return fmt.Errorf("%s: the API server %s does not answer: %w: see 'kubectl get evictionpolicies', and try again", doing, reader.Server, err)
 	}
 	return source.Failed(ctx, reader.Server, verb, source.EvictionPolicies.Resource, err)

@@ -24,9 +24,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// settle is how long changes are collected before an update: in a storm the follower computes ten updates a second, not
+// collectFor is how long changes are collected before an update. In a storm, that makes ten updates a second instead of
 // one for each event.
-const settle = 100 * time.Millisecond
+const collectFor = 100 * time.Millisecond
 
 // update is what a follower reports: the pending pods, and what has changed since the last update.
 type update struct {
@@ -81,7 +81,7 @@ func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
 func (o *options) follower(reader *source.Reader, note func(sentence string)) *follower {
 	return &follower{
 		reader: reader, clock: o.source.Env.Clock, namespace: o.namespace, nodes: o.nodes,
-		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(settle),
+		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(collectFor),
 		known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner}, before: &cliv1alpha1.PendingList{},
 	}
 }

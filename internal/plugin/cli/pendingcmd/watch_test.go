@@ -405,7 +405,7 @@ func TestPoliciesThatHoldAndReleaseAreTold(t *testing.T) {
 }
 
 // policiesRead is long enough for policies to be read again.
-const policiesRead = 5*time.Second + settle
+const policiesRead = 5*time.Second + collectFor
 
 func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
 	play(t, func(s *scene) {

@@ -135,7 +135,7 @@ func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
-	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
+	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
 	running := map[types.UID]bool{}
 	for _, job := range cluster.Jobs {
 		running[job.UID] = true

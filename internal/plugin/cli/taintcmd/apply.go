@@ -227,7 +227,7 @@ func (t *tainting) explain(err error) error {
 		return fmt.Errorf("other writers keep changing it: %w: try again", err)
 	case apierrors.IsNotFound(err):
 		return errors.New("it no longer exists: somebody has deleted it")
-	case source.IsSilence(err):
+	case source.IsUnanswered(err):
 		return fmt.Errorf("the API server %s does not answer: %w: check the node before you try again", t.reader.Server, err)
 	}
 	return err

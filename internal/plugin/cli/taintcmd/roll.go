@@ -51,12 +51,12 @@ func (t *tainting) roll(ctx context.Context, nodes []*corev1.Node) ([]changed, e
 		}
 		others := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return slices.Contains(batch, node) })
 		standing := progressOf(others, done)
-		silence := context.AfterFunc(ctx, func() {
+		stopNotice := context.AfterFunc(ctx, func() {
 			t.tell("Interrupted: the command ends when the pods of %s run elsewhere (%s). Interrupt it again to end it now.",
 				sentence.Enumerate(namesOf(batch)), standing)
 		})
 		all, err := t.move(context.WithoutCancel(ctx), batch)
-		silence()
+		stopNotice()
 		done = slices.Concat(done, all)
 		if err != nil {
 			return done, errors.Join(err, fmt.Errorf("stopped: %s", progressOf(nodes, done)))
@@ -125,8 +125,9 @@ func (t *tainting) workloadsOn(ctx context.Context, nodes []*corev1.Node) ([]*wo
 		}
 	}
 	ready, err := t.readyPods(ctx, all)
+	counts := ready.counts()
 	for _, workload := range all {
-		workload.ready = ready.of(workload)
+		workload.ready = counts[workload.UID]
 	}
 	return all, err
 }
@@ -143,14 +144,13 @@ func (r readyPods) set(pod *corev1.Pod) {
 
 func (r readyPods) gone(uid types.UID, _ *corev1.Pod) { delete(r, uid) }
 
-// of counts the ready pods of a workload.
-func (r readyPods) of(workload *workload) (ready int) {
+// counts counts the ready pods of each controller.
+func (r readyPods) counts() map[types.UID]int {
+	counts := map[types.UID]int{}
 	for _, controller := range r {
-		if controller == workload.UID {
-			ready++
-		}
+		counts[controller]++
 	}
-	return ready
+	return counts
 }
 
 // readyPods lists the ready pods in the namespaces of workloads.
@@ -201,7 +201,11 @@ func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, dea
 	if all || err != nil {
 		return err
 	}
-	errs := []error{fmt.Errorf("after %s not all pods are running elsewhere, and the taints stay", t.timeout), f.Broken()}
+	state := "not all pods are running elsewhere"
+	if !f.Synced() {
+		state = "it is unknown whether all pods are running elsewhere"
+	}
+	errs := []error{fmt.Errorf("after %s %s, and the taints stay", t.timeout, state), f.Broken()}
 	for _, one := range missing {
 		errs = append(errs, errors.New(one))
 	}
@@ -213,8 +217,9 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload, ready rea
 	ctx, cancel := context.WithTimeout(ctx, max(untilDeadline(deadline, t.machineTime()), time.Second))
 	defer cancel()
 	var missing []string
+	counts := ready.counts()
 	for _, workload := range workloads {
-		has := ready.of(workload)
+		has := counts[workload.UID]
 		if has >= workload.ready {
 			continue
 		}

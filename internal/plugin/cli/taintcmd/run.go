@@ -87,6 +87,9 @@ func (t *tainting) read(ctx context.Context) error {
 		t.tell("Note: You may not list pods, so the plan cannot say which pods leave.")
 		return nil
 	}
+	if err == nil && (t.wait || t.maxUnavailable > 0) {
+		err = t.mayWatch(ctx)
+	}
 	return err
 }
 

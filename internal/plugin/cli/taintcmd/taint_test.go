@@ -687,13 +687,14 @@ func TestANodeThatIsGoneBeforeItIsWatchedKeepsNobodyWaiting(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestAWaitWithoutTheRightToWatchEndsWithWhatToDo(t *testing.T) {
+func TestWithoutTheRightToWatchNothingIsChangedIfTheCommandMustWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
 		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "wait: watch nodes: ", "ask for the right to watch them")
-		s.mustHave("n", "m:NoExecute +0s")
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"),
+			"nothing was changed: wait: watch nodes: ", "ask for the right to watch them")
+		s.mustHave("n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 

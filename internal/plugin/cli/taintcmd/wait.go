@@ -65,6 +65,16 @@ func (t *tainting) await(
 	return done, err
 }
 
+// mayWatch returns an error if the user is not allowed to watch what a wait follows, before anything is changed.
+func (t *tainting) mayWatch(ctx context.Context) error {
+	for _, feed := range follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nil, &vigil{}) {
+		if err := feed.TryWatch(ctx); apierrors.IsForbidden(err) {
+			return fmt.Errorf("nothing was changed: wait: %w", source.Failed(ctx, t.reader.Server, "watch", feed.Kind, err))
+		}
+	}
+	return nil
+}
+
 // untilDeadline returns how long it is until a deadline, or a long time if there is none.
 func untilDeadline(deadline, now time.Time) time.Duration {
 	if deadline.IsZero() {
