@@ -25,7 +25,7 @@ KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
 # The proofs that import Kubernetes itself are Go modules of their own, and so are the tests of the Prometheus rules.
 PROOFS := test/parity test/conformance
 # The programs that look at files.
-CHECKERS := bin/helm bin/helm3 bin/promtool bin/actionlint
+CHECKERS := bin/controller-gen bin/helm bin/helm3 bin/promtool bin/actionlint
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -75,11 +75,12 @@ test-virtual-time: verify-files
 	@$(GO) test -race -timeout 60m $(CHECKED)
 	@for module in $(PROOFS); do (cd $$module && CGO_ENABLED=0 $(GO) test -timeout 60m ./...) || exit 1; done
 
-# The programs that look at files: what the chart renders with Helm 4 and with Helm 3 (test/chart/golden), the workflows, and
-# the alerts.
+# The programs that look at files: what follows from the types in api/, what the chart renders with Helm 4 and with Helm 3
+# (test/chart/golden), the workflows, and the alerts.
 RULES := charts/taintkeeper/files/rules.yaml
 .PHONY: verify-files
-verify-files: build $(CHECKERS) ## check the files that no compiler looks at: chart, workflows, Prometheus rules
+verify-files: build $(CHECKERS) ## check the files that the compiler does not check: CRDs, chart, workflows, Prometheus rules
+	@tools/generate/api.sh
 	@test/chart/replay.sh
 	@bin/actionlint -shellcheck= -pyflakes=
 	@bin/promtool check rules --lint=all --lint-fatal $(RULES) >/dev/null
@@ -276,10 +277,7 @@ bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 # compare, and the table of values in its README.
 .PHONY: generate
 generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md and docs/output.md
-	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
-	@bin/controller-gen crd paths=./api/... output:dir=bin/crds
-	@for crd in nodetaintrules evictionpolicies; do sed 1d bin/crds/taintkeeper.dev_$$crd.yaml > charts/taintkeeper/files/$$crd.yaml; done
-	@{ cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml; echo ---; cat charts/taintkeeper/files/evictionpolicies.yaml; } > config/crd.yaml
+	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w
 	@$(GO) run ./internal/plugin/cli/reference/generate

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command defects plays each defect of kube-controller-manager's taint eviction that Taintkeeper fixes, one scenario
-// per row of the table in docs/proofs.md, to both, on a real API server each: `make defects`. It prints what it
-// saw, and writes docs/defects.md when it is told to.
+// per row of the table in docs/defects.md, to both, on a real API server each: `make defects`. It prints what it
+// saw, and writes that page with -write.
 //
 // It exits with 0 when Taintkeeper was right in every scenario, whatever upstream did, and with 1 otherwise.
 package main

@@ -36,7 +36,7 @@ type Limits struct {
 	Prompt   int           // in flight for less than Patience
 	Retries  int           // of these, retries and evictions of groups that hang
 	Slow     int           // in flight for longer than Patience
-	Patience time.Duration // how long an eviction takes at most that is answered promptly
+	Patience time.Duration // an eviction answered within this time is prompt
 	Pace     time.Duration // between two retries of evictions that were refused or failed
 }
 

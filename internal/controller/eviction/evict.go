@@ -84,7 +84,7 @@ func (x *executor) try(ctx context.Context, t *try) {
 		t.learned = true
 		x.queue.done(t, backlog.Over)
 		x.decide.look(ctx, t.node) // the pod may have been withdrawn because the other queue has it now
-	case result == resultCancelled, result == resultHeld: // by what the caches show, and the decider has not said so yet
+	case result == resultCancelled, result == resultHeld: // the caches already show it; the decider has not caught up
 		x.decide.look(ctx, t.node)
 	case outcome == backlog.Over:
 		x.count(t, result)

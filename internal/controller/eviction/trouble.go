@@ -42,7 +42,7 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	return outcome
 }
 
-// next says what happens to an eviction whose try failed, and how long it waits. Waiting for a watch is not a failure,
+// next decides how a failed try is retried, and after how long. Waiting for a watch is not a failure,
 // and neither is making room for others.
 func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
 	switch {

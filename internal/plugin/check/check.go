@@ -17,7 +17,7 @@ import (
 
 // Rule is something that can be wrong.
 type Rule struct {
-	// ID names the rule. It stays as it is.
+	// ID names the rule. It never changes.
 	ID string
 	// Severity is the severity of its worst findings.
 	Severity cliv1alpha1.Severity

@@ -16,15 +16,15 @@ import (
 var duplicateToleration = Rule{
 	ID:       "duplicate-toleration",
 	Severity: cliv1alpha1.SeverityInfo,
-	Title:    "A toleration is there twice",
-	Advice:   "Take one of the two out, so that nobody changes the one that plays no part.",
+	Title:    "A toleration is listed twice",
+	Advice:   "Remove one of the two, so that nobody changes the one that is ignored.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
 			same := func(other corev1.Toleration) bool { return equal(other, list[i]) }
 			if !slices.ContainsFunc(list[:i], same) {
 				return Finding{}
 			}
-			return Finding{Message: fmt.Sprintf("Toleration %s is there more than once.", literal(list[i]))}
+			return Finding{Message: fmt.Sprintf("Toleration %s is listed more than once.", literal(list[i]))}
 		})
 	},
 }
