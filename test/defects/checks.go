@@ -85,7 +85,7 @@ func cancelledNot(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, pod, Cancelling)
 		return Finding{
-			Seen: "'Cancelling deletion' of the pod that somebody else deleted: " + Times(len(said)), Right: len(said) == 0,
+			Seen: "event 'Cancelling deletion' for the pod that another client deleted: " + Times(len(said)), Right: len(said) == 0,
 		}, err
 	}
 }
@@ -169,7 +169,7 @@ func judgeVisibility(scraped metrics, help string) Finding {
 		results = results || hasLabel(family, "result")
 	}
 	return presence(pending > 0, "gauge of pending evictions").
-		And(presence(results, "result on a metric")).
+		And(presence(results, "metric with the result")).
 		And(presence(dryRunFlag.MatchString(help), "dry run"))
 }
 
@@ -230,7 +230,7 @@ func judgeCrowd(before, pending, due weight) Finding {
 	mebibytes := func(w weight) string { return fmt.Sprintf("%.0f MiB", w.bytes/(1<<20)) }
 	more := max(pending.goroutines, due.goroutines) - before.goroutines
 	return Finding{
-		Seen: fmt.Sprintf("goroutines: %.0f before, %.0f with the pods pending, %.0f with them due; memory: %s, %s, %s",
+		Seen: fmt.Sprintf("goroutines: %.0f before, %.0f with the pods pending, %.0f with the pods due; memory: %s, %s, %s",
 			before.goroutines, pending.goroutines, due.goroutines, mebibytes(before), mebibytes(pending), mebibytes(due)),
 		Right: more < crowd/10,
 	}

@@ -129,7 +129,7 @@ func (o *obstruction) asked(ctx context.Context, _ *Play) error {
 
 // hung tells how many deletes wait.
 func (o *obstruction) hung(context.Context, *Play) (Finding, error) {
-	return Finding{Seen: fmt.Sprintf("%d deletes hung then", o.waiting.Load()), Right: true}, nil
+	return Finding{Seen: fmt.Sprintf("%d deletes were hanging", o.waiting.Load()), Right: true}, nil
 }
 
 // hungPods is how many pods cannot be deleted because of the webhook.

@@ -200,7 +200,7 @@ func fixedRows() []row {
 		},
 		{
 			number:   14,
-			scenario: "What the events say",
+			scenario: "Events",
 			should:   "'Cancelling deletion' only for pods that stay; events carry the pod's UID",
 			how: "Another client deletes a pod whose eviction is pending; another pod is evicted. Events are listed " +
 				"after 6 s. `kubectl describe pod` shows only events with the UID.",
@@ -215,8 +215,8 @@ func fixedRows() []row {
 		},
 		{
 			number:   15,
-			scenario: "What an operator can see of evictions",
-			should:   "How many are pending, how they ended, what would happen",
+			scenario: "What operators can see",
+			should:   "How many evictions are pending, how they ended, and what would happen",
 			how: "With an eviction pending, /metrics is searched for a gauge of pending evictions that is not 0 and " +
 				"for a label `result`, and `--help` for `--dry-run`.",
 			stories: []Scenario{{
