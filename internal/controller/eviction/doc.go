@@ -1,8 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eviction makes pods leave nodes that have a NoExecute taint they do not tolerate, or
-// tolerate no longer.
+// Package eviction evicts pods from nodes with NoExecute taints that they do not tolerate, or no longer tolerate.
 //
 // It works in two stages:
 //
@@ -11,6 +10,6 @@
 //	evict    one goroutine per try: decide again, confirm the node's taints by a live read, set the condition
 //	         DisruptionTarget, decide again, delete.
 //
-// A third controller, a small one, writes the missing timeAdded of NoExecute taints, so that deadlines survive this
-// process. Nothing else is stored: when a pod is due follows from what the API server has, by package verdict.
+// A third, small controller writes the missing timeAdded of NoExecute taints, so that deadlines survive this process.
+// Nothing else is stored: package verdict derives when a pod is due from what the API server has.
 package eviction
