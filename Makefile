@@ -81,7 +81,7 @@ RULES := charts/taintkeeper/files/rules.yaml
 .PHONY: verify-files
 verify-files: build $(CHECKERS) ## check the files that the compiler does not check: CRDs, chart, workflows, Prometheus rules
 	@tools/generate/api.sh
-	@$(GO) test ./test/chart/generate
+	@$(GO) test -count=1 ./test/chart/generate
 	@test/chart/replay.sh
 	@bin/actionlint -shellcheck= -pyflakes=
 	@bin/promtool check rules --lint=all --lint-fatal $(RULES) >/dev/null
