@@ -75,12 +75,13 @@ test-virtual-time: verify-files
 	@$(GO) test -race -timeout 60m $(CHECKED)
 	@for module in $(PROOFS); do (cd $$module && CGO_ENABLED=0 $(GO) test -timeout 60m ./...) || exit 1; done
 
-# The programs that look at files: what follows from the types in api/, what the chart renders with Helm 4 and with Helm 3
-# (test/chart/golden), the workflows, and the alerts.
+# The programs that look at files: what follows from the types in api/ and from the chart, what the chart renders with Helm 4
+# and with Helm 3 (test/chart/golden), the workflows, and the alerts.
 RULES := charts/taintkeeper/files/rules.yaml
 .PHONY: verify-files
 verify-files: build $(CHECKERS) ## check the files that the compiler does not check: CRDs, chart, workflows, Prometheus rules
 	@tools/generate/api.sh
+	@$(GO) test -count=1 ./test/chart/generate
 	@test/chart/replay.sh
 	@bin/actionlint -shellcheck= -pyflakes=
 	@bin/promtool check rules --lint=all --lint-fatal $(RULES) >/dev/null
