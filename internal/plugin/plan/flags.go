@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CommandLine returns the words of a pod's command lines, as the API server has them.
+// CommandLine returns all arguments of a pod's command lines, as the API server stores them.
 func CommandLine(pod *corev1.Pod) (words []string) {
 	for i := range pod.Spec.Containers {
 		words = slices.Concat(words, pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args)
@@ -18,7 +18,7 @@ func CommandLine(pod *corev1.Pod) (words []string) {
 	return words
 }
 
-// ValueOf returns the value of a flag, the last if it is set several times, or another if it is not among the words.
+// ValueOf returns the value of a flag, or the given default. If the flag is set several times, the last one counts.
 func ValueOf(flag string, words []string, other string) string {
 	for _, word := range words {
 		if value, ok := strings.CutPrefix(word, flag+"="); ok && value != "" {
@@ -28,7 +28,7 @@ func ValueOf(flag string, words []string, other string) string {
 	return other
 }
 
-// IsOn reports whether a flag that is true or false is on. The last counts if it is set several times.
+// IsOn reports whether a boolean flag is on. If it is set several times, the last one counts.
 func IsOn(flag string, words []string) (on bool) {
 	for _, word := range words {
 		if name, value, _ := strings.Cut(word, "="); name == flag {

@@ -14,7 +14,7 @@ import (
 func main() {
 	page, err := reference.Markdown("api/cli/v1alpha1")
 	if err == nil {
-		err = os.WriteFile("docs/commands.md", page, 0o644) //nolint:gosec // everybody may read documentation
+		err = os.WriteFile("docs/commands.md", page, 0o644) //nolint:gosec // anyone may read documentation
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
