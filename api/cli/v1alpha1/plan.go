@@ -149,7 +149,7 @@ type PlannedPod struct {
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	// Reason says why a pod stays although no toleration keeps it.
 	Reason string `json:"reason,omitempty"`
-	// Change says how the plan changes when the pod leaves, and DueBefore is when it would have to leave without the plan.
+	// Change says how the plan changes when the pod leaves, and DueBefore is when it must leave without the plan.
 	Change    Change            `json:"change,omitempty"`
 	DueBefore *metav1.MicroTime `json:"dueBefore,omitempty"`
 	Owner     *Owner            `json:"owner,omitempty"`

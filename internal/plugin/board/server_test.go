@@ -102,7 +102,7 @@ func served(t *testing.T, method, path string) *httptest.ResponseRecorder {
 	return servedAt(t, "127.0.0.1:8080", method, path)
 }
 
-// servedAt does the same for a Host header.
+// servedAt does the same with a Host header.
 func servedAt(t *testing.T, host, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()

@@ -91,12 +91,12 @@ func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
 		want  string
 	}{
 		"forbidden":             {status(403, "Forbidden"), `^error: list nodes: out of luck: ask for the right to list them, which the ClusterRole taintkeeper-viewer has, or name files with -f\n$`},
-		"unauthorized":          {status(401, "Unauthorized"), `^error: list nodes: the API server \S+ does not know you: out of luck: log in again\n$`},
+		"unauthorized":          {status(401, "Unauthorized"), `^error: list nodes: the API server \S+ rejected your credentials: out of luck: log in again\n$`},
 		"not found":             {status(404, "NotFound"), `^error: list nodes: the API server \S+ does not have them: out of luck: check the context `},
-		"gone":                  {status(410, "Expired"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},
-		"too many requests":     {status(429, "TooManyRequests"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},
-		"internal server error": {status(500, "InternalError"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},
-		"no API server":         {page, `^error: list nodes: \S+ does not answer as an API server does: .*: check the context `},
+		"gone":                  {status(410, "Expired"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},
+		"too many requests":     {status(429, "TooManyRequests"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},
+		"internal server error": {status(500, "InternalError"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},
+		"no API server":         {page, `^error: list nodes: \S+ does not answer like an API server: .*: check the context `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, "taints", "-s", answers(t, map[string]func(http.ResponseWriter){"nodes": test.nodes}))
@@ -109,7 +109,7 @@ func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
 
 func TestWhatAnAPIServerDoesNotHaveIsSaidAndThePlanIsMadeWithoutIt(t *testing.T) {
 	got := run(t, "plan", "n-1", "m:NoExecute", "-s", answers(t, nil))
-	const want = "Note: The API server does not have poddisruptionbudgets, so no PodDisruptionBudget is taken into account.\n"
+	const want = "Note: The API server does not have poddisruptionbudgets, so PodDisruptionBudgets are not taken into account.\n"
 	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
 	}
@@ -134,7 +134,7 @@ func TestPoliciesOfTheClusterAreChecked(t *testing.T) {
 
 func TestPoliciesThatMayNotBeListedAreSaidAndTheRestIsChecked(t *testing.T) {
 	got := run(t, "check", "-s", answers(t, map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")}))
-	const want = "Note: You may not list evictionpolicies, so no EvictionPolicy is taken into account.\n"
+	const want = "Note: You may not list evictionpolicies, so EvictionPolicies are not taken into account.\n"
 	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
 	}

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
-// recorder notes what it is told of nodes and pods.
+// recorder records calls about nodes and pods.
 type recorder struct{ seen []string }
 
 func (n *recorder) SetNode(node *corev1.Node)  { n.note("node %s", node.Name) }
@@ -48,7 +48,7 @@ type following struct {
 
 	clients  *fake.Clientset
 	follower *follow.Follower
-	acted    []time.Duration // since the follower was started
+	acted    []time.Duration // since the follower started
 }
 
 func play(t *testing.T, test func(*following), objects ...runtime.Object) {
@@ -66,7 +66,7 @@ func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 	})
 }
 
-// run follows nodes, or all of them, until the test ends.
+// run follows the given nodes, or all nodes, until the test ends.
 func (f *following) run(nodes ...string) {
 	f.Helper()
 	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.recorder)
@@ -88,14 +88,14 @@ func (f *following) start() {
 	synctest.Wait()
 }
 
-// ask runs something where the follower runs what it tells.
+// ask runs a function on the follower's goroutine.
 func (f *following) ask(do func()) {
 	done := make(chan struct{})
 	f.follower.Do(f.Context(), func() { defer close(done); do() })
 	<-done
 }
 
-// must compares what was noted since this was last asked.
+// must compares what was recorded since the last call.
 func (f *following) must(want ...string) {
 	f.Helper()
 	synctest.Wait()
@@ -107,7 +107,7 @@ func (f *following) must(want ...string) {
 	})
 }
 
-// mustBeBroken compares whether all is watched.
+// mustBeBroken compares whether everything is watched.
 func (f *following) mustBeBroken(want bool) {
 	f.Helper()
 	f.ask(func() {
@@ -123,7 +123,7 @@ func pod(uid string) *corev1.Pod {
 
 var pods = corev1.SchemeGroupVersion.WithResource(follow.Pods)
 
-// down lets calls that list and watch pods fail until up is called.
+// down makes calls that list and watch pods fail until up is called.
 func (f *following) down() (up func()) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -253,7 +253,7 @@ func TestACallThatGetsNoAnswerIsABreak(t *testing.T) {
 	}
 }
 
-// streaming is a client whose lists are streamed.
+// streaming is a client that streams lists.
 type streaming struct{}
 
 func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {

@@ -19,7 +19,7 @@ func TestTheAxisIsBrokenOnlyWhereALinearOneWouldSqueezeMany(t *testing.T) {
 	for name, test := range map[string]struct {
 		offsets []time.Duration
 		linear  time.Duration
-		last    time.Duration // behind the break
+		last    time.Duration // after the break
 	}{
 		"nobody is due":                                {nil, time.Minute, 0},
 		"all at once":                                  {[]time.Duration{0, 0, 0}, time.Minute, 0},

@@ -28,7 +28,7 @@ func explain(subject plan.Subject) *cliv1alpha1.Explanation {
 	return plan.Explain(subject)
 }
 
-// tolerates appends tolerations as a pod's manifest would write them: key, value, effect and for how long.
+// tolerates appends tolerations, given as in a pod's manifest: key, value, effect and seconds.
 func tolerates(all ...corev1.Toleration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, all...) }
 }
@@ -94,7 +94,7 @@ func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *te
 		}
 		return node
 	}
-	const second = 750 * time.Millisecond // to the end of the second at which now is
+	const second = 750 * time.Millisecond // until the end of the current second
 	for name, test := range map[string]struct {
 		node                *corev1.Node
 		pod                 *corev1.Pod
@@ -404,35 +404,35 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	}{
 		"a pod that tolerates nothing": {
 			node("n", "k=v:NoExecute"), pod("p"),
-			[]string{"Take taint k=v:NoExecute off node n.", "In the pod, add a toleration of k=v:NoExecute."},
+			[]string{"Remove taint k=v:NoExecute from node n.", "In the pod, add a toleration of k=v:NoExecute."},
 		},
 		"two taints": {
 			node("n", "a:NoExecute", "b:NoExecute"), pod("p", tolerating("a", 7200), tolerating("b", 5400)),
-			[]string{"Take taint b:NoExecute off node n.", "Take taints b:NoExecute and a:NoExecute off node n.", "In the pod, take tolerationSeconds out of tolerations[0] and take tolerationSeconds out of tolerations[1]."},
+			[]string{"Remove taint b:NoExecute from node n.", "Remove taints b:NoExecute and a:NoExecute from node n.", "In the pod, remove tolerationSeconds from tolerations[0] and remove tolerationSeconds from tolerations[1]."},
 		},
 		"two taints that make it due at the same instant": {
 			node("n", "a:NoExecute", "b:NoExecute"), pod("p"),
-			[]string{"Take taints a:NoExecute and b:NoExecute off node n.", "In the pod, add a toleration of a:NoExecute and add a toleration of b:NoExecute."},
+			[]string{"Remove taints a:NoExecute and b:NoExecute from node n.", "In the pod, add a toleration of a:NoExecute and add a toleration of b:NoExecute."},
 		},
 		"a longer toleration that comes too late": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("")),
-			[]string{"Take taint a:NoExecute off node n.", "In the pod, put tolerations[1] before tolerations[0]."},
+			[]string{"Remove taint a:NoExecute from node n.", "In the pod, put tolerations[1] before tolerations[0]."},
 		},
 		"a pod that is late": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a", 60)),
-			[]string{"Take taint a:NoExecute off node n.", "In the pod, take tolerationSeconds out of tolerations[0].", "In the pod, raise tolerationSeconds of tolerations[0] from 60 to 3600 or more."},
+			[]string{"Remove taint a:NoExecute from node n.", "In the pod, remove tolerationSeconds from tolerations[0].", "In the pod, raise tolerationSeconds of tolerations[0] from 60 to 3600 or more."},
 		},
 		"a pod that stays because of a toleration": {
 			node("n", "a:NoExecute"), pod("p", tolerates(exists("a", corev1.TaintEffectNoExecute))),
-			[]string{"In the pod, set tolerationSeconds of tolerations[0]: they count from 2026-11-22T08:00:01Z, so 0 means at once.", "Set a NoExecute taint on node n that no toleration matches."},
+			[]string{"In the pod, set tolerationSeconds in tolerations[0] (they count from 2026-11-22T08:00:01Z, so 0 means immediately).", "Set a NoExecute taint on node n that no toleration matches."},
 		},
 		"a pod that stays because of tolerations of every effect": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a"), tolerating("")),
-			[]string{"In the pod's template, leave out tolerations[0] and tolerations[1] (none can be taken from a pod that is there)."},
+			[]string{"In the pod's template, remove tolerations[0] and tolerations[1] (tolerations cannot be removed from an existing pod)."},
 		},
 		"a pod on a node without taints":                          {node("n", "a:NoSchedule"), pod("p"), []string{"Set a NoExecute taint on node n that no toleration matches."}},
 		"a pod that tolerates everything, on a node without any":  {node("n"), pod("p", tolerating("")), nil},
-		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n: tolerations[0] matches them all, and no longer than for its tolerationSeconds."}},
+		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n: tolerations[0] matches all of them, but only for its tolerationSeconds."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -561,15 +561,15 @@ func TestWhatElseIsKnownOfAPendingPodIsSaid(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
-		want string // none: that taints alone are weighed, and no more
+		want string // if empty, only the note about taints
 	}{
 		"nothing":                            {pending(), ""},
-		"what the scheduler says":            {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "0/2 nodes")), "The scheduler itself says: 0/2 nodes"},
+		"what the scheduler says":            {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "0/2 nodes")), "The scheduler says: 0/2 nodes"},
 		"the scheduler says nothing":         {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "")), ""},
 		"somebody else says something":       {pending(says("Other", corev1.ConditionFalse, "no")), ""},
 		"the scheduler said it":              {pending(says(corev1.PodScheduled, corev1.ConditionTrue, "done")), ""},
-		"a gate":                             {pending(gated("g")), "before its scheduling gate g is gone."},
-		"two gates":                          {pending(gated("g", "h")), "before its scheduling gates g and h are gone."},
+		"a gate":                             {pending(gated("g")), "until its scheduling gate g is gone."},
+		"two gates":                          {pending(gated("g", "h")), "until its scheduling gates g and h are gone."},
 		"it can go to one node by name":      {pending(to(corev1.NodeSelectorOpIn)), "Its node affinity names the nodes"},
 		"it can go to all nodes but by name": {pending(to(corev1.NodeSelectorOpNotIn)), ""},
 	} {
@@ -608,8 +608,8 @@ func TestATolerationOfEverythingIsNamed(t *testing.T) {
 		tolerations []corev1.Toleration
 		want        string
 	}{
-		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint indefinitely: no taint can make the pod leave."},
-		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint indefinitely: only one that"},
+		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint indefinitely, so no taint can make the pod leave."},
+		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint indefinitely, so only a taint that"},
 		"for a while":             {[]corev1.Toleration{exists("", "", 5)}, ""},
 		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
 		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
@@ -628,7 +628,7 @@ func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
 		taint       string
 		tolerated   cliv1alpha1.Tolerance
 		due         bool
-		matches     string // of the first toleration, and of the second
+		matches     string // of the first and second toleration
 	}{
 		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
 		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
@@ -667,7 +667,7 @@ func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *
 		"nobody wrote down when it was": {&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}, pod("p"), false},
 	} {
 		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
-		if got := strings.Contains(notes, "are one cause, and the other was there first"); got != test.want {
+		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
 			t.Errorf("%s: it is said: %t, want %t", name, got, test.want)
 		}
 	}
@@ -679,11 +679,11 @@ func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
 	written := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
 	owned := ownedBy("ReplicaSet", "rs")
 	for want, subject := range map[string]plan.Subject{
-		"the template of ReplicaSet rs":                                {Pod: pod("p", owned), Template: template},
-		"the template of ReplicaSet rs, written by helm, kubectl-edit": {Pod: pod("p", owned), Template: written},
-		"the owner's template could not be read: it, or a policy":      {Pod: pod("p", owned)},
-		"the pod has no owner: whoever created it, or a policy":        {Pod: pod("p")},
-		"not in the template of ReplicaSet rs: a policy, a webhook, or somebody who changed the pod": {
+		"the template of ReplicaSet rs":                                         {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit":          {Pod: pod("p", owned), Template: written},
+		"the owner's template could not be read: from the template or a policy": {Pod: pod("p", owned)},
+		"the pod has no owner: added by its creator or a policy":                {Pod: pod("p")},
+		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
 			Pod: pod("p", owned), Template: &plan.Template{Kind: "ReplicaSet", Name: "rs"},
 		},
 	} {
@@ -699,7 +699,7 @@ func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
 		written := pod("p")
 		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
 		notes := strings.Join(explain(plan.Subject{Pod: written, Node: node("n")}).Notes, " ")
-		if got := strings.Contains(notes, "last written by "+manager+","); got != want {
+		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
 			t.Errorf("%s: the notes are %q", manager, notes)
 		}
 	}

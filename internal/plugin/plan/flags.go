@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CommandLine returns the words of a pod's command lines, as the API server has them.
+// CommandLine returns all arguments of a pod's command lines, as the API server stores them.
 func CommandLine(pod *corev1.Pod) (words []string) {
 	for i := range pod.Spec.Containers {
 		words = slices.Concat(words, pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args)
@@ -19,7 +19,7 @@ func CommandLine(pod *corev1.Pod) (words []string) {
 	return words
 }
 
-// ValueOf returns the value of a flag, the last if it is set several times, or another if it is not among the words.
+// ValueOf returns the value of a flag, or the given default. If the flag is set several times, the last one counts.
 func ValueOf(flag string, words []string, other string) string {
 	for i, word := range words {
 		name, value, inOne := strings.Cut(word, "=")
@@ -33,7 +33,7 @@ func ValueOf(flag string, words []string, other string) string {
 	return other
 }
 
-// IsOn reports whether a boolean flag is on. The last counts if it is set several times. Values are those that pflag
+// IsOn reports whether a boolean flag is on. If it is set several times, the last one counts. Values are those that pflag
 // takes; a program does not start with others.
 func IsOn(flag string, words []string) (on bool) {
 	for _, word := range words {

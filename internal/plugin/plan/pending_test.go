@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// dues are the names of pending pods, with how long it is until they are due.
+// dues are the names of pending pods, with the time until they are due.
 func dues(list *cliv1alpha1.PendingList) []string {
 	all := []string{}
 	for _, pod := range list.Pods {

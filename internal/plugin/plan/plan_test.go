@@ -91,7 +91,7 @@ func TestAPlanSaysOfEachPodWhenItLeaves(t *testing.T) {
 		node   *corev1.Node
 		pod    *corev1.Pod
 		specs  []string
-		after  time.Duration // from now on; -1: it stays
+		after  time.Duration // from now; -1 means that it stays
 		change cliv1alpha1.Change
 	}{
 		"nothing tolerates the taint":           {node("n"), pod("p"), []string{"k:NoExecute"}, 0, cliv1alpha1.ChangeLeaves},
@@ -216,7 +216,7 @@ func TestPodsOfOneOwnerShareWhatIsEqual(t *testing.T) {
 	}
 }
 
-// on puts a pod on another node than "n".
+// on puts a pod on a node other than "n".
 func on(name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
 }
@@ -238,7 +238,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
-		Pods: []*corev1.Pod{ // the first of them have no owner and no budget
+		Pods: []*corev1.Pod{ // the first ones have no owner and no budget
 			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labelled),
 			pod("a", labelled, ownedBy("StatefulSet", "a")), pod("b", labelled, ownedBy("StatefulSet", "b"), on("m")),
 			pod("c", labelled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labelled, on("stays")),

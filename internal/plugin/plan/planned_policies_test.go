@@ -153,7 +153,7 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 
 func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
 	for scope, want := range map[v1alpha1.PaceScope]time.Duration{
-		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 a minute
+		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 per minute
 		v1alpha1.ScopeZone:    2 * time.Minute, // 5 in zone a
 		v1alpha1.ScopeNode:    time.Minute,     // 3 on a-1
 	} {

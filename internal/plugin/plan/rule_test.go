@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// above tolerates a taint whose value is greater than a number.
+// above tolerates a taint with a value greater than a number.
 func above(key, number string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations,

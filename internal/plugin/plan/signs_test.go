@@ -88,8 +88,7 @@ func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
 	}
 }
 
-// TestTheNamesAreThoseThatTheControllerWrites: package coexist is not imported otherwise, as it brings half a
-// controller.
+// Only this test imports package coexist, because it brings in half a controller.
 func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 	if plan.NodeHealthLease != nodehealth.OwnLease {
 		t.Errorf("the Lease of node health is %s, not %s", nodehealth.OwnLease, plan.NodeHealthLease)

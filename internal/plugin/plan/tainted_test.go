@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// undated returns a node whose taint has no timeAdded. kubectl taint wrote it some time before now.
+// undated returns a node whose taint has no timeAdded. kubectl taint wrote it at the given time before now.
 func undated(before time.Duration) *corev1.Node {
 	node := node("n", "k:NoExecute")
 	node.Spec.Taints[0].TimeAdded = nil

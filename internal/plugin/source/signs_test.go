@@ -54,7 +54,7 @@ func controllerManager(flags ...string) runtime.Object {
 	}
 }
 
-// forbid takes rights away: "list leases", for example, or "* events".
+// forbid denies rights: "list leases", for example, or "* events".
 func forbid(clients *fake.Clientset, rights ...string) {
 	for _, right := range rights {
 		verb, resource, _ := strings.Cut(right, " ")
@@ -64,7 +64,7 @@ func forbid(clients *fake.Clientset, rights ...string) {
 	}
 }
 
-// read reads from an API server what a check asks of controllers, and the pods.
+// read reads from an API server what a check needs to know about controllers, and the pods.
 func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
@@ -110,14 +110,14 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 	forbid(clients, "* leases", "* serviceaccounts", "* events")
 	cluster := read(t, clients)
 	want := []string{
-		"You may not list leases, so what they tell of the controllers is not known.",
+		"You may not list leases, so they cannot show which controllers run.",
 		"You may not list serviceaccounts, so the eviction clock of Taintkeeper is not known.",
-		"You may not list events, so it is not known from them who has evicted.",
+		"You may not list events, so they cannot show who evicted.",
 	}
 	if !slices.Equal(cluster.Missing, want) {
 		t.Errorf("missing is %q, want %q", cluster.Missing, want)
 	}
-	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does as well") {
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does too") {
 		t.Errorf("it is %s: %q", task.Who, task.Message)
 	}
 }

@@ -36,8 +36,8 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 	return fields
 }
 
-// policiesUnknown reports whether there may be EvictionPolicies. A snapshot says that there are none, other files do
-// not.
+// policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot shows that there are
+// none, but other files do not.
 func policiesUnknown(cluster *plan.Cluster, files bool) bool {
 	return cluster.PoliciesUnknown || files && cluster.At.IsZero() && len(cluster.Policies) == 0
 }
@@ -45,7 +45,7 @@ func policiesUnknown(cluster *plan.Cluster, files bool) bool {
 // unread says why a kind is not known.
 func unread(files bool, kind, resource string) string {
 	if files {
-		return "the files hold no " + kind
+		return "the files contain no " + kind
 	}
 	return "you may not list " + resource
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// explainer prints an explanation for a person: the answer, what it rests on, and what would alter it.
+// explainer prints an explanation for people: the answer, the reasons, and what would alter it.
 type explainer struct {
 	*output.Printer
 	*cliv1alpha1.Explanation
@@ -44,7 +44,7 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	return nil
 }
 
-// answer is what the pod does, and why.
+// answer says what the pod does, and why.
 func (e *explainer) answer() []string {
 	pod := fmt.Sprintf("Pod %s/%s", e.Namespace, e.Name)
 	switch e.State {
@@ -97,7 +97,7 @@ func (e *explainer) why() []string {
 	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
 }
 
-// position names the toleration that counts against the taint that decides.
+// position names the toleration that counts against the deciding taint.
 func (e *explainer) position() string {
 	for i := range e.Taints {
 		if taint := &e.Taints[i]; taint.Taint == e.Taint && taint.Toleration != nil {
@@ -158,7 +158,7 @@ func (e *explainer) printTiming() error {
 	return e.TableWithReasons([]string{"Time", "At", "Relative", "From"}, rows)
 }
 
-// sourceWords say where an instant comes from. The API records whole seconds, and no pod is evicted early.
+// sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
 var sourceWords = map[cliv1alpha1.TimeSource]string{
 	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
 	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
@@ -241,7 +241,7 @@ func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) strin
 	case len(toleration.Counts) > 0:
 		return strings.Join(toleration.Counts, ", ")
 	case toleration.ShadowedBy != nil:
-		return fmt.Sprintf("never: %s matches all that it matches", at(*toleration.ShadowedBy))
+		return fmt.Sprintf("never: %s matches everything that it matches", at(*toleration.ShadowedBy))
 	case len(toleration.Matches) > 0:
 		return fmt.Sprintf("none here: %s comes first", at(e.first(toleration.Matches[0])))
 	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:
@@ -264,7 +264,7 @@ func (e *explainer) printClasses() error {
 	if len(e.NodeClasses) == 0 {
 		return nil
 	}
-	e.section("The nodes, by equal taints:")
+	e.section("The nodes, grouped by taints:")
 	rows := make([][]any, 0, len(e.NodeClasses))
 	for i := range e.NodeClasses {
 		class := &e.NodeClasses[i]
@@ -286,9 +286,9 @@ func (e *explainer) printChanges() {
 	}
 	leaves := "it leaves"
 	if e.Answer.Stays() {
-		leaves = "it is due" // and policies may still hold it
+		leaves = "it is due" // policies may still hold it
 	}
-	e.section("The smallest changes that would alter this:")
+	e.section("The smallest changes that would alter the answer:")
 	for i := range e.Changes {
 		change := &e.Changes[i]
 		what := strings.TrimSuffix(change.What, ".")

@@ -126,7 +126,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},
 		"without leave": {
 			refuse:  apierrors.NewForbidden(policies.GroupResource(), "", nil),
-			missing: []string{"You may not list evictionpolicies, so no EvictionPolicy is taken into account."},
+			missing: []string{"You may not list evictionpolicies, so EvictionPolicies are not taken into account."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestThePodOfADeploymentThatLeavesFirstIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if subject.Pod.Name != "web-1-zzz" {
-		t.Errorf("the pod is %s, want the one that has to leave, web-1-zzz", subject.Pod.Name)
+		t.Errorf("the pod is %s, want the one that must leave, web-1-zzz", subject.Pod.Name)
 	}
 	if want := []string{"Deployment shop/web has 2 pods, and this one leaves first. The others: web-1-aaa."}; !slices.Equal(w.notes, want) {
 		t.Errorf("the notes are %q, want %q", w.notes, want)

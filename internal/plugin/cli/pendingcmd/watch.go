@@ -47,7 +47,7 @@ type follower struct {
 
 	follow  *follow.Follower
 	known   plan.Countdowns
-	missing []string // what of policies could not be read, already noted
+	missing []string // policies that could not be read, already noted
 	read    bool     // the policies were read at least once
 	unread  bool     // the last read of policies failed
 	idle    string   // as of plan.Cluster
@@ -124,8 +124,8 @@ func (f *follower) update() time.Duration {
 	return untilNext(list)
 }
 
-// untilNext is how long it is until the next pod is due or no longer held. It is limited because somebody may set the
-// clock.
+// untilNext returns how long it is until the next pod is due or no longer held. It is limited because the clock may be
+// set.
 func untilNext(list *cliv1alpha1.PendingList) time.Duration {
 	next := time.Minute
 	soon := func(instant time.Time) {
@@ -160,7 +160,7 @@ func (f *follower) followPolicies(ctx context.Context) {
 	})
 }
 
-// setPolicies takes the policies that were read.
+// setPolicies updates the policies.
 func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
 	f.read, f.unread = true, err != nil && f.known.Policies != nil
 	switch {

@@ -172,7 +172,7 @@ func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, o
 	return all
 }
 
-// ownedBy is a ReplicaSet or a Job with only its controller.
+// ownedBy is the metadata of a ReplicaSet or a Job with only its controller.
 func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 	object := &metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
@@ -183,7 +183,7 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 	return output.WithKind(object, "apps/v1", "ReplicaSet")
 }
 
-// jobOf is a Job without the template that its type must have.
+// jobOf returns a Job without the template that its type requires.
 func jobOf(job *batchv1.Job) (runtime.Object, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
 	if err != nil {

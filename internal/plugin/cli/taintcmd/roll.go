@@ -31,9 +31,9 @@ func (o *options) validateMaxUnavailable() error {
 	case o.maxUnavailable == 0:
 		return nil
 	case o.wait:
-		return command.Usagef("--max-unavailable=%d waits after each node: leave out --wait", o.maxUnavailable)
+		return command.Usagef("--max-unavailable=%d waits after each node: remove --wait", o.maxUnavailable)
 	case o.lasts != 0:
-		return command.Usagef("--for=%s counts from one time for all nodes, but --max-unavailable taints them at different times: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s counts from one time for all nodes, but --max-unavailable taints them at different times: remove one of the two", o.lasts)
 	}
 	return nil
 }
@@ -104,7 +104,8 @@ type workload struct {
 	ready     int    // how many of its pods were ready before, on all nodes
 }
 
-// workloadsOn returns the controllers of the pods on nodes. Pods of DaemonSets and static pods run nowhere else.
+// workloadsOn returns the controllers of the pods on nodes. It ignores DaemonSets and static pods, which run nowhere
+// else.
 func (t *tainting) workloadsOn(ctx context.Context, nodes []*corev1.Node) ([]*workload, error) {
 	var all []*workload
 	known := map[types.UID]bool{}
@@ -230,8 +231,8 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload, ready rea
 	return missing
 }
 
-// wanted returns how many pods a workload wants, because it may have been scaled down, rolled out or deleted in the
-// meantime. If it cannot be read, the answer is as many as before.
+// wanted returns how many pods a workload wants now, because it may have been scaled down, rolled out or deleted
+// meanwhile. If it cannot be read, it returns the earlier number.
 func (t *tainting) wanted(ctx context.Context, workload *workload) int {
 	apps := t.reader.Clients.AppsV1()
 	var wanted *int32
@@ -256,7 +257,7 @@ func (t *tainting) wanted(ctx context.Context, workload *workload) int {
 	return int(*wanted)
 }
 
-// parallel returns how many pods a Job runs at a time, which is 0 if it has ended or is suspended.
+// parallel returns how many pods a Job runs at a time. It is 0 if the Job has ended or is suspended.
 func parallel(job *batchv1.Job) *int32 {
 	ended := slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
 		return condition.Status == corev1.ConditionTrue && condition.Type != batchv1.JobSuspended

@@ -423,7 +423,7 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 		})
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
-		s.mustSay(s.err.String(), "The taints of node n have changed in the meantime, so here is a new plan.\n")
+		s.mustSay(s.err.String(), "The taints of node n have changed meanwhile, so here is a new plan.\n")
 		if n := strings.Count(s.err.String(), "Go on? [y/N]"); n != 2 {
 			s.Errorf("it is asked %d times", n)
 		}
@@ -867,7 +867,7 @@ func TestWhatSomebodyElseSetMeanwhileStays(t *testing.T) {
 		s.later(time.Minute, func() { s.becomes("n", "m=theirs:NoSchedule") })
 		s.must(s.taint("n", "m=ours:NoSchedule", "--yes", "--for", "5m", "--stay"))
 		s.mustHave("n", "m=theirs:NoSchedule")
-		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was changed by somebody else in the meantime, so it stays.\n")
+		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was changed by someone else meanwhile, so it stays.\n")
 	}, taintedNode("n"))
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package taintscmd is kubectl taintkeeper taints: the taints that nodes have, and how many pods tolerate them.
+// Package taintscmd is kubectl taintkeeper taints: it lists the taints of nodes, and how many pods tolerate them.
 package taintscmd
 
 import (
