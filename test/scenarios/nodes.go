@@ -52,7 +52,7 @@ var Nodes = []Scenario{
 			Then(
 				OneByOne("a-0", "a-1", "a-2"),
 				SaysOfNode("Warning NoExecuteTaintHeld", "zone local/a has the state ", "a-0", "a-1", "a-2"),
-				SaysOfNode("Warning NoExecuteTaintHeld", "one node of it is tainted every 2 s", "a-0", "a-1", "a-2"),
+				SaysOfNode("Warning NoExecuteTaintHeld", "one of its nodes is tainted every 2 s", "a-0", "a-1", "a-2"),
 				Becomes("a-0", Silent, Perhaps(Unscheduled), Unreachable),
 				Becomes("a-1", Silent, Perhaps(Unscheduled), Unreachable),
 				Becomes("a-2", Silent, Perhaps(Unscheduled), Unreachable),

@@ -128,7 +128,7 @@ func TestAWatchOfLeasesThatHangsIsConnectedAnewAndDeadNodesAreFound(t *testing.T
 		w.Until(15 * time.Second)
 		w.falls(nodes[:4]...)
 		leases.Hold()
-		w.Until(15*time.Second + defaultGrace.Monitor + readiness.Settling + hangsAfter)
+		w.Until(15*time.Second + defaultGrace.Monitor + readiness.ExtraGrace + hangsAfter)
 		w.wantUnknown(nodes[:4]...)
 		w.wantUntouched(nodes[4:]...)
 		if len(reconnected) != 1 || reconnected[0] > 27*time.Second {

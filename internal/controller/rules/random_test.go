@@ -85,10 +85,10 @@ func (h *history) losesTheLabel(name string) {
 	if h.wrote != nil { // the watch may be late
 		return
 	}
-	h.settle()
+	h.waitForPlans()
 	if !h.isGone("deadlock") && h.rule("deadlock").DeletionTimestamp.IsZero() && !h.rule("deadlock").Spec.DryRun && has(h.Node(name), corev1.ConditionTrue) {
 		h.ChangeNode(name, func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
-		h.settle()
+		h.waitForPlans()
 	}
 }
 

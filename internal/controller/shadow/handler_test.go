@@ -160,7 +160,7 @@ taintkeeper_shadow_pending_pods 1
 		}
 		w.evict("p")
 		w.Until(time.Minute)
-		if got := testutil.CollectAndCount(w.comparison.book.report.metrics.difference); got != 1 {
+		if got := testutil.CollectAndCount(w.comparison.promises.report.metrics.difference); got != 1 {
 			t.Errorf("%d histograms", got)
 		}
 	})
