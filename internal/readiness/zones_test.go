@@ -125,7 +125,7 @@ func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
 	z.wantToken(t, "n1", 10, true, 0)
 }
 
-// The list of all nodes is read first, and the watch goes on.
+// The list of all nodes is read first, and the watch continues.
 func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *testing.T) {
 	z := newZones()
 	listed := zoned("a1", "a2", "a3", "a4", "a5")
@@ -197,7 +197,7 @@ func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
 	z.Used(z.members["a1"])
 	z.Used(z.members["a2"])            // it has none
 	z.Used(z.members["a3"])            // nor has this one
-	z.Used(&Member{token: after(100)}) // it is in no zone any more
+	z.Used(&Member{token: after(100)}) // it is no longer in a zone
 	if got := z.All()[0].Tainted; got != 1 {
 		t.Errorf("%d tokens were used, want 1", got)
 	}
@@ -279,7 +279,7 @@ func TestThatNodesAreTaintedTellsARestartOfTheLatestToken(t *testing.T) {
 	nodes[0].Spec.Taints = []corev1.Taint{
 		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-4)}},
 		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
-		{Key: "team", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-1)}}, // of somebody else
+		{Key: "team", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-1)}}, // of another client
 	}
 	z := begun(nodes...)
 	z.Count(standing(Silent, "a2"), noon)

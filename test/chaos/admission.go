@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// quarantine is the key of the taint that makes guarded pods leave. Nobody else sets it, and takes it off.
+// quarantine is the key of the taint that makes guarded pods leave. Nothing else sets or removes it.
 const quarantine = "quarantine"
 
 // crowd is how many guarded pods must leave at once: more than a replica has workers.

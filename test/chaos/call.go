@@ -34,7 +34,7 @@ const (
 	watchPods  callKind = "WATCH pods"
 	watchNodes callKind = "WATCH nodes"
 	electCall  callKind = "election"
-	clockCall  callKind = "PATCH the eviction clock" // and what is known of the built-in's backlog
+	clockCall  callKind = "PATCH the eviction clock" // and what is known about the built-in's backlog
 	otherCall  callKind = "other"
 )
 

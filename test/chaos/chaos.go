@@ -116,14 +116,14 @@ func (s *stage) calmDown() time.Time {
 		r.proxy.weather.set(calm)
 		r.proxy.watches.release()
 	}
-	s.say("the faults have ended; settling")
+	s.say("the faults have ended; waiting for recovery")
 	return time.Now()
 }
 
 const (
-	// longestSettling is longer than what the faults can still cause: a watch whose reflector waits a minute before it
+	// longestRecovery is longer than what the faults can still cause: a watch whose reflector waits a minute before it
 	// lists again, then an eviction that waits for 30 s, and some more until it counts as lost.
-	longestSettling = 150 * time.Second
+	longestRecovery = 150 * time.Second
 	// settled is how long nothing may have been overdue.
 	settled = 6 * time.Second
 )
@@ -131,7 +131,7 @@ const (
 // settle waits until no pod is overdue, or for as long as that can take at most.
 func (s *stage) settle(ctx context.Context) {
 	const look = time.Second
-	ctx, cancel := context.WithTimeout(ctx, longestSettling)
+	ctx, cancel := context.WithTimeout(ctx, longestRecovery)
 	defer cancel()
 	quiet := time.Now()
 	for ctx.Err() == nil && time.Since(quiet) < settled {

@@ -57,7 +57,7 @@ type version[F any] struct {
 	writer  string    // who wrote it, by the audit log
 }
 
-// chronicle is everything that is known of one object, by the number of its version.
+// chronicle is everything that is known about one object, by the number of its version.
 type chronicle[F any] struct {
 	name     string // with its namespace
 	versions map[uint64]*version[F]

@@ -145,7 +145,7 @@ func (w *wrecker) kill(which disruption, down time.Duration) error {
 // fresh for 30 s, is stale for some seconds before one is up again.
 const clockOutlived = 35 * time.Second
 
-// endAll ends all replicas at once, if all run: one that comes up a moment later would go on.
+// endAll ends all replicas at once, if all run: one that comes up a moment later would continue.
 func (w *wrecker) endAll(end func(*replica) error) error {
 	if slices.ContainsFunc(w.replicas, func(r *replica) bool { return !r.running() }) {
 		return errNotRunning

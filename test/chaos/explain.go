@@ -149,7 +149,7 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 			}
 			due := h.dueAnew(s, gap, h.behind(life.replica, gap))
 			if !due.After(s.due.Add(resolution)) {
-				continue // as it would be by what was there before, but for the second
+				continue // as it would be by what was there before, except the second
 			}
 			for _, during := range led {
 				if e := (oracle.Between(oracle.Later(gap.From, during.From), oracle.Earlier(due, during.To))); e.From.Before(e.To) {
@@ -226,7 +226,7 @@ func (h *history) behind(replica string, during span) time.Duration {
 	return behind
 }
 
-// unknown is how little is known of the API server's clock after one answer: a Date has seconds.
+// unknown is how little is known about the API server's clock after one answer: a Date has seconds.
 const unknown = time.Second
 
 // dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before,

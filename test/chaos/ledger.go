@@ -213,7 +213,7 @@ type page struct {
 	reviews  []episode // while the webhook was in the way
 	skews    []skew
 	reigns   []reign
-	halts    []span // when the machine stood still, as far as this program could notice
+	halts    []span // when the machine was paused, as far as this program could notice
 	injected map[faultKind]int
 	holders  map[string]replicaRun
 }

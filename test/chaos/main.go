@@ -50,7 +50,7 @@ const (
 
 func main() {
 	cfg := config{out: os.Stdout}
-	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long chaos reigns; starting and settling take another minute or two")
+	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long to break things; start and recovery take another minute or two")
 	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
 	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/chaos-taintkeeper", "the binary to run, with a wall clock that can be set")
 	flag.BoolVar(&cfg.coexist, "coexist", false, "play them next to a kube-controller-manager that evicts, too")

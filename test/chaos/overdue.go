@@ -148,7 +148,7 @@ func (l late) unexplained() bool {
 // resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
 const resolution = time.Second
 
-// prompt is how soon an eviction must come when nothing delays it any more.
+// prompt is how soon an eviction must come when nothing delays it any longer.
 const prompt = resolution + haste
 
 const (
@@ -181,7 +181,7 @@ func (h *history) judgeDelays() []finding {
 // delayed says what a replica is charged with that left a pod where it was until an end, and which excuse is too weak.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
-	if ended.Sub(explained.until) > lostAfter || h.outlivedSettling(s) {
+	if ended.Sub(explained.until) > lostAfter || h.outlivedRecovery(s) {
 		return lost, explained
 	}
 	explained = h.explain(s, ended, usualBackoff)
@@ -191,7 +191,7 @@ func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	return "", explained
 }
 
-// stoodStill is for how long the machine stood still within a time.
+// stoodStill is for how long the machine was paused within a time.
 func (h *history) stoodStill(within span) time.Duration {
 	all := time.Duration(0)
 	for _, halt := range h.halts {
@@ -202,9 +202,9 @@ func (h *history) stoodStill(within span) time.Duration {
 	return all
 }
 
-// outlivedSettling reports whether a pod is still there after the longest settling, whatever explains it.
-func (h *history) outlivedSettling(s stretch) bool {
-	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestSettling
+// outlivedRecovery reports whether a pod is still there after the longest recovery, whatever explains it.
+func (h *history) outlivedRecovery(s stretch) bool {
+	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestRecovery
 }
 
 func (s stretch) fate() string {

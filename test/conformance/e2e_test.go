@@ -99,7 +99,7 @@ func TestAnInterruptEndsTheBinaryAndAllThatItHasStarted(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want that it was cancelled", err)
 	}
-	if _, err := io.ReadAll(pipe); err != nil { // ends once nobody holds the pipe any more
+	if _, err := io.ReadAll(pipe); err != nil { // ends once nobody holds the pipe any longer
 		t.Error(err)
 	}
 }

@@ -82,7 +82,7 @@ func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
 	s.counts(t, node)
 	const rounds = 10
 
-	// Each patch of ours arrives just after somebody else has changed the taints.
+	// Each patch of ours arrives just after another client has changed the taints.
 	intruded := make(chan error, 100)
 	round := 0
 	shared.faults.During(t, proxy.PatchesOfNode(node), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {

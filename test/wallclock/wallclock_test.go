@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// reading is what the program in testdata says of its clocks.
+// reading is what the program in testdata says about its clocks.
 type reading struct {
 	Wall    time.Time
 	Slept   time.Duration // by the monotonic clock, with the wall clock set in the middle

@@ -84,7 +84,7 @@ func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
 	}
 }
 
-// What was due long before this process came cannot be in the backlog any more.
+// What was due long before this process came cannot be in the backlog any longer.
 func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
 	var h hold
 	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began}, after(24*time.Hour), perTry)

@@ -240,7 +240,7 @@ func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 	})
 }
 
-// Each write of a taint makes the built-in try all due pods of the node once more.
+// Each write of a taint makes the built-in try all due pods of the node again.
 func TestANodeIsNotStampedWhileDuePodsAreLeavingIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		refused time.Duration // for so long nothing is deleted

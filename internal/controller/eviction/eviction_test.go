@@ -315,7 +315,7 @@ func TestAPodThatIsMarkedAlreadyIsNotMarkedAgain(t *testing.T) {
 		w.Pass(10 * sec)
 		w.Stop()
 		deny.Store(false)
-		w.run() // another process goes on where the first one stopped
+		w.run() // another process continues where the first one stopped
 		w.Pass(hour)
 		if got := w.Did("patch p"); len(got) != 1 {
 			t.Errorf("the condition was patched at %v, want once", got)
@@ -413,7 +413,7 @@ func TestATerminatingPodIsNotDeletedTwice(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
 			w.Book.Note(action)
-			return true, nil, nil // accepted, but the watch says nothing of it yet
+			return true, nil, nil // accepted, but the watch says nothing about it yet
 		})
 		w.addNode("n")
 		w.addPod("p")

@@ -128,7 +128,7 @@ func TestANodeWhoseStampIsRefusedIsNotAskedForTwiceAMinute(t *testing.T) {
 	})
 }
 
-// Each stamp makes the built-in controller try all due pods of the node once more.
+// Each stamp makes the built-in controller try all due pods of the node again.
 func TestNextToTheBuiltInANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")

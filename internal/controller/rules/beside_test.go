@@ -174,7 +174,7 @@ func TestARuleCanBeDeletedThoughNodeHealthCannotDoItsWork(t *testing.T) {
 		w.locks("a-0")
 		w.waitForPlans()
 		w.wantDeadlocked("a-0")
-		w.ChangeNode("a-0", func(n *corev1.Node) { // as node health says of one that is silent
+		w.ChangeNode("a-0", func(n *corev1.Node) { // as node health says about one that is silent
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown})
 		})
 		w.deleteRule("deadlock")

@@ -18,7 +18,7 @@ import (
 // answers.
 type Lines []byte
 
-// Event is what a line of the audit log says of a call: what the tests want to know of an Event of audit.k8s.io/v1.
+// Event is what a line of the audit log says about a call: what the tests want to know of an Event of audit.k8s.io/v1.
 type Event struct {
 	Stage     string
 	Verb      string

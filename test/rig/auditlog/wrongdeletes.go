@@ -56,7 +56,7 @@ func WrongDeletes(events []Event, asked Filter) ([]WrongDelete, error) {
 	return wrong, nil
 }
 
-// history is what an audit log says of nodes and of deleted pods.
+// history is what an audit log says about nodes and of deleted pods.
 type history struct {
 	nodes   map[string][]nodeVersion
 	deletes []deletedPod

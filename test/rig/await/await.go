@@ -80,7 +80,7 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 	}
 }
 
-// Must ends a test that cannot go on after an error.
+// Must ends a test that cannot continue after an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

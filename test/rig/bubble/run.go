@@ -3,7 +3,7 @@
 
 // Package bubble is what a world in virtual time is made of, in a bubble of testing/synctest: an API server over
 // client-go's fake clientset, whose watches tests disturb, a record of calls, and how things are run. It knows nothing
-// of the product, so the tests of the caches, of which package world is made, can use it.
+// about the product, so the tests of the caches, of which package world is made, can use it.
 package bubble
 
 import (
@@ -35,8 +35,8 @@ func Run(t *testing.T, who string, controller func(context.Context) error) (stop
 }
 
 // Main runs the tests of a package. It leaves client-go's error handlers the one that logs: the other sleeps until a
-// little after the previous error of the process, and real or another bubble's time can be years ahead of a
-// bubble's, so that what met an error would stand still.
+// little after the previous error of the process, and real or another bubble's time can be years ahead of a bubble's,
+// so that what met an error would be paused.
 func Main(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())

@@ -52,7 +52,7 @@ func (s *Streams) Len() int {
 	return len(s.all)
 }
 
-// Expired is what ends a watch from which one cannot go on: 410 Gone.
+// Expired is what ends a watch from which one cannot continue: 410 Gone.
 func Expired() *metav1.Status {
 	return &apierrors.NewResourceExpired("too old resource version").ErrStatus
 }

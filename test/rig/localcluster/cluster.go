@@ -37,7 +37,7 @@ type Cluster struct {
 	client        kubernetes.Interface // the administrator's
 	components    registry
 
-	// detach makes the end of Start's context mean nothing to the cluster any more.
+	// detach makes the end of Start's context mean nothing to the cluster any longer.
 	detach func() bool
 
 	// logging serialises writes to Config.Log.

@@ -35,7 +35,7 @@ const (
 	healthPeriod = 50 * time.Millisecond
 	// tailLines is how much of a log an error shows.
 	tailLines = 20
-	// portAttempts bounds how often a component that lost its port to somebody else starts again.
+	// portAttempts bounds how often a component that lost its port to another client starts again.
 	portAttempts = 3
 )
 
@@ -220,7 +220,7 @@ func (r *registry) add(c *component, start func() error) error {
 	return nil
 }
 
-// isClosed reports whether nothing can be added any more.
+// isClosed reports whether nothing can be added any longer.
 func (r *registry) isClosed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +243,7 @@ func (r *registry) forget(c *component) {
 	}
 }
 
-// end ends all components and lets none be added any more. It returns those that had ended by themselves.
+// end ends all components and lets none be added any longer. It returns those that had ended by themselves.
 func (r *registry) end() (crashed []*component) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

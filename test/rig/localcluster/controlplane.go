@@ -150,7 +150,7 @@ var stages []byte
 const KwokUser = "kwok"
 
 // NotByKwok leaves out the calls of kwok, for whom deletes a pod: kubelets, which it plays, finish the delete of
-// somebody else with one of their own, and that can be in the audit log first.
+// another client with one of their own, and that can be in the audit log first.
 func NotByKwok(e auditlog.Event) bool { return e.User != KwokUser }
 
 // manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the

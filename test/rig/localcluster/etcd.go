@@ -42,8 +42,8 @@ func (c *Cluster) AskEtcd(ctx context.Context, method string, question any) (io.
 	return response.Body, nil
 }
 
-// BackUpEtcd writes a snapshot of etcd into a file, as `etcdctl snapshot save` does, while etcd and the API server go
-// on.
+// BackUpEtcd writes a snapshot of etcd into a file, as `etcdctl snapshot save` does, while etcd and the API server
+// continue.
 func (c *Cluster) BackUpEtcd(ctx context.Context, path string) error {
 	snapshot, err := c.AskEtcd(ctx, "maintenance/snapshot", struct{}{})
 	if err != nil {

@@ -45,7 +45,7 @@ func (c *Cluster) Freeze(components ...Component) error {
 	return c.signal(syscall.SIGSTOP, components)
 }
 
-// Thaw lets components go on that [Cluster.Freeze] made stand still.
+// Thaw lets components go on that [Cluster.Freeze] made be paused.
 func (c *Cluster) Thaw(components ...Component) error {
 	return c.signal(syscall.SIGCONT, components)
 }

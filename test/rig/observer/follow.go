@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package observer watches a cluster as a bystander and remembers when it saw what. It asks the API server itself and
-// shares nothing with what it watches over, and it goes on after an outage as soon as the API server does.
+// shares nothing with what it watches over, and it continues after an outage as soon as the API server does.
 package observer
 
 import (

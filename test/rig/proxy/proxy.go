@@ -79,7 +79,7 @@ func During(t testing.TB, cfg Config) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.Close() }) // nobody calls it any more
+	t.Cleanup(func() { _ = p.Close() }) // nothing calls it any longer
 	return p
 }
 

@@ -163,7 +163,7 @@ func (p *Play) onTime(k *kubelet, w write) Finding {
 	due := k.due.Truncate(time.Microsecond) // as the audit log writes it
 	latest := due
 	if w.String() == Silent {
-		latest = oracle.Later(due, p.started.Add(settling))
+		latest = oracle.Later(due, p.started.Add(extraGrace))
 	}
 	late := latest.Sub(due) + NodeTurn + 2*renewEvery + p.Patience()
 	if after := w.Received.Sub(due); after >= 0 {
@@ -238,7 +238,7 @@ func (p *Play) tainted(nodes []string) (all []write, err error) {
 
 // OneByOne wants nodes of a zone to get their NoExecute taints a turn apart. None had a turn before the zone was
 // disturbed last: since the latest change of any node or, if nodes were called silent, since the first of them was. A
-// restart gives no turn: the timeAdded of a taint tells of the latest, in whole seconds.
+// restart gives no turn: the timeAdded of a taint reports the latest, in whole seconds.
 func OneByOne(nodes ...string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		tainted, err := p.tainted(nodes)

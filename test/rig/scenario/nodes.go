@@ -30,8 +30,8 @@ const (
 	// NodeTurn is how much later than one node of a zone the next one gets a NoExecute taint.
 	NodeTurn = 2 * time.Second
 
-	// settling is how long a contestant that has just started gives silent nodes more time.
-	settling    = 20 * time.Second
+	// extraGrace is how long a contestant that has just started gives silent nodes more time.
+	extraGrace  = 20 * time.Second
 	renewEvery  = time.Second
 	callTimeout = 3 * time.Second
 )
@@ -215,7 +215,7 @@ func Heard(nodes ...string) Step {
 	}
 }
 
-// FallSilent lets kubelets renew their leases once more, and then no more.
+// FallSilent lets kubelets renew their leases again, and then no more.
 func FallSilent(nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		for _, name := range nodes {
@@ -287,7 +287,7 @@ func (p *Play) regrant(from time.Time) {
 // Settled waits until the contestant, which may have been started just before the scenario or the latest [Restart],
 // gives silent nodes no more time than their grace periods.
 func Settled(ctx context.Context, p *Play) error {
-	return await.Pause(ctx, time.Until(p.started.Add(settling)))
+	return await.Pause(ctx, time.Until(p.started.Add(extraGrace)))
 }
 
 // FromNow requires changes of some nodes to be on time only from now on.

@@ -234,7 +234,7 @@ func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 
 func (v *virtual) Restart(context.Context) error {
 	v.stop()
-	v.start() //nolint:contextcheck // the contestant goes on after the step
+	v.start() //nolint:contextcheck // the contestant continues after the step
 	return nil
 }
 
