@@ -33,7 +33,7 @@ func seen(after time.Duration, change ...func(*verdict.Seen)) verdict.Seen {
 func afterAGap(s *verdict.Seen)    { s.Gap = true }
 func neverStamped(s *verdict.Seen) { s.NeverStamped = true }
 
-func TestWhatGoesOn(t *testing.T) {
+func TestWhatContinues(t *testing.T) {
 	const sec = time.Second
 	plain := noExecute("k", "")
 	notReady, unreachable := noExecute(corev1.TaintNodeNotReady, ""), noExecute(corev1.TaintNodeUnreachable, "")

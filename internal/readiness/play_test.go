@@ -35,7 +35,7 @@ func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
 	}
 }
 
-func TestAForecastOfNobodyChangesNothing(t *testing.T) {
+func TestAForecastWithoutSilentNodesChangesNothing(t *testing.T) {
 	node := readyNode("a")
 	before := node.DeepCopy()
 	courses := Forecast([]*corev1.Node{node}, nil, nil, defaultGrace, policy, noon)

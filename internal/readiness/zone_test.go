@@ -57,7 +57,7 @@ func TestAZoneIsNamedByItsRegionAndZone(t *testing.T) {
 	}
 }
 
-func TestWhyANodeWaitsIsSaidInASentence(t *testing.T) {
+func TestASentenceExplainsWhyANodeWaits(t *testing.T) {
 	held := Held{Zone: "eu/eu-1", State: PartialDisruption, Size: 60, NotReady: 40, Rate: 0.01}
 	none, all := held, held
 	none.Rate, all.AllZones = 0, true

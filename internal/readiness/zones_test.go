@@ -115,7 +115,7 @@ func (z *zonesOf) wantToken(t *testing.T, name string, seconds int, granted bool
 }
 
 // Nodes without the labels of a zone are in one without a name, and so was a node that is not known.
-func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
+func TestANodeThatIsDeletedWhileItIsLookedAtBlocksNoOther(t *testing.T) {
 	z := begun(readyNode("gone"), readyNode("n1"), readyNode("n2"), readyNode("n3"))
 	z.Count(standing(Silent, "gone", "n1"), noon)
 	z.wantToken(t, "gone", 0, true, 0)
@@ -126,7 +126,7 @@ func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
 }
 
 // The list of all nodes is read first, and the watch continues.
-func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *testing.T) {
+func TestChangesSinceTheListOfNodesStayWhenStatesAreFirstDerived(t *testing.T) {
 	z := newZones()
 	listed := zoned("a1", "a2", "a3", "a4", "a5")
 	for _, node := range listed {
@@ -144,7 +144,7 @@ func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *
 	}
 }
 
-func TestAZoneHasNoRateUntilSomebodyLeads(t *testing.T) {
+func TestAZoneHasNoRateUntilAReplicaLeads(t *testing.T) {
 	z := newZones()
 	listed := zoned("a1")
 	z.Put(listed[0], Heard, noon)
@@ -204,7 +204,7 @@ func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
 }
 
 // A node that waits for an echo is planned again when it comes.
-func TestANodeOfWhichNobodyCanTellKeepsItsTokenAndHoldsNobodyUp(t *testing.T) {
+func TestAnUncertainNodeKeepsItsTokenAndDelaysNoOther(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
 	z.wantToken(t, "a1", 0, true, 0)
@@ -235,7 +235,7 @@ func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
 	z.wantToken(t, "a3", 1, false, 9*time.Second)
 }
 
-func TestWhileEveryZoneIsDisruptedNobodyHasAToken(t *testing.T) {
+func TestWhileEveryZoneIsDisruptedNoNodeHasAToken(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	told := z.Count(standing(Silent, "a1", "a2", "b1"), noon)
 	if !z.AllDisrupted() || !told.Disrupted || !told.All {
@@ -338,7 +338,7 @@ func TestANodeThatMovesLeavesItsPlaceToTheNextAndOneThatChangesKeepsIt(t *testin
 	}
 }
 
-func TestACountThatChangesNothingIsNoNews(t *testing.T) {
+func TestACountThatChangesNothingIsNotNews(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	for _, silent := range []map[string]Standing{nil, standing(Silent, "a1"), standing(Silent, "a1", "a2", "b1")} {
 		z.Count(silent, noon)

@@ -124,17 +124,17 @@ const (
 	// longestRecovery is longer than what the faults can still cause: a watch whose reflector waits a minute before it
 	// lists again, then an eviction that waits for 30 s, and some more until it counts as lost.
 	longestRecovery = 150 * time.Second
-	// settled is how long nothing may have been overdue.
-	settled = 6 * time.Second
+	// calmFor is how long nothing may have been overdue.
+	calmFor = 6 * time.Second
 )
 
-// settle waits until no pod is overdue, or for as long as that can take at most.
-func (s *stage) settle(ctx context.Context) {
+// awaitRecovery waits until no pod is overdue, or for as long as that can take at most.
+func (s *stage) awaitRecovery(ctx context.Context) {
 	const look = time.Second
 	ctx, cancel := context.WithTimeout(ctx, longestRecovery)
 	defer cancel()
 	quiet := time.Now()
-	for ctx.Err() == nil && time.Since(quiet) < settled {
+	for ctx.Err() == nil && time.Since(quiet) < calmFor {
 		pause(ctx, look)
 		if s.overdue() > 0 {
 			quiet = time.Now()

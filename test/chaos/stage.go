@@ -231,7 +231,7 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 	}
 	if err == nil {
 		calmed = s.calmDown()
-		s.settle(running)
+		s.awaitRecovery(running)
 		end = time.Now()
 	}
 	stop()

@@ -32,7 +32,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestTheVersionIsTold(t *testing.T) {
+func TestTheVersionIsPrinted(t *testing.T) {
 	p := launch(t, "--version")
 	if code := p.exit(t); code != 0 || strings.TrimSpace(p.stdout.String()) != "taintkeeper version "+testVersion {
 		t.Errorf("exit code %d, output %q", code, p.stdout)
@@ -78,7 +78,7 @@ func checkRefusal(t *testing.T, p *process, want string) {
 	}
 }
 
-func TestAnAPIServerThatCannotBeUsedIsToldInASentence(t *testing.T) {
+func TestAnAPIServerThatCannotBeUsedIsReportedInASentence(t *testing.T) {
 	nobody, err := cluster.ConfigFor("nobody")
 	await.Must(t, err)
 	tests := map[string]struct {
@@ -239,7 +239,7 @@ func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 	}
 }
 
-func TestPermissionsThatAreTakenAwayAreNamedAndEvictionsGoOnWhenTheyAreBack(t *testing.T) {
+func TestRevokedPermissionsAreNamedAndEvictionsContinueWhenTheyAreBack(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	pod := s.pod(t, "pod", node)

@@ -142,7 +142,7 @@ func setTolerationSeconds(t *testing.T, pod *corev1.Pod, seconds *int64) *corev1
 	return changed
 }
 
-func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {
+func TestADeadlineThatPassedDuringADowntimeIsMadeUpForAtOnce(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	pod := s.pod(t, "pod", node, rig.Tolerating("gone", 600))

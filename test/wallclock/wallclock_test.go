@@ -80,7 +80,7 @@ func (w *watcher) ask(t *testing.T) {
 	}
 }
 
-func TestTheWallClockOfAProcessIsSetWhileItsMonotonicClockGoesOn(t *testing.T) {
+func TestTheWallClockOfAProcessIsSetWhileItsMonotonicClockContinues(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "clocks")
 	if err := Build(t.Context(), binary, "./testdata/clocks"); err != nil {

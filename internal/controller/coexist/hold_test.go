@@ -201,7 +201,7 @@ func TestANewLeaderTakesTheLaterEndTheEarlierBeginningAndAllThatIsSpared(t *test
 	}
 }
 
-func TestWhatIsOverOrCannotBeMeantIsNotTakenOver(t *testing.T) {
+func TestWhatIsOverOrInvalidIsNotTakenOver(t *testing.T) {
 	for name, until := range map[string]time.Time{"over": began, "in the year 9999": time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		var h hold
 		h.merge(record{since: began, until: until, spared: "n"}, after(time.Second), began)

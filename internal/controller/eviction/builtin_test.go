@@ -90,7 +90,7 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 	}
 }
 
-func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
+func TestPodsThatWereDueAndStayAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		spare func(w *world)
 		want  bool
@@ -129,7 +129,7 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 }
 
 // The built-in has seen the taint, however short it was.
-func TestATaintThatComesAndGoesBetweenTwoDecisionsIsToldToo(t *testing.T) {
+func TestATaintThatComesAndGoesBetweenTwoDecisionsIsReportedToo(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var book backlogBook
 		w.On("patch", "pods", "status", func() error { return errors.New("not now") })

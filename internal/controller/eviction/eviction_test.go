@@ -76,7 +76,7 @@ func TestARestartChangesNoDeadlineByMoreThanTheResolutionOfTimeAdded(t *testing.
 	}
 }
 
-func TestWhatWasDueWhileNobodyRanIsEvictedAtTheStart(t *testing.T) {
+func TestWhatWasDueDuringADowntimeIsEvictedAtTheStart(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 20))
@@ -191,7 +191,7 @@ func TestOtherChangesOnTheNodeDoNotCutABackoffShort(t *testing.T) {
 	})
 }
 
-func TestRetryAfterOfA429IsHonouredAndTheDecisionTakenAnew(t *testing.T) {
+func TestRetryAfterOfA429IsHonoredAndTheDecisionMadeAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var throttled atomic.Int32
 		w.On("delete", "pods", "", func() error {

@@ -84,7 +84,7 @@ func TestBreaksOfTheWatchDoNotKeepADryRunFromItsAnswer(t *testing.T) {
 	})
 }
 
-func TestAListThatBringsNothingNewAndAHeartbeatDoNotBeginACountdownAnew(t *testing.T) {
+func TestAListThatBringsNothingNewAndAHeartbeatDoNotRestartACountdown(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		watch := w.API.Watches("nodes")
 		w.On("patch", "nodes", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })

@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-func TestADeletedRuleTakesItsTaintOffThoughSomebodyTookItsLabel(t *testing.T) {
+func TestADeletedRuleRemovesItsTaintAlthoughItsLabelWasRemoved(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
@@ -41,7 +41,7 @@ func TestADeletedRuleTakesItsTaintOffThoughSomebodyTookItsLabel(t *testing.T) {
 	})
 }
 
-func TestATaintGoesWithItsConditionThoughSomebodyTookItsLabel(t *testing.T) {
+func TestATaintGoesWithItsConditionAlthoughItsLabelWasRemoved(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")

@@ -116,7 +116,7 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 	}
 }
 
-func TestTheNameOfARuleHasToFitIntoALabel(t *testing.T) {
+func TestTheNameOfARuleMustFitIntoALabel(t *testing.T) {
 	for length, want := range map[int]string{v1alpha1.LongestName: v1alpha1.ReasonAccepted, v1alpha1.LongestName + 1: v1alpha1.ReasonInvalid} {
 		object := aRule(func(r *v1alpha1.NodeTaintRule) { r.Name = strings.Repeat("x", length) })
 		if got := judge(object, nil); got.reason != want {

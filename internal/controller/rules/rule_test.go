@@ -541,7 +541,7 @@ func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
 	})
 }
 
-func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIsTheirs(t *testing.T) {
+func TestARulesTaintThatIsRemovedComesAgainAndOneThatIsOverwrittenIsForeign(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 2)
 		w.addRule("deadlock")
@@ -672,7 +672,7 @@ func TestRulesThatMayNotBeReadAreFollowedOnceTheyMay(t *testing.T) {
 	})
 }
 
-func TestMaxTaintedHoldsWhenSomebodyRemovesTheLabel(t *testing.T) {
+func TestMaxTaintedHoldsWhenTheLabelIsRemoved(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
@@ -973,7 +973,7 @@ func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
 	})
 }
 
-func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
+func TestATaintOfARuleThatWasRecreatedWithAnotherTaintGoes(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")

@@ -31,7 +31,7 @@ func ask(t *testing.T, handler http.Handler, method, url, accept string) *httpte
 	return answer
 }
 
-func TestTheReportIsJSONForThoseWhoAskAndAPageForPeople(t *testing.T) {
+func TestTheReportIsJSONOnRequestAndAPageForPeople(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	play(t, func(w *world) {
 		w.run()

@@ -148,7 +148,7 @@ func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
 	})
 }
 
-func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
+func TestAnUntaintJustBeforeTheDeleteIsNotAFault(t *testing.T) {
 	for after, want := range map[time.Duration]Outcome{sec: OnTime, 5 * sec: Stayed} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
