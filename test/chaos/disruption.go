@@ -94,8 +94,8 @@ func (w *wrecker) play(ctx context.Context, next disruption) error {
 }
 
 func (w *wrecker) act(ctx context.Context, next disruption) error {
-	const settle = 500 * time.Millisecond
-	down := settle + time.Duration(w.random.Int64N(int64(2*time.Second)))
+	const atLeast = 500 * time.Millisecond
+	down := atLeast + time.Duration(w.random.Int64N(int64(2*time.Second)))
 	switch next {
 	case killLeader, killStandby:
 		return w.kill(next, 2*time.Second+down)

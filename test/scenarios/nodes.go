@@ -19,7 +19,7 @@ var Nodes = []Scenario{
 	{
 		Name: "a silent node is tainted in one write, and its return takes both taints in one",
 		Given: []Step{
-			Settled, Kubelets("a", 3), Kubelets("b", 1), Mute("mute", "b"),
+			ExtraGraceOver, Kubelets("a", 3), Kubelets("b", 1), Mute("mute", "b"),
 			On("a-0", "on-silent", scene.ToleratingNotReady(LongTime)...), PostReady("on-silent"),
 		},
 		When: []Step{

@@ -84,7 +84,7 @@ func predictOurs(h *history, ours outcome) outcome {
 		default:
 			r.cluster.happen(o)
 		}
-		r.settle()
+		r.applyDue()
 	}
 	r.goOnUntil(h.end())
 	return r.looks
@@ -98,7 +98,7 @@ func (r *rule) goOnUntil(until time.Duration) {
 			break
 		}
 		r.now = max(next, r.now+1)
-		r.settle()
+		r.applyDue()
 	}
 	r.now = until
 }
@@ -187,8 +187,8 @@ func (r *rule) next() time.Duration {
 	return next
 }
 
-// settle does all that follows at this instant.
-func (r *rule) settle() {
+// applyDue applies everything that is due at this instant.
+func (r *rule) applyDue() {
 	if !r.running {
 		return
 	}

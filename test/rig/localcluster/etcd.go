@@ -20,8 +20,8 @@ import (
 // etcdutl restores etcd's data, relative to the root of the Go module.
 const etcdutl = "bin/etcdutl"
 
-// AskEtcd calls a method of the JSON gateway that etcd has alongside its gRPC, which needs no dependency. What is read
-// or written there is as API servers store it.
+// AskEtcd calls a method of etcd's JSON gateway, which needs no dependency, unlike gRPC. Data is in the form in which
+// API servers store it.
 func (c *Cluster) AskEtcd(ctx context.Context, method string, question any) (io.ReadCloser, error) {
 	body, err := json.Marshal(question)
 	if err != nil {
