@@ -81,7 +81,7 @@ func (p Plan) WithoutTaints() Plan {
 	return p
 }
 
-// Plan returns what a node should become. It is pure. Its rules are those of pkg/controller/nodelifecycle.
+// Plan returns what a node should become. It is pure. It follows the rules of pkg/controller/nodelifecycle.
 func (f Facts) Plan() Plan {
 	conditions := f.unknownConditions()
 	if len(conditions) > 0 && f.Fresh {

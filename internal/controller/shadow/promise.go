@@ -37,7 +37,7 @@ type promise struct {
 	reason verdict.Reason // the newest verdict by which it had to leave
 	unsure bool           // the countdown began at an unknown instant, before this process saw it
 	first  countdown      // the one with which the built-in began, if it was seen
-	ended  time.Time      // since when it no longer has to leave; zero if it must
+	ended  time.Time      // since when it need no longer leave; zero if it must
 	// untainted means that it no longer had to leave because the node no longer has a NoExecute taint.
 	untainted bool
 
@@ -87,7 +87,7 @@ func begins(reason verdict.Reason, at time.Time) countdown {
 	return countdown{key: reason.Taint.Key, seconds: seconds, due: at.Add(time.Duration(seconds) * time.Second)}
 }
 
-// staying notes that the pod no longer has to leave.
+// staying notes that the pod need no longer leave.
 func (p *promise) staying(at time.Time, untainted bool) {
 	if p.leaves {
 		p.leaves, p.ended, p.untainted = false, at, untainted
