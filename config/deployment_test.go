@@ -132,7 +132,7 @@ func TestWhereTheSchedulerPutsAReplica(t *testing.T) {
 }
 
 // TestWithNodeHealthAReplicaMayComeToANodeThatIsNew is about taints that new nodes have from the beginning, and that
-// only node health takes off: in a cluster whose nodes are all new it must be able to start.
+// only node health removes: in a cluster whose nodes are all new it must be able to start.
 func TestWithNodeHealthAReplicaMayComeToANodeThatIsNew(t *testing.T) {
 	pod := withNodeHealth(t).Spec.Template.Spec
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeNetworkUnavailable} {

@@ -291,8 +291,8 @@ func say(a policy.Answer) string {
 	return said
 }
 
-// TestOfEqualAnswersTheFirstTaintIsTold has a pod that a policy holds for two reasons, of which neither ends.
-func TestOfEqualAnswersTheFirstTaintIsTold(t *testing.T) {
+// TestOfEqualAnswersTheFirstTaintIsReported has a pod that a policy holds for two reasons, of which neither ends.
+func TestOfEqualAnswersTheFirstTaintIsReported(t *testing.T) {
 	s := resumed(30)
 	s.Action = v1alpha1.ActionHold
 	policies := []*policy.Policy{named(t, "p", s)}

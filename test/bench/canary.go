@@ -43,7 +43,7 @@ func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
 	return p, nil
 }
 
-// settleTime is how long a process is left alone, so that nothing is under way any more.
+// settleTime is how long a process is left alone, so that nothing is under way any longer.
 const settleTime = 2 * time.Second
 
 func (b *bench) createCanary(ctx context.Context) error {

@@ -121,7 +121,7 @@ func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, writte
 	return nil
 }
 
-// ready says of a pod whether it is ready.
+// ready says about a pod whether it is ready.
 func ready(pod *corev1.Pod, is bool) *corev1.Pod {
 	status := corev1.ConditionFalse
 	if is {

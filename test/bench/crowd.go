@@ -237,7 +237,7 @@ func smallPod(nodes int) *corev1.Pod {
 	return pod
 }
 
-// runningStatus is what a kubelet says of a pod that runs.
+// runningStatus is what a kubelet says about a pod that runs.
 func runningStatus(pod *corev1.Pod) corev1.PodStatus {
 	began := metav1.NewTime(pod.CreationTimestamp.Add(time.Second))
 	status := corev1.PodStatus{

@@ -59,7 +59,7 @@ func play(t *testing.T, objects board.Objects, view page.View) (*board.Scene, *p
 }
 
 // whole is true once the page shows all of the small cluster: each kind of objects is listed by itself, and the page is
-// sent what is known of each.
+// sent what is known about each.
 var whole = fmt.Sprintf(`%s === 7 && %s === 9 && %s === 1 && %s === 1`,
 	board.Rows("pending"), board.Rows("nodes"), board.Rows("rules"), board.Rows("differences"))
 

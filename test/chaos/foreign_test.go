@@ -204,7 +204,7 @@ func TestTheAuditLogSaysWhatTheBuiltInDoes(t *testing.T) {
 	}
 }
 
-func TestAPatchAgainstAMarkOfTheBuiltInIsNoEviction(t *testing.T) {
+func TestAPatchAgainstAMarkOfTheBuiltInIsNotAnEviction(t *testing.T) {
 	for status, want := range map[string]callKind{"True": patchPod, "False": keepPod} {
 		body := fmt.Sprintf(`{"metadata":{"uid":"u"},"status":{"conditions":[{"type":"DisruptionTarget","status":%q}]}}`, status)
 		c, err := readCall(httptest.NewRequest("PATCH", "/api/v1/namespaces/ns/pods/p/status", strings.NewReader(body)), time.Now())

@@ -92,7 +92,7 @@ func (w *webhook) endOnceUnderWay(ctx context.Context, fault faultKind, after ti
 	w.set("")
 }
 
-func TestAHangingWebhookAnswersNobodyUntilItIsOver(t *testing.T) {
+func TestAHangingWebhookAnswersNoCallUntilItIsOver(t *testing.T) {
 	w, asks := newTestWebhook(t)
 	w.set(hungReview)
 	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

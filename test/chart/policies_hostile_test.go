@@ -26,8 +26,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// seesWhatOthersAdd has policies of somebody else's add a container with resources: one that is evaluated before ours,
-// and one that is evaluated after them, as webhooks are, too.
+// seesWhatOthersAdd has foreign policies add a container with resources: one that is evaluated before ours, and one
+// that is evaluated after them, as webhooks are, too.
 func (p *plane) seesWhatOthersAdd(t *testing.T) {
 	for _, name := range []string{"zz-sidecar", "aa-sidecar"} {
 		p.addSidecars(t, name)

@@ -149,7 +149,7 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 	mustHave(t, node, "m:NoExecute")
 }
 
-func TestForTakesOffWhatItSet(t *testing.T) {
+func TestForRemovesWhatItSet(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	began := time.Now()
@@ -206,7 +206,7 @@ func (i *interferer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	i.ReverseProxy.ServeHTTP(w, request)
 }
 
-func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
+func TestATaintThatAnotherClientSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	target, err := url.Parse(cluster.AdminConfig().Host)

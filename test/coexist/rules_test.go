@@ -84,9 +84,9 @@ func (s *scene) has(t *testing.T, want ...string) {
 	})
 }
 
-// TestRulesTaintBesideTheBuiltInNodeLifecycleController plays the rules of examples/node-problem-detector.yaml where
+// TestRulesTaintNextToTheBuiltInNodeLifecycleController plays the rules of examples/node-problem-detector.yaml where
 // node-health is left out: on every managed control plane.
-func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
+func TestRulesTaintNextToTheBuiltInNodeLifecycleController(t *testing.T) {
 	s, began := newScene(t), time.Now()
 	s.cordoned(t)
 	examples := exampleRules(t)

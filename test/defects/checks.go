@@ -48,7 +48,7 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 }
 
 // callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the
-// watch can tell of a delete before the audit log does.
+// watch can report a delete before the audit log does.
 func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Event, error) {
 	const often, atMost = 50 * time.Millisecond, 5 * time.Second
 	for until := time.Now().Add(atMost); ; {
@@ -80,7 +80,7 @@ func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
 	}
 }
 
-// cancelledNot wants no event to say that the deletion of a pod is cancelled that somebody else has deleted.
+// cancelledNot wants no event to say that the deletion of a pod is cancelled that another client has deleted.
 func cancelledNot(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, pod, Cancelling)

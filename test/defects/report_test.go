@@ -184,7 +184,7 @@ func TestTextIsWrappedBetweenWords(t *testing.T) {
 	}
 }
 
-func TestOnlyScenariosThatThereAreCanBeChosen(t *testing.T) {
+func TestOnlyExistingScenariosCanBeChosen(t *testing.T) {
 	var o options
 	if !o.chosen(1) || !o.chosen(22) {
 		t.Error("without a choice, not all are played")

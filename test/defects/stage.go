@@ -72,7 +72,7 @@ func (s *stage) serveGate(ctx context.Context, access *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = p.Close() }) // nobody calls it any more
+	context.AfterFunc(ctx, func() { _ = p.Close() }) // nothing calls it any longer
 	s.through = p.Access()
 	return nil
 }

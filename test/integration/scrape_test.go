@@ -88,7 +88,7 @@ func TestMetricsAreServedWithACertificateThatIsGiven(t *testing.T) {
 	}
 }
 
-func TestRightsToAskWhoReadsMetricsAreMissedAtTheStartWhenTheyAreNeeded(t *testing.T) {
+func TestMissingRightsToAuthorizeReadersOfMetricsAreReportedAtTheStart(t *testing.T) {
 	nobody, err := cluster.ConfigFor("nobody")
 	await.Must(t, err)
 	const needed = "create tokenreviews.authentication.k8s.io; create subjectaccessreviews.authorization.k8s.io"

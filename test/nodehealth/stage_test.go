@@ -77,7 +77,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 	s.keeper, err = cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Binary: binary, Args: []string{
 		"--controllers=*", "--node-monitor-grace-period=" + scenario.NodeGrace.String(),
 		"--node-startup-grace-period=" + scenario.NodeStartupGrace.String(),
-		fmt.Sprintf("--node-eviction-rate=%g", 1/scenario.NodeTurn.Seconds()),
+		fmt.Sprintf("--node-eviction-rate=%g", 1/scenario.NodeTokenEvery.Seconds()),
 	}})
 	return err
 }

@@ -142,7 +142,7 @@ func killInTurns(t *testing.T, leads, follows *localcluster.Taintkeeper, paced [
 	return leads, follows
 }
 
-// wipeStatus removes what is known of a policy from its status.
+// wipeStatus removes what is known about a policy from its status.
 func (s *scene) wipeStatus(policy string) {
 	s.t.Helper()
 	var object v1alpha1.EvictionPolicy

@@ -73,7 +73,7 @@ func TestNewNamespacesThatHangHoldUpOthersByLessThanASecond(t *testing.T) {
 }
 
 // A webhook selects by labels: half of the pods of the namespaces that hang do not.
-func TestInNamespacesOfWhichHalfHangsTheOtherHalfLeaves(t *testing.T) {
+func TestIfHalfOfTheNamespacesHangTheOtherHalfLeaves(t *testing.T) {
 	w := newWorld(t, deletesHang(labelled("bad")))
 	for i := range 4000 {
 		if w.random.IntN(2) == 0 {

@@ -31,7 +31,7 @@ const handBackTimeout = 10 * time.Second
 // it still refuses the built-in, which gives up on a pod after five tries within about 50 ms.
 const seenAfter = time.Second
 
-// worthWaiting is how long a hand-back waits for the built-in to finish the tries that it still has to make.
+// worthWaiting is how long a hand-back waits for the built-in to finish its remaining tries.
 const worthWaiting = 3 * time.Second
 
 // HandBack gives the evictions back to the built-in at once if this process led and no other takes over. It removes the

@@ -43,7 +43,7 @@ func TestAnUntaintAbortsTheDeleteInFlight(t *testing.T) {
 	})
 }
 
-func TestAnEvictionThatIsAbortedIsCarriedOutWhenThePodHasToLeaveAgain(t *testing.T) {
+func TestAnEvictionThatIsAbortedIsCarriedOutWhenThePodMustLeaveAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("p")
@@ -75,7 +75,7 @@ func TestATolerationThatComesDuringTheDeleteAbortsIt(t *testing.T) {
 }
 
 // An API server that does not notice that a call was given up.
-func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
+func TestNoEvictionIsReportedAsCancelledIfThePodIsDeletedAnyway(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.Client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 			w.hang(10 * sec)
@@ -177,7 +177,7 @@ func (w *world) untaintInCall() {
 }
 
 // The node is untainted after a try has failed, and before that is noted.
-func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) {
+func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsReportedAsCancelled(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.On("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
 		w.addNode("n", "k:NoExecute")
@@ -191,7 +191,7 @@ func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) 
 	})
 }
 
-func TestADryRunThatIsWithdrawnAsItIsSaidIsCountedOnce(t *testing.T) {
+func TestADryRunThatIsWithdrawnAsItIsReportedIsCountedOnce(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")

@@ -161,7 +161,7 @@ func TestOneOfTwoAPIServersWithAWrongClockDelaysNoEviction(t *testing.T) {
 }
 
 // A proxy takes the Date away, and this machine's clock is an hour ahead.
-func TestWithoutADateOneClockIsNotBelieved(t *testing.T) {
+func TestWithoutADateOneClockIsNotTrusted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.Clock = &timeline.Clock{}
 		w.machineAhead(hour)

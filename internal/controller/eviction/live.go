@@ -27,7 +27,7 @@ const (
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
 	passedFor = 10 * time.Second
-	// stuckAfter is how long other tries wait for a read. An API server that is merely slow has answered by then.
+	// stuckAfter is how long other tries wait for a read. An API server that is merely slow answers sooner.
 	stuckAfter = 4 * time.Second
 )
 

@@ -14,10 +14,10 @@ import (
 // renewal could arrive, or in which this process was paused, does not count as silence of any node. See "Node health on
 // one page" in docs/design.md.
 type clock struct {
-	now     time.Duration
-	began   time.Time     // this process
-	echoed  time.Time     // when the renewal of the latest echo began, or zero before the first
-	settled time.Duration // until then, nodes get [readiness.Settling] on top of their grace
+	now        time.Duration
+	began      time.Time     // this process
+	echoed     time.Time     // when the renewal of the latest echo began, or zero before the first
+	extraUntil time.Duration // until then, nodes get [readiness.ExtraGrace] on top of their grace
 }
 
 // echo notes that a renewal that began at an instant has come back. It reports whether that is news.
@@ -29,15 +29,15 @@ func (c *clock) echo(begun time.Time) bool {
 		gap := begun.Sub(c.echoed)
 		c.now += min(gap, readiness.CountedMost)
 		if gap > readiness.CountedMost {
-			c.settle()
+			c.giveExtraGrace()
 		}
 	}
 	c.echoed = begun
 	return true
 }
 
-// settle gives nodes that seem silent from now on some extra time to be heard.
-func (c *clock) settle() { c.settled = c.now + readiness.Settling }
+// giveExtraGrace gives nodes that seem silent from now on some extra time to be heard.
+func (c *clock) giveExtraGrace() { c.extraUntil = c.now + readiness.ExtraGrace }
 
 // freshAt reports whether the latest echo is recent enough at an instant to act on a verdict.
 func (c *clock) freshAt(at time.Time) bool {

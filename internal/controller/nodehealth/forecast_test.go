@@ -213,7 +213,7 @@ func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 	}
 }
 
-// wantHeld wants the reason of a forecast to be what the Keeper tells of the node in an event.
+// wantHeld wants the reason of a forecast to be what the Keeper reports about the node in an event.
 func (w *world) wantHeld(course readiness.Course) {
 	w.T.Helper()
 	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {

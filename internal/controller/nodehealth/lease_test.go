@@ -163,7 +163,7 @@ func TestTheRateOfAZoneHoldsAfterATimeInWhichNothingCouldBeWritten(t *testing.T)
 	})
 }
 
-func TestInADryRunEventsSaySoAndNobodyIsRegistered(t *testing.T) {
+func TestInADryRunEventsSaySoAndNoNodeIsRegistered(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 20)
 		w.run(func(c *Config) { c.DryRun = true })
@@ -197,7 +197,7 @@ func TestInADryRunANodeThatWasSilentAndRenewsItsLeaseIsReadyAgain(t *testing.T) 
 	})
 }
 
-func TestNobodyIsLookedAtWithoutPauseWhileLeasesCannotBeSeen(t *testing.T) {
+func TestNoNodeIsPlannedAgainAndAgainWhileLeasesCannotBeSeen(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		leases := w.API.Watches("leases")
@@ -347,7 +347,7 @@ func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
 	})
 }
 
-func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
+func TestShortSightsBetweenOutagesDoNotExcuseSilenceForever(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
 		leases := w.API.Watches("leases")
@@ -515,7 +515,7 @@ func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilen
 	})
 }
 
-func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) {
+func TestANodeThatIsDeletedWhileTheWatchIsInterruptedIsReportedAsGone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		late := w.API.Watches("nodes")
@@ -532,7 +532,7 @@ func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) 
 }
 
 // An API server that has just started can say so.
-func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
+func TestANodeThatAPatchDoesNotFindIsLookedAtAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var said atomic.Bool

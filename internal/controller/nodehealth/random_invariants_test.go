@@ -18,7 +18,7 @@ import (
 // What a history allows the Keeper.
 const (
 	// seesAgain is for how long an outage can last for the Keeper after its end: client-go tries to open a watch again,
-	// and the Keeper to change a node, every 30 s at the least.
+	// and the Keeper to change a node, every 30 s at least.
 	seesAgain = time.Minute
 	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
 	noticesWithin = 2 * readiness.DefaultStartupGrace

@@ -153,7 +153,7 @@ func (r *records) listed(there map[string]bool) {
 		if known.lease == nil || there[name] {
 			continue
 		}
-		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-readiness.Settling, 0))
+		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-readiness.ExtraGrace, 0))
 		r.drop(name)
 	}
 }
@@ -175,7 +175,7 @@ func (r *records) drop(name string) {
 func (r *records) lead(nodes []*corev1.Node, seen verdict.Sight) readiness.News {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock.settle()
+	r.clock.giveExtraGrace()
 	return r.follow(r.zones.Begin(nodes, r.standings, seen), seen.At)
 }
 
@@ -220,7 +220,7 @@ func (r *records) standing(known *record) readiness.Standing {
 	switch {
 	case over <= 0:
 		return readiness.Heard
-	case over <= readiness.Settling && r.clock.now < r.clock.settled:
+	case over <= readiness.ExtraGrace && r.clock.now < r.clock.extraUntil:
 		return readiness.Doubtful
 	}
 	return readiness.Silent

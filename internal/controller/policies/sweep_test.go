@@ -69,7 +69,7 @@ func playScene(t *testing.T, begins func(h *history), what func() string) {
 	})
 }
 
-// noteDeletes notes which pods were deleted, but for those that somebody else deleted.
+// noteDeletes notes which pods were deleted, except those that another client deleted.
 func (h *history) noteDeletes() {
 	for _, call := range h.Book.Calls() {
 		name, deleted := strings.CutPrefix(call.What, "delete ")

@@ -32,7 +32,7 @@ type world struct {
 	events     []*corev1.Event
 }
 
-// outcome says of every pod, by UID, when deletes of it were accepted.
+// outcome says about every pod, by UID, when deletes of it were accepted.
 type outcome map[string][]time.Duration
 
 func (o outcome) note(uid string, at time.Duration) { o[uid] = append(o[uid], at) }

@@ -94,7 +94,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 	return all, nil
 }
 
-// Stays wants a pod to stay, whatever the rule says of it.
+// Stays wants a pod to stay, whatever the rule says about it.
 func Stays(name string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		pod := p.Named(name)

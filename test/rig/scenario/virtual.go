@@ -79,7 +79,7 @@ func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Contex
 		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
 		Grace: grace,
 		Policy: readiness.Policy{
-			Rate: float32(time.Second) / float32(NodeTurn), FullDisruptionRate: float32(time.Second) / float32(NodeTurn),
+			Rate: float32(time.Second) / float32(NodeTokenEvery), FullDisruptionRate: float32(time.Second) / float32(NodeTokenEvery),
 			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	})
@@ -234,7 +234,7 @@ func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 
 func (v *virtual) Restart(context.Context) error {
 	v.stop()
-	v.start() //nolint:contextcheck // the contestant goes on after the step
+	v.start() //nolint:contextcheck // the contestant continues after the step
 	return nil
 }
 
