@@ -132,7 +132,8 @@ func (o *options) untaintCommand() *cobra.Command {
 		Long: `Remove taints from nodes as kubectl taint does, but first say which pods then stay and which leave anyway, and ask.
 
 KEY removes the taints with that key, whatever their effect. KEY:Effect removes one of them. A trailing "-", which
-kubectl taint requires, is optional.` + taintOutput,
+kubectl taint requires, is optional. A node without the taint is an error, as in kubectl taint, even with --all.` +
+			taintOutput,
 		Example: `  # Remove all taints with this key
   kubectl taintkeeper untaint worker-1 maintenance
 
