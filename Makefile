@@ -205,17 +205,19 @@ chaos: controlplane bin/chaos bin/chaos-taintkeeper ## break everything around t
 bin/chaos:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/chaos
 
-# BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5' Taintkeeper with a wall clock that can be
-# set. The first build compiles nearly everything again.
+# Taintkeeper, with a wall clock that can be set. The first build compiles nearly everything once more.
 .PHONY: bin/chaos-taintkeeper
 bin/chaos-taintkeeper:
 	@$(GO) run ./test/wallclock/build $@ ./cmd/taintkeeper
 
+# BENCH holds flags, for example: make bench BENCH='-only storm -rounds 5'. With -only, the Go benchmarks do not run.
 .PHONY: bench
 bench: build controlplane bin/bench ## measure storms, slow admissions, lateness, heartbeats, admission policies, changes, 150,000 pods next to the built-in controllers, plans, and simulations (an hour and a half; docs/measurements.md)
+ifeq ($(findstring -only,$(BENCH)),)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/cluster/nodecache ./internal/cluster/podcache
 	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/controller/backlog
 	@$(GO) test -run '^$$' -bench '^Benchmark(PlanOf150k|Place|Zone)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement ./internal/plugin/simulate
+endif
 	@bin/bench $(BENCH)
 
 .PHONY: bin/bench
