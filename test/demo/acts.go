@@ -93,7 +93,7 @@ var acts = []act{
 			int(grace.Seconds())),
 		fmt.Sprintf("zone's rate, one node every %d s. Pods without tolerations of their own have %d s, here instead of 300 s.",
 			int(taintEvery.Seconds()), int(tolerated.Seconds())),
-		"When the zone comes back before the pods of the second node are due, they stay.",
+		"The zone comes back before the pods of the second node are due, so they stay.",
 	}, Scenario{
 		Name: "the kubelets of a zone fall silent, and come back",
 		Given: []Step{
