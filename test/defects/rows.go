@@ -74,7 +74,7 @@ func fixedRows() []row {
 			should:   "The pod leaves once deletes are allowed again",
 			issues:   []int{140639},
 			how: "A ValidatingAdmissionPolicy refuses the delete of a due pod and is removed 3 s later. Right means that the " +
-				"pod leaves within 10 s after a dry-run delete is accepted again, because retries back off.",
+				"pod leaves within 10 s after a dry-run delete is accepted again, which allows for backoff.",
 			stories: scenarios.Named("deletes refused"),
 		},
 		{
@@ -130,7 +130,7 @@ func fixedRows() []row {
 		},
 		{
 			number:   8,
-			scenario: "Taints change under a terminating pod",
+			scenario: "Taints change while a pod terminates",
 			should:   "The pod is deleted once",
 			how: "The node of a pod that tolerates nothing gets five taints, 1.5 s apart, while the pod terminates because " +
 				"of the first. Accepted deletes are counted in the audit log.",
@@ -144,7 +144,7 @@ func fixedRows() []row {
 		},
 		{
 			number:   9,
-			scenario: "A mirror pod, as a kubelet creates it for a static pod, is on a tainted node",
+			scenario: "The mirror pod of a static pod is on a tainted node",
 			should:   "It is left alone",
 			issues:   []int{42753, 96363, 121052},
 			how: "The scenario acts as the kubelet: it recreates the mirror pod a second after each delete, for 10 s. " +
@@ -165,7 +165,7 @@ func fixedRows() []row {
 		},
 		{
 			number:   11,
-			scenario: "A node is tainted while the node-lifecycle and the daemonset controller are off",
+			scenario: "A node is tainted while the node-lifecycle and daemonset controllers are off",
 			should:   "The pod leaves",
 			how: "kube-controller-manager runs with " +
 				"`--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also alongside Taintkeeper. The node " +
@@ -230,8 +230,8 @@ func fixedRows() []row {
 			scenario: "A toleration with Gt or Lt meets a value that is not an integer",
 			should:   "It does not match, and nothing is logged",
 			how: "The feature gate TaintTolerationComparisonOperators is on, as in all scenarios. A pod with ten Gt " +
-				"tolerations and one that matches everything is on a node with such a taint. The node's taints change " +
-				"five times, and log lines with the value are counted.",
+				"tolerations and one that matches everything is on a node whose taint has a non-integer value. The node's " +
+				"taints change five times, and log lines with the value are counted.",
 			stories: []Scenario{{
 				Given: []Step{Alone("choosy", comparing("quality", 10))},
 				When: []Step{
@@ -255,7 +255,7 @@ func keptRows() []row {
 			how: "200 pods of one node are due, and a validating webhook on their DELETE (`timeoutSeconds: 10`, " +
 				"`failurePolicy: Fail`) does not answer. Once the first call waits for it, another node gets a taint, " +
 				"which its pod tolerates for 5 s. Neither controller limits its calls: kube-controller-manager runs with " +
-				"`--kube-api-qps=10000`, Taintkeeper with its defaults. The API server's flow control gives both about " +
+				"`--kube-api-qps=10000`, Taintkeeper with its defaults. The API server's flow control gives each about " +
 				"100 seats, which hanging calls occupy. The exact number depends on the load of the minute before: in " +
 				"other runs the pod was up to 10 s late with Taintkeeper and 5 s with upstream.",
 			stories: []Scenario{hang()},
@@ -296,9 +296,10 @@ func keptRows() []row {
 			number:   21,
 			scenario: "The clock of the controller's machine is five minutes ahead",
 			should:   "Pods leave after the 8 s that they tolerate",
-			how: "The process is built with a package `time` whose wall clock can be set; its monotonic clock is not " +
-				"affected. Two pods tolerate a taint for 8 s, set with timeAdded as the node-lifecycle controller does. 2 s " +
-				"after the first pod's taint, the clock is set five minutes ahead; then the second pod's node is tainted.",
+			how: "The process is built with a modified `time` package, whose wall clock can be set; its monotonic clock " +
+				"is not affected. Two pods tolerate a taint for 8 s, set with timeAdded as the node-lifecycle controller " +
+				"does. 2 s after the first pod's taint, the clock is set five minutes ahead; then the second pod's node " +
+				"is tainted.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("stepped", scene.Tolerating("gone", 8)), Alone("ahead", scene.Tolerating("gone", 8))},
 				When:     []Step{stampedTaint("stepped"), After(2 * time.Second), clockAhead, stampedTaint("ahead")},
@@ -311,7 +312,7 @@ func keptRows() []row {
 			scenario: "Another client keeps removing timeAdded from a taint",
 			should:   "The controller does not fight it, and the pod leaves after the 12 s that it tolerates",
 			how: "A taint is set without timeAdded. For 20 s the scenario checks every 50 ms whether it has one, " +
-				"and removes it. Writes of the node are counted in the audit log; at most 8 are right.",
+				"and removes it. Writes of the node are counted in the audit log; at most 8 are allowed.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("managed", scene.Tolerating("gone", 12)), untainted("managed")},
 				When:     []Step{Taint("managed", "gone"), unstamped("managed", 20*time.Second)},

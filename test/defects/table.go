@@ -24,7 +24,7 @@ type chapter struct {
 }
 
 var chapters = []chapter{
-	{fixes, "What Taintkeeper fixes", "[Proofs](proofs.md#tests-of-each-defect) lists the tests for each by the same number."},
+	{fixes, "What Taintkeeper fixes", "[Proofs](proofs.md#tests-of-each-defect) lists the tests for each under the same number."},
 	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
 		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction."},
 }

@@ -67,7 +67,7 @@ func summary(plan cliv1alpha1.TaintPlan) string {
 		for _, at := range turnsOf(plan) {
 			turns = append(turns, fmt.Sprintf("%.0f s", at.Sub(plan.At.Time).Seconds()))
 		}
-		return fmt.Sprintf("Foreseen: NoExecute after %s; then %s, if the zone does not come back.", strings.Join(turns, " and "), text)
+		return fmt.Sprintf("Predicted: NoExecute after %s; then %s, if the zone does not come back.", strings.Join(turns, " and "), text)
 	}
 	var last time.Duration
 	for _, pod := range plan.Pods {
@@ -75,7 +75,7 @@ func summary(plan cliv1alpha1.TaintPlan) string {
 			last = max(last, pod.Due.Sub(plan.At.Time))
 		}
 	}
-	return fmt.Sprintf("Foreseen: %s, the last after %.0f s.", text, last.Seconds())
+	return fmt.Sprintf("Predicted: %s, the last after %.0f s.", text, last.Seconds())
 }
 
 // turnsOf returns when the nodes of a plan are tainted NoExecute, in turn.

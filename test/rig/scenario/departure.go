@@ -82,7 +82,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 			return all, err
 		}
 		if len(pods) > 1 {
-			found.Seen = pod.Name + " " + found.Seen
+			found.Seen = pod.Name + ": " + found.Seen
 		}
 		if len(pods) <= many || !found.Right {
 			all = all.And(found)
