@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
-// full is where nothing can be written.
+// full is a writer that always fails.
 type full struct{ err error }
 
 // Write implements io.Writer.
@@ -52,7 +52,7 @@ func TestWhatCannotBeWrittenIsAnErrorInEveryCommand(t *testing.T) {
 	}
 }
 
-// answers is an API server that has one node, and answers for some resources as it is told.
+// answers is an API server with one node, which returns the given answers for some resources.
 func answers(t *testing.T, with map[string]func(http.ResponseWriter)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,7 +154,7 @@ func TestAnAPIServerWithoutTheTracesOfControllersIsChecked(t *testing.T) {
 	}
 }
 
-// kubeconfig writes a file whose context admin@prod leads to an API server.
+// kubeconfig writes a file whose context admin@prod selects an API server.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")

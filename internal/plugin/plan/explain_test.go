@@ -668,7 +668,7 @@ func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *
 	} {
 		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
 		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
-			t.Errorf("%s: it is said: %t, want %t", name, got, test.want)
+			t.Errorf("%s: the note is there: %t, want %t", name, got, test.want)
 		}
 	}
 }

@@ -89,13 +89,13 @@ func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
 		objects []runtime.Object
 		want    cliv1alpha1.Who
 	}{
-		"ours leads and is alive, beside the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"ours, in a namespace of its own":              {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"a dead clock":                                 {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"the built-in alone":                           {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"both":                                         {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
-		"nobody, of whom there is a trace":             {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
-		"nobody any more":                              {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
+		"ours leads and is alive, next to the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"ours, in a namespace of its own":               {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"a dead clock":                                  {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"the built-in alone":                            {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"both":                                          {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
+		"nobody, of whom there is a trace":              {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
+		"nobody any more":                               {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if task := whoEvicts(read(t, fake.NewClientset(test.objects...))); task.Who != test.want {

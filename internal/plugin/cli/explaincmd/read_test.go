@@ -30,7 +30,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// cluster is an API server that holds a pod of a Deployment on one of two nodes, and one pod without a node.
+// cluster is an API server with a pod of a Deployment on one of two nodes, and a pod without a node.
 type cluster struct {
 	core    *fake.Clientset
 	dynamic *dynamicfake.FakeDynamicClient
@@ -77,7 +77,7 @@ func (c *cluster) forbid(verb, resource string) {
 	c.dynamic.PrependReactor(verb, resource, refuse)
 }
 
-// calls are all that the API server was asked, as verb and resource.
+// calls returns all calls to the API server, as verb and resource.
 func (c *cluster) calls() []string {
 	var calls []string
 	for _, action := range append(c.core.Actions(), c.dynamic.Actions()...) {
@@ -115,7 +115,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects []runtime.Object
 		refuse  error
-		budgets bool // are read
+		budgets bool // whether they are read
 		missing []string
 	}{
 		"one, which holds nothing because Taintkeeper is not there": {
