@@ -57,7 +57,7 @@ func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
 	_, _ = io.Copy(io.Discard, events) // it ends
 }
 
-func TestAPortThatIsInUseIsSaid(t *testing.T) {
+func TestAnErrorSaysThatAPortIsInUse(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

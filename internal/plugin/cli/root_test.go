@@ -85,7 +85,7 @@ func page(w http.ResponseWriter) {
 	fmt.Fprint(w, "<html>Log in, please.</html>")
 }
 
-func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
+func TestUnexpectedAnswersOfTheAPIServerAreErrorsThatSayWhatToDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes func(http.ResponseWriter)
 		want  string
@@ -107,7 +107,7 @@ func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatAnAPIServerDoesNotHaveIsSaidAndThePlanIsMadeWithoutIt(t *testing.T) {
+func TestAPlanNotesWhatTheAPIServerDoesNotHave(t *testing.T) {
 	got := run(t, "plan", "n-1", "m:NoExecute", "-s", answers(t, nil))
 	const want = "Note: The API server does not have poddisruptionbudgets, so PodDisruptionBudgets are not taken into account.\n"
 	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
@@ -132,7 +132,7 @@ func TestPoliciesOfTheClusterAreChecked(t *testing.T) {
 	}
 }
 
-func TestPoliciesThatMayNotBeListedAreSaidAndTheRestIsChecked(t *testing.T) {
+func TestACheckNotesThatPoliciesMayNotBeListed(t *testing.T) {
 	got := run(t, "check", "-s", answers(t, map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")}))
 	const want = "Note: You may not list evictionpolicies, so EvictionPolicies are not taken into account.\n"
 	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
@@ -168,7 +168,7 @@ func kubeconfig(t *testing.T, server string) string {
 	return file
 }
 
-func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
+func TestAPlanNamesItsCluster(t *testing.T) {
 	server := answers(t, nil)
 	for format, want := range map[string]string{
 		"":     "This plan is for cluster prod (context admin@prod, " + server + ").\n",
@@ -191,7 +191,7 @@ func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
 	}
 }
 
-func TestAnEmptyNamespaceDoesNotHideThatPodsOfOthersAreToLeave(t *testing.T) {
+func TestAnEmptyNamespaceDoesNotHidePodsThatMustLeaveInOthers(t *testing.T) {
 	server := answers(t, map[string]func(http.ResponseWriter){
 		"nodes": func(w http.ResponseWriter) {
 			fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "items": [

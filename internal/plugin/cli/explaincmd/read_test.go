@@ -86,7 +86,7 @@ func (c *cluster) calls() []string {
 	return calls
 }
 
-func TestOfOnePodOnlyWhatIsAroundItIsRead(t *testing.T) {
+func TestOnlyTheObjectsAroundThePodAreRead(t *testing.T) {
 	c := newCluster()
 	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	if err != nil {
@@ -164,7 +164,7 @@ func TestAllNodesAreReadForAPodThatHasNone(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseNodeIsGoneIsToldFromOneWhoseNodeMayNotBeRead(t *testing.T) {
+func TestANodeThatIsGoneDiffersFromOneThatMayNotBeRead(t *testing.T) {
 	c := newCluster()
 	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "orphan"}, time.Now())
 	if err != nil || !subject.NodeGone {
@@ -177,7 +177,7 @@ func TestAPodWhoseNodeIsGoneIsToldFromOneWhoseNodeMayNotBeRead(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotBeReadIsNamedAndTheRestIsExplained(t *testing.T) {
+func TestNotesSayWhatMayNotBeReadAndTheRestIsExplained(t *testing.T) {
 	c := newCluster()
 	c.forbid("get", "namespaces")
 	c.forbid("get", "replicasets")
@@ -212,7 +212,7 @@ func TestAnUnknownPodIsAnsweredWithTheNearestNames(t *testing.T) {
 	}
 }
 
-func TestAnOwnerOfTheSameNameThatIsAnotherIsNotTaken(t *testing.T) {
+func TestAnotherOwnerWithTheSameNameIsIgnored(t *testing.T) {
 	c := newCluster()
 	pod, err := c.core.CoreV1().Pods("shop").Get(t.Context(), "web-1-abc", metav1.GetOptions{})
 	if err != nil {

@@ -254,7 +254,7 @@ Without --dry-run: Pods that leave at once: 1.
 	}
 }
 
-func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
+func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 	network, backup := made("pause", "network is down"), made("pause-2", "restoring the backup")
 	slow, elsewhere := foreign("slow"), foreign("elsewhere")
 	slow.Spec.Action = v1alpha1.ActionDelete
@@ -325,7 +325,7 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerRefusesIsSaidWithWhatToDo(t *testing.T) {
+func TestErrorsOfTheAPIServerSayWhatToDo(t *testing.T) {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
 	s := newScene(t)
 	s.fails("create", apierrors.NewNotFound(resource, ""))

@@ -252,7 +252,7 @@ func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 	}
 }
 
-func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
+func TestABrokenWatchIsRestartedAndMissedChangesAreReported(t *testing.T) {
 	play(t, func(s *scene) {
 		var down atomic.Bool
 		var watches []watch.Interface
@@ -303,7 +303,7 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 	})
 }
 
-func TestAWatchThatStaysBrokenIsToldOnceAMinute(t *testing.T) {
+func TestAWatchThatStaysBrokenIsReportedOnceAMinute(t *testing.T) {
 	play(t, func(s *scene) {
 		if err := s.options.validate(); err != nil {
 			s.t.Fatal(err)
@@ -338,7 +338,7 @@ func TestAWatchThatIsNotAllowedEndsWithWhatToDo(t *testing.T) {
 	})
 }
 
-func TestAClusterThatDoesNotAnswerIsToldBeforeAnythingIsWatched(t *testing.T) {
+func TestAnUnresponsiveClusterIsReportedBeforeAnythingIsWatched(t *testing.T) {
 	play(t, func(s *scene) {
 		if err := s.options.validate(); err != nil {
 			t.Fatal(err)
@@ -407,7 +407,7 @@ func TestPoliciesThatHoldAndReleaseAreTold(t *testing.T) {
 // policiesRead is long enough for policies to be read again.
 const policiesRead = 5*time.Second + collectFor
 
-func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
+func TestUnreadablePoliciesAreNotedOnce(t *testing.T) {
 	play(t, func(s *scene) {
 		s.hold("stop")
 		s.clients.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {

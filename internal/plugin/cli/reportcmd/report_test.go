@@ -109,7 +109,7 @@ func TestTheReportIsFetchedFromThePodInShadowMode(t *testing.T) {
 	}
 }
 
-func TestARightThatIsMissingToFetchTheReportIsNamed(t *testing.T) {
+func TestAnErrorNamesTheRightThatIsMissingToFetchTheReport(t *testing.T) {
 	for right, want := range map[string]string{
 		"list pods":              "ask for the right to list pods in all namespaces, or name one with -n",
 		"create serviceaccounts": "ask for the right to create serviceaccounts/token in namespace tk",

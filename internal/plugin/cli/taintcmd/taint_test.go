@@ -356,7 +356,7 @@ func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
 	}, taintedNode("n", "c:NoExecute"))
 }
 
-func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testing.T) {
+func TestTimeAddedUsesTheClockOfTheAPIServerIfThisMachinesClockIsWrong(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
 		s.must(s.taint("n", "m:NoExecute", "--yes"))
@@ -449,7 +449,7 @@ func TestEndlessConflictsAreAnError(t *testing.T) {
 	}, taintedNode("n"))
 }
 
-func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
+func TestANodeThatCannotBeChangedDoesNotStopTheOthers(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.(clienttesting.PatchAction).GetName() != "forbidden" {
@@ -469,7 +469,7 @@ func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
 	}, taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule"))
 }
 
-func TestWhoMayNotListPodsIsToldSo(t *testing.T) {
+func TestANoteSaysThatTheUserMayNotListPods(t *testing.T) {
 	forbid := func(s *taintScene) {
 		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
@@ -535,7 +535,7 @@ func TestUntaintSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheOutputIsThatOfKubectlTaint(t *testing.T) {
+func TestTheOutputIsTheSameAsOfKubectlTaint(t *testing.T) {
 	for format, want := range map[string][]string{
 		"":     {"node/a tainted\nnode/b tainted\n"},
 		"name": {"node/a\nnode/b\n"},
@@ -587,7 +587,7 @@ func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
 }
 
-func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing.T) {
+func TestANoteSaysWhyPodsKeepComingToTheNode(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(20*time.Second, func() {
 			again := podOnNode("n", "again", toleratingTaint(10))
@@ -674,7 +674,7 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsGoneBeforeItIsWatchedKeepsNobodyWaiting(t *testing.T) {
+func TestANodeThatIsGoneBeforeItIsWatchedDoesNotBlockTheWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -697,7 +697,7 @@ func TestAWaitWithoutTheRightToWatchEndsWithWhatToDo(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
+func TestADeletedNodeDoesNotBlockTheWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
 			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
@@ -708,7 +708,7 @@ func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestWhatFailsIsSaidBeforeALongWait(t *testing.T) {
+func TestFailuresAreReportedBeforeALongWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
 			s.mustSay(s.err.String(), `Failed so far, the rest continues: node b: add taint "m:NoSchedule": the node already has`)
@@ -764,7 +764,7 @@ func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.T) {
+func TestAFailureToListLeasesDoesNotMeanThatNoControllerEvicts(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInternalError(errors.New("out of luck"))
@@ -773,7 +773,7 @@ func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
+func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 	deleted := func(at time.Duration, finalizers ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			stamp := metav1.NewTime(virtualStart.Add(at))
@@ -891,7 +891,7 @@ func TestTheTaintIsTakenOffAsSoonAsTheAPIServerAnswersAgain(t *testing.T) {
 	}, taintedNode("n"))
 }
 
-func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
+func TestAnErrorSaysThatATaintStaysIfItMayNotBeRemoved(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),
