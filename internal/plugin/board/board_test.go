@@ -44,7 +44,7 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
+func TestAPageShowsPodsThatMustLeaveAndCountdownsOfNodes(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", tainted("k"))
 		s.pod("web", 300, func(pod *corev1.Pod) {
@@ -126,7 +126,7 @@ func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
 	})
 }
 
-func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
+func TestThePageListsTheSoonestOfManyPodsAndCountsAll(t *testing.T) {
 	c := newCluster(headRow{}, func() time.Time { return midnight })
 	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
 		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
@@ -258,7 +258,7 @@ func TestAnEvictionThatWasUnderWayIsNotJudged(t *testing.T) {
 	})
 }
 
-func TestOfManyEvictionsTheNewestAreListed(t *testing.T) {
+func TestThePageListsTheNewestOfManyEvictions(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", tainted("k"))
 		s.open()
@@ -278,7 +278,7 @@ func TestOfManyEvictionsTheNewestAreListed(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsMadeAnewBeginsItsTaintsAnew(t *testing.T) {
+func TestTaintsOfARecreatedNodeStartAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		bare := func(uid types.UID, keys ...string) func(*corev1.Node) {
 			return func(node *corev1.Node) {
@@ -434,7 +434,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 	})
 }
 
-func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
+func TestThePageSaysWhatMayNotBeListedAndShowsTheRest(t *testing.T) {
 	play(t, func(s *scene) {
 		var denied, absent atomic.Bool
 		denied.Store(true)
@@ -464,7 +464,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 	})
 }
 
-func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
+func TestThePageSaysThatTheUserMayListButNotWatch(t *testing.T) {
 	play(t, func(s *scene) {
 		s.clients.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
@@ -477,7 +477,7 @@ func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
 	})
 }
 
-func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
+func TestThePageReportsABrokenWatchAndCatchesUpWhenItIsBack(t *testing.T) {
 	play(t, func(s *scene) {
 		var down atomic.Bool
 		begun := make(chan watch.Interface, 100)
@@ -525,7 +525,7 @@ func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
 	})
 }
 
-func TestAnAPIServerThatDoesNotAnswerIsSaid(t *testing.T) {
+func TestThePageSaysThatTheAPIServerDoesNotAnswer(t *testing.T) {
 	play(t, func(s *scene) {
 		var down atomic.Bool
 		s.ping = func() error {

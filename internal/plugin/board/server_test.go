@@ -53,7 +53,7 @@ func (c *connection) updates() int {
 	return strings.Count(c.read.String(), "data: ")
 }
 
-func TestAPageThatDoesNotReadHoldsUpNobodyAndIsCutOff(t *testing.T) {
+func TestAPageThatDoesNotReadDelaysNobodyAndIsDisconnected(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n")
 		s.open()

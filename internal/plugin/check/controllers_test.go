@@ -225,7 +225,7 @@ func TestSignsAreToldInSentences(t *testing.T) {
 	}
 }
 
-func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
+func TestTheBacklogOfTheBuiltInIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		until, spared string
 		want          string // empty if none

@@ -40,7 +40,7 @@ func withLabel(key string, value v1alpha1.LabelValue) *v1alpha1.Selector {
 	return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}}
 }
 
-func TestAPolicyWithAKeyThatNobodyUsesIsFound(t *testing.T) {
+func TestAPolicyWithAnUnknownKeyIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		key  string
 		want is
@@ -58,7 +58,7 @@ func TestAPolicyWithAKeyThatNobodyUsesIsFound(t *testing.T) {
 	}
 }
 
-func TestOfAPolicyThatSelectsNothingOnlyThatIsSaid(t *testing.T) {
+func TestAPolicyThatSelectsNothingHasNoOtherFinding(t *testing.T) {
 	cluster := evicting(func(s *v1alpha1.EvictionPolicySpec) {
 		s.Action, s.PodSelector = v1alpha1.ActionHold, withLabel("app", "wbe")
 	})
@@ -91,7 +91,7 @@ func TestAPolicyThatSelectsNothingIsFound(t *testing.T) {
 	nothing.compare(t, found(t, "policy-selects-nothing", manifests))
 }
 
-func TestAHoldWithoutAnEndIsFound(t *testing.T) {
+func TestAHoldWithoutEndIsFound(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
 	for name, test := range map[string]struct {
 		change func(*spec)

@@ -151,7 +151,7 @@ func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
 	}
 }
 
-func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
+func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 	const noExecute, noSchedule = corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule
 	for name, test := range map[string]struct {
 		rule        string
@@ -209,11 +209,11 @@ func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
 	}
 }
 
-func TestWithoutNodesNobodyKnowsWhetherAKeyIsUsed(t *testing.T) {
+func TestWithoutNodesItIsNotKnownWhetherAKeyIsUsed(t *testing.T) {
 	nothing.compare(t, found(t, "unknown-key", pods(pod("p", tolerating(corev1.Toleration{Key: "maintenance", Operator: "Exists"})))))
 }
 
-func TestATolerationIsToldOncePerOwnerWithItsPods(t *testing.T) {
+func TestATolerationIsReportedOncePerOwnerWithItsPods(t *testing.T) {
 	zero := tolerating(forSeconds(unreachable, 0))
 	findings := found(t, "no-seconds", pods(
 		pod("d", zero), pod("c", zero), pod("b", zero), pod("a", zero), pod("e", defaults), pod("f", zero, finished),
@@ -247,7 +247,7 @@ func TestADaemonSetIsFoundThatACommonTaintTakesAway(t *testing.T) {
 	}
 }
 
-func TestAPartOfTheControlPlaneIsFoundThatACommonTaintTakesAway(t *testing.T) {
+func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want is
@@ -263,7 +263,7 @@ func TestAPartOfTheControlPlaneIsFoundThatACommonTaintTakesAway(t *testing.T) {
 	}
 }
 
-func TestAWorkloadIsFoundThatToleratesUnreachableIndefinitely(t *testing.T) {
+func TestAWorkloadThatToleratesUnreachableIndefinitelyIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want is
@@ -353,7 +353,7 @@ func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
 	}
 }
 
-func TestOfATemplateIsKnownWhatKubernetesAddsToItsPods(t *testing.T) {
+func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 	template := func(kind string, tolerations ...corev1.Toleration) *plan.Cluster {
 		return &plan.Cluster{Workloads: []plan.WorkloadTemplate{{
 			Owner: cliv1alpha1.Owner{Kind: kind, Name: "web"}, Replicas: 1, Pod: pod("web", alone, tolerating(tolerations...)),

@@ -136,7 +136,7 @@ func (f *following) down() (up func()) {
 	return func() { broken.Store(false) }
 }
 
-func TestAPodThatIsSeenToGoIsToldWithItsLastState(t *testing.T) {
+func TestADeletedPodIsReportedWithItsLastState(t *testing.T) {
 	play(t, func(f *following) {
 		f.run()
 		f.must("pod 1")
@@ -147,7 +147,7 @@ func TestAPodThatIsSeenToGoIsToldWithItsLastState(t *testing.T) {
 	}, pod("1"))
 }
 
-func TestOverABreakAPodIsToldGoneBeforeAnotherOfItsName(t *testing.T) {
+func TestAfterABreakADeletedPodIsReportedBeforeItsNamesake(t *testing.T) {
 	play(t, func(f *following) {
 		var begun []watch.Interface
 		f.clients.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -192,7 +192,7 @@ func TestActIsCalledAtOnceAfterAQuietTimeAndThenRests(t *testing.T) {
 	}, pod("1"))
 }
 
-func TestWatchesOfFewNodesAreOfTheirPodsAlone(t *testing.T) {
+func TestFewNodesAreWatchedIndividuallyWithTheirPods(t *testing.T) {
 	many := make([]string, 17)
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)

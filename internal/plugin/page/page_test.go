@@ -331,7 +331,7 @@ func wantClosed[T any](t *testing.T, write func(*testing.T, T) (string, *html.No
 	return policy
 }
 
-func TestAPlanThatMovesNobodyHasNoTimeline(t *testing.T) {
+func TestAPlanWithoutDeparturesHasNoTimeline(t *testing.T) {
 	plan := small()
 	plan.Pods = []cliv1alpha1.PlannedPod{pod("calm", "node-1", cliv1alpha1.ChangeNone, -1)}
 	plan.Summary = cliv1alpha1.PlanSummary{Nodes: 1, Pods: 1}

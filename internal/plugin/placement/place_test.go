@@ -673,7 +673,7 @@ func TestVolumesThatWaitForTheirPodAreChosenOneByOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAskedIsSaid(t *testing.T) {
+func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 	claims := func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
 	other := func(pod *corev1.Pod) { pod.Spec.SchedulerName = "volcano" }
 	cluster := &plan.Cluster{
@@ -704,7 +704,7 @@ func TestAnInterruptionEndsIt(t *testing.T) {
 	}
 }
 
-func TestAPlanIsMadeOfPodsWithoutUIDs(t *testing.T) {
+func TestPodsWithoutUIDsArePlaced(t *testing.T) {
 	anonymous := func(pod *corev1.Pod) { pod.UID = "" }
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},

@@ -57,8 +57,8 @@ type Cluster struct {
 	// Jobs are those that still run. They show whether a pod that leaves gets a successor.
 	Jobs []*batchv1.Job
 
-	// Signs are traces of the controllers that evict and taint. Workloads are those of which files contain only a
-	// template. Both are for check.
+	// Signs are traces of the controllers that evict and taint. Workloads have only a template in the
+	// files. Both are for check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
 	// Unreadable are workloads in files whose pod templates cannot be read, with the reason. Also for check.

@@ -80,7 +80,7 @@ func TestThePodsThatMustLeaveAreLeftUntilTheyAreGoneTheSoonestFirst(t *testing.T
 	d.want(2, 0)
 }
 
-func TestATaintThatSomebodyTakesOffKeepsNobodyWaiting(t *testing.T) {
+func TestNothingWaitsForARemovedTaint(t *testing.T) {
 	d := startDeparting(t)
 	d.read(1, []corev1.Taint{stamped("m", 0)}, staying("p", 300))
 	d.want(1, 0, "p")
@@ -117,7 +117,7 @@ func TestAPodThatWasThereAllAlongDidNotComeWhenAnotherTaintMakesItLeave(t *testi
 	d.want(1, 0, "agent")
 }
 
-func TestANodeThatIsGoneKeepsNobodyWaiting(t *testing.T) {
+func TestNothingWaitsForANodeThatIsGone(t *testing.T) {
 	d := startDeparting(t)
 	d.read(1, []corev1.Taint{stamped("m", 0)}, staying("p", -1))
 	d.Gone("n")

@@ -197,7 +197,7 @@ func everyTaint() []corev1.Taint {
 	return every
 }
 
-func TestATolerationBehindOneThatMatchesAllOfItNeverCounts(t *testing.T) {
+func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
 	e := explain(plan.Subject{
 		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
 		Pod: pod("p", tolerates(
@@ -227,7 +227,7 @@ func TestATolerationBehindOneThatMatchesAllOfItNeverCounts(t *testing.T) {
 	}
 }
 
-func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T) {
+func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
 	replicaSet, daemonSet := ownedBy("ReplicaSet", "rs"), ownedBy("DaemonSet", "ds")
 	burstable := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBurstable }
 	bestEffort := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBestEffort }
@@ -384,7 +384,7 @@ func TestNodesAreTheSameToAPendingPodIfTheirTaintsAre(t *testing.T) {
 	}
 }
 
-func TestAPendingDaemonIsAskedOfItsOwnNodeAlone(t *testing.T) {
+func TestOnlyTheNodeOfAPendingDaemonIsListed(t *testing.T) {
 	daemon := pod("p", func(pod *corev1.Pod) {
 		pod.Spec.NodeName = ""
 		terms := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}}}
@@ -446,7 +446,7 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAdvisedToRaiseTheSecondsOfAPodThatIsDaysLate(t *testing.T) {
+func TestRaisingTheSecondsOfAPodThatIsDaysLateIsNotAdvised(t *testing.T) {
 	subject := plan.Subject{Pod: pod("p", tolerating("a", 60)), Node: node("n", "a:NoExecute"), At: now.Add(72 * time.Hour)}
 	for _, change := range plan.Explain(subject).Changes {
 		if strings.Contains(change.What, "raise tolerationSeconds") {
@@ -538,7 +538,7 @@ func pending(change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod("p", append(change, on(""))...)
 }
 
-func TestWhatElseIsKnownOfAPendingPodIsSaid(t *testing.T) {
+func TestNotesSayWhatElseIsKnownAboutAPendingPod(t *testing.T) {
 	says := func(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: kind, Status: status, Message: message}}
@@ -603,7 +603,7 @@ func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
 	}
 }
 
-func TestATolerationOfEverythingIsNamed(t *testing.T) {
+func TestANotePointsToATolerationOfEverything(t *testing.T) {
 	for name, test := range map[string]struct {
 		tolerations []corev1.Toleration
 		want        string
@@ -622,7 +622,7 @@ func TestATolerationOfEverythingIsNamed(t *testing.T) {
 	}
 }
 
-func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
+func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		tolerations []corev1.Toleration
 		taint       string
@@ -652,7 +652,7 @@ func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
 	}
 }
 
-func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *testing.T) {
+func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 	swapped := node("n", notReady+":NoExecute", unreachable+":NoExecute")
 	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
 	for name, test := range map[string]struct {
@@ -668,7 +668,7 @@ func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *
 	} {
 		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
 		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
-			t.Errorf("%s: it is said: %t, want %t", name, got, test.want)
+			t.Errorf("%s: the note is there: %t, want %t", name, got, test.want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-func TestTheLastOfAFlagCounts(t *testing.T) {
+func TestTheLastValueOfAFlagCounts(t *testing.T) {
 	for line, want := range map[string]bool{
 		"":                          false,
 		"--shadow":                  true,

@@ -149,7 +149,7 @@ func (t *Template) String() string {
 // defaultSeconds is what DefaultTolerationSeconds adds unless a flag of the API server changes it.
 const defaultSeconds = 300
 
-// byForm says who adds tolerations of this form. It is empty if nobody is known to.
+// byForm says who adds tolerations of this form. It is empty if no such writer is known.
 func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail string) {
 	t := &s.Pod.Spec.Tolerations[i]
 	switch {

@@ -86,7 +86,7 @@ func planOf(t *testing.T, cluster *plan.Cluster, nodes []*corev1.Node, specs ...
 	return made
 }
 
-func TestAPlanSaysOfEachPodWhenItLeaves(t *testing.T) {
+func TestAPlanSaysWhenEachPodLeaves(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   *corev1.Node
 		pod    *corev1.Pod
@@ -176,7 +176,7 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 	}
 }
 
-func TestANodeToWhichTheChangeCannotBeMadeIsNamedAndLeftOut(t *testing.T) {
+func TestANoteNamesANodeThatCannotBeChanged(t *testing.T) {
 	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("m"), node("n", "k:NoExecute")}, Pods: []*corev1.Pod{pod("p")}}
 	made := planFor(t, cluster, "k-")
 	if len(made.Nodes) != 1 || made.Nodes[0].Name != "n" {
@@ -199,7 +199,7 @@ func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.
 	}
 }
 
-func TestPodsOfOneOwnerShareWhatIsEqual(t *testing.T) {
+func TestPodsOfOneOwnerShareTheirEqualParts(t *testing.T) {
 	var sharer plan.Sharer
 	a := sharer.Share(pod("a", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
 	b := sharer.Share(pod("b", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
@@ -266,7 +266,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	}
 }
 
-func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
+func TestTaintsAreListedWithHowManyPodsTolerateThem(t *testing.T) {
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("n", "k:NoExecute", "k:NoSchedule", "other:NoSchedule"), node("m", "k:NoExecute")},
 		Pods: []*corev1.Pod{
@@ -285,7 +285,7 @@ func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
 	}
 }
 
-func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.T) {
+func TestADeploymentIsInferredFromTheHashOfItsReplicaSet(t *testing.T) {
 	hashed := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "5c"} }
 	for want, owned := range map[string]*corev1.Pod{
 		"Deployment a":  pod("p", ownedBy("ReplicaSet", "a-5c"), hashed),
@@ -300,7 +300,7 @@ func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.
 	}
 }
 
-func TestOfAPodThatStaysTheTaintIsNamedThatItTolerates(t *testing.T) {
+func TestAPlanNamesTheTaintThatAStayingPodTolerates(t *testing.T) {
 	for taint, want := range map[string]string{"k:NoExecute": "k:NoExecute", "k:NoSchedule": ""} {
 		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
 		if got := planFor(t, cluster, taint).Pods[0].Taint; got != want {

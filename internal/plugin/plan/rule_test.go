@@ -21,7 +21,7 @@ func above(key, number string) func(*corev1.Pod) {
 	}
 }
 
-func TestATolerationWithGtCountsAndTheAssumptionIsSaid(t *testing.T) {
+func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 	tainted, stays, leaves := node("n", "k=5:NoExecute"), pod("stays", above("k", "4")), pod("leaves", above("k", "5"))
 	said := func(what string, notes []string, want bool) {
 		t.Helper()

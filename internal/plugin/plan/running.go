@@ -96,7 +96,7 @@ func EvictionClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.
 	return clock
 }
 
-// BacklogOf returns what the built-in still has to do at an instant, according to an eviction clock. It is nil if that
+// BacklogOf returns what the built-in must still do at an instant, according to an eviction clock. It is nil if that
 // is nothing.
 func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltInBacklog {
 	until, err := time.Parse(time.RFC3339, account.Annotations[BacklogUntilAnnotation])

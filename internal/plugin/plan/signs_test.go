@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
+func TestOnlyTheFlagsOfTheTwoProgramsAreKeptFromACommandLine(t *testing.T) {
 	for name, test := range map[string]struct {
 		container corev1.Container
 		want      []string
@@ -40,7 +40,7 @@ func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
 	}
 }
 
-func TestOfTheManagersOfANodeThoseOfItsTaintsAndConditionsAreKept(t *testing.T) {
+func TestOnlyManagersOfTaintsAndConditionsOfANodeAreKept(t *testing.T) {
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
@@ -65,7 +65,7 @@ func TestOfTheManagersOfANodeThoseOfItsTaintsAndConditionsAreKept(t *testing.T) 
 	}
 }
 
-func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
+func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		event corev1.Event
 		want  string
@@ -99,7 +99,7 @@ func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 	}
 }
 
-func TestOfLeasesAndServiceAccountsThoseOfTheTwoProgramsAreKept(t *testing.T) {
+func TestOnlyLeasesAndServiceAccountsOfTheTwoProgramsAreKept(t *testing.T) {
 	var signs plan.Signs
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager, "kube-scheduler", plan.EvictionClock} {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -118,7 +118,7 @@ func TestOfLeasesAndServiceAccountsThoseOfTheTwoProgramsAreKept(t *testing.T) {
 	}
 }
 
-func TestWhichLeaseReplicasElectWithIsAsTheFlagsOfTheirPodsSay(t *testing.T) {
+func TestTheFlagsOfPodsSayWhichLeaseTheirReplicasUse(t *testing.T) {
 	with := func(words ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Command: words})

@@ -230,7 +230,7 @@ func TestAPodThatIsOverdueAlreadyIsDueAsItWas(t *testing.T) {
 	}
 }
 
-func TestPoliciesTakePodsOfSilentNodesForUnready(t *testing.T) {
+func TestPoliciesTreatPodsOfSilentNodesAsUnready(t *testing.T) {
 	for unready, says := range map[v1alpha1.UnreadyPods]cliv1alpha1.PolicyStep{
 		v1alpha1.UnreadyDelete: cliv1alpha1.PolicyFree, v1alpha1.UnreadyAsk: cliv1alpha1.PolicyAsk,
 	} {

@@ -316,7 +316,7 @@ func TestPoliciesDoNotHoldPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 	}
 }
 
-func TestNobodyLeavesWhileTheAPIServerIsDown(t *testing.T) {
+func TestNoPodLeavesWhileTheAPIServerIsDown(t *testing.T) {
 	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("a1", "ReplicaSet", "api", "api-1", 60)),
 		"{at: 0s, silent: {nodes: [b1]}}", "{at: 20s, apiServerDown: 10m}", "{at: 1m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
 	checkStory(t, report,

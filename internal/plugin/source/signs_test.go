@@ -89,13 +89,13 @@ func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
 		objects []runtime.Object
 		want    cliv1alpha1.Who
 	}{
-		"ours leads and is alive, beside the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"ours, in a namespace of its own":              {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"a dead clock":                                 {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"the built-in alone":                           {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"both":                                         {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
-		"nobody, of whom there is a trace":             {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
-		"nobody any more":                              {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
+		"ours leads and is alive, next to the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"ours, in a namespace of its own":               {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"a dead clock":                                  {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"the built-in alone":                            {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"both":                                          {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
+		"nobody, of whom there is a trace":              {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
+		"nobody any more":                               {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if task := whoEvicts(read(t, fake.NewClientset(test.objects...))); task.Who != test.want {
@@ -122,7 +122,7 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestARightToGetInTheNamespaceOfKubernetesIsEnough(t *testing.T) {
+func TestARightToGetInKubeSystemIsEnough(t *testing.T) {
 	clients := fake.NewClientset(lease("kube-system", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("kube-system", now))
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
@@ -131,7 +131,7 @@ func TestARightToGetInTheNamespaceOfKubernetesIsEnough(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotInTheNamespaceOfKubernetesMayBeInAnother(t *testing.T) {
+func TestObjectsThatAreNotInKubeSystemMayBeInAnotherNamespace(t *testing.T) {
 	clients := fake.NewClientset(lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), controllerManager())
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
@@ -183,7 +183,7 @@ func TestTheBindingsOfThePolicyNameTheNamespacesToGetFrom(t *testing.T) {
 	}
 }
 
-func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
+func TestAnErrorOtherThanForbiddenIsReturned(t *testing.T) {
 	clients := fake.NewClientset()
 	clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
@@ -194,7 +194,7 @@ func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
 	}
 }
 
-func TestOfAnEvictionClockNothingIsKeptButItsTime(t *testing.T) {
+func TestOnlyTheTimeOfAnEvictionClockIsKept(t *testing.T) {
 	cluster := read(t, fake.NewClientset(evictionClock("kube-system", now)))
 	if got := cluster.Signs.EvictionClocks[0].Annotations; len(got) != 1 {
 		t.Errorf("kept %q", got)

@@ -140,14 +140,14 @@ func RESTConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
 	}
 	named := raw.CurrentContext + *flags.Context + *flags.ClusterName + *flags.APIServer
-	if named == "" && config.Host == nobody {
+	if named == "" && config.Host == defaultServer {
 		return nil, fmt.Errorf("find a cluster: no context is chosen: %s", advice)
 	}
 	return config, nil
 }
 
-// nobody is the API server that kubectl uses by default.
-const nobody = "http://localhost:8080"
+// defaultServer is the API server that kubectl uses by default.
+const defaultServer = "http://localhost:8080"
 
 // Wants says what a command needs in addition to nodes and pods.
 type Wants struct {

@@ -36,8 +36,8 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 	return fields
 }
 
-// policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot shows that there are
-// none, but other files do not.
+// policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot without them shows that
+// the cluster has none, but other files do not.
 func policiesUnknown(cluster *plan.Cluster, files bool) bool {
 	return cluster.PoliciesUnknown || files && cluster.At.IsZero() && len(cluster.Policies) == 0
 }

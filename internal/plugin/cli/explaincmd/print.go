@@ -241,7 +241,7 @@ func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) strin
 	case len(toleration.Counts) > 0:
 		return strings.Join(toleration.Counts, ", ")
 	case toleration.ShadowedBy != nil:
-		return fmt.Sprintf("never: %s matches everything that it matches", at(*toleration.ShadowedBy))
+		return fmt.Sprintf("never: %s matches everything this one matches", at(*toleration.ShadowedBy))
 	case len(toleration.Matches) > 0:
 		return fmt.Sprintf("none here: %s comes first", at(e.first(toleration.Matches[0])))
 	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:

@@ -31,7 +31,7 @@ func webSet() *appsv1.ReplicaSet {
 	}
 }
 
-// starts binds a pod of ReplicaSet web to another node when so much time has passed, and lets it be ready at another.
+// starts binds a pod of ReplicaSet web to another node after one time, and makes it ready after another.
 func (s *taintScene) starts(bound, ready time.Duration, name string) {
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
 	s.later(bound, func() {
