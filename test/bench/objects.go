@@ -51,7 +51,7 @@ func (b *bench) createNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// createNodes creates nodes that nobody plays: they are ready because nobody says anything else.
+// createNodes creates nodes that kwok does not play. They are ready because nothing says otherwise.
 func (b *bench) createNodes(ctx context.Context, names []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)

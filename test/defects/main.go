@@ -115,7 +115,7 @@ func (o options) chosen(number int) bool {
 func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
-	flag.BoolVar(&o.coexist, "coexist", false, "play them to taintkeeper next to a kube-controller-manager that evicts, too, and to nobody else")
+	flag.BoolVar(&o.coexist, "coexist", false, "play them only to taintkeeper next to a kube-controller-manager that evicts, too")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
 		"folder with the binaries of the control plane")

@@ -87,7 +87,7 @@ var acts = []act{
 		Promised: promised,
 	}},
 	{"zone", []string{
-		fmt.Sprintf("Nobody sets a taint: taintkeeper does, when a node has been silent for %d s, and NoExecute at the zone's",
+		fmt.Sprintf("No client sets a taint: taintkeeper does, when a node has been silent for %d s, and NoExecute at the zone's",
 			int(grace.Seconds())),
 		fmt.Sprintf("rate, a node every %d s. Pods that tolerate nothing by themselves have %d s, here instead of 300 s.",
 			int(taintEvery.Seconds()), int(tolerated.Seconds())),
