@@ -129,10 +129,10 @@ func parseFlags() (options, error) {
 		return o, fmt.Errorf("%q: there are flags only; see -help", flag.Args())
 	}
 	if o.file != "" && len(o.only) > 0 {
-		return o, errors.New("-write and -only: the file holds all scenarios; leave one of the two out")
+		return o, errors.New("-write and -only: the file holds all scenarios; remove one of the two")
 	}
 	if o.file != "" && o.coexist {
-		return o, errors.New("-write and -coexist: the file is about both contestants, each by itself; leave one of the two out")
+		return o, errors.New("-write and -coexist: the file is about both contestants, each by itself; remove one of the two")
 	}
 	return o, o.resolve()
 }

@@ -31,7 +31,7 @@ var agent = scene.Indefinitely("")
 var silent = newZone("a-1", "a-2")
 
 var acts = []act{
-	{"east", []string{"All pods leave at once, but for the node agent, which tolerates every taint."}, Scenario{
+	{"east", []string{"All pods leave at once, except for the node agent, which tolerates every taint."}, Scenario{
 		Name: "a taint that no workload tolerates",
 		Given: []Step{
 			Simulated("1", "2"), replicas("1", "web", 2, scene.Tolerating("maintenance", 5)), On("1", "plain"),
