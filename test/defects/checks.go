@@ -80,7 +80,7 @@ func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
 	}
 }
 
-// cancelledNot wants no event to say that the deletion of a pod is cancelled that another client has deleted.
+// cancelledNot wants no event to say that the deletion of a pod is cancelled if another client has deleted the pod.
 func cancelledNot(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, pod, Cancelling)
@@ -173,7 +173,7 @@ func judgeVisibility(scraped metrics, help string) Finding {
 		And(presence(dryRunFlag.MatchString(help), "dry run"))
 }
 
-// presence says whether there is something that should be.
+// presence reports whether something that should exist does.
 func presence(there bool, what string) Finding {
 	if there {
 		return Finding{Seen: "a " + what, Right: true}

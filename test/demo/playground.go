@@ -19,7 +19,7 @@ func holdPlayground(ctx context.Context, s *stage) error {
 	if err := s.startWorkloads(ctx); err != nil {
 		return err
 	}
-	return s.besideBoard(ctx, func(address string) error {
+	return s.withBoard(ctx, func(address string) error {
 		s.sayPlayground(address)
 		return s.keepUp(ctx)
 	})
