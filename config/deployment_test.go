@@ -97,7 +97,7 @@ func TestAReplicaStaysWhateverElseIsTainted(t *testing.T) {
 	for _, key := range []string{"maintenance", controlPlane, criticalAddonsOnly} {
 		pod := verdict.Pod{Tolerations: shipped(t).Spec.Template.Spec.Tolerations}
 		if v := (verdict.Rule{}).Decide(pod, []verdict.Taint{{Taint: taint(key, corev1.TaintEffectNoExecute)}}); v.Leaves {
-			t.Errorf("a replica leaves nodes with the taint %s, and nobody evicts any more once all nodes have it", key)
+			t.Errorf("a replica leaves nodes with the taint %s, so nothing evicts once all nodes have it", key)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestAHolderThatIsKnownOrCannotBeJudgedIsNotReported(t *testing.T) {
 		unknown      bool
 	}{
 		"another replica leads":                  {"here", "there_1", false},
-		"nobody holds the Lease":                 {"here", "", false},
+		"no replica holds the Lease":             {"here", "", false},
 		"this replica runs outside":              {"laptop", "stranger_1", false},
 		"a pod of another namespace":             {"here", "stranger_1", true},
 		"another identity of this replica's pod": {"here", "here_1", true},

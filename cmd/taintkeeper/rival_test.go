@@ -81,7 +81,7 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 		"it wrote conditions a minute ago":      {writtenNode("kube-controller-manager", conditions, now.Add(-time.Minute)), "node n"},
 		"it wrote taints an hour ago":           {writtenNode("kube-controller-manager", taints, now.Add(-time.Hour)), ""},
 		"another of its controllers wrote":      {writtenNode("kube-controller-manager", annotations, now.Add(-time.Minute)), ""},
-		"somebody else wrote taints":            {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
+		"another client wrote taints":           {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := rivalsAmong(t, test.object).find(t.Context(), now)

@@ -292,7 +292,7 @@ func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
 	}
 }
 
-// A script must not take budgets that nobody could read for budgets that are kept.
+// A script must not treat budgets that could not be read as budgets that are kept.
 func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
@@ -306,7 +306,7 @@ func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
 	}
 }
 
-// as returns the kubeconfig of somebody with few rights.
+// as returns the kubeconfig of a user with few permissions.
 func as(t *testing.T, user string, rule rbacv1.PolicyRule) string {
 	t.Helper()
 	config, err := cluster.ConfigFor(user)

@@ -34,7 +34,7 @@ func TestNextToTheBuiltInEveryEvictionIsOurs(t *testing.T) {
 	})
 }
 
-// The ways in which a pod can be marked already when the built-in comes to it.
+// The ways in which a pod can already be marked when the built-in reaches it.
 var marked = []struct {
 	name            string
 	reason, message string

@@ -39,7 +39,7 @@ func printTable(out io.Writer, r report) {
 			lines = append(lines, "")
 		}
 	}
-	// A result that cannot be shown is in the exit code too.
+	// Failed writes are ignored, because the exit code has the result, too.
 	_, _ = fmt.Fprint(out, strings.Join(lines, "\n"))
 }
 
@@ -103,7 +103,7 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// summary counts who was right.
+// summary counts how often each contestant was right.
 func summary(results []result) string {
 	upstream, our, absent := 0, 0, false
 	for _, result := range results {

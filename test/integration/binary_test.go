@@ -44,7 +44,7 @@ func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
 		"a controller that is unknown":    {"--controllers=nonsense", `--controllers: there is no controller "nonsense"`},
 		"no controller at all":            {"--controllers=-eviction", "this leaves nothing to run"},
 		"no evictions at a time":          {"--concurrent-evictions=0", "choose 1 to 100"},
-		"a number that is none":           {"--concurrent-evictions=many", "--concurrent-evictions=many: it must be a whole number"},
+		"not a number":                    {"--concurrent-evictions=many", "--concurrent-evictions=many: it must be a whole number"},
 		"a negative rate":                 {"--kube-api-qps=-1", "it cannot be negative"},
 		"a negative burst":                {"--kube-api-burst=-1", "it cannot be negative"},
 		"deadlines in the wrong order":    {"--leader-elect-renew-deadline=20s", "--leader-elect-lease-duration=15s: it must be more than"},

@@ -57,7 +57,7 @@ func TestMetricsThatLeaveTheLoopbackInterfaceAreForThoseWhoMayReadThem(t *testin
 		want        int
 	}{
 		{"nobody", "", http.StatusUnauthorized},
-		{"somebody with a token that is none", "wrong", http.StatusUnauthorized},
+		{"an invalid token", "wrong", http.StatusUnauthorized},
 		{"an account that may not", s.Reader(t, "may-not", "/elsewhere"), http.StatusForbidden},
 		{"an account that may", s.Reader(t, "may", "/metrics"), http.StatusOK},
 	} {

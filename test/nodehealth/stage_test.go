@@ -66,7 +66,7 @@ type stage struct {
 	outages []outage
 }
 
-// outage is a time in which the API server was not there or, while it started, knew nobody's rights.
+// outage is a time in which the API server was down or, while it started, did not know any permissions.
 type outage struct{ from, to time.Time }
 
 func (o outage) covers(c auditlog.Event) bool {

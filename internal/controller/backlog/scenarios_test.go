@@ -129,7 +129,7 @@ func Test5000PodsThatAWebhookRefusesAreTriedAtMost60TimesASecond(t *testing.T) {
 	w.allLate("the others", good, 30*ms, 260*ms)
 }
 
-func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
+func TestPodsThatHungOnceLeaveNextToOthersThatHangForever(t *testing.T) {
 	w := newWorld(t, func(c call) (answer, bool) {
 		return hanging, c.verb == "delete" && (c.pod.label == "" || c.at < 60*sec)
 	})

@@ -391,7 +391,7 @@ func TestAShutdownUnderAnElectionHandsBackWhenNoReplicaTakesOver(t *testing.T) {
 		s.pass(time.Minute)
 		s.stop()
 		if !s.handBack() {
-			t.Error("nobody took over, and the taint of the node with due pods is not touched")
+			t.Error("no replica took over, but the taint of the node with due pods is not touched")
 		}
 	}, underLease)
 }

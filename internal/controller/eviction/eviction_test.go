@@ -133,7 +133,7 @@ func TestTimeAddedIsTriedAgainAndNeverHoldsAnEvictionUp(t *testing.T) {
 	})
 }
 
-func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
+func TestAFailedDeleteIsRetriedIndefinitely(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var fixed atomic.Bool
 		w.On("delete", "pods", "", func() error {

@@ -154,7 +154,7 @@ func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
 }
 
 // Pods whose delete hung once, next to 2,000 of another namespace that hang indefinitely.
-func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
+func TestPodsThatHungOnceLeaveNextToOthersThatHangForever(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		server := w.slow(func(verb, name string) (time.Duration, error) {
 			if verb == "delete" && (name[0] == 's' || time.Since(w.Start) < 20*sec) {

@@ -25,7 +25,7 @@ func (w *world) missesAHeartbeat(name string) {
 	w.API.Watches("nodes").Repair()
 }
 
-// stampingRefused is an API server that lets nobody patch a node.
+// stampingRefused is an API server that refuses every patch of a node.
 func (w *world) stampingRefused() {
 	w.On("patch", "nodes", "", func() error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)

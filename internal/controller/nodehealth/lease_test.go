@@ -439,7 +439,7 @@ func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 	})
 }
 
-// A policy lets nobody change labels of nodes.
+// An admission policy refuses changes of node labels.
 func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -496,7 +496,7 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 	})
 }
 
-// Somebody writes its object all the time, and the watch brings that late.
+// Another client writes the node all the time, and the watch lags.
 func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilent(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)

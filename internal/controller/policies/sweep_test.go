@@ -64,7 +64,7 @@ func playScene(t *testing.T, begins func(h *history), what func() string) {
 		h.noteDeletes()
 		h.judge()
 		if len(h.left) != 7 {
-			t.Errorf("%s: %d pods left, want all but the one that somebody deleted: %v", h.what, len(h.left), h.left)
+			t.Errorf("%s: %d pods left, want all except the one that another client deleted: %v", h.what, len(h.left), h.left)
 		}
 	})
 }

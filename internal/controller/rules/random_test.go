@@ -223,7 +223,7 @@ func (h *history) pass(d time.Duration) {
 		}
 		for _, name := range h.nodes {
 			if taints := h.Node(name).Spec.Taints; !slices.Contains(taints, foreign) {
-				h.T.Errorf("after %s node %s has lost a taint of somebody else: %v", time.Since(h.Start), name, taints)
+				h.T.Errorf("after %s node %s has lost a foreign taint: %v", time.Since(h.Start), name, taints)
 			}
 		}
 	}

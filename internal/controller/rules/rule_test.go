@@ -615,7 +615,7 @@ func TestWithoutTheResourceThereAreNoRulesUntilItIsInstalled(t *testing.T) {
 		w.run()
 		w.locks("a-1")
 		w.Until(10 * time.Minute)
-		w.wantDeadlocked("n") // nobody knows that there is no such rule
+		w.wantDeadlocked("n") // the API server does not say yet that the rule is gone
 		w.addRule("deadlock")
 		w.missing.Store(false)
 		w.Until(11 * time.Minute)

@@ -125,7 +125,7 @@ func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 		w.Until(40 * sec)
 		w.run()
 		w.Until(60 * sec)
-		w.evict("sooner") // on time, but nobody can know: the taint has no timeAdded
+		w.evict("sooner") // on time, but that cannot be known, because the taint has no timeAdded
 		w.Until(130 * sec)
 		w.evict("later")
 		w.Until(200 * sec)

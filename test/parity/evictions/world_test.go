@@ -21,7 +21,7 @@ import (
 // the deletes that were accepted. It lives in one synctest bubble.
 type world struct {
 	client *fake.Clientset
-	hasty  bool // nobody gets time to see that a pod is gone before the next of its name comes
+	hasty  bool // the next pod of a name comes before the end of the previous one can be seen
 
 	mu         sync.Mutex
 	cluster    *cluster
