@@ -133,7 +133,7 @@ const (
 	ClockNotSet ClockState = "NotSet" // it was cleared, or never set, so the built-in may evict
 )
 
-// BuiltInBacklog is the evictions that kube-controller-manager still has to make.
+// BuiltInBacklog is the evictions that kube-controller-manager must still make.
 type BuiltInBacklog struct {
 	// Until is when it is finished at the latest.
 	Until metav1.Time `json:"until"`
