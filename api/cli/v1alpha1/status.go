@@ -129,8 +129,8 @@ type ClockState string
 // Values of ClockState.
 const (
 	ClockFresh  ClockState = "Fresh"  // the built-in is kept from evicting
-	ClockStale  ClockState = "Stale"  // it was not renewed for 30 seconds, so the built-in evicts
-	ClockNotSet ClockState = "NotSet" // it was cleared, or never set, so the built-in evicts
+	ClockStale  ClockState = "Stale"  // it was not renewed for 30 seconds, so the built-in may evict
+	ClockNotSet ClockState = "NotSet" // it was cleared, or never set, so the built-in may evict
 )
 
 // BuiltInBacklog is the evictions that kube-controller-manager must still make.

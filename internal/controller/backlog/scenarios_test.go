@@ -180,7 +180,7 @@ func TestThePodsOfAWebhookThatHangsAreFound(t *testing.T) {
 }
 
 // What the rule gives up: a namespace that is slow, but not too slow, has 1/301 of the places.
-func TestANamespaceWhoseDeletesTake10SecondsLeavesNextTo300ThatHangForEver(t *testing.T) {
+func TestANamespaceWhoseDeletesTake10SecondsLeavesNextTo300ThatHangForever(t *testing.T) {
 	w := newWorld(t, func(c call) (answer, bool) {
 		if c.pod.Group == "slow0" {
 			return answer{takes: 10 * sec}, c.verb == "delete"

@@ -184,8 +184,8 @@ func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
 
 func staleEvictionClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
 	if clock.Renewed == nil {
-		return "The eviction clock is not set, so the built-in controller evicts as well."
+		return "The eviction clock is not set, so the built-in controller may evict as well."
 	}
-	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller evicts as well.",
+	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller may evict as well.",
 		duration.HumanDuration(at.Sub(clock.Renewed.Time)))
 }

@@ -67,6 +67,7 @@ not ask for confirmation. It creates the policy first, and then says what the po
 Taintkeeper obeys it from its next call on, regardless of other policies. Pods of nodes with the taint
 node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl taintkeeper check says
 which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper does not run (ifDown: Hold).
+Then --node-selector has no effect: these pods stay on every node. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod when it has been due for the length of the deadline.`,

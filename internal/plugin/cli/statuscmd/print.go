@@ -142,8 +142,8 @@ func (p *page) clock() string {
 	}
 	state := map[cliv1alpha1.ClockState]string{
 		cliv1alpha1.ClockFresh:  "fresh, so the built-in does not evict",
-		cliv1alpha1.ClockStale:  "stale, so the built-in evicts",
-		cliv1alpha1.ClockNotSet: "not set, so the built-in evicts",
+		cliv1alpha1.ClockStale:  "stale, so the built-in may evict",
+		cliv1alpha1.ClockNotSet: "not set, so the built-in may evict",
 	}[clock.State]
 	if clock.Renewed == nil {
 		return state
