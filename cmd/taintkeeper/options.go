@@ -145,7 +145,7 @@ func (o *options) validate() error {
 		require(o.kubeAPIBurst >= 0, "--kube-api-burst=%d: it cannot be negative; 0 means twice --kube-api-qps", o.kubeAPIBurst),
 		require(o.kubeAPIBurst <= 0 || o.kubeAPIQPS > 0, "--kube-api-burst=%d: it has no effect without --kube-api-qps; set both or neither", o.kubeAPIBurst),
 		require(o.logFormat == "text" || o.logFormat == "json", "--log-format=%q: it must be text or json", o.logFormat),
-		require(o.logLevel >= 0 && o.logLevel <= maxLogLevel, "--v=%d: it must be a level from 0 to %d", o.logLevel, maxLogLevel),
+		require(o.logLevel >= 0 && o.logLevel <= maxLogLevel, "--v=%d: it must be from 0 to %d", o.logLevel, maxLogLevel),
 		validateAddress("--metrics-bind-address", o.metricsAddress),
 		o.validateMetricsCertDir(),
 		validateAddress("--health-probe-bind-address", o.healthAddress),

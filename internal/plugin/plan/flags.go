@@ -33,8 +33,8 @@ func ValueOf(flag string, words []string, other string) string {
 	return other
 }
 
-// IsOn reports whether a boolean flag is on. If it is set several times, the last one counts. Values are those that pflag
-// takes; a program does not start with others.
+// IsOn reports whether a boolean flag is on. If it is set several times, the last one counts. Values are those that
+// pflag takes; a program does not start with others.
 func IsOn(flag string, words []string) (on bool) {
 	for _, word := range words {
 		if name, value, inOne := strings.Cut(word, "="); name == flag {

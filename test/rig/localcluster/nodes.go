@@ -62,9 +62,9 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 	return nil
 }
 
-// removeNotReady removes the not-ready taint that the admission plugin TaintNodesByCondition sets on every new node. It fails
-// while the node is not ready or has no Lease. The node-lifecycle controller removes the taint, too, at a time of its
-// own, unless a test runs without it.
+// removeNotReady removes the not-ready taint that the admission plugin TaintNodesByCondition sets on every new node. It
+// fails while the node is not ready or has no Lease. The node-lifecycle controller removes the taint, too, at a time of
+// its own, unless a test runs without it.
 func (c *Cluster) removeNotReady(ctx context.Context, name string) error {
 	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if _, err := leases.Get(ctx, name, metav1.GetOptions{}); err != nil {

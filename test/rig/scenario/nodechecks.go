@@ -57,8 +57,8 @@ func (w write) noExecute() *corev1.Taint {
 	return nil
 }
 
-// writes are what the contestant has changed of a node since it had no taint, as the stage knows it, which may be a little
-// late.
+// writes are what the contestant has changed of a node since it had no taint, as the stage knows it, which may be a
+// little late.
 func (p *Play) writes(k *kubelet) (all []write, err error) {
 	calls, err := p.Calls(auditlog.Accepted, auditlog.Named(p.NodeName(k.name)), func(c auditlog.Event) bool {
 		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes") && !before(c, k.untaintedAt)

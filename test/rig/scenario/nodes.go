@@ -284,8 +284,8 @@ func (p *Play) regrant(from time.Time) {
 	}
 }
 
-// ExtraGraceOver waits until the contestant, which may have been started just before the scenario or the latest [Restart],
-// gives silent nodes no more time than their grace periods.
+// ExtraGraceOver waits until the contestant, which may have been started just before the scenario or the latest
+// [Restart], gives silent nodes no more time than their grace periods.
 func ExtraGraceOver(ctx context.Context, p *Play) error {
 	return await.Pause(ctx, time.Until(p.started.Add(extraGrace)))
 }

@@ -75,11 +75,12 @@ func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
+	rate := float32(time.Second) / float32(NodeTokenEvery)
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
 		Grace: grace,
 		Policy: readiness.Policy{
-			Rate: float32(time.Second) / float32(NodeTokenEvery), FullDisruptionRate: float32(time.Second) / float32(NodeTokenEvery),
+			Rate: rate, FullDisruptionRate: rate,
 			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	})
