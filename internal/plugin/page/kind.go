@@ -59,15 +59,15 @@ func (k kind) Word() string {
 func (k kind) Meaning() string {
 	switch k {
 	case kindLeaves:
-		return "leaves, and stays without the plan"
+		return "leaves, but would stay without the plan"
 	case kindEarlier:
-		return "leaves earlier than without the plan"
+		return "leaves earlier than it would without the plan"
 	case kindLater:
-		return "leaves later than without the plan"
+		return "leaves later than it would without the plan"
 	case kindSame:
-		return "leaves at the same instant without the plan"
+		return "leaves at the same time with or without the plan"
 	case kindStays:
-		return "stays, and leaves at this instant without the plan"
+		return "stays, but would leave at this time without the plan"
 	case kindUnreachable:
 		return "nodes are unreachable"
 	case kindTainted:
