@@ -1,9 +1,9 @@
-# Everything a contributor or a stranger runs. `make help` lists the targets.
+# Everything that contributors run. `make help` lists the targets.
 
 GO ?= go
 COMPONENTS := etcd kube-apiserver kube-controller-manager kube-scheduler kwok
-# KUBE chooses the version of the control plane: the default in tools/controlplane, or one of those that only
-# make compatibility needs, in Go modules of their own.
+# KUBE chooses the version of the control plane: the default in tools/controlplane, or one that only make compatibility
+# needs, in a Go module of its own.
 KUBE_VERSION := $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' tools/controlplane/go.mod)
 KUBE_DEFAULT := $(subst v,,$(basename $(KUBE_VERSION)))
 KUBE_OTHERS := $(sort $(patsubst tools/controlplane-%/go.mod,%,$(wildcard tools/controlplane-*/go.mod)))
@@ -24,8 +24,8 @@ KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
 
 # The proofs that import Kubernetes itself are Go modules of their own, and so are the tests of the Prometheus rules.
 PROOFS := test/parity test/conformance
-# The programs that look at files.
-CHECKERS := bin/helm bin/helm3 bin/promtool bin/actionlint
+# The programs that check files.
+CHECKERS := bin/controller-gen bin/helm bin/helm3 bin/promtool bin/actionlint
 
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
@@ -42,84 +42,86 @@ build: ## build bin/taintkeeper and bin/kubectl-taintkeeper
 		CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/$$name ./cmd/$$name || exit 1; \
 	done
 
-# What this machine lacks is said, or installed, before anything is built. CI needs what the tests need.
+# Anything missing on this machine is reported, or installed, before anything is built. CI needs what the tests need.
 .PHONY: needs needs-go
 needs-go:
 	@tools/needs.sh go git
-needs: ## check what make test needs of this machine: Go, git, a C compiler, Chromium; root on Debian gets it
+needs: ## check that this machine has what make test needs: Go, git, a C compiler, Chromium; root on Debian installs it
 	@tools/needs.sh go git cc chromium
 
-# What runs in real time runs one package after the other, so that none makes another late. What runs in virtual time
-# takes what is left of the processors meanwhile; it is printed at the end.
+# Tests in real time run one package after the other, so that none slows another. Tests in virtual time use the idle
+# processors meanwhile; their output comes at the end.
 .PHONY: test
-test: needs tools ## run all tests with the race detector, and check the files that programs can check
+test: needs tools ## run all tests with the race detector, and make verify-files
 	@mkdir -p bin; nice -n 19 $(MAKE) --no-print-directory test-virtual-time > bin/test-virtual-time.log 2>&1 & virtual=$$!; \
 	$(MAKE) --no-print-directory test-real-time; real=$$?; \
 	wait $$virtual; virtual=$$?; cat bin/test-virtual-time.log; \
 	exit $$((real + virtual))
 
-# The programs that tests run, besides the linter.
+# The programs that tests run, apart from the linter.
 .PHONY: tools
 tools: build controlplane $(CHECKERS) bin/etcdutl
 
-# The tests of the chart run programs, of which Go's cache of test results knows nothing.
+# The tests of the chart run programs that Go's cache of test results does not track.
 .PHONY: test-real-time
 test-real-time:
 	@$(GO) test -race -timeout 40m -p 1 $$($(GO) list ./test/... | grep -v /test/chart$$)
 	@$(GO) test -race -count=1 -timeout 40m ./test/chart
 
-# The proofs do without the race detector, which sees all of ours in its own tests: it would compile Kubernetes once more, and
-# play many times slower. Without cgo they share what was compiled for the control plane and for the linter.
+# The proofs run without the race detector, which covers all of our code in its own tests: it would compile Kubernetes
+# again, and run many times slower. Without cgo they share what was compiled for the control plane and for the linter.
 .PHONY: test-virtual-time
 test-virtual-time: verify-files
 	@$(GO) test -race -timeout 60m $(CHECKED)
 	@for module in $(PROOFS); do (cd $$module && CGO_ENABLED=0 $(GO) test -timeout 60m ./...) || exit 1; done
 
-# The programs that look at files: what the chart renders with Helm 4 and with Helm 3 (test/chart/golden), the workflows, and
-# the alerts.
+# Checks of files: what follows from the types in api/ and from the chart, what the chart renders with Helm 4
+# and with Helm 3 (test/chart/golden), the workflows, and the alerts.
 RULES := charts/taintkeeper/files/rules.yaml
 .PHONY: verify-files
-verify-files: build $(CHECKERS) ## check the files that no compiler looks at: chart, workflows, Prometheus rules
+verify-files: build $(CHECKERS) ## check the files that the compiler does not check: CRDs, chart, workflows, Prometheus rules
+	@tools/generate/api.sh
+	@$(GO) test -count=1 ./test/chart/generate
 	@test/chart/replay.sh
 	@bin/actionlint -shellcheck= -pyflakes=
 	@bin/promtool check rules --lint=all --lint-fatal $(RULES) >/dev/null
 	@bin/promtool test rules tools/promtool/testdata/rules_test.yaml
 	@cd tools/promtool && $(GO) test -count=1 ./...
 
-# TIME is for each target; what is found is kept as a case of the target's test.
+# TIME is per target. Inputs that fail are kept as cases of the target's test.
 .PHONY: fuzz
 fuzz: ## give the parsers and the rule random input (TIME=1m)
 	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide internal/cluster/podwire:FuzzPods internal/cluster/podwire:FuzzWire; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(or $(TIME),1m) "./$${target%:*}" || exit 1; \
 	done
 
-# What needs neither the control plane nor the race detector: the unit tests, and whole controllers in virtual time.
+# Tests without a control plane and the race detector: unit tests, and whole controllers in virtual time.
 CHECKED = $$($(GO) list ./... | grep -v /test/)
 
-# BASE is what the lint compares with: the packages changed since then are linted. `make lint` lints all.
+# The packages that changed since BASE are linted. `make lint` lints all.
 .PHONY: check
-check: bin/golangci-lint ## the quick check before a commit: format, lint of what changed, unit and virtual-time tests (BASE=main)
+check: bin/golangci-lint ## the quick check before a commit: format, lint of changed packages, unit and virtual-time tests (BASE=main)
 	@bin/golangci-lint fmt --diff
 	@tools/lint/changed.sh $(BASE)
 	@$(GO) test -timeout 10m $(CHECKED)
 
 .PHONY: plan-comes-true
-plan-comes-true: controlplane ## make random clusters, plan random taints, set them, and compare what happens with the plans (ROUNDS=20 SEED=...)
+plan-comes-true: controlplane ## plan random taints of random clusters, set them, and compare the result with the plans (ROUNDS=20 SEED=...)
 	@case '$(ROUNDS)$(SEED)' in *[!0-9]*) echo "make plan-comes-true: ROUNDS and SEED are whole numbers, for example ROUNDS=20 SEED=1"; exit 1;; esac
 	@$(GO) test ./test/plan -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
-# Each round takes three quarters of a minute.
+# Each round takes 45 seconds.
 .PHONY: simulation-comes-true
 simulation-comes-true: controlplane ## play random outages in a control plane with kwok, and compare every taint and eviction with the simulations (ROUNDS=20 SEED=...)
 	@case '$(ROUNDS)$(SEED)' in *[!0-9]*) echo "make simulation-comes-true: ROUNDS and SEED are whole numbers, for example ROUNDS=20 SEED=1"; exit 1;; esac
 	@$(GO) test ./test/simulation -count=1 -v -timeout 0 -args -rounds=$(or $(ROUNDS),20) -seed=$(or $(SEED),$$(date +%s))
 
 .PHONY: demo
-demo: needs-go build controlplane bin/demo ## play five acts, of evictions and of silent nodes, in a real control plane on this machine, and check them (1 minute; BOARD=1 shows the board as well)
+demo: needs-go build controlplane bin/demo ## play and check five acts, about evictions and silent nodes, on a real control plane on this machine (1 minute; BOARD=1 shows the board as well)
 	@bin/demo $(if $(BOARD),-board)
 
 .PHONY: try
-try: needs-go build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, in a control plane on this machine (1 minute)
+try: needs-go build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
 	@bin/try
 
 .PHONY: bin/try
@@ -127,24 +129,24 @@ bin/try:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/chart/try
 
 .PHONY: playground
-playground: needs-go build controlplane bin/demo ## keep that control plane up, with taintkeeper, workloads and the board, to try things out
+playground: needs-go build controlplane bin/demo ## keep a control plane running, with Taintkeeper, workloads and the board, to try things out
 	@bin/demo -playground
 
-# Built and not run by `go run`, which would hide the exit status and keep a SIGTERM to itself.
+# Built instead of run with `go run`, which would hide the exit status and not pass on a SIGTERM.
 .PHONY: bin/demo
 bin/demo:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/demo
 
-# RUNS=taintkeeper plays that run alone; several are separated by commas.
+# RUNS=taintkeeper plays only that run; separate several with commas.
 .PHONY: conformance
-conformance: conformance-flags build controlplane bin/conformance/e2e.test bin/conformance/kubectl ## play Kubernetes' own end-to-end tests of taints with the built-in controllers, with none and with ours (half an hour)
+conformance: conformance-flags build controlplane bin/conformance/e2e.test bin/conformance/kubectl ## run Kubernetes' own end-to-end tests of taints with the built-in controllers, with none and with ours (half an hour)
 	@bin/conformance/run $(if $(RUNS),-runs=$(RUNS))
 
 .PHONY: conformance-flags
 conformance-flags: bin/conformance/run
 	@bin/conformance/run -check $(if $(RUNS),-runs=$(RUNS))
 
-# Built without debug information: it halves the size.
+# Built without debug information, which halves the size.
 bin/conformance/%: test/conformance/go.mod test/conformance/go.sum
 	@echo "building $* of Kubernetes $(KUBE_VERSION) from source (the first build takes 6 minutes on two cores)"
 	@mkdir -p $(@D)
@@ -156,42 +158,42 @@ BUILD_kubectl = CGO_ENABLED=0 $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../bi
 bin/conformance/run:
 	@cd test/conformance && CGO_ENABLED=0 $(GO) build -o ../../$@ .
 
-# N is how much is played, of histories and of generated inputs, and SEED where it begins.
+# N is how many histories and generated inputs are played, and SEED the first seed.
 .PHONY: parity
-parity: ## play random histories to Kubernetes' own code and to ours in virtual time, and explain every difference (N=100000 SEED=1)
+parity: ## play random histories to Kubernetes' own code and to ours, in virtual time, and explain every difference (N=100000 SEED=1)
 	@case '$(N)$(SEED)' in *[!0-9]*) echo "make parity: N and SEED are whole numbers, for example N=100000 SEED=1"; exit 1;; esac
 	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./evictions ./health ./matching ./scheduling ./kubectltaint -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
 
-# MACHINE says in words what it runs on. ONLY=6,15 plays those rows alone and writes nothing; nor is anything written of an
-# older Kubernetes (KUBE=1.35).
+# MACHINE describes the machine. ONLY=6,15 plays only those rows and writes nothing. An older Kubernetes (KUBE=1.35)
+# writes nothing either.
 SETTABLE := bin/settable-kube-controller-manager$(PLANE:controlplane%=%)
 .PHONY: defects
-defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and what must not break, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
+defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and everything that must not break, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
 	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(COEXIST),-coexist,$(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md))) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
 bin/defects:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/defects
 
-# As that of the control plane, with a wall clock that can be set.
+# The control plane's, with a wall clock that can be set.
 $(SETTABLE): tools/$(PLANE)/go.mod tools/$(PLANE)/go.sum
 	@echo "building kube-controller-manager $(PLANE_VERSION) from source, with a wall clock that can be set (the first build takes 5 minutes on two cores)"
 	@$(GO) build -o bin/wallclock-build ./test/wallclock/build
 	@cd tools/$(PLANE) && ../../bin/wallclock-build ../../$@ k8s.io/kubernetes/cmd/kube-controller-manager -ldflags '$(call kube_ldflags,$(PLANE_VERSION))'
 
-# SUITES=integration,nodehealth runs those alone.
+# SUITES=integration,nodehealth runs only those.
 .PHONY: compatibility
-compatibility: build controlplane bin/promtool bin/helm bin/helm3 bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the outcome in docs/compatibility.md
+compatibility: build controlplane bin/promtool bin/helm bin/helm3 bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the result in docs/compatibility.md
 	@bin/compatibility -write=docs/compatibility.md $(if $(SUITES),-suites=$(SUITES))
 
 .PHONY: bin/compatibility
 bin/compatibility:
 	@CGO_ENABLED=0 $(GO) build -o $@ ./test/compatibility
 
-# PODS=500 makes so many pods due at once, and ONLY=etcd plays the scenes with that in their names. TAINTKEEPER=path tests
-# another program; by default it is one whose wall clock can be set.
+# PODS=500 makes that many pods due at once, and ONLY=etcd plays only the scenes with that in their names.
+# TAINTKEEPER=path tests another program. The default is one whose wall clock can be set.
 .PHONY: stops
-stops: controlplane bin/chaos-taintkeeper $(SETTABLE) ## end Taintkeeper in every way in the middle of a storm, and count the pods that kube-controller-manager deletes by mistake (75 minutes; PODS=160 ONLY=etcd)
+stops: controlplane bin/chaos-taintkeeper $(SETTABLE) ## stop Taintkeeper in every way in the middle of a storm, and count the pods that kube-controller-manager deletes by mistake (75 minutes; PODS=160 ONLY=etcd)
 	@$(GO) test ./test/stops -run TestStops -count=1 -v -timeout 0 -args -all $(if $(PODS),-pods=$(PODS)) $(if $(ONLY),-only='$(ONLY)') \
 		-taintkeeper=$(abspath $(or $(TAINTKEEPER),bin/chaos-taintkeeper)) -settable-kube-controller-manager=$(abspath $(SETTABLE))
 
@@ -225,19 +227,19 @@ bin/bench:
 .PHONY: controlplane
 controlplane: $(COMPONENTS:%=bin/$(PLANE)/%) ## build etcd, the Kubernetes control plane and kwok from source into bin/controlplane (KUBE=1.35 into bin/controlplane-1.35)
 
-# One line of progress per binary; a binary is current when it is newer than the pins.
+# One line of progress per binary. A binary is current if it is newer than the pins.
 bin/controlplane/%: tools/controlplane/go.mod tools/controlplane/go.sum
 	@echo "building $* from source (the first build of all five takes 5 to 10 minutes on two cores)"
 	@cd tools/controlplane && CGO_ENABLED=0 $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../$@ $$($(GO) list tool | grep -E '/($*|$*/server/v3)$$')
 
-# Another version's; etcd and kwok are the same.
+# The control plane of another version, with the same etcd and kwok.
 bin/controlplane-$(KUBE)/kube-%: tools/controlplane-$(KUBE)/go.mod tools/controlplane-$(KUBE)/go.sum
 	@echo "building kube-$* $(PLANE_VERSION) from source (the first build of all three takes 5 to 10 minutes on two cores)"
 	@cd tools/$(PLANE) && CGO_ENABLED=0 $(GO) build -ldflags '$(call kube_ldflags,$(PLANE_VERSION))' -o ../../$@ k8s.io/kubernetes/cmd/kube-$*
 bin/controlplane-$(KUBE)/%: bin/controlplane/%
 	@mkdir -p $(@D) && ln -f $< $@
 
-# Like the control plane, the linter is current when it is newer than its pins.
+# Like the control plane, the linter is current if it is newer than its pins.
 bin/golangci-lint: tools/lint/go.mod tools/lint/go.sum
 	@echo "building golangci-lint from source (the first build takes 3 to 5 minutes on two cores)"
 	@cd tools/lint && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
@@ -252,7 +254,7 @@ bin/vale: tools/prose/go.mod tools/prose/go.sum
 	@echo "building vale from source (the first build takes 2 minutes on two cores)"
 	@cd tools/prose && CGO_ENABLED=1 CGO_CFLAGS=-w $(GO) build -ldflags '-s -w' -o ../../$@ github.com/vale-cli/vale/v3/cmd/vale
 
-# FILES="README.md docs/security.md" checks those alone.
+# FILES="README.md docs/security.md" checks only those.
 .PHONY: words
 words: needs-go bin/vale ## check the English of docs, comments, messages and manifests (.vale.ini; FILES=README.md)
 	@git ls-files --cached --others --exclude-standard $(or $(FILES),'*.md' '*.go' '*.yaml' '*.tpl' '*.html' '*.js' '*.sh') | xargs bin/vale --output=line
@@ -260,8 +262,8 @@ words: needs-go bin/vale ## check the English of docs, comments, messages and ma
 bin/gremlins: tools/mutation/go.mod tools/mutation/go.sum
 	@cd tools/mutation && CGO_ENABLED=0 $(GO) build -o ../../$@ github.com/go-gremlins/gremlins/cmd/gremlins
 
-# PACKAGES="taints verdict" plays those alone. gremlins copies the whole folder in which it runs, so it runs in a copy that
-# has no binaries. Vet is off because what vet finds no test has noticed.
+# PACKAGES="taints verdict" plays only those. gremlins copies the whole folder in which it runs, so it runs in a copy
+# without binaries. Vet is off, because what vet finds was not found by a test.
 .PHONY: mutation
 mutation: bin/gremlins ## change the packages that only decide, one place at a time, and list the changes that no test notices (half an hour; PACKAGES=verdict)
 	@for package in $(PACKAGES); do [ -d "$$package" ] || { echo "make mutation: there is no folder $$package: PACKAGES=\"taints verdict\" names packages from here"; exit 1; }; done
@@ -274,14 +276,11 @@ mutation: bin/gremlins ## change the packages that only decide, one place at a t
 bin/controller-gen: tools/generate/go.mod tools/generate/go.sum
 	@cd tools/generate && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
-# From the types in api/ follow the deep copies and the CRD, from the chart follow the other manifests in config/, what its tests
-# compare, and the table of values in its README.
+# The deep copies and the CRD come from the types in api/. The other manifests in config/, the golden files, and the
+# table of values in the chart's README come from the chart.
 .PHONY: generate
-generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md
-	@bin/controller-gen object:headerFile=tools/generate/header.txt paths=./api/...
-	@bin/controller-gen crd paths=./api/... output:dir=bin/crds
-	@for crd in nodetaintrules evictionpolicies; do sed 1d bin/crds/taintkeeper.dev_$$crd.yaml > charts/taintkeeper/files/$$crd.yaml; done
-	@{ cat tools/generate/crd-header.txt charts/taintkeeper/files/nodetaintrules.yaml; echo ---; cat charts/taintkeeper/files/evictionpolicies.yaml; } > config/crd.yaml
+generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD, config/, what the chart renders, the tables of values and of metrics, docs/commands.md and docs/output.md
+	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w
 	@$(GO) run ./internal/plugin/cli/reference/generate
@@ -291,11 +290,11 @@ bin/govulncheck: tools/vulnerabilities/go.mod tools/vulnerabilities/go.sum
 	@cd tools/vulnerabilities && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ golang.org/x/vuln/cmd/govulncheck
 
 .PHONY: vulnerabilities
-vulnerabilities: needs-go bin/govulncheck ## look for known vulnerabilities in what the programs call (asks vuln.go.dev)
+vulnerabilities: needs-go bin/govulncheck ## look for known vulnerabilities in the code that the programs call (uses vuln.go.dev)
 	@bin/govulncheck ./...
 
 .PHONY: fmt
-fmt: bin/golangci-lint ## format the code the way make lint wants it
+fmt: bin/golangci-lint ## format the code as make lint expects
 	@bin/golangci-lint fmt
 
 # goreleaser is big, so no other target needs it.
@@ -313,7 +312,7 @@ bin/helm bin/helm3: tools/helm/go.mod tools/helm/go.sum
 bin/validate-krew-manifest: tools/krew/go.mod tools/krew/go.sum
 	@cd tools/krew && CGO_ENABLED=0 $(GO) build -o ../../$@ sigs.k8s.io/krew/cmd/validate-krew-manifest
 
-# Most of promtool is what discovers targets in clouds, which plays no part in tests of rules.
+# Most of promtool discovers targets in clouds, which tests of rules do not need.
 bin/promtool: tools/promtool/go.mod tools/promtool/go.sum
 	@echo "building promtool from source"
 	@cd tools/promtool && CGO_ENABLED=0 $(GO) build -tags remove_all_sd -ldflags '-s -w' -o ../../$@ github.com/prometheus/prometheus/cmd/promtool
@@ -327,7 +326,7 @@ bin/d2: tools/diagram/go.mod tools/diagram/go.sum
 	@cd tools/diagram && CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o ../../$@ oss.terrastruct.com/d2
 
 .PHONY: release-check
-release-check: bin/goreleaser bin/ko bin/actionlint ## check what releases are made of: the configuration, the workflows, the image for two architectures
+release-check: bin/goreleaser bin/ko bin/actionlint ## check the parts of a release: the configuration, the workflows, the image for two architectures
 	@bin/goreleaser check
 	@bin/actionlint
 	@cd tools/release && $(GO) test -count=1 -timeout 30m ./...

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config holds the manifests of this folder for programs that install Taintkeeper themselves, as the
-// demo and the tests do. They must not modify these variables. The manifests are rendered from
-// charts/taintkeeper, but for the CRD (make generate).
+// Package config holds the manifests of this folder for programs that install Taintkeeper themselves, as the demo and
+// the tests do. They must not modify these variables. The manifests are rendered from charts/taintkeeper, except the
+// CRD (make generate).
 package config
 
 import _ "embed"

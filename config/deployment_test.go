@@ -97,7 +97,7 @@ func TestAReplicaStaysWhateverElseIsTainted(t *testing.T) {
 	for _, key := range []string{"maintenance", controlPlane, criticalAddonsOnly} {
 		pod := verdict.Pod{Tolerations: shipped(t).Spec.Template.Spec.Tolerations}
 		if v := (verdict.Rule{}).Decide(pod, []verdict.Taint{{Taint: taint(key, corev1.TaintEffectNoExecute)}}); v.Leaves {
-			t.Errorf("a replica leaves nodes with the taint %s, and nobody evicts any more once all nodes have it", key)
+			t.Errorf("a replica leaves nodes with the taint %s, so nothing evicts once all nodes have it", key)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestWhereTheSchedulerPutsAReplica(t *testing.T) {
 }
 
 // TestWithNodeHealthAReplicaMayComeToANodeThatIsNew is about taints that new nodes have from the beginning, and that
-// only node health takes off: in a cluster whose nodes are all new it must be able to start.
+// only node health removes: in a cluster whose nodes are all new it must be able to start.
 func TestWithNodeHealthAReplicaMayComeToANodeThatIsNew(t *testing.T) {
 	pod := withNodeHealth(t).Spec.Template.Spec
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeNetworkUnavailable} {

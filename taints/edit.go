@@ -14,14 +14,14 @@ import (
 
 // This file is what kubectl taint does to the taints of one node (k8s.io/kubectl/pkg/cmd/taint), order included.
 
-// Overwrite says what happens to a taint that an edit adds where one with the same key and effect already is.
+// Overwrite says what happens when an edit adds a taint and the node already has one with the same key and effect.
 type Overwrite int
 
 const (
 	// KeepExisting makes the edit fail, even when the two values are equal.
 	KeepExisting Overwrite = iota
-	// OverwriteExisting replaces the other with the taint of the edit, as kubectl taint --overwrite does.
-	// The old TimeAdded goes with it: the taint counts as new.
+	// OverwriteExisting replaces the existing taint with that of the edit, as kubectl taint --overwrite does. The old
+	// TimeAdded is lost, so the taint counts as new.
 	OverwriteExisting
 )
 
@@ -29,11 +29,11 @@ const (
 type Edit struct {
 	// Add holds the taints to add, unique by key and effect. A TimeAdded set here ends up on the node.
 	Add []corev1.Taint
-	// Remove holds what is taken away, in this order. None of it may match a taint in Add.
+	// Remove holds the removals, in order. None of them may match a taint in Add.
 	Remove []Removal
 }
 
-// ExistsError reports an edit with [KeepExisting] that adds a taint where one with its key and effect already is.
+// ExistsError reports an edit with [KeepExisting] that adds a taint although the node has one with its key and effect.
 type ExistsError struct {
 	// Existing is the taint on the node, Added the one in the edit.
 	Existing, Added corev1.Taint
@@ -44,8 +44,8 @@ func (e *ExistsError) Error() string {
 		Format(e.Added), Format(e.Existing))
 }
 
-// NotFoundError reports an edit that removes a taint that is not there, or that an earlier removal of the same edit
-// has already taken.
+// NotFoundError reports an edit that removes a taint that does not exist, or that an earlier removal of the same edit
+// has already removed.
 type NotFoundError struct {
 	Removal Removal
 }
@@ -80,7 +80,7 @@ func ParseEdit(specs ...string) (Edit, error) {
 	return edit, nil
 }
 
-// with returns the edit with one more spec in it.
+// with returns the edit with one more spec.
 func (e Edit) with(spec string) (Edit, error) {
 	if isRemoval(spec) {
 		removal, err := ParseRemoval(spec)
@@ -92,10 +92,10 @@ func (e Edit) with(spec string) (Edit, error) {
 	return e, err
 }
 
-// String gives the edit as the arguments of a kubectl taint command, additions first, separated by spaces.
+// String returns the edit as the arguments of a kubectl taint command, additions first, separated by spaces.
 func (e Edit) String() string { return strings.Join(e.Specs(), " ") }
 
-// Specs gives the edit as the arguments of a kubectl taint command, additions first.
+// Specs returns the edit as the arguments of a kubectl taint command, additions first.
 func (e Edit) Specs() []string {
 	specs := make([]string, 0, len(e.Add)+len(e.Remove))
 	for _, taint := range e.Add {
@@ -107,9 +107,9 @@ func (e Edit) Specs() []string {
 	return specs
 }
 
-// Validate reports everything that makes the edit one that [ParseEdit] would not return: parts outside the grammar, two
-// additions with the same key and effect, a taint both added and removed. [Edit.Apply] calls it, so it is needed only
-// to find out early.
+// Validate reports everything because of which [ParseEdit] would not return the edit: parts outside the grammar, two
+// additions with the same key and effect, a taint both added and removed. [Edit.Apply] calls it, so call it only to
+// find errors earlier.
 func (e Edit) Validate() error {
 	return errors.Join(e.checkParts(), e.checkDuplicates(), e.checkConflicts())
 }
@@ -153,13 +153,13 @@ func (e Edit) checkConflicts() error {
 	return errors.Join(errs...)
 }
 
-// Apply returns what the edit makes of a node's current taints: first the added ones in the order of the edit, then
-// those that were there and are neither overwritten nor removed, in their order and with their TimeAdded. It is nil
-// when no taint is left. The result shares no memory with current or with the edit, and neither is modified.
+// Apply returns a node's current taints after the edit: first the added ones in the order of the edit, then the current
+// ones that are neither overwritten nor removed, in their order and with their TimeAdded. It is nil when no taint is
+// left. The result shares no memory with current or with the edit, and neither is modified.
 //
 // The error joins everything that is wrong: what [Edit.Validate] finds, or else an [ExistsError] for every taint that
-// KeepExisting keeps from being added and a [NotFoundError] for every removal that removes nothing. Then there is no
-// result: an edit is applied as a whole or not at all.
+// KeepExisting keeps from being added and a [NotFoundError] for every removal that removes nothing. In that case there
+// is no result: an edit is applied as a whole or not at all.
 func (e Edit) Apply(current []corev1.Taint, policy Overwrite) ([]corev1.Taint, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (e Edit) merge(current []corev1.Taint) []corev1.Taint {
 	return merged
 }
 
-// remove takes the removals out of taints, which it may modify, one after the other.
+// remove applies the removals to taints, which it may modify, one after the other.
 func (e Edit) remove(taints []corev1.Taint) ([]corev1.Taint, error) {
 	var errs []error
 	for _, removal := range e.Remove {
@@ -212,8 +212,8 @@ func (e Edit) remove(taints []corev1.Taint) ([]corev1.Taint, error) {
 	return taints, errors.Join(errs...)
 }
 
-// indexOf finds the taint with the same key and effect, by which the API server holds taints to be the same; -1 if
-// there is none.
+// indexOf finds the taint with the same key and effect, which is how the API server identifies taints; -1 if there is
+// none.
 func indexOf(taints []corev1.Taint, taint corev1.Taint) int {
 	return slices.IndexFunc(taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) })
 }

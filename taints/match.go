@@ -18,18 +18,18 @@ type Matcher struct {
 	ComparisonOperators bool
 }
 
-// Tolerates tells whether the toleration matches the taint. Neither may be nil.
+// Tolerates reports whether the toleration matches the taint. Neither may be nil.
 //
-// The rule is [corev1.Toleration.ToleratesTaint]: an effect that is set must be the taint's, and so must a key;
-// the operator Exists then matches any value, Equal or no operator an equal one. Unlike the API's own callers it logs
-// nothing about Gt and Lt with a value that is not an integer: such a toleration simply does not match.
+// The rule is [corev1.Toleration.ToleratesTaint]: an effect that is set must be the taint's, and so must a key; the
+// operator Exists then matches any value, Equal or no operator an equal one. Unlike the API's own callers, it does not
+// log Gt and Lt with a value that is not an integer: such a toleration simply does not match.
 func (m Matcher) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
-	// Upstream's callers pass a live logger, and so write one error for every pod and taint at every evaluation.
+	// Upstream's callers pass a real logger, and so log one error for every pod and taint at every evaluation.
 	return toleration.ToleratesTaint(logr.Discard(), taint, m.ComparisonOperators)
 }
 
-// First finds the first toleration in list order that matches the taint: the one whose tolerationSeconds count, in the
-// taint-eviction controller. Without a match it returns -1 and false. The taint must not be nil.
+// First finds the first toleration in list order that matches the taint. Its tolerationSeconds are those that the
+// taint-eviction controller uses. Without a match it returns -1 and false. The taint must not be nil.
 func (m Matcher) First(tolerations []corev1.Toleration, taint *corev1.Taint) (index int, ok bool) {
 	for i := range tolerations {
 		if m.Tolerates(&tolerations[i], taint) {
@@ -39,8 +39,8 @@ func (m Matcher) First(tolerations []corev1.Toleration, taint *corev1.Taint) (in
 	return -1, false
 }
 
-// NoExecute returns the taints with effect NoExecute, in their order: those that can make a running pod leave.
-// It is nil when there are none.
+// NoExecute returns the taints with effect NoExecute, in their order. Only these can make a running pod leave. It is
+// nil when there are none.
 func NoExecute(taints []corev1.Taint) []corev1.Taint {
 	var subset []corev1.Taint
 	for i := range taints {

@@ -75,7 +75,7 @@ func TestToleratesByKeyEffectAndOperator(t *testing.T) {
 	}
 }
 
-func TestToleratesValuesNobodyCouldWriteOnACommandLine(t *testing.T) {
+func TestToleratesValuesThatACommandLineCannotHave(t *testing.T) {
 	long := string(make([]byte, 1<<20))
 	for name, value := range map[string]string{
 		"letters from beyond ASCII": "schlüssel-🔥",

@@ -14,30 +14,30 @@ import (
 
 // This file is kubectl's grammar (k8s.io/kubectl/pkg/cmd/taint): it accepts exactly what kubectl taint accepts.
 
-// removalMark ends a spec that takes a taint away.
+// removalMark ends a spec that removes a taint.
 const removalMark = "-"
 
 const effectChoice = "NoSchedule, PreferNoSchedule or NoExecute"
 
-// Removal names the taints that an edit takes away: those with this key and this effect.
-// An empty effect stands for every effect of the key. The value of a taint plays no part.
+// Removal names the taints that an edit removes: those with this key and this effect. An empty effect means every
+// effect of the key. The value of a taint does not matter.
 type Removal struct {
 	Key    string
 	Effect corev1.TaintEffect
 }
 
-// String gives the spec that [ParseRemoval] reads back: "key:Effect-", or "key-" for every effect.
+// String returns the spec that [ParseRemoval] reads back: "key:Effect-", or "key-" for every effect.
 func (r Removal) String() string {
 	taint := corev1.Taint{Key: r.Key, Effect: r.Effect}
 	return taint.ToString() + removalMark
 }
 
-// Matches tells whether the removal takes this taint away.
+// Matches reports whether the removal removes this taint.
 func (r Removal) Matches(taint corev1.Taint) bool {
 	return r.Key == taint.Key && (r.Effect == "" || r.Effect == taint.Effect)
 }
 
-// Parse reads one taint to add, as kubectl taint takes it: "key=value:Effect", or "key:Effect" for an empty value.
+// Parse reads one taint to add, as kubectl taint accepts it: "key=value:Effect", or "key:Effect" for an empty value.
 // The key is a label key (up to 63 characters, with an optional DNS prefix and "/" before it) and the value a label
 // value. TimeAdded is never set. The error names the part that is wrong and says what is allowed there.
 func Parse(spec string) (corev1.Taint, error) {
@@ -48,7 +48,7 @@ func Parse(spec string) (corev1.Taint, error) {
 	return taint, nil
 }
 
-// ParseRemoval reads one removal, as kubectl taint takes it: "key:Effect-", or "key-" for every effect of the key.
+// ParseRemoval reads one removal, as kubectl taint accepts it: "key:Effect-", or "key-" for every effect of the key.
 // "key=value:Effect-" is read too: its value must be valid, and is then ignored.
 func ParseRemoval(spec string) (Removal, error) {
 	removal, err := parseRemoval(spec)
@@ -58,7 +58,7 @@ func ParseRemoval(spec string) (Removal, error) {
 	return removal, nil
 }
 
-// Format gives the spec that [Parse] reads back as the same taint, TimeAdded apart: "key=value:Effect", or
+// Format returns the spec that [Parse] reads back as the same taint, except for TimeAdded: "key=value:Effect", or
 // "key:Effect" when the value is empty. A taint that Parse would not accept is printed in the same way, unchecked.
 func Format(t corev1.Taint) string {
 	return t.ToString()
@@ -96,8 +96,7 @@ func parseRemoval(spec string) (Removal, error) {
 }
 
 // split cuts "key", "key:Effect" or "key=value:Effect" into its parts and leaves them unchecked. The effect is empty
-// only in the first form: "key:" is refused here, because after it nobody could tell it from "key", which as a removal
-// means every effect.
+// only in the first form: "key:" is refused here, because it would become "key", which as a removal means every effect.
 func split(spec string) (corev1.Taint, error) {
 	body, effect, found := strings.Cut(spec, ":")
 	switch {

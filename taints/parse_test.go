@@ -110,7 +110,7 @@ var malformed = []struct {
 	{"a key that ends with a dot", "a.:NoSchedule", []string{`key "a."`}},
 	{"a key with a star", "a*:NoSchedule", []string{`key "a*"`}},
 	{"a key with letters from beyond ASCII", "schlüssel:NoSchedule", []string{`key "schlüssel"`}},
-	{"a key that is no UTF-8", "a\xff:NoSchedule", []string{`key "a\xff"`}},
+	{"a key that is not UTF-8", "a\xff:NoSchedule", []string{`key "a\xff"`}},
 	{"a key that is too long", key63 + "k:NoSchedule", []string{"63"}},
 	{"a key of ten thousand characters", strings.Repeat("k", 10_000) + ":NoSchedule", []string{"63"}},
 	{"a prefix that is too long", prefix253 + "p/a:NoSchedule", []string{"253"}},

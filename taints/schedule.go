@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// This file is the scheduler's TaintToleration plugin of Kubernetes 1.36. tolerationSeconds plays no part in it.
+// This file is the scheduler's TaintToleration plugin of Kubernetes 1.36. It ignores tolerationSeconds.
 
-// UnschedulableMessage is what the plugin's Filter says about a node with an untolerated taint. The scheduler puts it,
-// letter for letter, into the PodScheduled condition and the FailedScheduling event of a pod.
+// UnschedulableMessage is what the plugin's Filter says about a node with an untolerated taint. The scheduler puts
+// exactly this text into the PodScheduled condition and the FailedScheduling event of a pod.
 const UnschedulableMessage = "node(s) had untolerated taint(s)"
 
-// MaxNodeScore is the best score that the scheduler knows; the worst is 0.
+// MaxNodeScore is the scheduler's best score; the worst is 0.
 const MaxNodeScore int64 = 100
 
 // Untolerated is the plugin's Filter: it finds the first taint, in list order, that keeps a pod with these tolerations
@@ -49,9 +49,9 @@ func (m Matcher) CountIntolerable(taints []corev1.Taint, tolerations []corev1.To
 }
 
 // Normalize is the plugin's NormalizeScore: it turns the counts of [Matcher.CountIntolerable], one for each node that
-// passed the filter, into scores from 0 to [MaxNodeScore], where the greatest count gets 0 and no taint gets 100. What
-// lies between is 100 minus the count's percentage of the greatest, rounded down before it is subtracted. When all
-// counts are 0, all nodes get 100. Counts must not be negative.
+// passed the filter, into scores from 0 to [MaxNodeScore], where the greatest count gets 0 and no taint gets 100. Other
+// counts get 100 minus their percentage of the greatest, which is rounded down before it is subtracted. When all counts
+// are 0, all nodes get 100. Counts must not be negative.
 func Normalize(counts []int) []int64 {
 	var most int64
 	for _, count := range counts {

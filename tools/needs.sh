@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks in its first second what a make target needs from this machine: needs.sh go git cc chromium.
-# Root on Debian gets what is missing from apt-get; anyone else is told how to get it.
+# Checks, within a second, that this machine has what a make target needs: needs.sh go git cc chromium. For root on
+# Debian it installs missing packages with apt-get; otherwise it says how to install them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The names of the browsers are those of test/page/browser.go.
+# test/page/browser.go looks for the same browsers.
 browser() {
 	if [ -n "${CHROMIUM:-}" ]; then
 		command -v "$CHROMIUM" >/dev/null

@@ -27,7 +27,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// diceOf reads a byte for each roll, and goes on with zeros.
+// diceOf reads a byte for each roll, and continues with zeros.
 func diceOf(data []byte) dice {
 	rest := slices.Clone(data)
 	return func(n int) int {

@@ -11,21 +11,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Taint is a NoExecute taint on its node, with its history as far as it bears on deadlines. A taint goes on while its
-// key and effect stay on the node, whatever happens to its value and timeAdded, and while not-ready becomes unreachable
+// Taint is a NoExecute taint on its node, with its history as far as it bears on deadlines. A taint continues while its
+// key and effect stay on the node, whatever happens to its value and timeAdded, and when not-ready becomes unreachable
 // or the other way round.
 type Taint struct {
 	corev1.Taint
-	// Since is the instant from which the taint counts with its present value.
+	// Since is the instant from which the taint counts with its current value.
 	Since time.Time
-	// Before are the values that it had before, newest first, without a break until the present one came.
+	// Before are the values that it had before, newest first, without a gap before the current one.
 	Before []Past
 	// Add is the timeAdded that the taint should have: the earliest that it had, or the second in which it was seen.
 	Add *metav1.Time
-	// Ends is the instant by which that second had ended.
+	// Ends is the instant at which that second had certainly ended.
 	Ends time.Time
-	// Future says that its timeAdded was in the future when it was first seen, and that no other is known: it tells
-	// nothing about the taint.
+	// Future means that its timeAdded was in the future when it was first seen, and that no other is known. Such a
+	// timeAdded tells nothing about the taint.
 	Future bool
 	// From is the resourceVersion of the node in which the taint was first seen, without a gap since.
 	From string
@@ -35,7 +35,7 @@ type Taint struct {
 type Past struct {
 	Value string
 	Since time.Time
-	// Forgotten says that there were values between this and the next newer one that are not known.
+	// Forgotten means that there were unknown values between this and the next newer one.
 	Forgotten bool
 }
 
@@ -44,20 +44,20 @@ type Seen struct {
 	Sight
 	// Version is the node's resourceVersion.
 	Version string
-	// Gap says that versions before this one may have been missed: a taint may have been taken off and set again.
+	// Gap means that versions before this one may have been missed: a taint may have been removed and added again.
 	Gap bool
-	// NeverStamped says that nobody will write a timeAdded to the node's taints that have none.
+	// NeverStamped means that nothing will write a timeAdded to the node's taints that have none.
 	NeverStamped bool
 }
 
-// SeenAt is what an observer sees that takes its own clock for the API server's, such as a command line or a simulator,
-// and misses nothing.
+// SeenAt is how an observer that uses its own clock as the API server's, such as a command line or a simulator, sees
+// something without missing anything.
 func SeenAt(at time.Time) Seen {
 	return Seen{Sight: Sight{At: at, Earliest: at, Latest: at, Behind: at}}
 }
 
-// Advance returns the NoExecute taints of a node's next version, given those of the version before. With none before it
-// is what somebody counts who sees the node for the first time.
+// Advance returns the NoExecute taints of a node's next version, given those of the version before. Without a previous
+// version, it returns what counts for an observer that sees the node for the first time.
 func Advance(known []Taint, next []corev1.Taint, seen Seen) []Taint {
 	var all []Taint
 	for _, taint := range next {
@@ -87,9 +87,9 @@ func begin(taint corev1.Taint, seen Seen) Taint {
 	return next
 }
 
-// goesOn is the rule of what goes on. Without a gap the key tells it; over a gap only the same value with the timeAdded
-// that the taint should have. No timeAdded before and after tells it where nobody ever writes one: countdowns that
-// each list began again would never end.
+// goesOn is the rule that decides whether a taint continues. Without a gap the key decides. Over a gap only the same
+// value with the timeAdded that the taint should have shows that it continues. If nothing ever writes timeAdded, no
+// timeAdded before and after shows it too, because countdowns that restart with each list would never end.
 func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
 	switch {
 	case !seen.Gap:
@@ -102,53 +102,54 @@ func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
 	return t.ToldBy(next.TimeAdded)
 }
 
-// Continues reports whether a NoExecute taint goes on in another of the same node's next version: it has the same key,
-// or one of the two names of one cause, not-ready and unreachable.
+// Continues reports whether a NoExecute taint continues as another in the node's next version: because the key is the
+// same, or because both are names of one cause, not-ready and unreachable.
 func Continues(known, next corev1.Taint) bool {
 	return known.Key == next.Key || isNotReady(known.Key) && isNotReady(next.Key)
 }
 
-// isNotReady tells the two names of one cause: the node is not ready.
+// isNotReady recognizes the two names of one cause: the node is not ready.
 func isNotReady(key string) bool {
 	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// ToldBy reports whether a timeAdded tells that a taint of the same key and effect is this one: it is the one that this
-// should have. It tells that to the second only.
+// ToldBy reports whether a timeAdded shows that a taint of the same key and effect is this one, because it is the
+// timeAdded that this taint should have. It shows that only to the second.
 func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
 	return !t.Future && !timeAdded.IsZero() && timeAdded.Equal(t.Add)
 }
 
-// ToTheSecond returns the taint as its timeAdded alone tells it: one that was taken off and set again unseen, within
-// the same second, has the same. So it counts from the end of that second, and what was before is not known.
+// ToTheSecond returns the taint as its timeAdded alone tells it. A taint that was removed and added again, unseen,
+// within the same second has the same timeAdded. It therefore counts from the end of that second, and earlier values
+// are unknown.
 func (t Taint) ToTheSecond() Taint {
 	t.Since, t.Before = later(t.Since, t.Ends), nil
 	return t
 }
 
-// Unstamped reports whether the taint's timeAdded does not say from when it counts: it has none, or a later one.
+// Unstamped reports whether the taint's timeAdded does not say from when it counts, because it has none or a later one.
 func (t Taint) Unstamped() bool {
 	return t.TimeAdded.IsZero() || !t.Future && t.Add.Before(t.TimeAdded)
 }
 
-// Same reports whether two taints make no difference to any verdict or timeAdded.
+// Same reports whether two taints lead to the same verdicts and timeAdded.
 func (t Taint) Same(other Taint) bool {
 	return t.Key == other.Key && t.Value == other.Value && t.TimeAdded.Equal(other.TimeAdded) &&
 		t.Since.Equal(other.Since) && len(t.Before) == len(other.Before)
 }
 
 // after returns the taint, just seen, as the continuation of one that was known before. With the same value it counts
-// from the earlier of the two; with another it remembers the value before, whose deadlines stay.
+// from the earlier of the two. With another value it remembers the previous value, whose deadlines remain.
 func (t Taint) after(known Taint, seen Seen) Taint {
 	switch {
 	case !seen.Gap:
 		t.From = known.From
-	case t.TimeAdded.IsZero(): // nothing from before the gap is ever written down
+	case t.TimeAdded.IsZero(): // nothing from before the gap is ever written
 		known.Add, known.Ends, known.Future, known.TimeAdded = t.Add, t.Ends, t.Future, nil
 	default:
 		known = known.ToTheSecond()
 	}
-	// A timeAdded that it had, or should have, says nothing new, and may have been written by a clock that is wrong: ours.
+	// A timeAdded that it had, or should have, says nothing new, and may have been written with a wrong clock: ours.
 	if t.Key == known.Key && t.Value != known.Value {
 		if t.TimeAdded.Equal(known.TimeAdded) && known.ToldBy(t.TimeAdded) {
 			t.Since = known.Since
@@ -175,7 +176,7 @@ func (t Taint) after(known Taint, seen Seen) Taint {
 // deadline.
 const mostValues = 16
 
-// past returns the values that a taint has had, newest first, the present one included.
+// past returns the values that a taint has had, newest first, including the current one.
 func (t Taint) past() []Past {
 	all := slices.Concat([]Past{{Value: t.Value, Since: t.Since}}, t.Before)
 	if len(all) > mostValues {

@@ -33,7 +33,7 @@ func seen(after time.Duration, change ...func(*verdict.Seen)) verdict.Seen {
 func afterAGap(s *verdict.Seen)    { s.Gap = true }
 func neverStamped(s *verdict.Seen) { s.NeverStamped = true }
 
-func TestWhatGoesOn(t *testing.T) {
+func TestWhatContinues(t *testing.T) {
 	const sec = time.Second
 	plain := noExecute("k", "")
 	notReady, unreachable := noExecute(corev1.TaintNodeNotReady, ""), noExecute(corev1.TaintNodeUnreachable, "")
@@ -114,7 +114,7 @@ func TestOfManyValuesTheNewestAndTheFirstAreRemembered(t *testing.T) {
 	}
 }
 
-// Of an observer who knows nothing of the API server's clock, nothing that was recorded can be dated.
+// Of an observer who knows nothing about the API server's clock, nothing that was recorded can be dated.
 func TestWithoutAClockWhatIsRecordedCountsFromTheSight(t *testing.T) {
 	s := verdict.Sight{At: noon.Add(time.Hour), Latest: noon.Add(time.Hour)}
 	if got := s.Start(noon); !got.Equal(s.At) {
@@ -122,7 +122,7 @@ func TestWithoutAClockWhatIsRecordedCountsFromTheSight(t *testing.T) {
 	}
 }
 
-// The second value came within the second in which, unseen, the taint was taken off and set again.
+// The second value came within the second in which, unseen, the taint was removed and added again.
 func TestOverAGapNothingIsKnownOfEarlierValues(t *testing.T) {
 	v1, v2 := added(noExecute("k", "v1"), 10), added(noExecute("k", "v2"), 70)
 	known := verdict.Advance(nil, []corev1.Taint{v1}, seen(10400*time.Millisecond))
@@ -184,7 +184,7 @@ func TestAnotherValueCountsFromItsOwnSightWithinTheSecondThatTheTaintShouldHave(
 	}
 }
 
-// A later timeAdded postpones nothing, but it is all that is known of a value that comes with it.
+// A later timeAdded postpones nothing, but it is all that is known about a value that comes with it.
 func TestAnotherValueCountsFromATimeAddedThatWasMovedOn(t *testing.T) {
 	known := verdict.Advance(nil, []corev1.Taint{added(noExecute("k", "a"), 4)}, seen(10300*time.Millisecond))
 	known = verdict.Advance(known, []corev1.Taint{added(noExecute("k", "a"), 15)}, seen(20300*time.Millisecond))

@@ -36,7 +36,7 @@ func (n *node) second() *metav1.Time { return &metav1.Time{Time: noon.Add(n.at).
 
 func (n *node) String() string { return "known " + asJSON(n.known) + "\ntruth " + asJSON(n.truth) }
 
-// timeAdded is what somebody else writes: none, the truth, or anything.
+// timeAdded is what another client writes: none, the truth, or anything.
 func (n *node) timeAdded() *metav1.Time {
 	second := n.second()
 	if n.exact && n.IntN(3) == 0 {

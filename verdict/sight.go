@@ -10,22 +10,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Sight is how somebody saw something. Instants at which something was seen, or began, are all on one timeline of the
-// observer, which nobody can set: a process takes its monotonic clock. What the API server recorded is on other clocks.
+// Sight is when, and on which clocks, an observer saw something. Instants at which something was seen or began are all
+// on one timeline of the observer, which cannot be set: a process uses its monotonic clock. What the API server
+// recorded is on other clocks.
 type Sight struct {
 	// At is when it was seen, on the timeline.
 	At time.Time
-	// Earliest and Latest are between which times the API server's clock was then. If Earliest is zero that is not known,
-	// and nothing that it recorded can be dated.
+	// Earliest and Latest bound the time on the API server's clock then. If Earliest is zero, that time is not known, and
+	// nothing that the API server recorded can be dated.
 	Earliest, Latest time.Time
-	// Behind is what the clock that is behind can have shown then at the earliest: the API server's, or this machine's.
+	// Behind is the earliest time that the clock that is behind, the API server's or this machine's, can have shown then.
 	Behind time.Time
 }
 
 // Start returns the instant, on the timeline, from which something counts that the API recorded to the second, rounded
-// down. It happened before its second ended and before it was seen, so the earlier of the two is never too early: a pod
-// is never evicted before what it was promised. What was never recorded, or recorded in the future, happened when it
-// was seen.
+// down. It happened before that second ended and before it was seen, so the earlier of the two is never too early, and
+// a pod is never evicted before it was promised. Anything that was never recorded, or was recorded in the future,
+// counts from when it was seen.
 func (s Sight) Start(recorded time.Time) time.Time {
 	end := recorded.Truncate(time.Second).Add(time.Second)
 	if recorded.IsZero() || s.Behind.Before(end) {
@@ -34,7 +35,7 @@ func (s Sight) Start(recorded time.Time) time.Time {
 	return s.At.Add(end.Sub(s.Behind))
 }
 
-// Since returns the instant from which a taint counts by its timeAdded. Without one it is the sight.
+// Since returns the instant from which a taint counts according to its timeAdded. Without a timeAdded, it is the sight.
 func (s Sight) Since(timeAdded *metav1.Time) time.Time {
 	if timeAdded == nil {
 		return s.At
@@ -42,7 +43,8 @@ func (s Sight) Since(timeAdded *metav1.Time) time.Time {
 	return s.Start(timeAdded.Time)
 }
 
-// Ends returns the instant by which a second of the API server's clock, which can be that of the sight, had ended.
+// Ends returns the instant at which a second of the API server's clock, which can be that of the sight, had certainly
+// ended.
 func (s Sight) Ends(second time.Time) time.Time {
 	end := second.Truncate(time.Second).Add(time.Second)
 	if s.Earliest.IsZero() {
@@ -51,8 +53,8 @@ func (s Sight) Ends(second time.Time) time.Time {
 	return later(s.At.Add(end.Sub(s.Earliest)), s.Start(second))
 }
 
-// Second returns the timeAdded to write of what was seen: the second that the API server's clock showed at the latest,
-// so that the end of this second is never before the sight.
+// Second returns the timeAdded to write for what was seen: the latest second that the API server's clock can have
+// shown, so that the end of this second is never before the sight.
 func (s Sight) Second() *metav1.Time { return &metav1.Time{Time: s.Latest.Truncate(time.Second)} }
 
 // Bound returns when a pod was bound to its node, as the API recorded it to the second: the

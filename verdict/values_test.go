@@ -78,7 +78,7 @@ func TestAValueThatWasToleratedIndefinitelyEndsACountdownWhateverFollows(t *test
 	}
 }
 
-func TestAfterForgottenValuesACountdownGoesOnOnlyForPodsThatAskForNoValueOfTheKey(t *testing.T) {
+func TestAfterForgottenValuesACountdownContinuesOnlyForPodsThatAskForNoValueOfTheKey(t *testing.T) {
 	toleration := func(key string, operator corev1.TolerationOperator, value string, seconds int64) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: operator, Value: value, TolerationSeconds: &seconds}
 	}

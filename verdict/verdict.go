@@ -3,10 +3,10 @@
 
 // Package verdict decides when a pod must leave its node because of NoExecute taints.
 //
-// The decision is a pure function of facts that the API server stores: the taints of the
-// node, the tolerations of the pod, the instant from which each taint counts and the instant
-// at which the pod was bound. It knows no client, no clock and no goroutine, so a controller,
-// a restarted controller, a command line and a simulator all come to the same verdict.
+// The decision is a pure function of facts that the API server stores: the taints of the node, the tolerations of the
+// pod, the instant from which each taint counts and the instant at which the pod was bound. It has no client, no clock
+// and no goroutine, so a controller, a restarted controller, a command line and a simulator all come to the same
+// verdict.
 //
 // For every NoExecute taint t on the node of pod p:
 //
@@ -16,14 +16,13 @@
 //	            = start                      if none matches
 //	due(p)      = the earliest of them
 //
-// A taint whose value changes goes on: a deadline that one value has set stays while the next is tolerated for
-// a while only, so that writing values again and again postpones nothing. A pod that is bound when the next value
-// is there owes nothing to the one before.
+// A taint whose value changes continues: a deadline that one value has set remains while the next value is tolerated
+// for only a while, so that writing values repeatedly postpones nothing. An earlier value does not affect pods that
+// were bound after it was replaced.
 //
-// That the first matching toleration in list order is the one that counts is Kubernetes' rule
-// (GetMatchingTolerations in k8s.io/kubernetes/pkg/apis/core/v1/helper, as used by
-// pkg/controller/tainteviction). That a countdown starts with the taint or the binding, and
-// not with the controller's first sight of it, is the fix of kubernetes/kubernetes#108268.
+// That the first matching toleration in list order counts is Kubernetes' rule (GetMatchingTolerations in
+// k8s.io/kubernetes/pkg/apis/core/v1/helper, as used by pkg/controller/tainteviction). That a countdown starts with the
+// taint or the binding, and not with the controller's first sight of it, is the fix of kubernetes/kubernetes#108268.
 package verdict
 
 import (
@@ -36,11 +35,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// Latest is the last due instant there is, and the last that RFC 3339 can write:
-// start + tolerationSeconds saturates here instead of overflowing.
+// Latest is the last possible due instant, and the last that RFC 3339 can represent: start + tolerationSeconds
+// saturates here instead of overflowing.
 var Latest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
-// Pod is what the rule needs to know of a pod.
+// Pod is what the rule needs to know about a pod.
 type Pod struct {
 	// Tolerations is the pod's toleration list, in its order. It is read, never modified.
 	Tolerations []corev1.Toleration
@@ -48,7 +47,7 @@ type Pod struct {
 	Bound time.Time
 }
 
-// Reason is what one taint means for one pod, with everything that explains it.
+// Reason is what one taint means for one pod, and why.
 type Reason struct {
 	// Taint is the taint that is judged.
 	Taint Taint
@@ -57,8 +56,8 @@ type Reason struct {
 	Toleration *corev1.Toleration
 	// TolerationIndex is its position in the list, -1 when none matches.
 	TolerationIndex int
-	// Shadowed holds the positions of the tolerations that match the taint too, but come later
-	// in the list and therefore play no part.
+	// Shadowed holds the positions of the tolerations that also match the taint but do not count, because they come later
+	// in the list.
 	Shadowed []int
 	// Start is the instant from which the toleration's seconds count.
 	Start time.Time
@@ -71,11 +70,10 @@ type Reason struct {
 // Stays reports whether the taint is tolerated indefinitely.
 func (r Reason) Stays() bool { return !r.Leaves }
 
-// Verdict says of one pod on one node whether it stays, or when it is due and why.
+// Verdict says whether one pod on one node stays, or when it is due and why.
 type Verdict struct {
-	// Reason is the one that decides: of the taint that makes the pod due first. For a pod that
-	// stays it is of one of the taints that are tolerated indefinitely, or the zero value when the
-	// node has no NoExecute taint.
+	// Reason is the one that decides, for the taint that makes the pod due first. For a pod that stays, it is for one of
+	// the taints that are tolerated indefinitely, or the zero value when the node has no NoExecute taint.
 	Reason
 }
 
@@ -85,16 +83,16 @@ func (v Verdict) DueAt(now time.Time) bool { return v.Leaves && !v.Due.After(now
 // PendingAt reports whether the pod is due after the instant now.
 func (v Verdict) PendingAt(now time.Time) bool { return v.Leaves && v.Due.After(now) }
 
-// Rule holds what the rule depends on besides its inputs. The zero value is the rule with
-// Kubernetes 1.36's defaults. A Rule is safe for concurrent use.
+// Rule holds what the rule depends on apart from its inputs. The zero value is the rule with Kubernetes 1.36's
+// defaults. A Rule is safe for concurrent use.
 type Rule struct {
 	// Matcher decides which toleration matches which taint.
 	Matcher taints.Matcher
 }
 
-// Decide returns the verdict over a pod on a node with the given taints. Taints of another
-// effect than NoExecute are ignored. The order of the taints does not matter: of two that make
-// the pod due at the same instant the one with the smaller key and then value is named.
+// Decide returns the verdict on a pod on a node with the given taints. Taints with an effect other than NoExecute are
+// ignored. The order of the taints does not matter: of two that make the pod due at the same instant, the one with the
+// smaller key and then value is named.
 func (r Rule) Decide(pod Pod, nodeTaints []Taint) Verdict {
 	var verdict Verdict
 	found := false
@@ -116,7 +114,7 @@ func (r Rule) Judge(pod Pod, taint Taint) Reason {
 	next, past := taint.Since, taint
 	for _, before := range taint.Before {
 		if before.Forgotten && asksForValue(pod.Tolerations, taint.Key) {
-			break // one of those may have been tolerated indefinitely, which ended the countdown
+			break // a forgotten value may have been tolerated indefinitely, which ended the countdown
 		}
 		past.Value, past.Since = before.Value, before.Since
 		earlier := r.judge(pod, past)
@@ -139,10 +137,10 @@ func asksForValue(tolerations []corev1.Toleration, key string) bool {
 	})
 }
 
-// counts reports whether the taint is tolerated for a while: a countdown runs.
+// counts reports whether the taint is tolerated for a while, so that a countdown runs.
 func (r Reason) counts() bool { return r.Leaves && r.Toleration != nil }
 
-// judge returns what one taint means for a pod by its present value alone.
+// judge returns what one taint means for a pod, considering only its current value.
 func (r Rule) judge(pod Pod, taint Taint) Reason {
 	start := later(taint.Since, pod.Bound)
 	reason := Reason{Taint: taint, TolerationIndex: -1, Start: start, Leaves: true, Due: start}
@@ -171,8 +169,8 @@ func (r Rule) shadowed(tolerations []corev1.Toleration, taint *corev1.Taint, fir
 	return positions
 }
 
-// decidesOver reports whether reason a rather than b decides: the earlier one, and between
-// equals the one whose taint sorts first, so that the order of the taints plays no part.
+// decidesOver reports whether reason a rather than b decides: the earlier one, and between equals the one whose taint
+// sorts first, so that the order of the taints does not matter.
 func decidesOver(a, b Reason) bool {
 	if a.Leaves != b.Leaves {
 		return a.Leaves

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// EvictionPolicy objects to taint-based evictions. It never changes when a pod is due: a pod leaves when it is due and
+// EvictionPolicy objects to taint-based evictions. It never changes when a pod is due: a pod leaves once it is due and
 // no policy objects. If several policies select a pod, the strictest answer counts.
 //
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a policy has at most 63 characters, since it is the value of a label of metrics: create the policy under a shorter name"
@@ -34,13 +34,13 @@ type EvictionPolicy struct {
 	Status EvictionPolicyStatus `json:"status,omitzero"`
 }
 
-// EvictionPolicySpec says which evictions the policy is about, and when it objects to them.
+// EvictionPolicySpec says which evictions the policy applies to, and when it objects to them.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || self.action != 'Delete'",message="a deadline ends the action Evict or Hold, and the action Delete needs none: remove the deadline, or choose another action"
 // +kubebuilder:validation:XValidation:rule="!has(self.unready) || self.action == 'Evict'",message="unready says what happens to pods that the action Evict asks about: remove it, or set the action to Evict"
 // +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.pace) || has(self.breaker) || has(self.paused) || has(self.finished) && self.finished == 'Keep' || has(self.ifDown) && self.ifDown == 'Hold'",message="the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
 type EvictionPolicySpec struct {
-	// The NoExecute taints that the policy applies to. By default all of them except
+	// The NoExecute taints that the policy applies to. The default is all of them except
 	// node.kubernetes.io/out-of-service.
 	// +optional
 	// +listType=atomic
@@ -48,30 +48,30 @@ type EvictionPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(taint, taint.key == 'node.kubernetes.io/out-of-service')",message="no policy can hold pods of a node that is out of service: pod garbage collection removes only pods that somebody deleted first. Remove the taint from the list"
 	Taints []EvictionPolicyTaint `json:"taints,omitempty"`
 
-	// The namespaces of the pods, by their labels. All namespaces by default.
+	// Selects the namespaces of the pods by their labels. The default is all namespaces.
 	// +optional
 	// +structType=atomic
 	NamespaceSelector *Selector `json:"namespaceSelector,omitempty"`
 
-	// The pods, by their labels. All pods by default.
+	// Selects the pods by their labels. The default is all pods.
 	// +optional
 	// +structType=atomic
 	PodSelector *Selector `json:"podSelector,omitempty"`
 
-	// The nodes that the pods are on, by their labels. All nodes by default.
+	// Selects the nodes that the pods are on by their labels. The default is all nodes.
 	// +optional
 	// +structType=atomic
 	NodeSelector *Selector `json:"nodeSelector,omitempty"`
 
-	// What is done with a pod that is due. Delete: it is deleted, as without a policy. Evict: the Eviction API is
-	// asked, so PodDisruptionBudgets count. Hold: it stays.
+	// What to do with a pod that is due. Delete deletes it, as without a policy. Evict asks the Eviction API, which
+	// respects PodDisruptionBudgets. Hold keeps it.
 	// +required
 	// +kubebuilder:validation:Enum=Delete;Evict;Hold
 	Action EvictionAction `json:"action"`
 
-	// How long after it was due the action Evict or Hold ends and the pod is deleted, for example 15m. Without a
-	// deadline the action never ends. A deadline ends the action only: a pod stays while the policy is paused, while its
-	// breaker is open, and until its pace has room.
+	// How long after the pod was due the action Evict or Hold ends and the pod is deleted, for example 15m. Without a
+	// deadline the action never ends. A deadline ends only the action: a pod still stays while the policy is paused, while
+	// its breaker is open, and until its pace has room.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -79,20 +79,20 @@ type EvictionPolicySpec struct {
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
 	// What the action Evict does with a pod that has not been Ready for 30 seconds, or whose node is not Ready. Delete,
-	// the default: it is deleted, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask: the
-	// Eviction API is asked anyway.
+	// the default, deletes it, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask asks the
+	// Eviction API anyway.
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Ask
 	Unready UnreadyPods `json:"unready,omitempty"`
 
-	// What happens to pods that have succeeded or failed. Delete, the default, treats them like other pods. With Keep they
-	// stay, whatever the action and its deadline.
+	// What to do with pods that have succeeded or failed. Delete, the default, treats them like other pods. Keep keeps
+	// them, regardless of the action and its deadline.
 	// +optional
 	// +kubebuilder:default=Delete
 	// +kubebuilder:validation:Enum=Delete;Keep
 	Finished FinishedPods `json:"finished,omitempty"`
 
-	// How many selected pods may start to leave in any window of some length.
+	// Limits how many selected pods may start to leave in any window of the given length.
 	// +optional
 	Pace *EvictionPace `json:"pace,omitempty"`
 
@@ -100,15 +100,15 @@ type EvictionPolicySpec struct {
 	// +optional
 	Breaker *EvictionBreaker `json:"breaker,omitempty"`
 
-	// Why no selected pod may leave. While it is set none does, whatever the deadline.
+	// Why no selected pod may leave. While this is set, none leaves, regardless of the deadline.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.trim() != ''",message="an empty reason does not pause: say why pods must stay, or remove the field"
 	Paused *string `json:"paused,omitempty"`
 
-	// What the built-in taint-eviction-controller may do with selected pods while Taintkeeper is not running. Evict: it
-	// evicts them. Hold: an admission policy keeps it from that, by the labels of pods and namespaces alone, whatever the
-	// taint and the node.
+	// What the built-in taint-eviction-controller may do with selected pods while Taintkeeper is not running. Evict lets
+	// it evict them. Hold prevents that with an admission policy, which looks only at the labels of pods and namespaces,
+	// not at taints and nodes.
 	// +optional
 	// +kubebuilder:default=Evict
 	// +kubebuilder:validation:Enum=Evict;Hold
@@ -121,21 +121,21 @@ type EvictionPolicySpec struct {
 
 // EvictionPolicyTaint selects NoExecute taints.
 type EvictionPolicyTaint struct {
-	// The key.
+	// The key of the taint.
 	// +required
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63)",message="it is the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	Key string `json:"key"`
 
-	// The value. Any value by default; an empty value selects taints without a value.
+	// The value of the taint. The default is any value. An empty value selects taints without a value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="it is the value of a taint: letters, digits, dashes, underscores and dots, beginning and ending with a letter or a digit"
 	Value *string `json:"value,omitempty"`
 }
 
-// EvictionAction is what is done with a pod that is due. Others may be added, such as a request to the Eviction Request
-// API (KEP-4563).
+// EvictionAction is what a policy does with a pod that is due. More actions may be added, such as a request to the
+// Eviction Request API (KEP-4563).
 type EvictionAction string
 
 const (
@@ -143,7 +143,7 @@ const (
 	ActionDelete EvictionAction = "Delete"
 	// ActionEvict asks the Eviction API.
 	ActionEvict EvictionAction = "Evict"
-	// ActionHold lets the pod stay.
+	// ActionHold keeps the pod.
 	ActionHold EvictionAction = "Hold"
 )
 
@@ -153,17 +153,17 @@ type UnreadyPods string
 const (
 	// UnreadyDelete deletes it. It is the default.
 	UnreadyDelete UnreadyPods = "Delete"
-	// UnreadyAsk asks the Eviction API, as about other pods.
+	// UnreadyAsk asks the Eviction API, as for other pods.
 	UnreadyAsk UnreadyPods = "Ask"
 )
 
-// FinishedPods is what happens to a pod that has succeeded or failed.
+// FinishedPods is what a policy does with a pod that has succeeded or failed.
 type FinishedPods string
 
 const (
 	// FinishedDelete treats it like other pods. It is the default.
 	FinishedDelete FinishedPods = "Delete"
-	// FinishedKeep lets it stay.
+	// FinishedKeep keeps it.
 	FinishedKeep FinishedPods = "Keep"
 )
 
@@ -173,11 +173,11 @@ type IfDown string
 const (
 	// IfDownEvict lets it evict. It is the default.
 	IfDownEvict IfDown = "Evict"
-	// IfDownHold keeps it from evicting.
+	// IfDownHold prevents it from evicting.
 	IfDownHold IfDown = "Hold"
 )
 
-// EvictionPace bounds how many pods start to leave in any window of time.
+// EvictionPace limits how many pods start to leave in any window of time.
 type EvictionPace struct {
 	// How many pods may start to leave in a window. Every selected pod that starts to leave while its node has a
 	// NoExecute taint counts, no matter who deletes it.
@@ -192,36 +192,36 @@ type EvictionPace struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="a window is 1s to 1h long, for example 30s or 5m"
 	Per metav1.Duration `json:"per"`
 
-	// What each window is for: a node, a zone or the cluster.
+	// What each window applies to: a node, a zone or the whole cluster.
 	// +optional
 	// +kubebuilder:default=Cluster
 	// +kubebuilder:validation:Enum=Node;Zone;Cluster
 	Scope PaceScope `json:"scope,omitempty"`
 }
 
-// PaceScope is what a window of a pace is for.
+// PaceScope is what a window of a pace applies to.
 type PaceScope string
 
 const (
 	// ScopeNode counts the pods of each node.
 	ScopeNode PaceScope = "Node"
-	// ScopeZone counts the pods of each zone, by the label topology.kubernetes.io/zone.
+	// ScopeZone counts the pods of each zone, according to the label topology.kubernetes.io/zone.
 	ScopeZone PaceScope = "Zone"
 	// ScopeCluster counts all pods. It is the default.
 	ScopeCluster PaceScope = "Cluster"
 )
 
 // EvictionBreaker stops evictions when too many pods are due at once. It stays open until the number has been at most
-// maxDue for as long as settle.
+// maxDue for the time that settle sets.
 type EvictionBreaker struct {
-	// The most selected pods that may be due at once, as a number or as a percentage of the selected pods, rounded down
-	// but at least 1. While more are due, none leaves.
+	// How many selected pods may be due at once, as a number or as a percentage of the selected pods, rounded down but at
+	// least 1. While more are due, none leaves.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="it is a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
 	MaxDue intstr.IntOrString `json:"maxDue"`
 
-	// How long after it was due a pod stays, so that the size of a wave is known before its first pod leaves.
+	// How long a pod stays after it was due, so that the size of a wave is known before its first pod leaves.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
@@ -229,19 +229,19 @@ type EvictionBreaker struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) <= duration('10m')",message="it is 0s to 10m, for example 30s"
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
-	// Lets the pods leave that were due before this instant: the breaker neither holds nor counts them. Those that are
-	// due later are counted as before. An instant in the future has no effect until it comes.
+	// Releases the pods that were due before this instant: the breaker neither holds nor counts them. It still counts pods
+	// that are due later. An instant in the future has no effect yet.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
 }
 
 // EvictionPolicyStatus says what the policy does.
 type EvictionPolicyStatus struct {
-	// The generation of the spec that the rest of the status is about.
+	// The generation of the spec that the rest of the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// How many pods the selectors select, on whatever node.
+	// How many pods the selectors select, on any node.
 	// +optional
 	Selected int32 `json:"selected"`
 
@@ -249,26 +249,26 @@ type EvictionPolicyStatus struct {
 	// +optional
 	Due int32 `json:"due"`
 
-	// How many of those the policy holds; in a dry run, how many it would hold.
+	// How many of those the policy holds. In a dry run, how many it would hold.
 	// +optional
 	Held int32 `json:"held"`
 
-	// How many of those that are due the Eviction API is asked about.
+	// For how many of the due pods Taintkeeper asks the Eviction API.
 	// +optional
 	Asking int32 `json:"asking"`
 
-	// Since when the first of the held pods has been due.
+	// When the first of the held pods was due.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Accepted, Holding, Tripped and HeldWhenDown.
+	// The conditions Accepted, Holding, Tripped and HeldWhenDown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// The conditions of a policy, besides [ConditionAccepted] and [ConditionHolding].
+// The conditions of a policy, in addition to [ConditionAccepted] and [ConditionHolding].
 const (
 	// ConditionTripped says whether the breaker is open.
 	ConditionTripped = "Tripped"

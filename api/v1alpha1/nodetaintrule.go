@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NodeTaintRule turns a condition of nodes into a taint: while a selected node has the condition, it has the
-// taint. It is for conditions that Kubernetes itself makes nothing of, such as those of node-problem-detector.
+// NodeTaintRule turns a condition of nodes into a taint: while a selected node has the condition, it has the taint. Use
+// it for conditions that Kubernetes itself ignores, such as those of node-problem-detector.
 //
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a rule has at most 63 characters, since nodes that it taints get a label with it: create the rule under a shorter name"
 // +kubebuilder:object:root=true
@@ -40,22 +40,21 @@ type NodeTaintRule struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || has(self.maxTainted)",message="a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
 type NodeTaintRuleSpec struct {
-	// The condition of a node that brings the taint.
+	// The condition of a node that causes the taint.
 	// +required
 	Condition NodeTaintRuleCondition `json:"condition"`
 
-	// The nodes that the rule is about. All nodes by default.
+	// The nodes that the rule applies to. The default is all nodes.
 	// +optional
 	// +structType=atomic
 	NodeSelector *Selector `json:"nodeSelector,omitempty"`
 
-	// The taint. It cannot be changed: delete the rule, which takes its taints off, and create another.
+	// The taint. It cannot be changed: delete the rule, which removes its taints, and create another.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the taint of a rule cannot be changed: delete the rule, which takes its taints off, and create another"
 	Taint NodeTaintRuleTaint `json:"taint"`
 
-	// How long the condition must have held before the taint comes, for example
-	// 30s, 5m or 1h30m.
+	// How long a node must have had the condition before it gets the taint, for example 30s, 5m or 1h30m.
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
@@ -63,7 +62,7 @@ type NodeTaintRuleSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	After metav1.Duration `json:"after,omitzero"`
 
-	// How long the condition must have been over before the taint goes.
+	// How long the condition must have been over before the taint is removed.
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
@@ -71,9 +70,9 @@ type NodeTaintRuleSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	ClearAfter metav1.Duration `json:"clearAfter,omitzero"`
 
-	// The most nodes that have the rule's taint at once, as a number or as a percentage of the selected nodes,
-	// rounded down. Beyond that the rule holds: further nodes wait until others have lost the taint. It is
-	// required with the effect NoExecute; otherwise there is no bound without it.
+	// How many nodes may have the rule's taint at once, as a number or as a percentage of the selected nodes, rounded
+	// down. When that many have it, other nodes must wait until one of them loses it. Required with the effect NoExecute;
+	// with other effects, the default is no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="it is a number of nodes, 0 or more, or a percentage from 0% to 100%"
@@ -84,26 +83,26 @@ type NodeTaintRuleSpec struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// NodeTaintRuleCondition is a condition of a node. What becomes Unknown on all nodes at once when the control plane is
-// disrupted is left to node health, which knows zones.
+// NodeTaintRuleCondition is a condition of a node. Conditions that become Unknown on all nodes at once when the control
+// plane is disrupted are left to node health, which takes zones into account.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'Ready'",message="a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
 // +kubebuilder:validation:XValidation:rule="self.status != 'Unknown' || !(self.type in ['MemoryPressure', 'DiskPressure', 'PIDPressure'])",message="MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
 type NodeTaintRuleCondition struct {
-	// The type, for example KernelDeadlock.
+	// The type of the condition, for example KernelDeadlock.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Type corev1.NodeConditionType `json:"type"`
 
-	// The status that brings the taint.
+	// The status that causes the taint.
 	// +required
 	// +kubebuilder:validation:Enum="True";"False";Unknown
 	Status corev1.ConditionStatus `json:"status"`
 
-	// The reasons with which the condition brings the taint, exactly as the condition says them: any of them matches. A
-	// condition with another reason counts as over. Any reason matches by default.
+	// The reasons that cause the taint, spelled exactly as in the condition. Any of them matches. A condition with another
+	// reason counts as over. The default is any reason.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -112,10 +111,9 @@ type NodeTaintRuleCondition struct {
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// NodeTaintRuleTaint is a taint as kubectl taint takes it.
+// NodeTaintRuleTaint is a taint as kubectl taint accepts it.
 type NodeTaintRuleTaint struct {
-	// The key, for example example.com/kernel-deadlock. What ends in kubernetes.io or k8s.io before the slash
-	// is Kubernetes' own.
+	// The key, for example example.com/kernel-deadlock. Prefixes that end in kubernetes.io or k8s.io belong to Kubernetes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -124,13 +122,13 @@ type NodeTaintRuleTaint struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/')",message="keys of kubernetes.io and k8s.io belong to Kubernetes itself: choose a prefix of your own"
 	Key string `json:"key"`
 
-	// The value, none by default.
+	// The value. The default is none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Value string `json:"value,omitempty"`
 
-	// NoSchedule, PreferNoSchedule or NoExecute.
+	// The effect: NoSchedule, PreferNoSchedule or NoExecute.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -138,28 +136,28 @@ type NodeTaintRuleTaint struct {
 
 // NodeTaintRuleStatus says what the rule does.
 type NodeTaintRuleStatus struct {
-	// The generation of the spec that the rest of the status is about.
+	// The generation of the spec that the rest of the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// How many nodes the selector selects; none while the rule is not accepted.
+	// How many nodes the selector selects. 0 while the rule is not accepted.
 	// +optional
 	Selected int32 `json:"selected"`
 
-	// How many of them have the condition now, however long.
+	// How many of them have the condition now, for any length of time.
 	// +optional
 	Matching int32 `json:"matching"`
 
-	// How many nodes have the taint from this rule; in a dry run, how many would have it.
+	// How many nodes have the taint from this rule. In a dry run, how many would have it.
 	// +optional
 	Tainted int32 `json:"tainted"`
 
-	// How many nodes have had the condition for long enough, and wait because of maxTainted, or because the
-	// API server refuses to have them tainted.
+	// How many nodes have had the condition for long enough, but wait because of maxTainted or because the API server
+	// refuses to let them be tainted.
 	// +optional
 	Held int32 `json:"held"`
 
-	// Accepted and Holding.
+	// The conditions Accepted and Holding.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -168,7 +166,7 @@ type NodeTaintRuleStatus struct {
 
 // The conditions of a rule, and their reasons.
 const (
-	// ConditionAccepted is True while the rule does its work.
+	// ConditionAccepted is True while the rule is in force.
 	ConditionAccepted = "Accepted"
 	// ReasonAccepted is the reason of Accepted when it is True.
 	ReasonAccepted = "Accepted"
@@ -183,21 +181,21 @@ const (
 	ConditionHolding = "Holding"
 	// ReasonMaxTainted is the reason of Holding when nodes wait because of maxTainted.
 	ReasonMaxTainted = "MaxTainted"
-	// ReasonRefused is the reason of Holding when the API server refuses to have nodes tainted, and no others wait.
+	// ReasonRefused is the reason of Holding when nodes wait only because the API server refuses to let them be tainted.
 	ReasonRefused = "Refused"
 	// ReasonNoNodeHeld is the reason of Holding when it is False.
 	ReasonNoNodeHeld = "NoNodeHeld"
 )
 
-// Finalizer keeps a rule until its taints are off all nodes.
+// Finalizer keeps a rule until its taints are removed from all nodes.
 const Finalizer = "taintkeeper.dev/taints"
 
-// TaintedLabelPrefix begins the key of a label of the nodes that have a taint from a rule; the rule's name ends it. The
-// admission plugin NodeRestriction keeps kubelets from labels of node-restriction.kubernetes.io, as from their nodes'
-// taints.
+// TaintedLabelPrefix is the prefix of a label on nodes that have a taint from a rule; the rule's name follows it. The
+// admission plugin NodeRestriction prevents kubelets from changing labels of node-restriction.kubernetes.io, as well as
+// the taints of their nodes.
 const TaintedLabelPrefix = "taintkeeper.dev.node-restriction.kubernetes.io/"
 
-// LongestName is how long the name of a rule may be: as the name of a label.
+// LongestName is the maximum length of the name of a rule, because it is also the name of a label.
 const LongestName = 63
 
 // NodeTaintRuleList is a list of rules.

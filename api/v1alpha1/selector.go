@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Selector selects objects by their labels, as Kubernetes' label selectors do: an object must match all of it.
+// Selector selects objects by their labels, like Kubernetes' label selectors. An object must match all parts.
 type Selector struct {
 	// Labels and their values.
 	// +optional
@@ -53,8 +53,8 @@ type SelectorRequirement struct {
 // +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 type LabelValue string
 
-// Compile returns the selector as Kubernetes' own; nil selects everything. The API server refuses what would be an
-// error here, but not in objects that it accepted before it knew the rule.
+// Compile converts the selector to Kubernetes' own type. A nil selector selects everything. The API server refuses
+// selectors for which this returns an error, except in objects that it accepted before it knew that rule.
 func (s *Selector) Compile() (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil

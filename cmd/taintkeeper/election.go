@@ -17,16 +17,16 @@ import (
 
 // electionLock is the Lease of the election. It is released only by the replica that holds it.
 //
-// When client-go's elector ends, it releases the Lease if it led as far as it last saw. A process that stood still
-// during a renewal has not seen that another replica leads by now, and would take the Lease from that replica.
+// When client-go's elector ends, it releases the Lease if it was the leader when it last looked. A process that was
+// paused during a renewal does not know that another replica leads now, and would take the Lease from it.
 type electionLock struct {
 	resourcelock.Interface
 
 	holder string // as it was last read
 }
 
-// connect makes the lock as a manager would. A manager needs its lock first, and the lock records its events with the
-// manager.
+// connect makes the lock, as a manager would. The manager needs the lock first, and the lock records its events through
+// the manager.
 func (l *electionLock) connect(config *rest.Config, events recorder.Provider, o *options) error {
 	var err error
 	l.Interface, err = leaderelection.NewResourceLock(rest.CopyConfig(config), events, leaderelection.Options{
@@ -39,8 +39,8 @@ func (l *electionLock) connect(config *rest.Config, events recorder.Provider, o 
 	return err
 }
 
-// versionLabel tells people and kubectl taintkeeper status which version leads. A version that no label can hold is
-// left out.
+// versionLabel tells people and kubectl taintkeeper status which version leads. A version that is not a valid label
+// value is left out.
 func versionLabel(version string) map[string]string {
 	value := strings.NewReplacer("(", "", ")", "", "+", "_").Replace(version)
 	if len(validation.IsValidLabelValue(value)) > 0 {

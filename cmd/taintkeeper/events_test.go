@@ -19,11 +19,11 @@ import (
 
 const eventsPage = "docs/events.md"
 
-// recording are the functions that record an event, and which of their arguments is its type: the reason and the text
-// follow.
+// recording has the functions that record an event, each with the index of the argument that is its type. The reason
+// and the text follow it.
 var recording = map[string]int{"Event": 1, "Eventf": 1, "OfPod": 2}
 
-// event is an event as the code records it. What the code has no literal for is empty.
+// event is an event as the code records it. Parts for which the code has no literal are empty.
 type event struct {
 	kind, reason, text string
 	at                 token.Position
@@ -51,7 +51,7 @@ func readSource(t *testing.T) source {
 	return code
 }
 
-// readPackage reads the files of a package but for its tests.
+// readPackage reads the files of a package, except its tests.
 func readPackage(t *testing.T, set *token.FileSet, folder string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -132,10 +132,11 @@ func literal(expression ast.Expr, constants map[string]string) string {
 	return ""
 }
 
-// verb is a place in a format where something is put in.
+// verb matches a verb in a format.
 var verb = regexp.MustCompile(`%[a-z]`)
 
-// describedBy reports whether a row of the page is about the event: its reason, its type and what its text always has.
+// describedBy reports whether a row of the page is about the event: it has the reason, the type, and the fixed parts of
+// the text.
 func (e event) describedBy(row string) bool {
 	if !strings.Contains(row, "`"+e.reason+"`") || !strings.Contains(row, "| "+e.kind+" |") {
 		return false
@@ -148,7 +149,7 @@ func (e event) describedBy(row string) bool {
 	return true
 }
 
-// reasons are those in a column of a row.
+// reasons matches a reason in a column of a row.
 var reasons = regexp.MustCompile("`([A-Z][A-Za-z]+)`")
 
 func TestThePageOfEventsHasEveryEventAndNoOther(t *testing.T) {
@@ -177,7 +178,7 @@ func TestThePageOfEventsHasEveryEventAndNoOther(t *testing.T) {
 	}
 }
 
-// What the runbooks quote: lines of the log, and reasons of events that are asked for.
+// What the runbooks quote: lines of the log, and reasons in commands that list events.
 var (
 	logLine = regexp.MustCompile("`([A-Z][a-z-]+ [^`]+)`")
 	asked   = regexp.MustCompile(`reason=([A-Za-z]+)`)

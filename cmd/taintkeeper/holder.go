@@ -25,11 +25,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 )
 
-// strangeLooks is how many looks in a row must find a stranger before it is told. Looks are a lease duration apart, so
-// that is twice the lease duration, and a standby needs less to take the Lease of a leader that died.
+// strangeLooks is how many looks in a row must find a stranger before it is reported. Looks are one lease duration
+// apart, so this takes twice the lease duration. A standby takes the Lease of a dead leader sooner.
 const strangeLooks = 3
 
-// holderWatch tells when the holder of the Lease is not a live replica. A client that may write the Lease can hold it
+// holderWatch reports when the holder of the Lease is not a live replica. A client that may write the Lease can hold it
 // under any identity, and then every replica stands by. controller-runtime's identities are HOSTNAME_UUID, and the
 // hostname is the pod's name.
 type holderWatch struct {
@@ -102,10 +102,10 @@ func (w *holderWatch) Run(ctx context.Context) error {
 	}
 }
 
-// stranger returns the Lease if its holder is not a live replica, as far as this replica, which does not lead, can
-// tell. If our own hostname names no pod, hostnames tell nothing. A pod that is terminating counts as live, because a
-// leader keeps the Lease while it shuts down; one that has succeeded or failed runs no more. Our own pod does not
-// count: an identity that it had before a restart of its container has lapsed before this is told.
+// stranger returns the Lease if, as far as this standby can tell, its holder is not a live replica. If our own hostname
+// is not the name of a pod, hostnames tell nothing. A terminating pod counts as live, because a leader keeps the Lease
+// while it shuts down. A pod that has succeeded or failed does not. Nor does our own pod: an identity from before a
+// restart of its container has expired before this is reported.
 func (w *holderWatch) stranger(ctx context.Context) (*coordinationv1.Lease, error) {
 	if !w.pods.HasSynced() {
 		return nil, nil

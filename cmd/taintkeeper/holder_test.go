@@ -66,7 +66,7 @@ func newStandby(t *testing.T, host, holder string) *standby {
 	return s
 }
 
-// holds has another identity hold the Lease.
+// holds makes another identity hold the Lease.
 func (s *standby) holds(t *testing.T, identity string) {
 	t.Helper()
 	leases := s.api.CoordinationV1().Leases(releaseNamespace)
@@ -80,7 +80,7 @@ func (s *standby) holds(t *testing.T, identity string) {
 	}
 }
 
-// check compares what the replica says of the holder.
+// check compares what the replica reports about the holder.
 func (s *standby) check(t *testing.T, when string, unknown bool, events int) {
 	t.Helper()
 	if got := valueOf(t, s.registry, "taintkeeper_lease_holder_unknown") == 1; got != unknown {
@@ -95,7 +95,7 @@ func (s *standby) check(t *testing.T, when string, unknown bool, events int) {
 	}
 }
 
-func TestAStandbySaysThatTheHolderOfTheLeaseIsNoLiveReplica(t *testing.T) {
+func TestAStandbyReportsAHolderThatIsNotALiveReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStandby(t, "here", "stranger_made-up")
 		bubble.Pass(29 * time.Second)
@@ -119,17 +119,17 @@ func TestAStandbySaysThatTheHolderOfTheLeaseIsNoLiveReplica(t *testing.T) {
 	})
 }
 
-func TestAHolderThatIsKnownOrCannotBeJudgedIsNotTold(t *testing.T) {
+func TestAHolderThatIsKnownOrCannotBeJudgedIsNotReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		host, holder string
 		unknown      bool
 	}{
-		"another replica leads":              {"here", "there_1", false},
-		"nobody holds the Lease":             {"here", "", false},
-		"this replica runs outside":          {"laptop", "stranger_1", false},
-		"a pod of another namespace":         {"here", "stranger_1", true},
-		"this replica's own pod, yet not it": {"here", "here_1", true},
-		"a pod that has failed":              {"here", "failed_1", true},
+		"another replica leads":                  {"here", "there_1", false},
+		"no replica holds the Lease":             {"here", "", false},
+		"this replica runs outside":              {"laptop", "stranger_1", false},
+		"a pod of another namespace":             {"here", "stranger_1", true},
+		"another identity of this replica's pod": {"here", "here_1", true},
+		"a pod that has failed":                  {"here", "failed_1", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,10 +145,10 @@ func TestAHolderThatIsKnownOrCannotBeJudgedIsNotTold(t *testing.T) {
 	}
 }
 
-func TestAChangeOfLeadersIsNoUnknownHolder(t *testing.T) {
+func TestAChangeOfLeadersIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStandby(t, "here", "gone_1")
-		bubble.Pass(20 * time.Second) // twice seen: its Lease lapses
+		bubble.Pass(20 * time.Second) // seen twice: its Lease lapses
 		s.holds(t, "there_1")
 		bubble.Pass(20 * time.Second)
 		s.holds(t, "gone_2")
@@ -157,7 +157,7 @@ func TestAChangeOfLeadersIsNoUnknownHolder(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatLeadsLooksNoLonger(t *testing.T) {
+func TestALeaderDoesNotLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStandby(t, "here", "stranger_made-up")
 		bubble.Pass(40 * time.Second)
@@ -169,7 +169,7 @@ func TestAReplicaThatLeadsLooksNoLonger(t *testing.T) {
 		bubble.Pass(time.Hour)
 		for _, action := range s.api.Actions() {
 			if action.GetResource().Resource == "leases" {
-				t.Errorf("a leader still asks: %s", action.GetVerb())
+				t.Errorf("a leader still looks: %s", action.GetVerb())
 			}
 		}
 	})

@@ -17,14 +17,13 @@ import (
 	ctrlzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// maxLogLevel is the level at which client-go logs its requests with their headers, without credentials. The next
-// ones would add bodies, and some of them hold the tokens of clients that ask for metrics.
+// maxLogLevel is the level at which client-go logs its requests with their headers, without credentials. Higher levels
+// would add bodies, and some of these contain tokens of clients that read metrics.
 const maxLogLevel = 7
 
-// newLogger makes a logger that writes every line of its level, each by one call before it returns. It is not
-// controller-runtime's, which drops most of the lines that have the same message within a second: after a storm
-// of evictions, each must be in the log. And it does not buffer, so that a process that is killed leaves the
-// lines of all that it did.
+// newLogger makes a logger that writes every line of its level, each with one call before it returns.
+// controller-runtime's logger drops most lines that have the same message within a second, but each eviction of a storm
+// must be in the log. It does not buffer, so a process that is killed leaves the lines of everything it did.
 func newLogger(o *options, out io.Writer) logr.Logger {
 	encoder := zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig())
 	if o.logFormat == "json" {
@@ -39,7 +38,7 @@ func newLogger(o *options, out io.Writer) logr.Logger {
 func shareLogger(log logr.Logger, level int) error {
 	ctrl.SetLogger(log)
 	klog.SetLoggerWithOptions(log, klog.ContextualLogger(true))
-	var verbosity klog.Level // it stands for klog's own, which is global
+	var verbosity klog.Level // Set changes klog's own level, which is global
 	if err := verbosity.Set(strconv.Itoa(level)); err != nil {
 		return fmt.Errorf("set the level of client-go's log: %w", err)
 	}

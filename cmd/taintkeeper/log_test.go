@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// storm is how many pods are due at once. Their lines have one message and differ in the pod.
+// storm is how many pods are due at once. Their lines have the same message and differ only in the pod.
 const storm = 50_000
 
 func podOf(i int) klog.ObjectRef { return klog.KRef("default", fmt.Sprintf("pod-%d", i)) }
@@ -80,7 +80,7 @@ func TestALevelShowsItsOwnLinesAndThoseBelow(t *testing.T) {
 	}
 }
 
-// TestWhatClientGoSaysIsInTheLog is about client-go's lines, which it writes by klog.
+// TestWhatClientGoSaysIsInTheLog is about the lines that client-go writes with klog.
 func TestWhatClientGoSaysIsInTheLog(t *testing.T) {
 	share := func(level int, out io.Writer) {
 		if err := shareLogger(newLogger(&options{logFormat: "json", logLevel: level}, out), level); err != nil {
@@ -104,7 +104,7 @@ func TestWhatClientGoSaysIsInTheLog(t *testing.T) {
 	}
 }
 
-// BenchmarkLine is what a line costs, without the call that writes it.
+// BenchmarkLine measures what a line costs, without the call that writes it.
 func BenchmarkLine(b *testing.B) {
 	log := newLogger(&options{logFormat: "json"}, io.Discard)
 	for b.Loop() {

@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// version is set when the binary is linked.
+// version is set at link time.
 var version = "(devel)"
 
 func main() {

@@ -14,8 +14,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// metricsServer describes the server of /metrics. On the loopback interface it is open to all; beyond,
-// it is for those whom the API server knows and lets get the URL /metrics, by TLS.
+// metricsServer describes the server of /metrics. On the loopback interface it is open to everyone. Beyond, it uses
+// TLS, and serves only clients that the API server authenticates and allows to get the URL /metrics.
 func (o *options) metricsServer() metricsserver.Options {
 	server := metricsserver.Options{BindAddress: o.metricsAddress}
 	if o.guardsMetrics() {
@@ -26,21 +26,21 @@ func (o *options) metricsServer() metricsserver.Options {
 	return server
 }
 
-// guardsMetrics reports whether metrics leave the loopback interface, or may: a name other than localhost is not looked
-// up, as it could stand for something else later.
+// guardsMetrics reports whether metrics are, or could be, served beyond the loopback interface. Names other than
+// localhost are not looked up, because they could resolve to another address later.
 func (o *options) guardsMetrics() bool {
 	if o.metricsAddress == "0" {
 		return false
 	}
 	host, _, err := net.SplitHostPort(o.metricsAddress)
 	if err != nil || host == "localhost" {
-		return false // what cannot be split is refused
+		return false // validate refuses such an address
 	}
 	address, err := netip.ParseAddr(host)
 	return err != nil || !address.Unmap().IsLoopback()
 }
 
-// standing says in a metric whether this process acts or stands by.
+// standing exports whether this process leads or stands by.
 type standing struct{ leading, holderUnknown prometheus.Gauge }
 
 // newStanding makes the metrics about the process as a whole, and registers them.
@@ -52,7 +52,7 @@ func newStanding(registerer prometheus.Registerer, o *options) (standing, error)
 	}, []string{"mode"})
 	leftOut := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "taintkeeper_node_health_left_out",
-		Help: "1 if node health is switched on but left out because a built-in node-lifecycle-controller was seen.",
+		Help: "1 if node health is enabled but left out because a built-in node-lifecycle-controller was detected.",
 	})
 	if o.nodeHealthLeftOut {
 		leftOut.Set(1)
@@ -66,7 +66,7 @@ func newStanding(registerer prometheus.Registerer, o *options) (standing, error)
 	return standing{leading: leading.WithLabelValues(o.modeName()), holderUnknown: holderUnknown}, err
 }
 
-// modeName names in a metric what the process may do.
+// modeName returns the mode of the process, as metrics name it.
 func (o *options) modeName() string {
 	switch {
 	case o.shadow:
@@ -77,7 +77,7 @@ func (o *options) modeName() string {
 	return "enforce"
 }
 
-// Run leads until the context ends.
+// Run reports, until the context ends, that this process leads.
 func (s standing) Run(ctx context.Context) error {
 	s.leading.Set(1)
 	defer s.leading.Set(0)
@@ -85,7 +85,7 @@ func (s standing) Run(ctx context.Context) error {
 	return nil
 }
 
-// AddTo adds it to a manager, which runs it in the leader alone. A process that loses the lead ends.
+// AddTo adds it to a manager, which runs it only in the leader. A process that loses the lead exits.
 func (s standing) AddTo(mgr manager.Manager) error { return mgr.Add(manager.RunnableFunc(s.Run)) }
 
 // HasSynced reports that it waits for nothing.

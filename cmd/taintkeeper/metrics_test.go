@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// write makes the test of the page of metrics write it: `make generate` does.
+// write makes TestThePageOfMetricsIsCurrent write the page, for make generate.
 var write = flag.Bool("write", false, "write the tables of docs/metrics.md")
 
 const (
@@ -61,13 +61,13 @@ func (c collected) Register(collector prometheus.Collector) error {
 	return nil
 }
 
-// ofDesc takes a description apart, for which client_golang has nothing but its text.
+// ofDesc parses a description, because client_golang offers nothing but its text.
 var ofDesc = regexp.MustCompile(`^Desc\{fqName: (".*"), help: (".*"), constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
 func describe(desc *prometheus.Desc, collector prometheus.Collector) (described, error) {
 	parts := ofDesc.FindStringSubmatch(desc.String())
 	if parts == nil {
-		return described{}, fmt.Errorf("cannot take apart %s", desc)
+		return described{}, fmt.Errorf("cannot parse %s", desc)
 	}
 	name, err := strconv.Unquote(parts[1])
 	if err != nil {
@@ -81,8 +81,8 @@ func describe(desc *prometheus.Desc, collector prometheus.Collector) (described,
 	return described{name: name, help: help, kind: kindOf(name, collector), labels: labels}, nil
 }
 
-// kindOf returns the type of a metric. One that is counted when it is asked for has its type by its name; that this is
-// what is served, TestTheProgramServesTheMetricsOfThePage tells.
+// kindOf returns the type of a metric. For metrics collected at scrape time, it derives the type from the name.
+// TestTheProgramServesTheMetricsOfThePage checks that they are served as that type.
 func kindOf(name string, collector prometheus.Collector) string {
 	switch collector.(type) {
 	case prometheus.Histogram, *prometheus.HistogramVec:
@@ -113,7 +113,7 @@ func registered(t *testing.T, args ...string) map[string]described {
 	return into.metrics
 }
 
-// sections are the tables of the page: each has what no table before has.
+// sections are the tables of the page. Each has only metrics that no earlier table has.
 var sections = []struct {
 	name string
 	args []string
@@ -125,7 +125,7 @@ var sections = []struct {
 	{"shadow", []string{"--shadow"}},
 }
 
-// tables returns the tables by their names, and all metrics by theirs.
+// tables returns the tables, and all metrics, both by name.
 func tables(t *testing.T) (map[string]string, map[string]described) {
 	t.Helper()
 	everywhere := registered(t)
@@ -141,7 +141,7 @@ func tables(t *testing.T) (map[string]string, map[string]described) {
 	return tables, all
 }
 
-// tableOf writes a table of the metrics that are not known yet, and adds them to those that are.
+// tableOf writes a table of the metrics that are not known yet, and adds them to the known ones.
 func tableOf(known, metrics map[string]described) string {
 	text := "| metric | type | meaning |\n| --- | --- | --- |\n"
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
@@ -177,10 +177,10 @@ func TestThePageOfMetricsIsCurrent(t *testing.T) {
 	}
 }
 
-// Metrics that the page names as upstream's and as not there.
+// Metrics that the page names although we do not have them, such as upstream's.
 var absent = []string{"node_collector_update_all_nodes_health_duration_seconds"}
 
-// named finds metrics in a text. A name that ends with an underscore stands for all that begin so.
+// named finds metrics in a text. A name that ends with an underscore stands for all names that begin with it.
 var named = regexp.MustCompile(`\b(taintkeeper|node_collector|taint_eviction_controller)_[a-z_]+`)
 
 func TestEveryMetricThatIsNamedExists(t *testing.T) {
@@ -206,7 +206,7 @@ func TestEveryMetricThatIsNamedExists(t *testing.T) {
 			if !slices.ContainsFunc(known, func(one string) bool {
 				return one == name || strings.HasSuffix(name, "_") && strings.HasPrefix(one, name)
 			}) {
-				t.Errorf("%s names %s, which there is not", file, name)
+				t.Errorf("%s names %s, which does not exist", file, name)
 			}
 		}
 	}
@@ -255,15 +255,15 @@ func TestAProcessSaysThatItLeadsForAsLongAsItDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if leading := valueOf(t, registry, "taintkeeper_leading"); leading != 0 {
-			t.Errorf("a process that stands by says %v", leading)
+			t.Errorf("a standby reports %v", leading)
 		}
 		stop := bubble.Run(t, "the process", standing.Run)
 		if leading := valueOf(t, registry, "taintkeeper_leading"); leading != 1 {
-			t.Errorf("a leader says %v", leading)
+			t.Errorf("a leader reports %v", leading)
 		}
 		stop()
 		if leading := valueOf(t, registry, "taintkeeper_leading"); leading != 0 {
-			t.Errorf("a process that ends says %v", leading)
+			t.Errorf("a process that has ended reports %v", leading)
 		}
 	})
 }
@@ -286,7 +286,7 @@ func TestAProcessSaysThatItLeavesNodeHealthOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := valueOf(t, registry, "taintkeeper_node_health_left_out"); got != test.want {
-				t.Errorf("it says %v, want %v", got, test.want)
+				t.Errorf("it reports %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// guard lets those read metrics whom the API server knows and allows to.
+// guard serves metrics only to clients that the API server authenticates and authorizes.
 type guard struct {
 	authenticator authenticator.Request
 	authorizer    authorizer.Authorizer
@@ -35,8 +35,8 @@ type guard struct {
 	next          http.Handler
 }
 
-// guardMetrics makes a guard that asks the API server by TokenReview and SubjectAccessReview. It is
-// filters.WithAuthenticationAndAuthorization of controller-runtime, which answers 500 to a token that is not valid.
+// guardMetrics makes a guard that asks the API server with TokenReview and SubjectAccessReview. It does the same as
+// controller-runtime's filters.WithAuthenticationAndAuthorization, which however answers 500 to an invalid token.
 func guardMetrics(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	tokens, err := authenticationv1.NewForConfigAndClient(config, client)
 	if err != nil {
@@ -97,15 +97,15 @@ func (g guard) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// validateMetricsCertDir reads the certificate and its key, and names the file that is wrong. Without a certificate the
-// server would make one of its own without a word.
+// validateMetricsCertDir reads the certificate and its key, and names the file that is wrong. If the certificate were
+// missing, the server would generate one and not say so.
 func (o *options) validateMetricsCertDir() error {
 	if o.metricsCertDir == "" {
 		return nil
 	}
 	if !o.guardsMetrics() {
 		return fmt.Errorf("--metrics-cert-dir=%s: --metrics-bind-address=%s is on the loopback interface, "+
-			"where metrics are served without TLS; leave one of the two out", o.metricsCertDir, o.metricsAddress)
+			"where metrics are served without TLS; remove one of the two", o.metricsCertDir, o.metricsAddress)
 	}
 	certFile := filepath.Join(o.metricsCertDir, corev1.TLSCertKey)
 	keyFile := filepath.Join(o.metricsCertDir, corev1.TLSPrivateKeyKey)

@@ -32,19 +32,19 @@ func TestACertificateForMetricsThatIsWrongIsNamedWithItsFile(t *testing.T) {
 	}
 	damaged := []byte(strings.Replace(string(certificate), "MII", "AAA", 1))
 	for name, test := range map[string]struct {
-		certificate, key []byte // nil: there is no such file
+		certificate, key []byte // nil if there is no such file
 		says             []string
 	}{
-		"both are right":               {certificate, key, nil},
-		"no certificate":               {nil, key, []string{"tls.crt", "no such file"}},
-		"no key":                       {certificate, nil, []string{"tls.key", "no such file"}},
-		"neither":                      {nil, nil, []string{"tls.crt", "tls.key"}},
-		"an empty certificate":         {[]byte{}, key, []string{"tls.crt", "does not contain any valid"}},
-		"an empty key":                 {certificate, []byte{}, []string{"tls.key", "does not contain a valid"}},
-		"a damaged certificate":        {damaged, key, []string{"tls.crt", "x509"}},
-		"the one as the other":         {key, certificate, []string{"tls.crt", "tls.key"}},
-		"the key of another":           {certificate, other, []string{"tls.crt and tls.key", "does not match"}},
-		"a certificate that is no PEM": {[]byte("Y2VydA=="), key, []string{"tls.crt", "does not contain any valid"}},
+		"both are right":                {certificate, key, nil},
+		"no certificate":                {nil, key, []string{"tls.crt", "no such file"}},
+		"no key":                        {certificate, nil, []string{"tls.key", "no such file"}},
+		"neither":                       {nil, nil, []string{"tls.crt", "tls.key"}},
+		"an empty certificate":          {[]byte{}, key, []string{"tls.crt", "does not contain any valid"}},
+		"an empty key":                  {certificate, []byte{}, []string{"tls.key", "does not contain a valid"}},
+		"a damaged certificate":         {damaged, key, []string{"tls.crt", "x509"}},
+		"certificate and key swapped":   {key, certificate, []string{"tls.crt", "tls.key"}},
+		"the key of another":            {certificate, other, []string{"tls.crt and tls.key", "does not match"}},
+		"a certificate that is not PEM": {[]byte("Y2VydA=="), key, []string{"tls.crt", "does not contain any valid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestMetricsAreRefusedWithTheStatusThatSaysWhy(t *testing.T) {
 		},
 		"a user without the right": {known, authorizerfactory.NewAlwaysDenyAuthorizer(), http.StatusForbidden},
 		"a user with the right":    {known, authorizerfactory.NewAlwaysAllowAuthorizer(), http.StatusOK},
-		"nobody knows about the right": {
+		"the API server cannot tell": {
 			known, failing, http.StatusInternalServerError,
 		},
 	} {

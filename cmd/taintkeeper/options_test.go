@@ -34,7 +34,7 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		args string
 		want string
 	}{
-		{"--controllers=foo", `there is no controller "foo"; there are: eviction, node-health, node-taint-rule`},
+		{"--controllers=foo", `there is no controller "foo"; available: eviction, node-health, node-taint-rule`},
 		{"--controllers=-eviction", "this leaves nothing to run"},
 		{"--controllers=*,-eviction,-node-health,-node-taint-rule", "this leaves nothing to run"},
 		{"--shadow --dry-run", "choose one"},
@@ -47,23 +47,23 @@ func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
 		{"--coexist --leader-elect-lease-duration=30s", "before kube-controller-manager does"},
 		{"--coexist --dry-run", "nothing would evict"},
 		{"--leader-elect=false --leader-elect-resource-namespace=Not_A_Name", "--leader-elect-resource-namespace"},
-		{"--concurrent-evictions=0", "there can be 1 to 100"},
-		{"--concurrent-evictions=101", "there can be 1 to 100"},
+		{"--concurrent-evictions=0", "choose 1 to 100"},
+		{"--concurrent-evictions=101", "choose 1 to 100"},
 		{"--kube-api-qps=-1", "0 means no limit"},
 		{"--kube-api-burst=-1", "0 means twice --kube-api-qps"},
-		{"--kube-api-burst=5", "set both or none"},
+		{"--kube-api-burst=5", "set both or neither"},
 		{"--node-monitor-period=-1s", "leave it out"},
-		{"--log-format=xml", "it is text or json"},
-		{"--v=-1", "--v=-1: it is a level from 0 to 7"},
-		{"--v=8", "--v=8: it is a level from 0 to 7"},
-		{"--v=129", "--v=129: it is a level from 0 to 7"},
-		{"--v=256", "--v=256: it is a level from 0 to 7"},
-		{"--metrics-bind-address=8080", "it is host:port"},
+		{"--log-format=xml", "it must be text or json"},
+		{"--v=-1", "--v=-1: it must be from 0 to 7"},
+		{"--v=8", "--v=8: it must be from 0 to 7"},
+		{"--v=129", "--v=129: it must be from 0 to 7"},
+		{"--v=256", "--v=256: it must be from 0 to 7"},
+		{"--metrics-bind-address=8080", "it must be host:port"},
 		{"--metrics-cert-dir=/certs", "--metrics-bind-address=127.0.0.1:8080 is on the loopback interface, where metrics are served without TLS"},
 		{"--metrics-bind-address=:8443 --metrics-cert-dir=/nowhere", "/nowhere/tls.crt"},
-		{"--health-probe-bind-address=127.0.0.1:99999", "it is host:port"},
+		{"--health-probe-bind-address=127.0.0.1:99999", "it must be host:port"},
 		{"--feature-gates=AllAlpha=true", "TaintTolerationComparisonOperators"},
-		{"--feature-gates=TaintTolerationComparisonOperators=maybe", "it is true or false"},
+		{"--feature-gates=TaintTolerationComparisonOperators=maybe", "it must be true or false"},
 		{"--leader-elect-lease-duration=1s", "--leader-elect-renew-deadline (10s)"},
 		{"--leader-elect-renew-deadline=1s", "--leader-elect-retry-period (2s)"},
 		{"--leader-elect-retry-period=0s", "more than zero"},
@@ -175,11 +175,11 @@ func TestTheFlagsOfTheDeploymentAreValidAndServeItsPorts(t *testing.T) {
 		}
 	}
 	if !o.guardsMetrics() {
-		t.Error("everybody in the cluster may read metrics")
+		t.Error("everyone in the cluster may read metrics")
 	}
 }
 
-// The hand-back touches taints.
+// The hand-back patches taints.
 func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
 	o := &options{controllers: []string{controllerEviction}, coexist: true}
 	if !slices.ContainsFunc(neededPermissions(o, map[string]bool{rulesResource: true}), func(p permission) bool {
@@ -189,11 +189,11 @@ func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
 	}
 }
 
-// But for the lease that it renews to find out whether nodes can be heard.
+// Its only right to change anything is the lease that it renews to check that leases arrive.
 func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	o := parse(t, "--dry-run", "--controllers=*")
 	if o.elects() || o.mode() != eviction.DryRun {
-		t.Error("a dry run takes part in the election, or is none")
+		t.Error("a dry run takes part in the election, or may change something")
 	}
 	for _, needed := range neededPermissions(o, map[string]bool{rulesResource: true}) {
 		changes := slices.ContainsFunc(needed.verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
@@ -214,7 +214,7 @@ func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
 	}
 }
 
-// permissionsOf returns the permissions that flags make necessary, without those for the election.
+// permissionsOf returns the permissions that flags require, without those for the election.
 func permissionsOf(o *options, served bool) []string {
 	var needed []string
 	for _, right := range neededPermissions(o, map[string]bool{rulesResource: served, policiesResource: served}) {

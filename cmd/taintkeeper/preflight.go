@@ -28,16 +28,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 )
 
-// Our own resources, as rights name them.
+// Our own resources, as permissions name them.
 const (
 	rulesResource    = "nodetaintrules"
 	policiesResource = "evictionpolicies"
 )
 
-// preflightTimeout bounds the questions that are asked before anything starts.
+// preflightTimeout bounds the checks before anything starts.
 const preflightTimeout = 10 * time.Second
 
-// loadConfig finds the API server: by the flag, inside a cluster, or by the usual kubeconfig rules.
+// loadConfig finds the API server with the flag, the in-cluster configuration, or the usual kubeconfig rules.
 func loadConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if kubeconfig != "" {
@@ -55,7 +55,7 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// preflight asks the API server whether it is there and whether we may do what we will have to.
+// preflight checks that the API server answers and that we have the permissions that we need.
 func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *options) error {
 	config = rest.CopyConfig(config)
 	config.Timeout = preflightTimeout
@@ -65,7 +65,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	}
 	server, err := client.Discovery().ServerVersion()
 	switch {
-	case apierrors.IsForbidden(err): // it is there, and does not say which it is
+	case apierrors.IsForbidden(err): // it answered, but does not tell its version
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server at %s does not accept the credentials: check the kubeconfig or the service account", config.Host)
 	case err != nil:
@@ -85,8 +85,8 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	return o.avoidRival(ctx, all, log)
 }
 
-// avoidRival gives node-health up where the built-in node-lifecycle-controller runs: there the evictions go by its
-// taints. The other controllers run next to it.
+// avoidRival leaves node-health out if the built-in node-lifecycle-controller runs. Evictions then follow the
+// built-in's taints. The other controllers can run next to it.
 func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) error {
 	if !o.enabled(controllerNodeHealth) || o.dryRun {
 		return nil
@@ -115,14 +115,14 @@ func checkCoexistence(server *apiversion.Info) error {
 	return nil
 }
 
-// permission is one right that is needed.
+// permission is one permission that is needed.
 type permission struct {
 	verbs       []string
 	resource    string
 	subresource string
 	group       string
 	namespace   string
-	name        string // of the one object that it is about; "" for all. A create is never about one
+	name        string // the object, or "" for all; never set for create
 }
 
 func (p permission) String() string {
@@ -142,7 +142,7 @@ func (p permission) String() string {
 	return resource
 }
 
-// neededPermissions are those that the flags make necessary. Our own resources need none while they are not served.
+// neededPermissions returns the permissions that the flags require. Our own resources need none unless they are served.
 func neededPermissions(o *options, served map[string]bool) []permission {
 	followsRules := o.enabled(controllerNodeTaintRule) && served[rulesResource]
 	followsPolicies := o.enabled(controllerEviction) && !o.shadow && served[policiesResource]
@@ -165,8 +165,7 @@ func neededPermissions(o *options, served map[string]bool) []permission {
 	return append(needed, neededForTheProcess(o)...)
 }
 
-// neededForTheProcess are the permissions that no controller needs: for the election, next to the built-in, and for
-// those who ask for metrics.
+// neededForTheProcess returns the permissions for the election, for coexistence, and for clients of /metrics.
 func neededForTheProcess(o *options) (needed []permission) {
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
@@ -183,7 +182,7 @@ func neededForTheProcess(o *options) (needed []permission) {
 	return needed
 }
 
-// neededForPods are the permissions about pods.
+// neededForPods returns the permissions on pods.
 func neededForPods(o *options) []permission {
 	if !o.watchesPods() {
 		return nil
@@ -198,7 +197,7 @@ func neededForPods(o *options) []permission {
 	return needed
 }
 
-// neededForRules are the permissions that only NodeTaintRules need.
+// neededForRules returns the permissions that only NodeTaintRules need.
 func neededForRules(o *options) []permission {
 	group := v1alpha1.GroupVersion.Group
 	needed := []permission{{verbs: []string{"list", "watch"}, resource: rulesResource, group: group}}
@@ -211,8 +210,8 @@ func neededForRules(o *options) []permission {
 	)
 }
 
-// neededForPolicies are the permissions that only EvictionPolicies need. Without the right to create pods/eviction
-// those that ask the Eviction API hold, and say so.
+// neededForPolicies returns the permissions that only EvictionPolicies need. Without the right to create pods/eviction,
+// policies that ask the Eviction API hold pods, and say so.
 func neededForPolicies(o *options) []permission {
 	group, watched := v1alpha1.GroupVersion.Group, []string{"list", "watch"}
 	needed := []permission{
@@ -227,7 +226,7 @@ func neededForPolicies(o *options) []permission {
 		permission{verbs: []string{"patch"}, resource: policiesResource, subresource: "status", group: group})
 }
 
-// neededForNodeHealth are the permissions that only node health needs.
+// neededForNodeHealth returns the permissions that only node health needs.
 func neededForNodeHealth(o *options) []permission {
 	leases := coordinationv1.GroupName
 	needed := []permission{
@@ -243,7 +242,7 @@ func neededForNodeHealth(o *options) []permission {
 	})
 }
 
-// nodeVerbs are what is needed of nodes. Shadow mode evicts nobody, so it needs no live read before an eviction.
+// nodeVerbs returns the verbs needed on nodes. Shadow mode evicts no pods, so it needs no live reads.
 func nodeVerbs(o *options) []string {
 	if o.shadow {
 		return []string{"list", "watch"}
@@ -251,8 +250,7 @@ func nodeVerbs(o *options) []string {
 	return []string{"get", "list", "watch"}
 }
 
-// checkPermissions names everything that is missing at once. Where the API server will not say,
-// the first call will.
+// checkPermissions returns one error that names all missing permissions.
 func checkPermissions(ctx context.Context, client kubernetes.Interface, o *options) error {
 	served, err := servedResources(client)
 	if err != nil {
@@ -274,8 +272,8 @@ func checkPermissions(ctx context.Context, client kubernetes.Interface, o *optio
 	return nil
 }
 
-// servedResources returns which of our own resources are installed. If the API server does not tell, they count as
-// missing: the controllers look again, and say what they lack when they read them.
+// servedResources returns which of our own resources are installed. If the API server does not tell, they count as not
+// installed. The controllers look again later, and report any permission that they lack then.
 func servedResources(client kubernetes.Interface) (map[string]bool, error) {
 	list, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {

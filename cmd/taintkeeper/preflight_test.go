@@ -49,7 +49,7 @@ func TestRightsToRulesAreNeededOnceTheResourceIsInstalled(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatDoesNotTellItsResourcesIsTakenForOneWithoutRules(t *testing.T) {
+func TestRulesCountAsNotInstalledIfTheAPIServerDoesNotTellItsResources(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer error
 		stops  bool

@@ -22,18 +22,18 @@ import (
 
 const (
 	controllerManager = "kube-controller-manager"
-	// rivalSeenFor is how long a write of the built-in node-lifecycle-controller says that it runs.
+	// rivalSeenFor is how long after a write the built-in node-lifecycle-controller counts as running.
 	rivalSeenFor = 10 * time.Minute
 	// rivalLookEvery is how often the leader looks for it again, so that each of its writes is seen.
 	rivalLookEvery = rivalSeenFor / 2
-	// adviceOnRival is what to do about it.
+	// adviceOnRival says what to do about it.
 	adviceOnRival = "switch it off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
 )
 
 // rivals looks for a built-in node-lifecycle-controller.
 type rivals struct {
 	client kubernetes.Interface
-	nodes  metadata.Interface // with which no more is read of a node than its metadata
+	nodes  metadata.Interface // reads only the metadata of nodes
 }
 
 func newRivals(client kubernetes.Interface, config *rest.Config) (rivals, error) {
@@ -41,9 +41,9 @@ func newRivals(client kubernetes.Interface, config *rest.Config) (rivals, error)
 	return rivals{client, nodes}, err
 }
 
-// find looks for signs that the built-in node-lifecycle-controller runs, and returns the one that it found, in words;
-// "" if there is none. Two controllers would taint nodes at twice the rate and take each other's taints off; unlike an
-// eviction, a taint that is taken off leaves no time by which an admission policy could go.
+// find looks for signs that the built-in node-lifecycle-controller runs, and describes the first that it finds; "" if
+// there is none. Two controllers would taint nodes at twice the rate and remove each other's taints. No admission
+// policy can prevent that as it does for evictions, because a removed taint leaves no timestamp to decide by.
 func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	pods, err := r.client.CoreV1().Pods(metav1.NamespaceSystem).
 		List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
@@ -75,7 +75,7 @@ func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	}
 }
 
-// runsNodeLifecycle reports whether a pod is of a kube-controller-manager with the controller on, by its command line.
+// runsNodeLifecycle reports whether the command line of a pod is of a kube-controller-manager with the controller on.
 func runsNodeLifecycle(pod *corev1.Pod) bool {
 	for _, container := range pod.Spec.Containers {
 		command := slices.Concat(container.Command, container.Args)
@@ -132,16 +132,16 @@ func writtenByNodeLifecycle(node *metav1.PartialObjectMetadata) (time.Time, bool
 	return last, !last.IsZero()
 }
 
-// rivalWatch looks for the built-in node-lifecycle-controller again now and then. One that cannot be seen at the start
-// shows itself by the first taint or condition that it writes.
+// rivalWatch looks for the built-in node-lifecycle-controller periodically. One that was not visible at the start is
+// found when it writes its first taint or condition.
 type rivalWatch struct {
 	rivals
 
 	log logr.Logger
 }
 
-// Run ends with an error when the built-in is seen, and so ends the process: the one that starts in its place sees the
-// same, and leaves node-health out.
+// Run returns an error, which ends the process, when it sees the built-in. The next process sees the built-in at its
+// start, and leaves node-health out.
 func (w rivalWatch) Run(ctx context.Context) error {
 	looks := time.NewTicker(rivalLookEvery)
 	defer looks.Stop()

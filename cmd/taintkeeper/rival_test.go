@@ -53,7 +53,7 @@ func rivalsAmong(t *testing.T, objects ...runtime.Object) rivals {
 	return found
 }
 
-// writeNode brings a node, as far as its metadata goes.
+// writeNode creates a node that has only metadata.
 func writeNode(t *testing.T, among rivals, node *corev1.Node) {
 	t.Helper()
 	nodes := among.nodes.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).(metadatafake.MetadataClient)
@@ -70,18 +70,18 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 	const taints, conditions, annotations = `{"f:spec":{"f:taints":{}}}`, `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{}}}}`, `{"f:metadata":{"f:annotations":{}}}`
 	for name, test := range map[string]struct {
 		object runtime.Object
-		want   string // in the sentence; "": it is not seen
+		want   string // in the sentence; "" if it is not seen
 	}{
 		"its pod has the defaults":              {managerPod("kube-controller-manager", "--leader-elect=true"), "pod kube-system/kcm"},
 		"its pod names other controllers":       {managerPod("/usr/local/bin/kube-controller-manager", "--controllers=*,bootstrapsigner"), "pod kube-system/kcm"},
 		"its pod has switched it off":           {managerPod("kube-controller-manager", "--controllers=*,-node-lifecycle-controller"), ""},
 		"its pod has switched the old name off": {managerPod("kube-controller-manager", "--controllers=*,-nodelifecycle"), ""},
-		"its pod runs nothing but another":      {managerPod("kube-controller-manager", "--controllers=deployment"), ""},
+		"its pod runs only another controller":  {managerPod("kube-controller-manager", "--controllers=deployment"), ""},
 		"it wrote taints a minute ago":          {writtenNode("kube-controller-manager", taints, now.Add(-time.Minute)), "node n at 2026-03-01T11:59:00Z"},
 		"it wrote conditions a minute ago":      {writtenNode("kube-controller-manager", conditions, now.Add(-time.Minute)), "node n"},
 		"it wrote taints an hour ago":           {writtenNode("kube-controller-manager", taints, now.Add(-time.Hour)), ""},
 		"another of its controllers wrote":      {writtenNode("kube-controller-manager", annotations, now.Add(-time.Minute)), ""},
-		"somebody else wrote taints":            {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
+		"another client wrote taints":           {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := rivalsAmong(t, test.object).find(t.Context(), now)
@@ -95,7 +95,7 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 	}
 }
 
-func TestBesideTheBuiltInOnlyNodeHealthIsLeftOut(t *testing.T) {
+func TestNextToTheBuiltInOnlyNodeHealthIsLeftOut(t *testing.T) {
 	for list, want := range map[string][]string{
 		"*":                           {"eviction", "node-taint-rule"},
 		"*,-eviction":                 {"node-taint-rule"},
@@ -139,7 +139,7 @@ func TestABuiltInNodeLifecycleControllerThatShowsItselfLaterEndsTheProcess(t *te
 		time.Sleep(time.Hour) //nolint:forbidigo // virtual time in a synctest bubble
 		select {
 		case err := <-ended:
-			t.Fatalf("it ends although nobody else is there: %v", err)
+			t.Fatalf("it ends although no built-in runs: %v", err)
 		default:
 		}
 		wrote := time.Now()
@@ -154,7 +154,7 @@ func TestABuiltInNodeLifecycleControllerThatShowsItselfLaterEndsTheProcess(t *te
 	})
 }
 
-func TestWhoCannotLookForTheBuiltInGoesOnAndLooksAgain(t *testing.T) {
+func TestAFailedLookForTheBuiltInIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var asked atomic.Int32

@@ -94,7 +94,7 @@ func (o *options) stamps() bool {
 	return o.stampTaints && !o.dryRun && !o.shadow && o.enabled(controllerEviction)
 }
 
-// heldBinding is the name of the binding of the admission policy for ifDown: Hold, as the chart makes it; empty where
+// heldBinding is the name of the binding of the admission policy for ifDown: Hold, as the chart names it; empty where
 // the built-in does not run.
 func (o *options) heldBinding() string {
 	const name = "taintkeeper-held"
@@ -107,7 +107,7 @@ func (o *options) heldBinding() string {
 	return name + "." + o.election.namespace
 }
 
-// limiter makes the rate limit of the flags, if they ask for one.
+// limiter makes the rate limit that the flags set, if any.
 func (o *options) limiter() *rate.Limiter {
 	if o.kubeAPIQPS == 0 {
 		return nil
@@ -134,7 +134,7 @@ func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manag
 		HealthProbeBindAddress:        o.healthAddress,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
 		LeaderElection:                o.elects(),
-		LeaderElectionID:              o.election.name, // names the metric of who leads
+		LeaderElectionID:              o.election.name, // a label of the metric that shows who leads
 		LeaseDuration:                 new(o.election.leaseDuration),
 		RenewDeadline:                 new(o.election.renewDeadline),
 		RetryPeriod:                   new(o.election.retryPeriod),
@@ -148,7 +148,7 @@ func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manag
 	return mgr, lock.connect(config, mgr, o)
 }
 
-// part is a part of the process that runs by itself.
+// part is a part of the process that runs on its own.
 type part interface {
 	AddTo(mgr manager.Manager) error
 	HasSynced() bool
@@ -163,12 +163,12 @@ func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *op
 	return clients.parts(log, metrics.Registry, o)
 }
 
-// clients are the clients of the process. What is watched in great numbers has a connection of its own.
+// clients are the clients of the process. Large watches have connections of their own.
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
 	reconnect func()           // closes the connection of leases
-	labels    *podwire.Labels  // that are decoded of pods
+	labels    *podwire.Labels  // the labels of pods that are decoded
 	clock     *timeline.Clock  // hears the answers to all clients
 	custom    client.WithWatch // of our own resources, and of metadata
 	rivals    rivals
@@ -241,7 +241,8 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	return append(parts, follower), err
 }
 
-// newNodeHealth makes node health, and what looks for a built-in that appears later. A dry run may run next to one.
+// newNodeHealth makes node health, and the watch for a built-in that appears later. A dry run may run next to a
+// built-in.
 func (c *clients) newNodeHealth(
 	nodes *nodecache.Cache, pods *podcache.Cache, limiter *rate.Limiter,
 	log logr.Logger, registerer prometheus.Registerer, o *options,
@@ -262,7 +263,7 @@ func (c *clients) newNodeHealth(
 	return []part{keeper, rivalWatch{c.rivals, log}}, nil
 }
 
-// newEviction makes the evictor, and with --coexist what keeps the built-in off meanwhile.
+// newEviction makes the evictor, and with --coexist what keeps the built-in from evicting meanwhile.
 func (c *clients) newEviction(
 	nodes *nodecache.Cache, pods *podcache.Cache, limiter *rate.Limiter,
 	log logr.Logger, registerer prometheus.Registerer, o *options,
@@ -312,7 +313,7 @@ func (c *clients) newEviction(
 	return []part{follower, evictor, keeper}, err
 }
 
-// customClient makes a client for our own resources. Whether there are such is found out later, and again.
+// customClient makes a client for our own resources. Whether they are installed is checked later, and repeatedly.
 func customClient(config *rest.Config) (client.WithWatch, error) {
 	scheme, err := v1alpha1.NewScheme()
 	if err != nil {

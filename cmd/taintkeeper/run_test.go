@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
-// fakeClients are clients of an API server that is not there.
+// fakeClients are clients of an API server that does not exist.
 func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 	t.Helper()
 	known, err := v1alpha1.NewScheme()

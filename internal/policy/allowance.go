@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// asksPerBudget is about how many pods of one budget the Eviction API is asked at the same time. It evicts 15 to 33
-	// pods of one budget a second, however many ask (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go sleeps
-	// when another has changed the budget).
+	// asksPerBudget is how many pods of one budget the Eviction API is asked about at the same time. It evicts 15 to 33
+	// pods of one budget a second, however many requests there are
+	// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go sleeps when another has changed the budget).
 	asksPerBudget = 2
-	// ProbeEvery is how often the Eviction API is asked about a budget that allows nothing by what the watch shows.
+	// ProbeEvery is how often the Eviction API is asked about a budget that allows nothing according to the watch.
 	ProbeEvery = 5 * time.Minute
 )
 
 // Allowance is what a PodDisruptionBudget allows. Its pods wait for it in line, so a budget that allows nothing costs
-// no calls, and few pods are asked about when it allows some. It is not safe for concurrent use.
+// no calls, and one that allows some costs few. It is not safe for concurrent use.
 type Allowance struct {
 	taken
 
 	allowed int
-	asked   time.Time // about a pod, or since when the budget is known
+	asked   time.Time // the last ask about a pod, or since when the budget is known
 }
 
-// NewAllowance returns the allowance of a budget that allows nothing, as far as is known at an instant.
+// NewAllowance returns the allowance of a budget that is not known to allow anything at an instant.
 func NewAllowance(now time.Time) *Allowance { return &Allowance{taken: taken{}, asked: now} }
 
 // Allow sets how many disruptions the budget allows.
@@ -39,7 +39,7 @@ func (a *Allowance) Begin(pod types.UID, at time.Time) { a.taken[pod], a.asked =
 // Left implements [Places]. The budget itself says what it allows then.
 func (a *Allowance) Left(pod types.UID, _ time.Time) { delete(a.taken, pod) }
 
-// Lacks says why there is no room: Budget or BudgetBusy; empty if there is some.
+// Lacks returns why there is no room, Budget or BudgetBusy; empty if there is room.
 func (a *Allowance) Lacks(now time.Time) Why {
 	switch {
 	case !a.room(now).After(now):

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Step is what may happen to a pod that is due, from the mildest to the strictest.
+// Step is what may happen to a due pod, from the mildest to the strictest.
 type Step int
 
 // The steps.
@@ -20,7 +20,7 @@ const (
 	Hold
 )
 
-// Why is why a pod must wait or is held. It is the reason of events, conditions and metrics.
+// Why is the reason why a pod must wait or is held. Events, conditions and metrics use it.
 type Why string
 
 // The reasons, the strongest first.
@@ -28,28 +28,28 @@ const (
 	Paused         Why = "Paused"
 	BreakerOpen    Why = "Breaker"
 	Settling       Why = "Settling"
-	Held           Why = "Held" // by the action Hold
+	Held           Why = "Held" // the action is Hold
 	Finished       Why = "Finished"
-	NotPermitted   Why = "NotPermitted" // the Eviction API may not be asked
+	NotPermitted   Why = "NotPermitted" // Taintkeeper may not use the Eviction API
 	SeveralBudgets Why = "SeveralBudgets"
-	Budget         Why = "Budget"     // allows no disruption now
-	BudgetBusy     Why = "BudgetBusy" // others of the budget are asked about first
+	Budget         Why = "Budget"     // a budget allows no disruption now
+	BudgetBusy     Why = "BudgetBusy" // other pods of the budget are asked about first
 	Paced          Why = "Pace"
 )
 
-// Answer is what policies say of a pod at an instant. The zero value lets it leave.
+// Answer is what policies say about a pod at an instant. The zero value lets it leave.
 type Answer struct {
 	Step Step
 	// Until is when the answer ends by itself; zero means that it does not. Other answers may follow.
 	Until time.Time
-	// Policy and Why say which policy objects, and for which reason; empty if none does.
+	// Policy and Why say which policy objects, and why; empty if none does.
 	Policy string
 	Why    Why
 	// Detail is for people: the reason of a pause, the numbers of a breaker, the names of budgets.
 	Detail string
 }
 
-// Said is what all policies say of a pod together.
+// Said is what all policies together say about a pod.
 type Said struct {
 	Answer // the mildest, over the taints, of the strictest of each
 
@@ -61,7 +61,7 @@ type Said struct {
 // Stays reports whether the pod may not be touched now.
 func (a Answer) Stays() bool { return a.Step >= Wait }
 
-// String says who objects and why, for people: EvictionPolicy "q" is paused: upgrade of the storage.
+// String says which policy objects and why, for people: EvictionPolicy "q" is paused: upgrade of the storage.
 func (a Answer) String() string {
 	text := map[Why]string{
 		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
@@ -83,7 +83,7 @@ func (a Answer) String() string {
 	return text
 }
 
-// stricter compares two answers for one taint. Of equal steps the one that ends later is stricter.
+// stricter compares two answers for one taint. If the steps are equal, the answer that ends later is stricter.
 func (a Answer) stricter(b Answer) bool {
 	return cmp.Or(
 		cmp.Compare(a.Step, b.Step),
@@ -92,7 +92,7 @@ func (a Answer) stricter(b Answer) bool {
 	) > 0
 }
 
-// end is later than any instant for an answer that does not end.
+// end returns when an answer ends; for one that does not, it is later than any instant.
 func (a Answer) end() time.Time {
 	if a.Until.IsZero() {
 		return time.Unix(1<<62, 0)

@@ -1,19 +1,19 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy says whether EvictionPolicies object to the leaving of a pod.
+// Package policy decides whether EvictionPolicies object when a pod must leave.
 //
-// When a pod is due does not change. A pod leaves when it is due and no policy objects. For each NoExecute taint that
-// makes the pod due, each policy that selects the pod, its node and the taint gives one of four answers:
+// Policies do not change when a pod is due. A pod leaves when it is due and no policy objects. For each NoExecute taint
+// that makes the pod due, each policy that selects the pod, its node and the taint gives one of four answers:
 //
 //	Free   the pod may be deleted
 //	Ask    the Eviction API decides
 //	Wait   the pod stays until an instant
 //	Hold   the pod stays
 //
-// For one taint the strictest answer of all policies counts (Free < Ask < Wait < Hold). Over the taints the mildest
-// counts: the first taint that lets the pod go decides, just as the earliest due instant does. So policies cannot
-// conflict, none wins, and a policy that is added never makes an answer milder.
+// For one taint the strictest answer of all policies counts (Free < Ask < Wait < Hold). Across taints the mildest
+// counts: the first taint that lets the pod go decides, just as the earliest due instant does. Policies therefore
+// cannot conflict, none takes precedence, and adding a policy never makes an answer milder.
 //
 // Within one policy the first line that applies gives the answer:
 //
@@ -27,8 +27,8 @@
 //
 // Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
 //
-// The deadline ends the action only. Paused, breaker and pace outrank it: a clock must not overrule a person or a
-// storm.
+// The deadline ends only the action. Paused, breaker and pace outrank it, because a clock must not overrule a person or
+// a storm.
 //
 // The package is pure. What it cannot know, such as whether a breaker is open, is an argument.
 //

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Latch is the memory of a breaker: it opens when too many pods are due, and closes when that has been over for as long
-// as settle, so that it does not flap. The zero value is closed. If its state is lost, the number of due pods alone
-// decides.
+// Latch is the memory of a breaker: it opens when too many pods are due, and closes once that has been over for the
+// duration of settle, so that it does not flap. The zero value is closed. If its state is lost, the number of due pods
+// alone decides.
 type Latch struct {
 	// Tripped is when it opened; zero while it is closed.
 	Tripped time.Time
@@ -20,8 +20,8 @@ type Latch struct {
 	due, most, of int // the arguments of the last count: due pods, how many may be due, selected pods
 }
 
-// Count takes in how many pods are due, without those that are [Breaker.Resumed], of so many that are selected. It
-// reports whether the latch opened or closed.
+// Count applies how many pods are due, without those that are [Breaker.Resumed], and how many are selected. It reports
+// whether the latch opened or closed.
 func (l *Latch) Count(b *Breaker, due, selected int, now time.Time) (changed bool) {
 	l.due, l.most, l.of = due, b.MaxDue(selected), selected
 	open := !l.Tripped.IsZero()
@@ -50,7 +50,7 @@ func (l *Latch) Closes(b *Breaker) time.Time {
 	return l.below.Add(b.Settle)
 }
 
-// Open says why the latch is open; empty if it is closed.
+// Open returns why the latch is open; empty if it is closed.
 func (l *Latch) Open() string {
 	switch {
 	case l.Tripped.IsZero():

@@ -147,7 +147,7 @@ func TestResumedIsWhatWasDueBeforeResumedAt(t *testing.T) {
 		due, now float64
 		want     bool
 	}{
-		"nobody resumed":                   {breaker(t, "3"), -3600, 0, false},
+		"never resumed":                    {breaker(t, "3"), -3600, 0, false},
 		"due before":                       {breaker(t, "3", resumedAt(0)), -0.001, 5, true},
 		"due before, at that very instant": {breaker(t, "3", resumedAt(0)), -0.001, 0, true},
 		"due at that instant":              {breaker(t, "3", resumedAt(0)), 0, 5, false},
@@ -183,7 +183,7 @@ func TestASecondWaveTripsAgain(t *testing.T) {
 	b := breaker(t, "3", resumedAt(60))
 	count(b, 60)
 	count(b, 70)
-	wantOpen(t, latch, "10 s after somebody resumed", false)
+	wantOpen(t, latch, "10 s after a user resumed", false)
 	dues = append(dues[:4], at(80), at(80), at(80))
 	count(b, 80)
 	wantOpen(t, latch, "by what was resumed", false)

@@ -15,28 +15,28 @@ import (
 // needs at once or none, so that one pace never keeps places of another unused. The pod that was due first is called
 // first, but a pod that had places and did not leave goes behind those that were due before that.
 //
-// The line knows of a node what [Line.Set] said last, and nothing else tells it that a pod has left or need not leave.
-// So Set must follow each change of the pods or taints of a node, and each call of one of its pods: that frees the
-// places of a pod that does not need them.
+// The line knows about a node only what the last [Line.Set] said: nothing else tells it that a pod has left or need not
+// leave. Set must therefore follow each change of the pods or taints of a node, and each call of one of its pods. This
+// frees the places of pods that do not need them.
 //
-// At most [Pace.Pods] places of a scope are taken at any instant. A pod that is called keeps its places for a few
-// seconds; one whose eviction has begun, until it has left or stays; and one that has left, for a window. Every replica
-// sees in its watch who leaves, so a new leader knows what the last one did. It is not safe for concurrent use.
+// At most [Pace.Pods] places of a scope are taken at any instant. A called pod keeps its places for a few seconds, a
+// pod whose eviction has begun until it has left or stays, and a pod that has left for a window. Every replica sees on
+// its watch which pods leave, so a new leader knows what the last one did. A Line is not safe for concurrent use.
 type Line struct {
 	nodes  map[string]map[types.UID]*member
-	order  []*member             // those that wait, in their order
-	called map[*member]time.Time // until when places are kept for them
+	order  []*member             // the waiting pods, in order
+	called map[*member]time.Time // called pods, and until when places are kept for them
 }
 
 // Places are what pods wait for: those of a [Window] or of an [Allowance].
 type Places interface {
-	// Begin says that the eviction of a pod begins. Its place stays taken until it has left or stays.
+	// Begin is called when the eviction of a pod begins. Its place stays taken until it has left or stays.
 	Begin(pod types.UID, at time.Time)
 	// Begun reports whether the eviction of a pod has begun, and it has neither left nor stays.
 	Begun(pod types.UID) bool
-	// Stays says that a pod whose eviction has begun stays.
+	// Stays is called when a pod whose eviction has begun stays.
 	Stays(pod types.UID)
-	// Left says that a pod started to leave, no matter who deleted it.
+	// Left is called when a pod started to leave, no matter who deleted it.
 	Left(pod types.UID, at time.Time)
 
 	called(pod types.UID, until time.Time)
@@ -62,8 +62,8 @@ type member struct {
 	waits  bool
 }
 
-// calledFor is how long places are kept for a pod that was called and still needs them, but is not tried: it waits for
-// the backoff of a try that failed, or behind others of a namespace that hangs. Then the next in line gets them.
+// calledFor is how long places are kept for a called pod that still needs them but is not tried, because it waits for
+// the backoff of a failed try or behind other pods of a hanging namespace. After that, the next in line gets them.
 const calledFor = 5 * time.Second
 
 // NewLine returns an empty line.
@@ -71,7 +71,7 @@ func NewLine() *Line {
 	return &Line{nodes: map[string]map[types.UID]*member{}, called: map[*member]time.Time{}}
 }
 
-// Set says which pods of a node need places, whether they have them or not. Those that lack some wait until they are
+// Set replaces which pods of a node need places, whether they have them or not. Pods that lack some wait until they are
 // called. It reports whether that is news, after which there may be a pod to call.
 func (l *Line) Set(node string, pods []Waiting, now time.Time) (news bool) {
 	known, next := l.nodes[node], make(map[types.UID]*member, len(pods))
@@ -95,7 +95,7 @@ func (l *Line) Set(node string, pods []Waiting, now time.Time) (news bool) {
 	return news
 }
 
-// update takes in what a pod needs, and reports whether it waits for other places than before.
+// update applies what a pod needs, and reports whether it waits for other places than before.
 func (l *Line) update(m *member, pod Waiting, now time.Time) (news bool) {
 	if until, called := l.called[m]; called && !until.After(now) {
 		m.missed = now
@@ -116,19 +116,19 @@ func (l *Line) update(m *member, pod Waiting, now time.Time) (news bool) {
 	return !same
 }
 
-// Has reports whether a pod has all places of some.
+// Has reports whether a pod has all of some places.
 func Has(pod types.UID, needs []Places, now time.Time) bool {
 	return !slices.ContainsFunc(needs, func(p Places) bool { return !p.has(pod, now) })
 }
 
-// wait lets a pod that neither waits nor was called wait.
+// wait makes a pod wait unless it waits already or was called.
 func (l *Line) wait(m *member) {
 	at, _ := slices.BinarySearchFunc(l.order, m, (*member).compare)
 	l.order = slices.Insert(l.order, at, m)
 	m.waits = true
 }
 
-// take takes a pod out of the order if it waits, and frees the places that are kept for it if it was called.
+// take removes a pod from the order if it waits, and frees the places that are kept for it if it was called.
 func (l *Line) take(m *member) {
 	if m.waits {
 		at, _ := slices.BinarySearchFunc(l.order, m, (*member).compare)
@@ -155,8 +155,8 @@ func (m *member) from() time.Time {
 	return m.Due
 }
 
-// Call gives free places to those that wait. Those that did not come when they were called wait again. It returns the
-// nodes of both, and when to call again if nothing else happens; zero if nobody waits for an instant.
+// Call gives free places to waiting pods. Called pods that did not use their places wait again. It returns the nodes of
+// both, and when to call again if nothing else happens; zero if nothing waits for an instant.
 func (l *Line) Call(now time.Time) (nodes map[string]struct{}, next time.Time) {
 	nodes, next = map[string]struct{}{}, Later
 	for m, until := range l.called {
@@ -187,7 +187,7 @@ func (l *Line) Call(now time.Time) (nodes map[string]struct{}, next time.Time) {
 	return nodes, next
 }
 
-// room returns when there is room in all places that a pod needs, as far as is known. It keeps what it finds.
+// room returns when there is room in all places that a pod needs, as far as is known. It caches what it finds.
 func (m *member) room(found map[Places]time.Time, now time.Time) (all time.Time) {
 	for _, need := range m.Needs {
 		at, known := found[need]
@@ -210,18 +210,19 @@ func (l *Line) call(m *member, until time.Time) {
 	}
 }
 
-// Empty reports whether nobody waits, and no places are kept.
+// Empty reports whether no pod waits and no places are kept.
 func (l *Line) Empty() bool { return len(l.order) == 0 && len(l.called) == 0 }
 
-// Begin says that the eviction of a pod begins: it does not wait any more, and no place is kept for it. Its places are
-// told afterwards.
+// Begin is called when the eviction of a pod begins: it no longer waits, and no place is kept for it. The caller then
+// calls Begin of its places.
 func (l *Line) Begin(node string, pod types.UID) {
 	if m := l.nodes[node][pod]; m != nil {
 		l.take(m)
 	}
 }
 
-// Stays says that a pod whose eviction has begun stays, after its places were told. It waits again, further behind.
+// Stays is called when a pod whose eviction has begun stays, after Stays of its places. The pod waits again, further
+// behind.
 func (l *Line) Stays(node string, pod types.UID, now time.Time) {
 	if m := l.nodes[node][pod]; m != nil {
 		l.miss(m, now)

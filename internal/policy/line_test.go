@@ -101,7 +101,7 @@ func TestOnlyWhatChangesIsNews(t *testing.T) {
 		{"one is due later", []Waiting{pods[0], needs("b", 2, w, other)}, true},
 		{"one goes", pods[:1], true},
 		{"the other goes", nil, true},
-		{"nobody is there", nil, false},
+		{"no pod is there", nil, false},
 	} {
 		if news := l.Set("n", step.pods, noon); news != step.news {
 			t.Errorf("%s: news is %t", step.what, news)

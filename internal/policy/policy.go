@@ -22,7 +22,7 @@ type Policy struct {
 	Name string
 	// IfDown says what the built-in controller may do while Taintkeeper is not running.
 	IfDown v1alpha1.IfDown
-	// DryRun says that the policy objects to nothing.
+	// DryRun means that the policy objects to nothing.
 	DryRun bool
 
 	namespaces, pods, nodes labels.Selector
@@ -30,7 +30,7 @@ type Policy struct {
 	taints   []v1alpha1.EvictionPolicyTaint
 	action   v1alpha1.EvictionAction
 	deadline *time.Duration
-	ask      bool // also about pods that are not ready
+	ask      bool // also for pods that are not ready
 	keep     bool // finished pods
 	paused   *string
 	pace     *Pace
@@ -60,16 +60,16 @@ type Breaker struct {
 	Settle time.Duration
 
 	maxDue    intstr.IntOrString
-	resumedAt time.Time // zero if nobody resumed
+	resumedAt time.Time // zero if never resumed
 }
 
 // defaultSettle is the CRD's default, for objects that were made without it.
 const defaultSettle = 10 * time.Second
 
-// New compiles a policy. An error names the fields that cannot be used. The API server refuses such a policy, but may
-// have accepted it under another version of the CRD. The policy that is returned with an error holds too much rather
-// than too little: a selector that cannot be read selects everything, an action that is not known holds, and a breaker
-// with a maxDue that cannot be read opens when more than one pod is due.
+// New compiles a policy. An error names the invalid fields. The API server refuses such a policy, but may have accepted
+// it under another version of the CRD. The policy that is returned with an error holds too much rather than too little:
+// an unreadable selector selects everything, an unknown action holds, and a breaker with an unreadable maxDue opens
+// when more than one pod is due.
 func New(object *v1alpha1.EvictionPolicy) (*Policy, error) {
 	spec := &object.Spec
 	p := &Policy{
@@ -149,7 +149,7 @@ func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }
 
 // MaxDue returns how many pods may be due at once when so many are selected: at least 1.
 func (b *Breaker) MaxDue(selected int) int {
-	most, _ := b.scaled(selected) // New has told of an error
+	most, _ := b.scaled(selected) // New has returned the error
 	return max(most, 1)
 }
 
@@ -157,7 +157,7 @@ func (b *Breaker) scaled(selected int) (int, error) {
 	return intstr.GetScaledValueFromIntOrPercent(&b.maxDue, selected, false)
 }
 
-// resumes returns from when on the breaker does not hold pods that became due at this instant; zero means never.
+// resumes returns since when the breaker does not hold pods that became due at this instant; zero means never.
 func (b *Breaker) resumes(due time.Time) time.Time {
 	if due.Before(b.resumedAt) {
 		return b.resumedAt
@@ -165,8 +165,8 @@ func (b *Breaker) resumes(due time.Time) time.Time {
 	return time.Time{}
 }
 
-// Resumed reports whether somebody has resumed the eviction of pods that became due at this instant. The breaker does
-// not hold them, and they do not count: otherwise pods that another policy holds would keep it open.
+// Resumed reports whether a user has resumed the eviction of pods that became due at this instant. The breaker does not
+// hold them, and they do not count, because otherwise pods that another policy holds would keep it open.
 func (b *Breaker) Resumed(due, now time.Time) bool {
 	at := b.resumes(due)
 	return !at.IsZero() && !at.After(now)
@@ -183,7 +183,7 @@ func (p *Policy) Due(causes []Cause) (due time.Time, applies bool) {
 	return due, applies
 }
 
-// Count counts the instants, which are in order, at which pods became due that the breaker counts now.
+// Count returns how many of the sorted instants at which pods became due the breaker counts now.
 func (b *Breaker) Count(dues []time.Time, now time.Time) int {
 	until, _ := slices.BinarySearchFunc(dues, now, func(due, now time.Time) int {
 		if due.After(now) {
@@ -199,7 +199,7 @@ func (b *Breaker) Count(dues []time.Time, now time.Time) int {
 }
 
 // Mismatch returns the field of a selector that does not match a pod on its node, whatever the taint; empty if the
-// policy selects the pod. Labels that are not known match: a pod leaves later then, never sooner.
+// policy selects the pod. Unknown labels match, so that a pod leaves later, never sooner.
 func (p *Policy) Mismatch(pod *Pod) (field string) {
 	matches := func(selector labels.Selector, set labels.Labels) bool { return set == nil || selector.Matches(set) }
 	switch {
@@ -213,7 +213,7 @@ func (p *Policy) Mismatch(pod *Pod) (field string) {
 	return ""
 }
 
-// PodLabels returns the keys of the labels of pods by which the policy selects.
+// PodLabels returns the keys of the pod labels by which the policy selects.
 func (p *Policy) PodLabels() (keys []string) {
 	requirements, _ := p.pods.Requirements()
 	for _, r := range requirements {
@@ -222,8 +222,8 @@ func (p *Policy) PodLabels() (keys []string) {
 	return keys
 }
 
-// Applies reports whether the policy applies to a taint. None applies to out-of-service: pod garbage collection removes
-// only pods that somebody deleted first.
+// Applies reports whether the policy applies to a taint. No policy applies to out-of-service, because pod garbage
+// collection removes only pods that were deleted first.
 func (p *Policy) Applies(taint *corev1.Taint) bool {
 	if taint.Key == corev1.TaintNodeOutOfService {
 		return false

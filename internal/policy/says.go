@@ -15,17 +15,17 @@ import (
 
 // State is what a policy remembers.
 type State struct {
-	// Open says why the breaker is open; empty if it is closed. See [Latch].
+	// Open tells why the breaker is open; empty if it is closed. See [Latch].
 	Open string
-	// Room returns when the pace has room for the pod; zero or an instant that has passed means now, and [Later] that it
-	// is not known when. It is asked only if the pace is all that objects. nil: now.
+	// Room returns when the pace has room for the pod. Zero or an instant that has passed means now, and [Later] means
+	// that it is not known when. It is called only if nothing but the pace objects. A nil Room means now.
 	Room func() time.Time
 }
 
-// Later is an instant that is not known and has not come.
+// Later is an unknown instant in the future.
 var Later = verdict.Latest
 
-// Full returns what policies remember while none of their paces has room.
+// Full returns the states of policies whose paces all have no room.
 func Full(state func(*Policy) State) func(*Policy) State {
 	return func(p *Policy) State {
 		is := state(p)
@@ -59,7 +59,7 @@ func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 	}
 }
 
-// halts is lines 1 to 3: what keeps the pod whatever the action and its deadline; Free if nothing does.
+// halts is lines 1 to 3: what keeps the pod regardless of the action and its deadline; Free if nothing does.
 func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
 	switch {
 	case p.keep && pod.Finished:
@@ -76,7 +76,7 @@ func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
 	return Answer{}
 }
 
-// acts is lines 4, 6 and 7: what the action says, until its deadline ends it. Line 5 is between them, because a pace
+// acts is lines 4, 6 and 7: what the action says until its deadline ends it. Line 5 is in between, because a pace
 // counts only pods that the action lets go.
 func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 	var ends time.Time
@@ -100,14 +100,14 @@ func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answ
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
 }
 
-// Counting returns the policies that count a pod which leaves a node with these taints, of those that select it.
+// Counting returns those of the policies that select a pod that count it when it leaves a node with these taints.
 func Counting(policies []*Policy, taints []verdict.Taint) []*Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool {
 		return !slices.ContainsFunc(taints, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
 	})
 }
 
-// Pacing returns the policies whose pace counts when a pod leaves because of a taint, of those that select it.
+// Pacing returns those of the policies that select a pod whose pace counts when it leaves because of a taint.
 func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy) {
 	for _, p := range policies {
 		if p.pace != nil && !p.DryRun && !pod.NamespaceEnds && p.Applies(taint) {
@@ -119,16 +119,16 @@ func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy)
 
 // Needs are the places that a pod needs to leave. The zero value needs none.
 type Needs struct {
-	// Paces are the policies of whose pace it needs a place.
+	// Paces are the policies in whose pace it needs a place.
 	Paces []*Policy
-	// Budget is set if it needs a place of its PodDisruptionBudget.
+	// Budget is set if it needs a place in its PodDisruptionBudget.
 	Budget bool
-	// Due is since when it needs them.
+	// Due is since when it needs the places.
 	Due time.Time
 }
 
-// NeedsOf returns what a pod needs to leave because of taints, of which those count that let it go now. It needs
-// nothing if one of them lets it go without places.
+// NeedsOf returns the places that a pod needs to leave because of taints. Only taints that let it go now count. It
+// needs nothing if one of these lets it go without places.
 func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (all Needs) {
 	for i, cause := range causes {
 		if cause.Due.After(now) {
@@ -155,8 +155,8 @@ func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state 
 	return all
 }
 
-// Decide returns what all policies that select a pod say of it together. The causes are all taints because of which it
-// must leave, due or not; at least one of them is due.
+// Decide returns what all policies that select a pod say about it together. The causes are all taints because of which
+// it must leave, due or not; at least one of them is due.
 func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (said Said) {
 	next := func(at time.Time) {
 		if at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {

@@ -158,7 +158,7 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 	}
 }
 
-// resumed has a breaker that somebody resumed so many seconds after due.
+// resumed has a breaker that was resumed that many seconds after due.
 func resumed(n float64) spec {
 	b := atMost("3")
 	b.Settle = seconds(10)
@@ -254,7 +254,7 @@ func TestTheRuleOfAllPolicies(t *testing.T) {
 		{"an emergency works whatever else there is", []spec{until(60, holds), evicts, paused(deletes)}, []policy.Cause{because("x", 0)}, 1000, "Hold c Paused", 0, 0},
 		{"a policy about another taint says nothing", []spec{only("y", holds), evicts}, []policy.Cause{because("x", 0)}, 0, "Ask b", 0, 0},
 
-		{"the taint that nobody holds decides", []spec{only("x", holds)}, []policy.Cause{because("x", 0), because("y", 60)}, 60, "Free", 0, 0},
+		{"the taint that no policy holds decides", []spec{only("x", holds)}, []policy.Cause{because("x", 0), because("y", 60)}, 60, "Free", 0, 0},
 		{"in either order", []spec{only("x", holds)}, []policy.Cause{because("y", 60), because("x", 0)}, 60, "Free", 0, 0},
 		{"but not before the pod is due because of it", []spec{only("x", holds)}, []policy.Cause{because("x", 0), because("y", 60)}, 59, "Hold a Held", 0, 60},
 		{"also in the other order", []spec{only("x", holds)}, []policy.Cause{because("y", 60), because("x", 0)}, 59, "Hold a Held", 0, 60},
@@ -291,8 +291,8 @@ func say(a policy.Answer) string {
 	return said
 }
 
-// TestOfEqualAnswersTheFirstTaintIsTold has a pod that a policy holds for two reasons, of which neither ends.
-func TestOfEqualAnswersTheFirstTaintIsTold(t *testing.T) {
+// TestOfEqualAnswersTheFirstTaintIsReported has a pod that a policy holds for two reasons, of which neither ends.
+func TestOfEqualAnswersTheFirstTaintIsReported(t *testing.T) {
 	s := resumed(30)
 	s.Action = v1alpha1.ActionHold
 	policies := []*policy.Policy{named(t, "p", s)}

@@ -18,7 +18,7 @@ func (t taken) Begun(pod types.UID) bool { return t[pod].Equal(Later) }
 // Stays implements [Places].
 func (t taken) Stays(pod types.UID) { t.free(pod, Later) }
 
-// called keeps a place until an instant, for a pod that has none.
+// called keeps a place until an instant for a pod that has none.
 func (t taken) called(pod types.UID, until time.Time) {
 	if t[pod].Before(until) {
 		t[pod] = until
@@ -34,7 +34,7 @@ func (t taken) free(pod types.UID, until time.Time) {
 
 func (t taken) has(pod types.UID, now time.Time) bool { return t[pod].After(now) }
 
-// expire frees the places that are over, and returns when the next one is; [Later] if that is not known.
+// expire frees expired places, and returns when the next one expires; [Later] if that is not known.
 func (t taken) expire(now time.Time) time.Time {
 	next := Later
 	for pod, until := range t {
@@ -57,8 +57,8 @@ type Window struct {
 	since time.Time
 }
 
-// NewWindow returns a window that knows all departures from an instant on. Until a whole window has been seen it has no
-// room: pods leave later, never sooner.
+// NewWindow returns a window that knows all departures from an instant on. It has no room until a whole window has been
+// seen, so that pods leave later, never sooner.
 func NewWindow(pace Pace, since time.Time) *Window {
 	return &Window{taken: taken{}, pace: pace, since: since}
 }
@@ -80,7 +80,7 @@ func (w *Window) room(now time.Time) time.Time {
 	return next
 }
 
-// Idle reports whether nothing is known of the window that a new one would not know.
+// Idle reports whether the window knows nothing that a new one would not know.
 func (w *Window) Idle(now time.Time) bool {
 	w.expire(now)
 	return len(w.taken) == 0

@@ -16,15 +16,15 @@ import (
 type Standing int
 
 const (
-	// Heard is the standing of a node that has given one within its grace period.
+	// Heard is the standing of a node that gave a sign of life within its grace period.
 	Heard Standing = iota
-	// Doubtful is the standing of a node that seems silent, but that is not certain, or its conditions do not say it yet.
+	// Doubtful is the standing of a node that seems silent, but not certainly, or whose conditions do not say so yet.
 	Doubtful
-	// Silent is the standing of a node that has given none for longer than its grace period.
+	// Silent is the standing of a node that gave no sign of life for longer than its grace period.
 	Silent
 )
 
-// Grace says for how long a node may be silent.
+// Grace is how long a node may be silent.
 type Grace struct {
 	// Monitor is for a node that has posted its status before (--node-monitor-grace-period).
 	Monitor time.Duration
@@ -40,8 +40,9 @@ func (g Grace) Of(posted bool) time.Duration {
 	return g.Startup
 }
 
-// FirstSign returns when a node that is seen for the first time gave a sign of life: at the sight, or at its creation
-// if it never posted its status. The API server recorded that, so [verdict.Sight.Start] dates it, and never too early.
+// FirstSign returns when a node that is seen for the first time gave a sign of life: at first sight or, if it never
+// posted its status, at its creation. The API server recorded the creation, so [verdict.Sight.Start] dates it, never
+// too early.
 func FirstSign(node *corev1.Node, seen verdict.Sight) time.Time {
 	if Condition(node, corev1.NodeReady) != nil {
 		return seen.At
@@ -61,7 +62,7 @@ func IsUnknown(node *corev1.Node) bool {
 	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// Condition returns the condition of a node of a type, nil if there is none.
+// Condition returns the condition of a type of a node, or nil.
 func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
 	if i < 0 {

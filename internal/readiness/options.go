@@ -23,8 +23,8 @@ const (
 )
 
 // Options are the flags that say when nodes are silent and how fast they are tainted, for the controller and for a
-// forecast. The names and defaults are kube-controller-manager's, but for --zone-full-disruption-eviction-rate, which
-// that has not.
+// forecast. The names and defaults are kube-controller-manager's, except for --zone-full-disruption-eviction-rate,
+// which is our own.
 type Options struct {
 	monitorGrace       time.Duration
 	startupGrace       time.Duration
@@ -41,25 +41,25 @@ const likeNodeEvictionRate = -1
 // AddFlags adds the flags with their defaults.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.monitorGrace, "node-monitor-grace-period", DefaultMonitorGrace,
-		"how long a node may give no sign of life before its conditions become Unknown")
+		"how long a node may be silent before its conditions become Unknown")
 	flags.DurationVar(&o.startupGrace, "node-startup-grace-period", DefaultStartupGrace,
-		"the same for a node that has never posted its status, from its creation")
+		"how long after its creation a node that never posted its status may be silent")
 	flags.Float32Var(&o.rate, "node-eviction-rate", DefaultRate,
-		"nodes per second and zone that are tainted NoExecute for not being ready while the zone is healthy")
+		"nodes per second that are tainted NoExecute for not being ready, in each healthy zone")
 	flags.Float32Var(&o.secondaryRate, "secondary-node-eviction-rate", DefaultSecondaryRate,
-		"the same for a zone in partial disruption; 0 if it has no more nodes than --large-cluster-size-threshold")
+		"the same for each zone in partial disruption; 0 for zones with at most --large-cluster-size-threshold nodes")
 	flags.Float32Var(&o.fullDisruptionRate, "zone-full-disruption-eviction-rate", likeNodeEvictionRate,
-		"the same for a zone without a ready node, while another zone has some; -1: as --node-eviction-rate")
+		"the same for each zone without a ready node, while another zone has one; -1 means --node-eviction-rate")
 	flags.Int32Var(&o.largeZone, "large-cluster-size-threshold", DefaultLargeZone,
 		"number of nodes above which a zone is large")
 	flags.Float32Var(&o.unhealthyShare, "unhealthy-zone-threshold", DefaultUnhealthyShare,
-		"share of nodes that are not ready, and at least 3 of them, at which a zone is in partial disruption")
+		"share of nodes, and at least 3, that must be not ready for a partial disruption of a zone")
 }
 
-// Validate returns an error that names every flag whose value makes no sense, and says which would.
+// Validate returns an error that names every flag with an invalid value, and says what is valid.
 func (o *Options) Validate() error {
 	const (
-		allowed = "it is a number, 0 or at least %g"
+		allowed = "it must be a number, 0 or at least %g"
 		none    = "; 0 means that no node is tainted"
 	)
 	return errors.Join(
@@ -70,10 +70,10 @@ func (o *Options) Validate() error {
 			"--secondary-node-eviction-rate=%g: "+allowed+none, o.secondaryRate, leastRate),
 		require(isRate(o.fullDisruptionRate) || o.fullDisruptionRate == likeNodeEvictionRate,
 			"--zone-full-disruption-eviction-rate=%g: "+allowed+", "+
-				"but for -1, which means --node-eviction-rate"+none, o.fullDisruptionRate, leastRate),
+				"or -1, which means --node-eviction-rate"+none, o.fullDisruptionRate, leastRate),
 		require(o.largeZone >= 0, "--large-cluster-size-threshold=%d: it cannot be negative", o.largeZone),
 		require(o.unhealthyShare > 0 && o.unhealthyShare <= 1,
-			"--unhealthy-zone-threshold=%g: it is a share, more than 0 and at most 1", o.unhealthyShare),
+			"--unhealthy-zone-threshold=%g: it must be more than 0 and at most 1", o.unhealthyShare),
 	)
 }
 
@@ -84,15 +84,15 @@ func require(holds bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// leastRate is the least above zero: a node in some 30 years. The time between the tokens of less can be too long for
-// a time.Duration.
+// leastRate is the lowest rate above zero: a node in about 30 years. For lower rates, the time between tokens can be
+// too long for a time.Duration.
 const leastRate = 1e-9
 
 func isRate(rate float32) bool {
 	return rate == 0 || rate >= leastRate && !math.IsInf(float64(rate), 0)
 }
 
-// Grace returns for how long a node may be silent.
+// Grace returns how long a node may be silent.
 func (o *Options) Grace() Grace { return Grace{Monitor: o.monitorGrace, Startup: o.startupGrace} }
 
 // Policy returns how fast nodes are tainted.

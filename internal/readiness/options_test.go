@@ -21,26 +21,26 @@ func parse(t *testing.T, args ...string) *Options {
 }
 
 func TestABadValueIsNamedWithWhatIsAllowed(t *testing.T) {
-	for flag, want := range map[string]string{ // none: it is allowed
+	for flag, want := range map[string]string{ // "" if it is allowed
 		"--node-monitor-grace-period=0s":           "it must be more than zero",
 		"--node-monitor-grace-period=1ns":          "",
 		"--node-startup-grace-period=0s":           "it must be more than zero",
 		"--node-startup-grace-period=1ns":          "",
-		"--node-eviction-rate=-1":                  "it is a number, 0 or at least 1e-09; 0 means that no node is tainted",
-		"--node-eviction-rate=1e-10":               "it is a number, 0 or at least 1e-09; 0 means that no node is tainted",
+		"--node-eviction-rate=-1":                  "it must be a number, 0 or at least 1e-09; 0 means that no node is tainted",
+		"--node-eviction-rate=1e-10":               "it must be a number, 0 or at least 1e-09; 0 means that no node is tainted",
 		"--node-eviction-rate=0":                   "",
 		"--node-eviction-rate=1e-9":                "",
-		"--secondary-node-eviction-rate=-0.1":      "it is a number, 0 or at least 1e-09; 0 means that no node is tainted",
-		"--secondary-node-eviction-rate=Inf":       "it is a number, 0 or at least 1e-09; 0 means that no node is tainted",
-		"--zone-full-disruption-eviction-rate=-2":  "but for -1, which means --node-eviction-rate",
+		"--secondary-node-eviction-rate=-0.1":      "it must be a number, 0 or at least 1e-09; 0 means that no node is tainted",
+		"--secondary-node-eviction-rate=Inf":       "it must be a number, 0 or at least 1e-09; 0 means that no node is tainted",
+		"--zone-full-disruption-eviction-rate=-2":  "or -1, which means --node-eviction-rate",
 		"--zone-full-disruption-eviction-rate=-1":  "",
 		"--zone-full-disruption-eviction-rate=0.1": "",
 		"--large-cluster-size-threshold=-1":        "it cannot be negative",
 		"--large-cluster-size-threshold=0":         "",
-		"--unhealthy-zone-threshold=0":             "it is a share, more than 0 and at most 1",
+		"--unhealthy-zone-threshold=0":             "it must be more than 0 and at most 1",
 		"--unhealthy-zone-threshold=0.01":          "",
 		"--unhealthy-zone-threshold=1":             "",
-		"--unhealthy-zone-threshold=1.01":          "it is a share, more than 0 and at most 1",
+		"--unhealthy-zone-threshold=1.01":          "it must be more than 0 and at most 1",
 	} {
 		t.Run(flag, func(t *testing.T) {
 			err := parse(t, flag).Validate()

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// state is what is known of a node's readiness, as far as it decides about its NoExecute taint.
+// state is what is known about a node's readiness that matters for its NoExecute taint.
 type state int
 
 const (
-	undecided   state = iota // its kubelet has not reported yet, or nobody can tell: the taint stays as it is
+	undecided   state = iota // its kubelet has not reported yet, or the state is uncertain: the taint stays as it is
 	ready                    // no taint
 	notReady                 // node.kubernetes.io/not-ready
 	unreachable              // node.kubernetes.io/unreachable
@@ -32,34 +32,36 @@ func (s state) key() string {
 	return ""
 }
 
-// Facts are what a plan for one node is made of.
+// Facts are the input of a plan for one node.
 type Facts struct {
 	Node *corev1.Node
-	// Standing: the conditions of a silent node become Unknown, and the Ready condition of a doubtful one is not believed.
+	// Standing of the node: the conditions of a silent node become Unknown, and the Ready condition of a doubtful one is
+	// ignored.
 	Standing Standing
-	// Fresh says that silence can be told now. Otherwise no node is called silent, and nothing new follows from silence.
+	// Fresh means that silence can be detected now. Otherwise no node is called silent, and silence has no new
+	// consequences.
 	Fresh bool
-	// Disrupted: every zone is fully disrupted.
+	// Disrupted means that every zone is fully disrupted.
 	Disrupted bool
-	// Granted: it has the token of its zone, or can have it.
+	// Granted means that it has the token of its zone, or can have it.
 	Granted bool
-	Now     time.Time // is written down: as the API server's clock tells it
+	Now     time.Time // written to the API, so on the API server's clock
 }
 
 // Plan is what a node should become.
 type Plan struct {
-	// Conditions are those that must change, as they should be written. Only then is the rest planned.
+	// Conditions are the conditions to change, as they should be written. The rest is planned once there are none.
 	Conditions []corev1.NodeCondition
 	// Key is the key of the NoExecute taint for the node's state. It is empty if the state has none.
 	Key string
-	// Stale: more would change if it could be told now which nodes are silent.
+	// Stale means that more would change if silence could be detected now.
 	Stale bool
-	// Asks: it should get a NoExecute taint for which it has no token. Takes: it gets one, for its token.
+	// Asks means that it should get a NoExecute taint but has no token. Takes means that it gets one, for its token.
 	Asks, Takes bool
-	// Taints are all that it should have. Retaints: they are others than it has, scheduling apart from its readiness.
+	// Taints are all taints that it should have. Retaints means that they differ from those that it has.
 	Taints   []corev1.Taint
 	Retaints bool
-	// Executes: a NoExecute taint comes with them that the node has not had.
+	// Executes means that they include a NoExecute taint that the node did not have.
 	Executes bool
 	Labels   map[string]*string
 }
@@ -79,7 +81,7 @@ func (p Plan) WithoutTaints() Plan {
 	return p
 }
 
-// Plan says what a node should become. It is pure. Its rules are from pkg/controller/nodelifecycle.
+// Plan returns what a node should become. It is pure. It follows the rules of pkg/controller/nodelifecycle.
 func (f Facts) Plan() Plan {
 	conditions := f.unknownConditions()
 	if len(conditions) > 0 && f.Fresh {
@@ -96,7 +98,8 @@ func (f Facts) Plan() Plan {
 	return p
 }
 
-// noExecute plans the NoExecute taint for the node's state, and returns the keys of those that it should have now.
+// noExecute plans the NoExecute taint for the node's state, and returns the keys of the NoExecute taints that it should
+// have now.
 func (f Facts) noExecute(p *Plan) []string {
 	is, has := f.state(), noExecuteKeys(f.Node)
 	p.Key = is.key()
@@ -116,7 +119,7 @@ func (f Facts) noExecute(p *Plan) []string {
 		return nil
 	}
 	p.Takes = len(has) == 0
-	return []string{p.Key} // one for the other at once: it has had its token
+	return []string{p.Key} // one replaces the other at once, because it has had its token
 }
 
 // state returns what the node's Ready condition says.
@@ -134,7 +137,7 @@ func (f Facts) state() state {
 	return undecided
 }
 
-// The reasons and messages of conditions that are set in a silent kubelet's place, letter for letter
+// The reasons and messages of conditions that are set on behalf of a silent kubelet, exactly as upstream's
 // (pkg/controller/nodelifecycle/node_lifecycle_controller.go).
 const (
 	reasonSilent  = "NodeStatusUnknown"
@@ -149,8 +152,8 @@ var kubeletConditions = []corev1.NodeConditionType{
 	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
 }
 
-// unknownConditions returns the conditions of a silent node that are not Unknown yet, as they should be; none if its
-// Ready condition is Unknown already, or it is not silent.
+// unknownConditions returns the conditions of a silent node that are not Unknown yet, as they should be. It returns
+// none if its Ready condition is already Unknown, or if the node is not silent.
 func (f Facts) unknownConditions() []corev1.NodeCondition {
 	posted := Condition(f.Node, corev1.NodeReady)
 	if f.Standing != Silent || posted != nil && posted.Status == corev1.ConditionUnknown {
@@ -177,8 +180,8 @@ func (f Facts) unknownConditions() []corev1.NodeCondition {
 	return changed
 }
 
-// legacyLabels returns the labels for the operating system and the architecture that must be set so
-// that the beta ones are equal to the stable ones.
+// legacyLabels returns the beta labels for the operating system and the architecture that must be set to equal the
+// stable ones.
 func legacyLabels(node *corev1.Node) map[string]*string {
 	labels := map[string]*string{}
 	for stable, beta := range map[string]string{

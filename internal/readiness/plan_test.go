@@ -102,7 +102,7 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		"ready again":                               {ready: "True", has: away, want: none},
 		"never posted":                              {has: none, want: none},
 		"never posted, and tainted":                 {has: unready, want: unready},
-		"a status that nobody knows":                {ready: "Maybe", has: away, want: away},
+		"an unknown status":                         {ready: "Maybe", has: away, want: away},
 		"not ready, waits":                          {ready: "False", want: none, asks: true},
 		"not ready, with its token":                 {ready: "False", granted: true, want: unready},
 		"Unknown, waits":                            {ready: "Unknown", want: none, asks: true},

@@ -14,31 +14,30 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Settling is what a kubelet needs to be heard again after it could not be heard for a while: two of its periods.
-const Settling = 20 * time.Second
+// ExtraGrace is the time that a kubelet needs to be heard again after an outage: two of its periods.
+const ExtraGrace = 20 * time.Second
 
-// CountedMost is the most that a time in which nobody could be heard counts as silence.
+// CountedMost is the most that a time in which no node could be heard counts as silence.
 const CountedMost = 5 * time.Second
 
 // Play plays what happens to nodes that fall silent and come back. Facts.Plan decides about each node and Zones about
-// each token, as in node health. Its clock jumps from one instant at which something happens to the next. Of nodes that
-// could have the same token, the first by name gets it. It never modifies a node that it was given. It is not safe for
-// concurrent use.
+// each token, as in node health. Its clock jumps from one event to the next. If several nodes could have the same
+// token, the first by name gets it. It never modifies a node that it was given. It is not safe for concurrent use.
 type Play struct {
 	grace Grace
 	zones *Zones
 	nodes map[string]*played
-	falls map[time.Time][]string // which nodes are silent from when on, unless they come back
-	looks map[time.Time][]string // whose plan can be another when
+	falls map[time.Time][]string // from when on nodes are silent, unless they come back
+	looks map[time.Time][]string // when the plans of nodes can change
 
 	wentDown, down time.Time // the latest outage of the API server
-	settled        time.Time // until when nodes have [Settling] in addition to their grace
+	extraUntil     time.Time // until when nodes have [ExtraGrace] in addition to their grace
 }
 
 // played is a node in a play.
 type played struct {
 	node   *corev1.Node // as it is now
-	posted *corev1.Node // as its kubelet posted its conditions last
+	posted *corev1.Node // as its kubelet last posted its conditions
 	member Member
 	is     Standing
 	ends   time.Time // its grace period, if nothing happens; zero while it is heard
@@ -76,14 +75,14 @@ func NewPlay(nodes []*corev1.Node, grace Grace, policy Policy, at time.Time) *Pl
 // instant returns a time that can be a key.
 func instant(at time.Time) time.Time { return at.Round(0).UTC() }
 
-// Fall lets a node give no sign of life from now on. Its last one was given at an instant, or now if that is zero or
-// later. A node that is not known, or silent already, stays as it is.
+// Fall makes a node give no more signs of life. It gave the last one at the given instant, or now if that is zero or
+// later. A node that is unknown or already silent stays as it is.
 func (p *Play) Fall(name string, sign, now time.Time) {
 	is := p.nodes[name]
 	if is == nil || !is.falls.IsZero() {
 		return
 	}
-	last := now // when it could be heard last
+	last := now // when it could last be heard
 	if now.Before(p.down) {
 		last = p.wentDown
 	}
@@ -100,12 +99,12 @@ func (p *Play) Fall(name string, sign, now time.Time) {
 	p.await(is, now)
 }
 
-// await lets a node be silent when its grace period is over. Until nodes have settled after an outage that alone is not
-// believed.
+// await makes a node silent when its grace period is over. After an outage, until extraUntil, it must also have had the
+// extra grace.
 func (p *Play) await(is *played, now time.Time) {
 	is.falls = is.ends
-	if is.falls.Before(p.settled) {
-		is.falls = earlier(p.settled, is.ends.Add(Settling))
+	if is.falls.Before(p.extraUntil) {
+		is.falls = earlier(p.extraUntil, is.ends.Add(ExtraGrace))
 	}
 	is.falls = p.after(later(is.falls, now))
 	p.falls[is.falls] = append(p.falls[is.falls], is.node.Name)
@@ -125,11 +124,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// uncounted is how much of an outage counts as nobody's silence.
+// uncounted is how much of an outage does not count as silence.
 func uncounted(outage time.Duration) time.Duration { return max(outage-CountedMost, 0) }
 
-// Back lets a node be heard again from now on, with the conditions that its kubelet posted last. Those that are not
-// known, because it was silent before the play began, are good ones.
+// Back makes a node heard again from now on, with the conditions that its kubelet last posted. If these are unknown
+// because it was silent before the play began, they are good.
 func (p *Play) Back(name string, now time.Time) {
 	is := p.nodes[name]
 	if is == nil || is.falls.IsZero() && !IsUnknown(is.node) {
@@ -149,15 +148,15 @@ func (p *Play) Back(name string, now time.Time) {
 	p.look(now, append(p.woken(p.zones.Put(&is.member, is.node, Heard, now)), name)...)
 }
 
-// Retaint gives a node the taints that somebody set.
+// Retaint gives a node the taints that another client set.
 func (p *Play) Retaint(name string, taints []corev1.Taint, now time.Time) {
 	is := p.nodes[name]
 	is.retaint(taints)
 	p.look(now, name)
 }
 
-// Outage says that the API server is down from now until an instant, or longer than it was going to. Nothing is written
-// meanwhile, and that no sign of life comes is nobody's silence. After it every node has [Settling] to be heard.
+// Outage takes the API server down from now until an instant, or extends an outage. Nothing is written meanwhile, and
+// missing signs of life do not count as silence. Afterwards every node has [ExtraGrace] to be heard.
 func (p *Play) Outage(now, until time.Time) {
 	before := uncounted(p.down.Sub(p.wentDown))
 	if now.After(p.down) {
@@ -166,7 +165,7 @@ func (p *Play) Outage(now, until time.Time) {
 	p.down = instant(until)
 	long := uncounted(p.down.Sub(p.wentDown))
 	if long > 0 {
-		p.settled = p.down.Add(Settling)
+		p.extraUntil = p.down.Add(ExtraGrace)
 	}
 	pending := p.falls
 	p.falls = map[time.Time][]string{}
@@ -192,7 +191,7 @@ func (p *Play) after(at time.Time) time.Time {
 	return at
 }
 
-// look notes that the plan of some nodes can be another at an instant.
+// look notes that the plans of some nodes can change at an instant.
 func (p *Play) look(at time.Time, names ...string) {
 	at = p.after(at)
 	p.looks[at] = append(p.looks[at], names...)
@@ -210,14 +209,14 @@ func (p *Play) Next() (next time.Time) {
 	return next
 }
 
-// Run plays one instant, which [Play.Next] has returned or which is before it, and returns which nodes changed.
+// Run plays one instant, which [Play.Next] has returned or which is before that, and returns which nodes changed.
 func (p *Play) Run(now time.Time) (changed []Changed) {
 	now = instant(now)
 	names, fallen := p.looks[now], p.falls[now]
 	for _, name := range fallen {
 		p.nodes[name].is = Silent
 	}
-	if len(fallen) > 0 { // all of them, before the first is looked at
+	if len(fallen) > 0 { // all of them, before the first is planned
 		names = append(names, p.woken(p.zones.Count(p.standings, now))...)
 	}
 	delete(p.falls, now)
@@ -233,7 +232,7 @@ func (p *Play) Run(now time.Time) (changed []Changed) {
 	return changed
 }
 
-// change makes a node what its plan says, and returns whose plan can be another then.
+// change changes a node as its plan says, and returns the nodes whose plans can change because of that.
 func (p *Play) change(is *played, now time.Time) (change Changed, wake []string) {
 	plan, answer := p.plan(is, now)
 	if len(plan.Conditions) > 0 {
@@ -262,7 +261,7 @@ func (p *Play) plan(is *played, now time.Time) (Plan, Answer) {
 	return p.zones.Plan(&is.member, Facts{Node: is.node, Standing: is.is, Fresh: true, Now: now}, now)
 }
 
-// standings says how all nodes stand.
+// standings returns the standing of every node.
 func (p *Play) standings(yield func(*Member, Standing) bool) {
 	for _, is := range p.nodes {
 		if !yield(&is.member, is.is) {
@@ -271,7 +270,7 @@ func (p *Play) standings(yield func(*Member, Standing) bool) {
 	}
 }
 
-// woken returns whose plan can be another after news.
+// woken returns the nodes whose plans can change after news.
 func (p *Play) woken(told News) []string {
 	if told.All {
 		return slices.AppendSeq(told.Wake, maps.Keys(p.nodes))
@@ -282,7 +281,7 @@ func (p *Play) woken(told News) []string {
 // Node returns a node as it is now.
 func (p *Play) Node(name string) *corev1.Node { return p.nodes[name].node }
 
-// Held says why a node waits for a NoExecute taint as things are now; nil if it does not.
+// Held returns why a node waits for a NoExecute taint now; nil if it does not.
 func (p *Play) Held(name string) *Held {
 	is := p.nodes[name]
 	if !is.held {
@@ -294,13 +293,13 @@ func (p *Play) Held(name string) *Held {
 // Course is what happens to a node in a forecast.
 type Course struct {
 	Node string
-	// SilentAt is when its conditions become Unknown, or zero if it is not silent or they are Unknown already.
+	// SilentAt is when its conditions become Unknown, or zero if it is not silent or they are already Unknown.
 	SilentAt time.Time
-	// Conditions are those that become Unknown then.
+	// Conditions are the conditions that become Unknown then.
 	Conditions []corev1.NodeCondition
-	// Steps are its taints, from each instant on at which they change.
+	// Steps are its taints, one step for each change.
 	Steps []Step
-	// Held says why it waits for a NoExecute taint without an end. It is nil if it does not.
+	// Held is why it waits for a NoExecute taint indefinitely; nil if it does not.
 	Held *Held
 }
 
@@ -311,7 +310,7 @@ type Step struct {
 }
 
 // Forecast returns what happens to all nodes, by name, if some of them give no sign of life from an instant on while
-// the others go on as they are. Signs are when nodes gave their last signs of life. A node without one gives it now.
+// the others continue as they are. Signs are when nodes gave their last signs of life. A node without one gives it now.
 func Forecast(
 	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,
 ) []Course {

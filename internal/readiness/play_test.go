@@ -35,7 +35,7 @@ func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
 	}
 }
 
-func TestAForecastOfNobodyChangesNothing(t *testing.T) {
+func TestAForecastWithoutSilentNodesChangesNothing(t *testing.T) {
 	node := readyNode("a")
 	before := node.DeepCopy()
 	courses := Forecast([]*corev1.Node{node}, nil, nil, defaultGrace, policy, noon)
@@ -55,7 +55,7 @@ func TestANodeThatFallsSilentInAnOutageIsGivenTimeAfterIt(t *testing.T) {
 	play.Outage(noon, over)
 	play.Fall("a", time.Time{}, noon.Add(time.Second))
 	// Of the outage 5 s count, 4 s more than its grace period, and a node that is silent for 20 s more is believed to be.
-	if got, want := play.Next(), over.Add(Settling-4*time.Second); !got.Equal(want) {
+	if got, want := play.Next(), over.Add(ExtraGrace-4*time.Second); !got.Equal(want) {
 		t.Errorf("the node is silent at %s, want %s", got, want)
 	}
 }

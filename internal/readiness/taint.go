@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditionTaint says which condition of which status becomes which NoSchedule taint.
+// conditionTaint maps a status of a condition to a NoSchedule taint.
 type conditionTaint struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
@@ -27,8 +27,7 @@ var conditionTaints = []conditionTaint{
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
 }
 
-// noScheduleKeys returns the keys of the NoSchedule taints that a node should have of those that are owned
-// here.
+// noScheduleKeys returns the keys of the NoSchedule taints that a node should have, among those that this package owns.
 func noScheduleKeys(node *corev1.Node) []string {
 	var keys []string
 	for _, rule := range conditionTaints {
@@ -65,9 +64,8 @@ func ownsNoExecute(t corev1.Taint) bool {
 		(t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
 
-// retaint returns the taints with those that are owned replaced by those of the given keys: the ones
-// that stay keep their place, value and timeAdded, new ones come last with the given one. It returns
-// whether anything changed.
+// retaint returns the taints, with the owned ones replaced by taints of the given keys. Taints that stay keep their
+// place, value and timeAdded; new taints come last, with the given timeAdded. It also returns whether anything changed.
 func retaint(
 	current []corev1.Taint, owned func(corev1.Taint) bool, effect corev1.TaintEffect, keys []string, now time.Time,
 ) ([]corev1.Taint, bool) {
@@ -90,9 +88,9 @@ func retaint(
 }
 
 // retaintNoExecute is retaint for the NoExecute taints for readiness. They are one cause with two names, so the taint
-// that a node has in the end goes on counting from the earliest timeAdded of those that it had: a pod's countdown ends
-// when the node has not been ready for as long as the pod tolerates, whatever its kubelet said meanwhile. Upstream
-// starts again.
+// that a node gets counts from the earliest timeAdded of those that it had: a pod's countdown ends when the node has
+// not been ready for as long as the pod tolerates, whatever its kubelet said meanwhile. Upstream restarts the
+// countdown.
 func retaintNoExecute(current []corev1.Taint, keys []string, now time.Time) ([]corev1.Taint, bool) {
 	next, changed := retaint(current, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
 	earliest := earliestNoExecute(current)
@@ -118,7 +116,7 @@ func earliestNoExecute(taints []corev1.Taint) *metav1.Time {
 	return earliest
 }
 
-// taintedAt returns when a node was tainted NoExecute for its readiness; zero if it was not, or nobody knows.
+// taintedAt returns when a node was tainted NoExecute for its readiness; zero if it was not, or if that is unknown.
 func taintedAt(node *corev1.Node) time.Time {
 	var latest time.Time
 	for _, taint := range node.Spec.Taints {

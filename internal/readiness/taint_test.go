@@ -23,7 +23,7 @@ func TestTheNoSchedulePartOfANode(t *testing.T) {
 		"not ready":                   {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, false, []string{corev1.TaintNodeNotReady}},
 		"silent":                      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionUnknown}, false, []string{corev1.TaintNodeUnreachable}},
 		"cordoned":                    {nil, true, []string{corev1.TaintNodeUnschedulable}},
-		"a condition of somebody":     {map[corev1.NodeConditionType]corev1.ConditionStatus{"KernelDeadlock": corev1.ConditionTrue}, false, nil},
+		"a foreign condition":         {map[corev1.NodeConditionType]corev1.ConditionStatus{"KernelDeadlock": corev1.ConditionTrue}, false, nil},
 		"under pressure and cordoned": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeMemoryPressure: corev1.ConditionTrue, corev1.NodePIDPressure: corev1.ConditionTrue}, true, []string{corev1.TaintNodeMemoryPressure, corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTheTaintThatIsLeftForReadinessCountsFromTheEarlierOfTheTwo(t *testing.T
 		"the first":                      {[]corev1.Taint{foreign, noSchedule}, []corev1.Taint{foreign, noSchedule, at(unreachable, 100)}, []string{unreachable}},
 		"none is left":                   {[]corev1.Taint{at(notReady, 10), foreign}, []corev1.Taint{foreign}, nil},
 		"nothing changes":                {[]corev1.Taint{undated(notReady)}, []corev1.Taint{undated(notReady)}, []string{notReady}},
-		"nobody knows which":             {[]corev1.Taint{at(notReady, 20), at(unreachable, 10)}, []corev1.Taint{at(notReady, 20), at(unreachable, 10)}, []string{notReady, unreachable}},
+		"it is not known which":          {[]corev1.Taint{at(notReady, 20), at(unreachable, 10)}, []corev1.Taint{at(notReady, 20), at(unreachable, 10)}, []string{notReady, unreachable}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, changed := retaintNoExecute(test.current, test.keys, after(100))

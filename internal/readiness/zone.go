@@ -22,8 +22,8 @@ const (
 	FullDisruption    State = "FullDisruption"
 )
 
-// Policy says how many nodes may be tainted NoExecute per second, by the state of their zone. Rates are
-// in nodes per second and zone; zero means none.
+// Policy is how many nodes may be tainted NoExecute per second, depending on the state of their zone. Rates are in
+// nodes per second and zone; zero means none.
 type Policy struct {
 	// Rate is for zones in the state Normal (--node-eviction-rate).
 	Rate float32
@@ -65,11 +65,11 @@ func (p Policy) RateOf(state State, size int) float32 {
 	return p.Rate
 }
 
-// zone is a zone that was seen once. It stays known when its nodes have gone.
+// zone is a zone that was ever seen. It stays known when its nodes are gone.
 type zone struct {
 	key            string
-	size, notReady int // of the nodes that count
-	unsure         int // of those that are not ready
+	size, notReady int // nodes that count
+	unsure         int // of these, nodes that are not ready
 	state          State
 	rate           float32
 	limiter        *rate.Limiter
@@ -92,7 +92,7 @@ func (at *zone) add(m *Member, count int) {
 	if !m.ready || m.standing != Heard {
 		at.notReady += count
 	}
-	if m.ready && m.standing == Doubtful { // that holds others back, and takes nothing off
+	if m.ready && m.standing == Doubtful { // that holds other nodes back, but removes no taints
 		at.unsure += count
 	}
 }
@@ -105,7 +105,7 @@ func (at *zone) next() []string {
 	return []string{at.line[0].Name}
 }
 
-// offers reports whether there is a token for a node: nobody waits before it.
+// offers reports whether there is a token for a node and no other node waits before it.
 func (at *zone) offers(m *Member, now time.Time) bool {
 	return at.rate > 0 && at.limiter.TokensAt(now) >= wholeToken && (len(at.line) == 0 || at.line[0] == m)
 }
@@ -118,13 +118,13 @@ func (at *zone) take(m *Member, now time.Time) []string {
 	return next
 }
 
-// leave takes a node out of the line, with its token, and returns the one that is next then.
+// leave removes a node from the line, with its token, and returns the node that is next then.
 func (at *zone) leave(m *Member) []string {
 	m.token = time.Time{}
 	return at.pass(m)
 }
 
-// pass takes a node out of the line, and returns the one that is next then.
+// pass removes a node from the line, and returns the node that is next then.
 func (at *zone) pass(m *Member) []string {
 	i := slices.Index(at.line, m)
 	if i < 0 {
@@ -137,10 +137,10 @@ func (at *zone) pass(m *Member) []string {
 	return at.next()
 }
 
-// setRate changes how fast tokens come. What has gathered of a token is kept, or one node that flaps could
-// change its zone's rate again and again and keep all others from being tainted; upstream begins a new limiter
-// (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As there, what gathered before a time without tokens
-// and was not used then is lost, so that no node is tainted at the moment at which a disruption ends.
+// setRate changes how fast tokens accrue. The fraction of a token that has accrued is kept. Otherwise one flapping node
+// could change its zone's rate again and again and keep all other nodes from being tainted; upstream starts a new
+// limiter (pkg/controller/nodelifecycle/scheduler, SwapLimiter). As in upstream, anything that accrued before a time
+// without tokens is lost, so that no node is tainted at the moment at which a disruption ends.
 func (at *zone) setRate(next float32, now time.Time) {
 	unused := at.rate == 0 && at.limiter.TokensAt(now) >= wholeToken
 	at.rate = next
@@ -152,7 +152,7 @@ func (at *zone) setRate(next float32, now time.Time) {
 	at.limiter.AllowN(now, 1)
 }
 
-// wholeToken is from when on a token has gathered: the limiter adds up fractions, and ten tenths are less than one.
+// wholeToken is how many tokens count as one, because the limiter adds up fractions, and ten tenths are less than one.
 const wholeToken = 1 - 1e-6
 
 // ripeIn returns how long it takes until the next token.
@@ -170,11 +170,11 @@ type Held struct {
 	State          State
 	Size, NotReady int
 	Rate           float32
-	// AllZones: every zone is fully disrupted. The control plane is the more likely cause.
+	// AllZones means that every zone is fully disrupted, so the control plane is the more likely cause.
 	AllZones bool
 }
 
-// String says it in a sentence.
+// String explains it in a sentence.
 func (h Held) String() string {
 	where := fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready)", h.Zone, h.State, h.NotReady, h.Size)
 	switch {
@@ -184,7 +184,7 @@ func (h Held) String() string {
 	case h.Rate == 0:
 		return where + ", and none of its nodes is tainted"
 	}
-	return fmt.Sprintf("%s, and one node of it is tainted every %g s", where, 1/h.Rate)
+	return fmt.Sprintf("%s, and one of its nodes is tainted every %g s", where, 1/h.Rate)
 }
 
 // ZoneName names a zone for people: its region and zone labels.

@@ -57,12 +57,12 @@ func TestAZoneIsNamedByItsRegionAndZone(t *testing.T) {
 	}
 }
 
-func TestWhyANodeWaitsIsSaidInASentence(t *testing.T) {
+func TestASentenceExplainsWhyANodeWaits(t *testing.T) {
 	held := Held{Zone: "eu/eu-1", State: PartialDisruption, Size: 60, NotReady: 40, Rate: 0.01}
 	none, all := held, held
 	none.Rate, all.AllZones = 0, true
 	for got, want := range map[string]string{
-		held.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), and one node of it is tainted every 100 s",
+		held.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), and one of its nodes is tainted every 100 s",
 		none.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), and none of its nodes is tainted",
 		all.String(): "every zone is fully disrupted (zone eu/eu-1: 40 of 60 nodes not ready), so the control plane is the more likely " +
 			"cause and no node is tainted",

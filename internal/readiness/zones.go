@@ -15,38 +15,38 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// ExcludedFromDisruption is the label of nodes that do not count when the state of a zone is told.
+// ExcludedFromDisruption is the label of nodes that do not count for the state of a zone.
 const ExcludedFromDisruption = "node.kubernetes.io/exclude-disruption"
 
-// Zones counts the nodes of each zone that are not ready, and says which of them may be tainted NoExecute. It calls
-// nobody: what follows from a change is returned as news. It is not safe for concurrent use.
+// Zones counts the nodes of each zone that are not ready, and decides which of them may be tainted NoExecute. It has no
+// callbacks: the consequences of a change are returned as news. It is not safe for concurrent use.
 type Zones struct {
 	policy    Policy
-	begun     bool // all nodes were counted once: of some of them alone no state can be told
+	begun     bool // all nodes were counted once; some of them alone do not tell a state
 	zones     map[string]*zone
 	full      bool // every zone is fully disrupted, and no node is tainted NoExecute
-	disrupted bool // and that was certain once, of every node: nobody keeps such a taint either
+	disrupted bool // that was certain for every node once, so no node keeps such a taint either
 }
 
 // Member is a node as its zone counts it. The caller keeps one for each node, and only Zones changes it.
 type Member struct {
 	Name string
 
-	zone     *zone     // nil: it is not counted
+	zone     *zone     // nil if it is not counted
 	counts   bool      // it is not excluded from disruption checks
-	ready    bool      // it says so
+	ready    bool      // whether it says so
 	standing Standing  // when all were counted last
-	token    time.Time // until when it has its zone's token, which is as long as it takes for the next one
+	token    time.Time // until when it has its zone's token, which is until the next one
 }
 
-// Silent reports whether the node was silent when all were counted last.
+// Silent reports whether the node was silent when all nodes were last counted.
 func (m *Member) Silent() bool { return m.standing == Silent }
 
-// News is what follows from a change.
+// News are the consequences of a change.
 type News struct {
-	Wake []string // the nodes whose plan can be another
-	All  bool     // that of every node can be
-	// Disrupted: every zone is fully disrupted for certain, and was not. Recovered: they are no longer.
+	Wake []string // the nodes whose plans can change
+	All  bool     // the plans of all nodes can change
+	// Disrupted means that now every zone is certainly fully disrupted. Recovered means that this has ended.
 	Disrupted, Recovered bool
 	States               []StateChange
 }
@@ -59,18 +59,18 @@ func (n *News) Join(other News) {
 	n.States = append(n.States, other.States...)
 }
 
-// StateChange says that a zone is in another state.
+// StateChange is a change of the state of a zone.
 type StateChange struct {
 	Status
 
 	Before State
 }
 
-// NewZones returns zones that know of no node.
+// NewZones returns zones without nodes.
 func NewZones(policy Policy) *Zones { return &Zones{policy: policy, zones: map[string]*zone{}} }
 
-// Put notes what a node's object says. It may show that the node is heard again; that it is not is for a count of all
-// to say.
+// Put notes what a node's object says. It may show that the node is heard again, but only a count of all nodes shows
+// that it is not.
 func (z *Zones) Put(m *Member, node *corev1.Node, is Standing, now time.Time) News {
 	next := *m
 	_, excluded := node.Labels[ExcludedFromDisruption]
@@ -103,7 +103,8 @@ func (z *Zones) Remove(m *Member, now time.Time) News {
 	return z.evaluate(now, next)
 }
 
-// Count notes how all nodes stand, at once: what many have in common must be known before the first is tainted.
+// Count notes the standings of all nodes at once, because what many nodes have in common must be known before the first
+// is tainted.
 func (z *Zones) Count(all iter.Seq2[*Member, Standing], now time.Time) News {
 	var changed []string
 	for m, is := range all {
@@ -118,9 +119,9 @@ func (z *Zones) Count(all iter.Seq2[*Member, Standing], now time.Time) News {
 	return z.evaluate(now, changed)
 }
 
-// Begin begins to tell states, of the nodes that were put, and counts them. The latest token of a zone is the one that
-// the taints of its nodes tell of, so that a restart gives no other. The nodes may be a little older than what was put
-// and removed since.
+// Begin counts the nodes that were put, and starts to derive states. The taints of its nodes tell when a zone gave its
+// latest token, so that a restart gives no extra one. The nodes may be slightly older than what was put and removed
+// since.
 func (z *Zones) Begin(nodes []*corev1.Node, all iter.Seq2[*Member, Standing], seen verdict.Sight) News {
 	z.begun = true
 	tokens := map[string]time.Time{}
@@ -130,39 +131,39 @@ func (z *Zones) Begin(nodes []*corev1.Node, all iter.Seq2[*Member, Standing], se
 			tokens[key] = at
 		}
 	}
-	told := z.Count(all, seen.At) // since its latest token a zone has had the rate that it has now
+	told := z.Count(all, seen.At) // assume that the zone has had its current rate since its latest token
 	for key, at := range tokens {
 		z.zone(key).limiter.AllowN(seen.Start(at.Add(-time.Second)), 1) // from the beginning of that second
 	}
 	return told
 }
 
-// AllDisrupted reports whether it is certain that every zone is fully disrupted.
+// AllDisrupted reports whether every zone is certainly fully disrupted.
 func (z *Zones) AllDisrupted() bool { return z.disrupted }
 
-// Answer is what its zone says to a node's plan.
+// Answer is what its zone answers to a node's plan.
 type Answer struct {
-	// Held says why the node waits for a token. It is nil if it does not.
+	// Held is why the node waits for a token; nil if it does not.
 	Held *Held
-	// Wait is how long to wait before planning again. Zero means until it is woken.
+	// Wait is how long to wait before planning again. Zero means until woken.
 	Wait time.Duration
-	// Next is the node that is next now, if the plan made it so.
+	// Next is the node that the plan made the next.
 	Next []string
 }
 
 // Plan plans what a node should become at an instant. The plan is made once, with the token that the node's zone can
-// give it. A plan that needs none gives it back, and one that needs it and cannot have it waits in line. A token that
-// was taken stays the node's until it is seen with its taint, or the next one comes, so that a patch that fails costs
-// no second one. Facts that are Granted had it taken before.
+// give it. A plan that needs no token gives it back, and a plan that needs a token and cannot have one waits in line. A
+// token that was taken stays with the node until the node is seen with its taint or the next token comes, so that a
+// failed patch costs no second token. Facts are Granted if the node had taken it before.
 func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Answer) {
 	f.Disrupted = z.disrupted
 	had := f.Granted || m.zone != nil && m.zone.rate > 0 && now.Before(m.token)
 	f.Granted = had || m.zone != nil && m.zone.offers(m, now)
 	p := f.Plan()
 	switch {
-	case m.zone == nil, len(p.Conditions) > 0: // there is no more to plan now
+	case m.zone == nil, len(p.Conditions) > 0: // nothing more to plan now
 		return p, Answer{}
-	case p.Stale && !p.Takes: // it is planned again after an echo, and no other node waits for that
+	case p.Stale && !p.Takes: // planned again after an echo, without making other nodes wait
 		return p, Answer{Next: m.zone.pass(m)}
 	case p.Asks:
 		return p, z.wait(m, now)
@@ -188,33 +189,33 @@ func (z *Zones) wait(m *Member, now time.Time) Answer {
 	return answer
 }
 
-// Used notes that a node was tainted with its token. It keeps the token until it is seen with the taint: until then it
-// may be looked at again as it was before.
+// Used notes that a node was tainted with its token. The node keeps the token until it is seen with the taint, because
+// until then it may be planned again as it was before.
 func (z *Zones) Used(m *Member) {
 	if m.zone != nil && !m.token.IsZero() {
 		m.zone.tainted++
 	}
 }
 
-// Status is how a zone is.
+// Status is the status of a zone.
 type Status struct {
-	// Key is the zone as upstream's metrics name it, and Name as people do.
+	// Key is the name of the zone in upstream's metrics, and Name the one for people.
 	Key, Name string
 	State     State
-	// Size is the number of nodes that count, and NotReady of those of them that are not ready.
+	// Size is the number of nodes that count, and NotReady how many of them are not ready.
 	Size, NotReady int
-	// Rate is how many may be tainted per second.
+	// Rate is how many nodes may be tainted per second.
 	Rate float32
-	// Tainted is how many were tainted with their token, and Held how many wait for theirs.
+	// Tainted is how many nodes were tainted with a token, and Held how many wait for one.
 	Tainted, Held int
 }
 
-// All returns how each zone is.
+// All returns the status of each zone.
 func (z *Zones) All() []Status {
 	all := make([]Status, 0, len(z.zones))
 	for _, at := range z.zones {
 		status := at.status()
-		if !z.begun { // a standby taints nobody
+		if !z.begun { // a standby taints no nodes
 			status.Rate = 0
 		}
 		all = append(all, status)
@@ -234,7 +235,7 @@ func (z *Zones) zone(key string) *zone {
 	return known
 }
 
-// evaluate tells the state and rate of each zone from its counts, and what follows.
+// evaluate derives the state and rate of each zone from its counts, and the news.
 func (z *Zones) evaluate(now time.Time, wake []string) News {
 	if !z.begun {
 		return News{}
@@ -251,7 +252,7 @@ func (z *Zones) evaluate(now time.Time, wake []string) News {
 	return told
 }
 
-// retell tells the state and rate of a zone. If its rate has changed, so has the wait of the node that is next.
+// retell derives the state and rate of a zone. If its rate has changed, so has the wait of the node that is next.
 func (z *Zones) retell(at *zone, now time.Time, told *News) {
 	before := at.state
 	at.state = z.policy.State(at.size, at.notReady)

@@ -115,7 +115,7 @@ func (z *zonesOf) wantToken(t *testing.T, name string, seconds int, granted bool
 }
 
 // Nodes without the labels of a zone are in one without a name, and so was a node that is not known.
-func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
+func TestANodeThatIsDeletedWhileItIsLookedAtBlocksNoOther(t *testing.T) {
 	z := begun(readyNode("gone"), readyNode("n1"), readyNode("n2"), readyNode("n3"))
 	z.Count(standing(Silent, "gone", "n1"), noon)
 	z.wantToken(t, "gone", 0, true, 0)
@@ -125,8 +125,8 @@ func TestANodeThatWentWhileItWasLookedAtStandsInNobodysWay(t *testing.T) {
 	z.wantToken(t, "n1", 10, true, 0)
 }
 
-// The list of all nodes is read first, and the watch goes on.
-func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *testing.T) {
+// The list of all nodes is read first, and the watch continues.
+func TestChangesSinceTheListOfNodesStayWhenStatesAreFirstDerived(t *testing.T) {
 	z := newZones()
 	listed := zoned("a1", "a2", "a3", "a4", "a5")
 	for _, node := range listed {
@@ -144,7 +144,7 @@ func TestWhatChangedSinceTheNodesWereListedStaysAsItIsWhenStatesAreToldFirst(t *
 	}
 }
 
-func TestAZoneHasNoRateUntilSomebodyLeads(t *testing.T) {
+func TestAZoneHasNoRateUntilAReplicaLeads(t *testing.T) {
 	z := newZones()
 	listed := zoned("a1")
 	z.Put(listed[0], Heard, noon)
@@ -197,14 +197,14 @@ func TestANodeThatWasTaintedWithItsTokenIsCounted(t *testing.T) {
 	z.Used(z.members["a1"])
 	z.Used(z.members["a2"])            // it has none
 	z.Used(z.members["a3"])            // nor has this one
-	z.Used(&Member{token: after(100)}) // it is in no zone any more
+	z.Used(&Member{token: after(100)}) // it is no longer in a zone
 	if got := z.All()[0].Tainted; got != 1 {
 		t.Errorf("%d tokens were used, want 1", got)
 	}
 }
 
 // A node that waits for an echo is planned again when it comes.
-func TestANodeOfWhichNobodyCanTellKeepsItsTokenAndHoldsNobodyUp(t *testing.T) {
+func TestAnUncertainNodeKeepsItsTokenAndDelaysNoOther(t *testing.T) {
 	z := begun(zoned("a1", "a2", "a3", "a4", "a5", "a6")...)
 	z.Count(standing(Silent, "a1", "a2", "a3"), noon)
 	z.wantToken(t, "a1", 0, true, 0)
@@ -235,7 +235,7 @@ func TestWhoeverGivesUpItsPlaceMakesTheNextOneFirst(t *testing.T) {
 	z.wantToken(t, "a3", 1, false, 9*time.Second)
 }
 
-func TestWhileEveryZoneIsDisruptedNobodyHasAToken(t *testing.T) {
+func TestWhileEveryZoneIsDisruptedNoNodeHasAToken(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	told := z.Count(standing(Silent, "a1", "a2", "b1"), noon)
 	if !z.AllDisrupted() || !told.Disrupted || !told.All {
@@ -279,7 +279,7 @@ func TestThatNodesAreTaintedTellsARestartOfTheLatestToken(t *testing.T) {
 	nodes[0].Spec.Taints = []corev1.Taint{
 		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-4)}},
 		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute},
-		{Key: "team", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-1)}}, // of somebody else
+		{Key: "team", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: after(-1)}}, // of another client
 	}
 	z := begun(nodes...)
 	z.Count(standing(Silent, "a2"), noon)
@@ -338,7 +338,7 @@ func TestANodeThatMovesLeavesItsPlaceToTheNextAndOneThatChangesKeepsIt(t *testin
 	}
 }
 
-func TestACountThatChangesNothingIsNoNews(t *testing.T) {
+func TestACountThatChangesNothingIsNotNews(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	for _, silent := range []map[string]Standing{nil, standing(Silent, "a1"), standing(Silent, "a1", "a2", "b1")} {
 		z.Count(silent, noon)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// values says what a flag of a type takes.
+// values describes the values of each type of flag.
 var values = map[string]string{
 	"bool":     "true or false",
 	"duration": "a duration, such as 30s or 5m",
@@ -21,15 +21,15 @@ var values = map[string]string{
 	"uint16":   "a number from 0 to 65535",
 }
 
-// OfFlag returns an error of pflag as one that says which values the flag takes, where pflag only tells which of Go's
-// functions could not parse it.
+// OfFlag turns an error of pflag, which only tells which of Go's functions could not parse a value, into one that says
+// which values the flag takes.
 func OfFlag(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
 	}
 	if takes, ok := values[invalid.GetFlag().Value.Type()]; ok {
-		return fmt.Errorf("--%s=%s: it is %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
+		return fmt.Errorf("--%s=%s: it must be %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 	}
 	return err
 }

@@ -16,10 +16,10 @@ func TestAValueThatAFlagDoesNotTakeIsRefusedByWhatItTakes(t *testing.T) {
 	flags.Duration("after", 0, "")
 	flags.StringToString("gates", nil, "")
 	for argument, want := range map[string]string{
-		"--port=abc":     "--port=abc: it is a number from 0 to 65535",
-		"-p=70000":       "--port=70000: it is a number from 0 to 65535",
-		"--wait=perhaps": "--wait=perhaps: it is true or false",
-		"--after=30":     "--after=30: it is a duration, such as 30s or 5m",
+		"--port=abc":     "--port=abc: it must be a number from 0 to 65535",
+		"-p=70000":       "--port=70000: it must be a number from 0 to 65535",
+		"--wait=perhaps": "--wait=perhaps: it must be true or false",
+		"--after=30":     "--after=30: it must be a duration, such as 30s or 5m",
 		"--gates=a":      `invalid argument "a" for "--gates" flag: a must be formatted as key=value`,
 		"--there-is-not": "unknown flag: --there-is-not",
 	} {

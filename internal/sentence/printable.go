@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Printable makes characters visible that would move the cursor of a terminal, change its colours, or turn the
-// direction of the text around them: names and messages are written by others.
+// Printable escapes characters that would move the cursor of a terminal, change its colors, or change the direction of
+// the text around them, because clients can put anything into names and messages.
 func Printable(text string) string {
 	if !strings.ContainsFunc(text, moves) {
 		return text
@@ -26,5 +26,5 @@ func Printable(text string) string {
 	return b.String()
 }
 
-// moves reports whether a terminal obeys a character instead of showing it.
+// moves reports whether a terminal interprets a character instead of showing it.
 func moves(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Counted says how many of something there are: 1 pod, 2 pods.
+// Counted returns a number with its noun: 1 pod, 2 pods.
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -18,7 +18,7 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Agree returns the word that goes with a number: leaves with 1, leave with any other.
+// Agree returns the verb that agrees with a number: leaves with 1, leave with any other.
 func Agree(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -26,12 +26,12 @@ func Agree(n int, one, many string) string {
 	return many
 }
 
-// Are begins a sentence about some: 1 pod is, 2 pods are.
+// Are begins a sentence: 1 pod is, 2 pods are.
 func Are(n int, what string) string {
 	return Counted(n, what) + " " + Agree(n, "is", "are")
 }
 
-// Duration writes a duration without zeros at its end, such as 1m instead of 1m0s.
+// Duration formats a duration without trailing zeros, such as 1m instead of 1m0s.
 func Duration(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []struct{ end, short string }{{"m0s", "m"}, {"h0m", "h"}} {
@@ -42,7 +42,7 @@ func Duration(d time.Duration) string {
 	return text
 }
 
-// Span writes a duration in whole seconds if it has any.
+// Span formats a duration in whole seconds if it is at least a second.
 func Span(d time.Duration) string {
 	if d >= time.Second {
 		d = d.Round(time.Second)

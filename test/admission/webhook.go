@@ -25,7 +25,7 @@ import (
 const largestReview = 1 << 20
 
 // Reviewer decides about a change of an object, given as it was before. It returns nil to admit the change, else with
-// what the API server refuses it. The context ends when the API server does not wait for the answer any more.
+// what the API server refuses it. The context ends when the API server does not wait for the answer any longer.
 type Reviewer func(ctx context.Context, old *metav1.PartialObjectMetadata) *metav1.Status
 
 // Webhook is a webhook that listens on the loopback interface.
@@ -80,7 +80,7 @@ func (w *Webhook) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		return
 	}
 	refusal := w.review(request.Context(), &old)
-	if request.Context().Err() != nil { // nobody waits any more; over TLS an answer could still arrive
+	if request.Context().Err() != nil { // nothing waits any longer; over TLS an answer could still arrive
 		panic(http.ErrAbortHandler)
 	}
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: refusal == nil, Result: refusal}

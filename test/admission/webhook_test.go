@@ -77,7 +77,7 @@ func TestTheAnswerIsThatOfTheReviewer(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAnsweredWhoDoesNotWaitAnyMore(t *testing.T) {
+func TestACallerThatNoLongerWaitsGetsNoAnswer(t *testing.T) {
 	webhook := serve(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -92,7 +92,7 @@ func TestNobodyIsAnsweredWhoDoesNotWaitAnyMore(t *testing.T) {
 	webhook.ServeHTTP(answer, httptest.NewRequestWithContext(over, http.MethodPost, "/", body))
 }
 
-func TestWhatIsNoReviewIsABadRequest(t *testing.T) {
+func TestAnythingButAReviewIsABadRequest(t *testing.T) {
 	webhook := serve(t)
 	for _, body := range []string{"", "{}", `{"request":{"uid":"review","oldObject":[]}}`} {
 		if code, _ := post(t, webhook, body); code != http.StatusBadRequest {

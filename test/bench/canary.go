@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A canary is a pod on a node that has been tainted all along. It is due when a contestant starts, so its end says that
-// the contestant does its work, whatever its own idea of readiness is.
+// A canary is a pod on a node that has been tainted all along. It is due when a contestant starts, so its end shows
+// that the contestant works, whatever the contestant considers ready.
 const (
 	canaryNode      = "canary"
 	canaryNamespace = "canary"
@@ -43,7 +43,7 @@ func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
 	return p, nil
 }
 
-// settleTime is how long a process is left alone, so that nothing is under way any more.
+// settleTime is how long a process is left alone, so that nothing is under way.
 const settleTime = 2 * time.Second
 
 func (b *bench) createCanary(ctx context.Context) error {

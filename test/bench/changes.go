@@ -25,7 +25,7 @@ const (
 	changesBefore = 10 * time.Second
 )
 
-// changesResult is what it costs to follow pods that change.
+// changesResult is what it costs to follow changing pods.
 type changesResult struct {
 	Changes   int           `json:"changes"` // in the minute; fewer than asked for if the machine is too slow
 	CPU       time.Duration `json:"cpu"`
@@ -36,8 +36,8 @@ type changesResult struct {
 // perChange is the processor time for each change.
 func (c changesResult) perChange() time.Duration { return c.CPU / time.Duration(max(c.Changes, 1)) }
 
-// changes lets pods become ready and unready on nodes without taints. The changes are written past the API server,
-// which has enough to do with telling of them.
+// changes makes pods become ready and unready on nodes without taints. The changes are written directly to etcd,
+// because sending them to watches is enough work for the API server.
 func (b *bench) changes(ctx context.Context) error {
 	b.say("\nchanges: creating %d slim pods on %d nodes", changedPods, changedNodes)
 	slim, err := b.fillSlim(ctx, changedNodes, changedPods)
@@ -66,7 +66,7 @@ func (b *bench) changesOf(ctx context.Context, c contestant, slim func(i int) *c
 	return nil
 }
 
-// changingMinute is the minute itself.
+// changingMinute plays the minute itself.
 func (b *bench) changingMinute(ctx context.Context, p *process, slim func(i int) *corev1.Pod,
 ) (r changesResult, err error) {
 	changing, stop := context.WithCancel(ctx)
@@ -94,7 +94,7 @@ func (b *bench) changingMinute(ctx context.Context, p *process, slim func(i int)
 	return r, err
 }
 
-// change changes all pods in turn, so many a second, until the context ends.
+// change changes all pods one after the other, at a rate, until the context ends.
 func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, written *atomic.Int64) error {
 	tick := time.NewTicker(time.Second * perTransaction / changesPerSecond)
 	defer tick.Stop()
@@ -121,7 +121,7 @@ func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, writte
 	return nil
 }
 
-// ready says of a pod whether it is ready.
+// ready says about a pod whether it is ready.
 func ready(pod *corev1.Pod, is bool) *corev1.Pod {
 	status := corev1.ConditionFalse
 	if is {

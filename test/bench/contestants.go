@@ -29,7 +29,7 @@ const (
 	namePrevious  = "previous"  // another build of taintkeeper, see the flag -previous
 	nameCoexist   = "coexist"   // taintkeeper with --coexist, next to a kube-controller-manager with its defaults
 	nameUnlimited = "unlimited" // kube-controller-manager without its client limits
-	nameBuiltIn   = "built-in"  // kube-controller-manager as it comes
+	nameBuiltIn   = "built-in"  // kube-controller-manager with its defaults
 )
 
 // allContestants are in the order of the report's columns.
@@ -41,7 +41,7 @@ type contestant struct {
 	args []string // its command line, the program first
 	// ready returns once the process is up and has nothing to do.
 	ready func(context.Context, *process) error
-	// learn is called before each storm, when its pods are there.
+	// learn is called before each storm, once its pods exist.
 	learn func(*process) error
 	// begin is called when the first taint is accepted.
 	begin func(*process) error

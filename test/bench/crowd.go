@@ -24,7 +24,7 @@ import (
 const (
 	// perTransaction is how many objects are written to etcd at once.
 	perTransaction = 100
-	// writers is how many transactions go on at the same time.
+	// writers is how many transactions run at the same time.
 	writers = 4
 	// podsPerReplicaSet is how many pods have an owner in common.
 	podsPerReplicaSet = 30
@@ -37,17 +37,17 @@ const (
 // stored writes and reads objects as an API server stores them.
 var stored = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// crowd is how many nodes and pods have been written past the API server, and what they are copies of.
+// crowd is how many nodes and pods have been written directly to etcd, and what they are copies of.
 type crowd struct {
 	nodes, pods int
 	node        *corev1.Node
 	pod         *corev1.Pod
 }
 
-// fill fills the cluster up to so many nodes and pods. One node and one pod are created by the API, as kubelets and
-// controllers do it. The others are copies of what the API server has stored of these, under names of their own, and
-// are written past it: it learns of them by its watch of etcd, as of what another API server has written. To create
-// each by the API would take a quarter of an hour.
+// fill fills the cluster up to a number of nodes and pods. One node and one pod are created through the API, as
+// kubelets and controllers do. The others are copies, under names of their own, of what the API server has stored, and
+// are written directly to etcd. The API server learns of them through its watch of etcd, as it learns of what another
+// API server has written. Creating each through the API would take a quarter of an hour.
 func (b *bench) fill(ctx context.Context, nodes, pods int) error {
 	if err := b.fillNodes(ctx, nodes); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (p putter) some(ctx context.Context, first, end int, object func(i int) (st
 	return p(ctx, batch)
 }
 
-// awaitPod waits until the API server's cache has a pod, or no longer has it. What was written or removed before that
-// pod is in the cache then, too.
+// awaitPod waits until the API server's cache has a pod, or no longer has it. The cache then has everything that was
+// written or removed before that pod, too.
 func (b *bench) awaitPod(ctx context.Context, pod *corev1.Pod, there bool) error {
 	cached := metav1.GetOptions{ResourceVersion: "0"}
 	err := wait.PollUntilContextTimeout(ctx, time.Second, fillLimit, true, func(ctx context.Context) (bool, error) {
@@ -237,7 +237,7 @@ func smallPod(nodes int) *corev1.Pod {
 	return pod
 }
 
-// runningStatus is what a kubelet says of a pod that runs.
+// runningStatus is what a kubelet says about a pod that runs.
 func runningStatus(pod *corev1.Pod) corev1.PodStatus {
 	began := metav1.NewTime(pod.CreationTimestamp.Add(time.Second))
 	status := corev1.PodStatus{

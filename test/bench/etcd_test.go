@@ -112,7 +112,7 @@ func TestAPrefixHasTheKeysThatBeginWithItAndNoOthers(t *testing.T) {
 	}
 }
 
-// readiness is what a pod says of itself.
+// readiness is what a pod says about itself.
 func readiness(pod *corev1.Pod) corev1.ConditionStatus {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

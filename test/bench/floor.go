@@ -24,9 +24,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// floorCommand makes this program the floor: a process that learns beforehand which pods to evict, and does nothing but
-// the two calls for each of them. It watches pods and nodes as every evictor must, but ignores what the watches
-// bring. No eviction that sets the condition before it deletes can be faster with as many workers.
+// floorCommand makes this program the floor: a process that knows in advance which pods to evict, and makes only the
+// two calls for each of them. It watches pods and nodes as every evictor must, but ignores what the watches bring. No
+// eviction that sets the condition before it deletes can be faster with as many workers.
 const floorCommand = "floor"
 
 func runFloor(ctx context.Context, args []string) error {
@@ -60,8 +60,8 @@ func runFloor(ctx context.Context, args []string) error {
 	return nil
 }
 
-// watchBlindly watches pods and nodes until the process ends. The watches begin with what changes next: to send all
-// that is there, and nobody looks at, would keep the API server busy during the storm.
+// watchBlindly watches pods and nodes until the process ends. The watches begin with the next change, because sending
+// all existing objects, which are not used, would keep the API server busy during the storm.
 func watchBlindly(ctx context.Context, client kubernetes.Interface) error {
 	for _, resource := range []string{"pods", "nodes"} {
 		latest, err := latestVersion(ctx, client, resource)
@@ -105,7 +105,7 @@ func floorClient(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(apicall.Config(config))
 }
 
-// target is all that the floor knows of a pod.
+// target is all that the floor knows about a pod.
 type target struct {
 	namespace, name string
 	uid             types.UID

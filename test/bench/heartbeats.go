@@ -20,17 +20,17 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// warmUp is how long a contestant has before the minute begins: its first looks at all nodes are no part of it.
+// warmUp is how long a contestant has before the minute begins, so that its first looks at all nodes do not count.
 const warmUp = 70 * time.Second
 
-// heartbeatResult is what it costs for a minute to watch over nodes that are well.
+// heartbeatResult is what it costs to monitor healthy nodes for a minute.
 type heartbeatResult struct {
 	CPU       time.Duration `json:"cpu"`
 	ServerCPU time.Duration `json:"serverCPU"`
 	Memory    memory        `json:"memory"`
 }
 
-// heartbeats lets all nodes renew their lease, as kubelets do, and measures who watches over them.
+// heartbeats makes all nodes renew their leases, as kubelets do, and measures the contestants that monitor them.
 func (b *bench) heartbeats(ctx context.Context) error {
 	b.say("\nheartbeats: %d nodes renew a lease every %s", b.nodes, b.renewEvery)
 	if err := b.createHealthyNodes(ctx); err != nil {
@@ -52,7 +52,7 @@ func (b *bench) heartbeats(ctx context.Context) error {
 	return nil
 }
 
-// healthContestants are the same programs as everywhere, with the controllers that watch over nodes.
+// healthContestants are the same programs as everywhere, with the controllers that monitor nodes.
 func (b *bench) healthContestants() ([]contestant, error) {
 	all, err := b.contestants(nameOurs, namePrevious, nameBuiltIn)
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *bench) createHealthyNode(ctx context.Context, name, zone string) error 
 	return err
 }
 
-// renew renews all leases evenly until the context ends. A renewal that fails is as one that a kubelet skips.
+// renew renews all leases evenly until the context ends. A failed renewal is like one that a kubelet skips.
 func (b *bench) renew(ctx context.Context) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)

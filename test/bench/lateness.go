@@ -33,8 +33,8 @@ type latenessResult struct {
 	CPU    time.Duration `json:"cpu"`
 }
 
-// lateness lets pods become due over a minute. The built-in controller with its limits of 20 calls per second would
-// take a quarter of an hour for it, so it takes no part.
+// lateness makes pods become due over a minute. The built-in controller with its limit of 20 calls per second would
+// take a quarter of an hour, so it is left out.
 func (b *bench) lateness(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
@@ -81,7 +81,7 @@ func latenessPodList() []*corev1.Pod {
 	return pods
 }
 
-// minute is the minute itself.
+// minute plays the minute itself.
 func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (result latenessResult, err error) {
 	mark, err := b.audit.mark()
 	if err != nil {

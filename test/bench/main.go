@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures Taintkeeper, kube-controller-manager and the least that any eviction costs, one after the
-// other on one real API server: `make bench`.
+// Command bench measures Taintkeeper, kube-controller-manager and the minimal cost of an eviction, one after the other,
+// on one real API server: `make bench`.
 //
-// It prints what it measured next to the targets, and writes the same as JSON. Nothing is asserted, because on a
-// machine that is shared or slow every figure is worse. What counts are the ratios.
+// It prints what it measured next to the targets, and writes the same as JSON. It asserts nothing, because every figure
+// is worse on a shared or slow machine. The ratios are what counts.
 package main
 
 import (

@@ -33,18 +33,18 @@ const (
 	partMillion    = "million"
 )
 
-// allParts are in the order in which they run: those with many pods last, so that they burden no other.
+// allParts are in the order in which they run. Those with many pods come last, so that they do not affect the others.
 var allParts = []string{
 	partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partChanges, partRest, partScale, partMillion,
 }
 
-// runs reports whether a part is to run. One with a million pods takes more memory than many a machine has, so it runs
-// only when it is asked for.
+// runs reports whether a part runs. The one with a million pods takes more memory than many machines have, so it runs
+// only on request.
 func (o *options) runs(part string) bool {
 	return slices.Contains(o.only, part) || len(o.only) == 0 && part != partMillion
 }
 
-// adminUser is how the API server calls this program.
+// adminUser is the user name of this program.
 const adminUser = "admin"
 
 // bench is one run.
@@ -61,11 +61,11 @@ type bench struct {
 	serial  int // makes names of canaries unique
 }
 
-// measure runs the parts that are asked for on one cluster, and reports.
+// measure runs the chosen parts on one cluster, and reports.
 func measure(ctx context.Context, o options) (err error) {
 	fmt.Println("starting etcd and kube-apiserver")
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		// Nothing else shall evict, remove pods or take processor time: see docs/measurements.md.
+		// Nothing else may evict, remove pods or take processor time: see docs/measurements.md.
 		Without:  []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
 		Audit:    auditlog.Calls,
 		Binaries: o.plane,
@@ -115,7 +115,7 @@ func (b *bench) runParts(ctx context.Context) error {
 	return nil
 }
 
-// conclude prints the targets and writes the file, also when an error has cut the run short.
+// conclude prints the targets and writes the file, even if an error has cut the run short.
 func (b *bench) conclude() error {
 	b.report.setGoals()
 	b.report.printGoals(b.out)
@@ -129,7 +129,7 @@ func (b *bench) conclude() error {
 }
 
 func (b *bench) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.out, format+"\n", args...) // progress that cannot be shown is no reason to fail
+	_, _ = fmt.Fprintf(b.out, format+"\n", args...) // a failure to show progress is ignored
 }
 
 // inProtobuf makes a client that writes and reads pods as controllers do.

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// millionNodes is the horizon, as a million pods are.
+// millionNodes is how many nodes the million pods are on.
 const millionNodes = 15_000
 
 // millionResult is a start in a very big cluster, a storm there when the process has settled, and what EvictionPolicies
@@ -21,7 +21,7 @@ type millionResult struct {
 	Selecting selectingResult `json:"selecting"`
 }
 
-// million lets contestants start among a million pods, and pass a storm of 1,000 others.
+// million makes contestants start with a million pods, and then evict 1,000 others in a storm.
 func (b *bench) million(ctx context.Context) error {
 	b.say("\nmillion: creating %d slim pods on %d nodes", b.slimPods, millionNodes)
 	if _, err := b.fillSlim(ctx, millionNodes, b.slimPods); err != nil {
@@ -30,7 +30,7 @@ func (b *bench) million(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
 	}
-	// As in every storm, all contestants have the coexistence policy in their way.
+	// As in every storm, the coexistence policy is evaluated for all contestants.
 	if err := errors.Join(b.cluster.InstallResources(ctx), b.cluster.InstallCoexistence(ctx)); err != nil {
 		return err
 	}

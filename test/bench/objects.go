@@ -20,7 +20,7 @@ const (
 	taintKey = "bench.taintkeeper.dev/maintenance"
 	// creators is how many objects are created at the same time.
 	creators = 64
-	// namespaceCount is over how many namespaces the pods are spread, so that removing them goes in parallel.
+	// namespaceCount is the number of namespaces over which pods are spread, so that they are removed in parallel.
 	namespaceCount = 10
 )
 
@@ -51,7 +51,7 @@ func (b *bench) createNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// createNodes creates nodes that nobody plays: they are ready because nobody says anything else.
+// createNodes creates nodes that kwok does not play. They are ready because nothing says otherwise.
 func (b *bench) createNodes(ctx context.Context, names []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
@@ -67,7 +67,7 @@ func (b *bench) createNodes(ctx context.Context, names []string) error {
 	return group.Wait()
 }
 
-// ensureNodes creates what is missing of so many nodes.
+// ensureNodes creates nodes until there are that many.
 func (b *bench) ensureNodes(ctx context.Context, count int) error {
 	missing := nodeNames(count)[min(b.created, count):]
 	b.created = max(b.created, count)

@@ -25,8 +25,8 @@ import (
 const (
 	// policyPods is how many pods are created for each figure.
 	policyPods = 2000
-	// policyCreators is how many are created at the same time: enough to keep two processors busy, and few enough that
-	// what a create takes is not all waiting.
+	// policyCreators is how many are created at the same time: enough to keep two processors busy, but few enough that
+	// creates do not mainly wait.
 	policyCreators = 8
 	// policyWarmUp is how many pods are created before those that count.
 	policyWarmUp = 200

@@ -69,7 +69,7 @@ func (p *process) expectLine() error {
 	return nil
 }
 
-// sendLine tells the process to go on.
+// sendLine tells the process to continue.
 func (p *process) sendLine() error {
 	_, err := io.WriteString(p.stdin, "\n")
 	return err

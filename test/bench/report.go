@@ -213,7 +213,7 @@ func (r *report) printStorm(out io.Writer, storm string) {
 	t.row("peak memory", func(name string) string { return mebibytes(rounds[name].Memory.Peak) })
 	t.row("processor time", func(name string) string { return seconds(rounds[name].CPU) })
 	t.row("  of the API server", func(name string) string { return seconds(rounds[name].ServerCPU) })
-	// On a machine that others use, too, this says more than the time that passes.
+	// On a shared machine, this says more than elapsed time.
 	t.row("  of both, x floor", func(name string) string { return times(median(ratios(all[name], all[nameFloor], stormRound.work))) })
 	t.row("rounds", func(name string) string { return strconv.Itoa(len(all[name])) })
 	t.end()

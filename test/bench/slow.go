@@ -67,7 +67,7 @@ func (b *bench) slowStormOf(ctx context.Context, c contestant) error {
 
 // takeTime admits everything, later.
 func takeTime(ctx context.Context, _ *metav1.PartialObjectMetadata) *metav1.Status {
-	_ = await.Pause(ctx, slowReview) // when it ends earlier, nobody waits for the answer any more
+	_ = await.Pause(ctx, slowReview) // when it ends earlier, nobody waits for the answer any longer
 	return nil
 }
 

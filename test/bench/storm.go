@@ -204,7 +204,7 @@ func (b *bench) taintAtOnce(ctx context.Context, p *process, nodes []string) err
 	return errors.Join(p.begin(p), group.Wait())
 }
 
-// aftermath counts and weighs, once nothing follows any more.
+// aftermath counts and weighs, once nothing follows any longer.
 func (b *bench) aftermath(ctx context.Context, p *process, mark int64) (stormRound, error) {
 	if err := await.Pause(ctx, settleTime); err != nil {
 		return stormRound{}, err

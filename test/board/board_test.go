@@ -59,7 +59,7 @@ func play(t *testing.T, objects board.Objects, view page.View) (*board.Scene, *p
 }
 
 // whole is true once the page shows all of the small cluster: each kind of objects is listed by itself, and the page is
-// sent what is known of each.
+// sent what is known about each.
 var whole = fmt.Sprintf(`%s === 7 && %s === 9 && %s === 1 && %s === 1`,
 	board.Rows("pending"), board.Rows("nodes"), board.Rows("rules"), board.Rows("differences"))
 
@@ -143,7 +143,7 @@ func TestThePageShowsTheClusterAndAsksForNothingElse(t *testing.T) {
 			expect(t, "differences", value[int](t, tab, board.Rows("differences")), 1)
 			for sheet, want := range map[string][]string{
 				"pending":     {"checkout-7b9d4c5f6-4xk2p", "tolerated for 120 s", "Deployment/checkout", "maintenance=planned:NoExecute"},
-				"zones":       {"eu/eu-2", "PartialDisruption", "none is tainted NoExecute", "1 node waits for the taint"},
+				"zones":       {"eu/eu-2", "PartialDisruption", "no node is tainted NoExecute", "1 node waits for the taint"},
 				"nodes":       {"worker-b2", "unknown", "is held back"},
 				"evictions":   {"web-2", "Taintkeeper", "on time"},
 				"differences": {"worker-c2", "late", "evicted 41 s late"},

@@ -52,7 +52,7 @@ func startReal(t *testing.T) realCluster {
 	return realCluster{cluster, admin}
 }
 
-// command runs kubectl taintkeeper board as somebody, and returns the address that it prints.
+// command runs kubectl taintkeeper board as a user, and returns the address that it prints.
 func (r realCluster) command(t *testing.T, name string, as *rest.Config) string {
 	t.Helper()
 	kubeconfig, err := r.Kubeconfig(name, as)

@@ -11,20 +11,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// quarantine is the key of the taint that makes guarded pods leave. Nobody else sets it, and takes it off.
+// quarantine is the key of the taint that makes guarded pods leave. Nothing else sets or removes it.
 const quarantine = "quarantine"
 
 // crowd is how many guarded pods must leave at once: more than a replica has workers.
 const crowd = 40
 
-// gatekeeper makes the webhook slow, hanging and refusing in turn, each time while many pods that it guards must leave.
+// gatekeeper makes the webhook slow, then hang, then refuse, each time while many pods that it guards must leave.
 type gatekeeper struct {
 	*troublemaker
 
 	webhook *webhook
 	ledger  *ledger
 	say     func(format string, args ...any)
-	length  time.Duration // of one obstruction; about as long is none then
+	length  time.Duration // of one obstruction; the pause after it is about as long
 }
 
 // run obstructs until the context ends.
@@ -40,8 +40,8 @@ func (g *gatekeeper) run(ctx context.Context) error {
 	return nil
 }
 
-// obstruct makes a crowd leave that the webhook is in the way of, and then lets it leave. Now and then it has no longer
-// to before: while its DELETEs wait.
+// obstruct makes a crowd leave that the webhook obstructs, and then lets it leave. Sometimes the crowd may stay before
+// that, while its DELETEs wait.
 func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 	asked := aScope(g.random)
 	if err := g.webhook.register(ctx, g.client, asked); err != nil {
@@ -77,7 +77,7 @@ func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 // isolated is the taint of a node whose pods must leave at once.
 var isolated = corev1.Taint{Key: quarantine, Effect: corev1.TaintEffectNoExecute}
 
-// during does something while a fault happens to the reviews.
+// during calls a function while a fault happens to the reviews.
 func (g *gatekeeper) during(fault faultKind, do func() error) error {
 	began := time.Now()
 	g.webhook.set(fault)
@@ -87,7 +87,7 @@ func (g *gatekeeper) during(fault faultKind, do func() error) error {
 	return err
 }
 
-// gather creates guarded pods on nodes, which tolerate everything but to be isolated: nothing else makes them leave.
+// gather creates guarded pods on nodes. They tolerate everything except isolation, so nothing else makes them leave.
 func (g *gatekeeper) gather(ctx context.Context, nodes []string) error {
 	for range crowd {
 		g.made++

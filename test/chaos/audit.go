@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// keeperUser is who the replicas are for the API server.
+// keeperUser is the user of the replicas.
 const keeperUser = localcluster.TaintkeeperUser
 
 // deletion is a DELETE of a pod that the API server accepted.
@@ -27,7 +27,7 @@ type deletion struct {
 	user string
 }
 
-// audited is what the audit log alone knows.
+// audited is what only the audit log knows.
 type audited struct {
 	deletions map[types.UID][]deletion
 	foreign   []foreignCall
@@ -36,7 +36,7 @@ type audited struct {
 }
 
 // readAudit adds to the chronicles what the audit log has: who wrote which version and when, and versions that the
-// watch missed. It returns the rest. A change that was under way when the API server was killed is not there.
+// watch missed. It returns the rest. A change that was under way when the API server was killed is missing.
 func (o *observer) readAudit(path string) (audited, error) {
 	found := audited{deletions: map[types.UID][]deletion{}, marked: map[types.UID]bool{}}
 	changes, err := auditlog.New(path, auditlog.Accepted).Events()
@@ -58,7 +58,7 @@ func (o *observer) readAudit(path string) (audited, error) {
 			err = o.auditPod(e, &found, bindings)
 		}
 		if err != nil {
-			return found, fmt.Errorf("understand what became of %s in the audit log: %w", e.Name, err)
+			return found, fmt.Errorf("understand what happened to %s in the audit log: %w", e.Name, err)
 		}
 	}
 	for uid, e := range bindings {
@@ -67,7 +67,7 @@ func (o *observer) readAudit(path string) (audited, error) {
 	return found, nil
 }
 
-// writes reports whether the call was to change something: of the replicas the log has what they read, too.
+// writes reports whether the call could change something. For the replicas, the log has reads, too.
 func writes(e auditlog.Event) bool {
 	return !slices.Contains([]string{"get", "list", "watch"}, e.Verb)
 }
@@ -100,7 +100,7 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 		deleted := deletion{span: oracle.Between(e.Received, e.Answered), user: e.User}
 		found.deletions[pod.UID] = append(found.deletions[pod.UID], deleted)
 		if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds == 0 {
-			return nil // it was gone at once; what is answered is its last version
+			return nil // it was gone at once; the answer is its last version
 		}
 	}
 	v := o.pod(pod.UID, pod.Namespace+"/"+pod.Name).at(number(pod.ResourceVersion))
@@ -115,14 +115,14 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 	return nil
 }
 
-// attest notes when a version was written. A change that changed nothing has the version that was there before.
+// attest notes when a version was written. A change that changed nothing has the earlier version.
 func attest[F any](v *version[F], e auditlog.Event) {
 	if v.writer == "" {
 		v.written, v.writer = oracle.Between(e.Received, e.Answered), e.User
 	}
 }
 
-// auditBinding notes when the version was written that has a node first. A binding is not answered with the pod.
+// auditBinding notes when the first version with a node was written. The answer to a binding does not have the pod.
 func (o *observer) auditBinding(uid types.UID, e auditlog.Event) {
 	known := o.pods[uid]
 	if known == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 )
 
-// callKind is what a call of a replica does, as far as the book cares.
+// callKind is what a call of a replica does, as far as the ledger records it.
 type callKind string
 
 const (
@@ -34,7 +34,7 @@ const (
 	watchPods  callKind = "WATCH pods"
 	watchNodes callKind = "WATCH nodes"
 	electCall  callKind = "election"
-	clockCall  callKind = "PATCH the eviction clock" // and what is known of the built-in's backlog
+	clockCall  callKind = "PATCH the eviction clock" // and what is known about the built-in's backlog
 	otherCall  callKind = "other"
 )
 
@@ -44,22 +44,22 @@ type call struct {
 	run     int // of the replica's process, counted from 1
 	kind    callKind
 	name    string    // of the object; of a pod with its namespace
-	uid     types.UID // by which a DELETE or PATCH of a pod says which pod it means
-	holder  string    // as whom an election call signs
+	uid     types.UID // of the pod that a DELETE or PATCH is for
+	holder  string    // the identity in an election call
 
 	received  time.Time     // by the proxy
 	forwarded time.Time     // to the API server; zero if it was not
 	answered  time.Time     // by the API server; zero if it was not
 	told      time.Time     // to the replica, or when its connection was closed
 	answer    int           // the API server's, 0 for none
-	heard     int           // what the replica was told, 0 for none
-	retry     time.Duration // after which to try again, if the replica was told that
+	heard     int           // what the replica got, 0 for none
+	retry     time.Duration // the Retry-After that the replica got, if any
 	faults    []faultKind
 }
 
 func (c *call) writes() bool { return c.kind == deletePod || c.kind == patchPod }
 
-// accepted reports whether the API server carried the call out and said so to the proxy.
+// accepted reports whether the API server carried the call out and the proxy got that answer.
 func (c *call) accepted() bool { return c.answer >= 200 && c.answer < 300 }
 
 // delivered reports whether the replica knows that the call was carried out.
@@ -68,7 +68,7 @@ func (c *call) delivered() bool { return c.heard >= 200 && c.heard < 300 }
 // refused reports whether the replica was told that it must not do this.
 func (c *call) refused() bool { return c.heard == http.StatusForbidden }
 
-// unanswered reports whether the call may have been carried out without anybody's knowing.
+// unanswered reports whether the call may have been carried out although no answer arrived.
 func (c *call) unanswered() bool { return !c.forwarded.IsZero() && c.answer == 0 }
 
 func (c *call) String() string {
@@ -93,10 +93,10 @@ func code(status int) string {
 // short is the beginning of a UID, enough to tell the pods of one story apart.
 func short(uid types.UID) string { return string(uid[:min(len(uid), 8)]) }
 
-// largestBody bounds what is read of a body; those of the calls that the book cares for are small.
+// largestBody bounds what is read of a body. The bodies of recorded calls are small.
 const largestBody = 1 << 20
 
-// readCall understands a request. Its body can be read again afterwards.
+// readCall parses a request. Its body can be read again afterwards.
 func readCall(request *http.Request, received time.Time) (*call, error) {
 	c := &call{kind: otherCall, received: received}
 	c.kind, c.name = classify(request)
@@ -185,7 +185,7 @@ func nodeCall(method string) callKind {
 	return otherCall
 }
 
-// identity is how a leader signs its Lease, in whichever encoding: its host and a UUID.
+// identity is a leader's identity in its Lease, in any encoding: its host and a UUID.
 var identity = regexp.MustCompile(`[A-Za-z0-9.-]+_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // peek reads the body of a request and puts it back.

@@ -54,7 +54,7 @@ func TestTheHolderOfALeaseIsKnownByItsSignature(t *testing.T) {
 	}
 	l := newLedger()
 	if _, ok := l.leader(); ok {
-		t.Error("somebody leads before anybody holds the Lease")
+		t.Error("a replica leads before any holds the Lease")
 	}
 	c.replica, c.run = "b", 3
 	l.note(c)

@@ -28,7 +28,7 @@ const (
 // troublemakers is how many make trouble at the same time.
 const troublemakers = 2
 
-// chaos lets everything happen at once, for as long as it is to last, and then brings the finale.
+// chaos lets everything happen at once for the duration of the run, and then plays the finale.
 func (s *stage) chaos(ctx context.Context) error {
 	lasting, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
@@ -69,8 +69,8 @@ func (s *stage) troublemaker(source uint64, series string) *troublemaker {
 	return &troublemaker{client: s.client, observer: s.observer, nodes: s.nodes, random: s.source(source), series: series}
 }
 
-// finale lets pods become due while the API server is down, and nothing happen afterwards that could remind anybody of
-// them: what is forgotten then stays forgotten.
+// finale lets pods become due while the API server is down. Nothing happens afterwards that could draw attention to
+// them, so a pod that is forgotten then stays forgotten.
 func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
 	s.say("the finale: half of the nodes are tainted, and the API server goes down")
 	for _, r := range s.replicas {
@@ -85,13 +85,13 @@ func (s *stage) finale(ctx context.Context, wrecks *wrecker) error {
 	return wrecks.play(ctx, restartServer)
 }
 
-// pace is the time between two disruptions: a short run has some, too.
+// pace is the time between two disruptions, so that a short run has some, too.
 func (s *stage) pace() time.Duration {
 	const slowest = 15 * time.Second
 	return min(s.duration/5, slowest)
 }
 
-// changeWeather changes how bad the faults are, until the context ends. It begins calm.
+// changeWeather changes the intensity of faults until the context ends. It begins calm.
 func (s *stage) changeWeather(ctx context.Context, random *rand.Rand) {
 	shortest := min(s.duration/16, 6*time.Second)
 	next := []intensity{calm, mild, storm}
@@ -110,31 +110,31 @@ func (s *stage) changeWeather(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// calmDown ends all faults, and returns when.
+// calmDown ends all faults, and returns the instant.
 func (s *stage) calmDown() time.Time {
 	for _, r := range s.replicas {
 		r.proxy.weather.set(calm)
 		r.proxy.watches.release()
 	}
-	s.say("the faults have ended; settling")
+	s.say("the faults have ended; waiting for recovery")
 	return time.Now()
 }
 
 const (
-	// longestSettling is longer than what the faults can still cause: a watch whose reflector waits a minute before it
+	// longestRecovery is longer than what the faults can still cause: a watch whose reflector waits a minute before it
 	// lists again, then an eviction that waits for 30 s, and some more until it counts as lost.
-	longestSettling = 150 * time.Second
-	// settled is how long nothing may have been overdue.
-	settled = 6 * time.Second
+	longestRecovery = 150 * time.Second
+	// calmFor is how long nothing may have been overdue.
+	calmFor = 6 * time.Second
 )
 
-// settle waits until no pod is overdue, or for as long as that can take at most.
-func (s *stage) settle(ctx context.Context) {
+// awaitRecovery waits until no pod is overdue, or for the longest that this can take.
+func (s *stage) awaitRecovery(ctx context.Context) {
 	const look = time.Second
-	ctx, cancel := context.WithTimeout(ctx, longestSettling)
+	ctx, cancel := context.WithTimeout(ctx, longestRecovery)
 	defer cancel()
 	quiet := time.Now()
-	for ctx.Err() == nil && time.Since(quiet) < settled {
+	for ctx.Err() == nil && time.Since(quiet) < calmFor {
 		pause(ctx, look)
 		if s.overdue() > 0 {
 			quiet = time.Now()

@@ -13,14 +13,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podFacts are what the rule needs to know of a pod.
+// podFacts are what the rule needs to know about a pod.
 type podFacts struct {
 	node        string
 	tolerations []corev1.Toleration
 	recorded    time.Time // its binding, to the second
 	mirror      bool
 	terminating bool // or gone
-	guarded     bool // the webhook is asked about it
+	guarded     bool // the webhook reviews it
 }
 
 func factsOfPod(pod *corev1.Pod) podFacts {
@@ -57,11 +57,11 @@ type version[F any] struct {
 	writer  string    // who wrote it, by the audit log
 }
 
-// chronicle is everything that is known of one object, by the number of its version.
+// chronicle is everything that is known about one object, by the number of its version.
 type chronicle[F any] struct {
 	name     string // with its namespace
 	versions map[uint64]*version[F]
-	gone     time.Time // when it was seen to be gone
+	gone     time.Time // when it was seen as gone
 }
 
 func (c *chronicle[F]) at(number uint64) *version[F] {

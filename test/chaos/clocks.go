@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// farthestClock is by how much the clock of a replica is wrong at the most.
+// farthestClock is the most by which the clock of a replica is wrong.
 const farthestClock = 5 * time.Minute
 
 // timekeeper sets the wall clocks of the replicas, one at a time. The other replica, the API server and the observer
@@ -20,10 +20,10 @@ type timekeeper struct {
 	random   *rand.Rand
 	say      func(format string, args ...any)
 	farthest time.Duration
-	length   time.Duration // for about as long a clock is wrong, and twice as long all are right
+	length   time.Duration // about how long a clock is wrong; all are right for twice as long
 }
 
-// run sets clocks until the context ends, and all of them right then.
+// run sets clocks until the context ends, and then sets all of them right.
 func (k *timekeeper) run(ctx context.Context) {
 	defer func() {
 		for _, r := range k.replicas {
@@ -49,8 +49,8 @@ func (k *timekeeper) pause(ctx context.Context) {
 	pause(ctx, time.Duration((0.5+k.random.Float64())*float64(k.length)))
 }
 
-// victim picks a replica: the leader twice as often as it would be by chance, as a standby does nothing that a wrong
-// clock could spoil at once.
+// victim picks a replica, the leader twice as often as by chance, because a wrong clock does not affect a standby at
+// once.
 func (k *timekeeper) victim() *replica {
 	picked := pick(k.random, k.replicas...)
 	if leader, ok := k.ledger.leader(); ok && k.random.IntN(2) == 0 {
@@ -63,7 +63,7 @@ func (k *timekeeper) victim() *replica {
 	return picked
 }
 
-// offset draws by how much a clock is wrong: ahead or behind, by seconds or by minutes.
+// offset draws the error of a clock: ahead or behind, by seconds or by minutes.
 func (k *timekeeper) offset() time.Duration {
 	offset := k.farthest
 	if k.random.IntN(2) == 0 {
@@ -76,7 +76,7 @@ func (k *timekeeper) offset() time.Duration {
 }
 
 func (k *timekeeper) set(r *replica, offset time.Duration) {
-	// What is done from now on can be by the new time; what was done before was by the old one.
+	// Actions from now on can use the new time; earlier actions used the old one.
 	k.ledger.wind(r.name, offset, time.Now())
 	r.clock.Set(offset)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// disruption is something that happens to the whole at once.
+// disruption is something that happens to the whole cluster at once.
 type disruption string
 
 const (
@@ -37,12 +37,12 @@ var (
 	disruptionsOfEnding = []disruption{killAll, killInStorm, stopInStorm}
 )
 
-// isOutage reports whether the API server does not answer meanwhile.
+// isOutage reports whether the API server is down meanwhile.
 func (d disruption) isOutage() bool {
 	return slices.Contains([]disruption{restartServer, restartEtcd, restartStorage}, d)
 }
 
-// round is how the disruptions follow one another: each round in an order of its own, the leader twice.
+// round is one round of disruptions in random order, with the leader twice.
 func round(random *rand.Rand, plays []disruption) []disruption {
 	all := append([]disruption{killLeader}, plays...)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -61,8 +61,8 @@ type wrecker struct {
 	done     map[disruption]int
 }
 
-// run disrupts until the context ends, with the given time between two disruptions. What has begun is brought to its
-// end.
+// run disrupts until the context ends, with the given time between two disruptions. It finishes a disruption that has
+// begun.
 func (w *wrecker) run(ctx context.Context, pace time.Duration) error {
 	pause(ctx, pace/2)
 	for ctx.Err() == nil {
@@ -94,8 +94,8 @@ func (w *wrecker) play(ctx context.Context, next disruption) error {
 }
 
 func (w *wrecker) act(ctx context.Context, next disruption) error {
-	const settle = 500 * time.Millisecond
-	down := settle + time.Duration(w.random.Int64N(int64(2*time.Second)))
+	const atLeast = 500 * time.Millisecond
+	down := atLeast + time.Duration(w.random.Int64N(int64(2*time.Second)))
 	switch next {
 	case killLeader, killStandby:
 		return w.kill(next, 2*time.Second+down)
@@ -141,11 +141,11 @@ func (w *wrecker) kill(which disruption, down time.Duration) error {
 	return errNotRunning
 }
 
-// clockOutlived is how long all replicas stay down at least when they are killed together: the eviction clock, which is
-// fresh for 30 s, is stale for some seconds before one is up again.
+// clockOutlived is the least time for which all replicas stay down when they are killed together, so that the eviction
+// clock, which is fresh for 30 s, is stale for a few seconds before one is up again.
 const clockOutlived = 35 * time.Second
 
-// endAll ends all replicas at once, if all run: one that comes up a moment later would go on.
+// endAll ends all replicas at once, if all run: one that comes up a moment later would continue.
 func (w *wrecker) endAll(end func(*replica) error) error {
 	if slices.ContainsFunc(w.replicas, func(r *replica) bool { return !r.running() }) {
 		return errNotRunning

@@ -10,16 +10,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// explanation is how far the faults explain that a pod has not left yet.
+// explanation is up to when the faults explain that a pod has not left.
 type explanation struct {
 	until   time.Time
 	touched bool // there was something to explain it
 }
 
-// excuse is a time during which a pod could not be evicted, or a replica was right to wait.
+// excuse is a time in which a pod could not be evicted, or a replica was right to wait.
 type excuse struct{ span }
 
-// backoff says how long a replica waits after a call that failed, given how many have before.
+// backoff returns how long a replica waits after a failed call, given the number of earlier failures.
 type backoff func(failed *call, failures int) time.Duration
 
 // usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s, and up to five minutes after a call that was
@@ -36,7 +36,7 @@ func usualBackoff(failed *call, failures int) time.Duration {
 // jitter is by how much the wait after a refusal may be longer than without it.
 const jitter = 1.5
 
-// longestBackoff is the longest that they wait; how often they had failed before cannot be seen from without.
+// longestBackoff is the longest that they wait. How often they had failed before is not visible from outside.
 func longestBackoff(failed *call, _ int) time.Duration { return mostWait(failed) }
 
 func mostWait(failed *call) time.Duration {
@@ -56,7 +56,7 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	)
 	explained := chain(all, s.due)
 	for _, sight := range s.sights {
-		// What was seen late while a run did not lead yet counts, too, once it leads.
+		// Anything that was seen late before a run led counts, too, once it leads.
 		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
 		if seen.touched {
 			explained.until = oracle.Later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight))).until)
@@ -149,7 +149,7 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 			}
 			due := h.dueAnew(s, gap, h.behind(life.replica, gap))
 			if !due.After(s.due.Add(resolution)) {
-				continue // as it would be by what was there before, but for the second
+				continue // as it would be by what was there before, except the second
 			}
 			for _, during := range led {
 				if e := (oracle.Between(oracle.Later(gap.From, during.From), oracle.Earlier(due, during.To))); e.From.Before(e.To) {
@@ -226,7 +226,7 @@ func (h *history) behind(replica string, during span) time.Duration {
 	return behind
 }
 
-// unknown is how little is known of the API server's clock after one answer: a Date has seconds.
+// unknown is how little is known about the API server's clock after one answer: a Date has seconds.
 const unknown = time.Second
 
 // dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before,

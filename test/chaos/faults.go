@@ -43,7 +43,7 @@ const (
 	clockBehind faultKind = "clock of a replica set behind"
 )
 
-// What controllers do to the taints of a node again and again.
+// What controllers do repeatedly to the taints of a node.
 const (
 	swapped   faultKind = "not-ready and unreachable swapped"
 	rewritten faultKind = "taint written again with the present time"
@@ -56,14 +56,14 @@ var faultKinds = []faultKind{
 	clockAhead, clockBehind, swapped, rewritten,
 }
 
-// plan is what is going to happen to one call. The zero value lets it through.
+// plan is what will happen to one call. The zero value lets it through.
 type plan struct {
 	fault faultKind
 	delay time.Duration // for the delays
 	retry time.Duration // for a 429: whole seconds
 }
 
-// intensity is how bad the weather is.
+// intensity is how frequent and how long faults are.
 type intensity struct {
 	name    string
 	share   float64       // of the calls that something happens to
@@ -98,8 +98,8 @@ func (w *weather) intensity() intensity {
 	return w.now
 }
 
-// planFor draws what happens to a call. The election is spared half of its share: a leader that loses its Lease exits,
-// and what happens when nobody leads is soon seen.
+// planFor draws what happens to a call. Calls of the election get only half of their share, because a leader that loses
+// its Lease exits, and a few times without a leader are enough.
 func (w *weather) planFor(c *call) plan {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *weather) planFor(c *call) plan {
 	}
 }
 
-// faultsOf returns what can happen to a call: a conflict is an answer to a change only.
+// faultsOf returns the faults that a call can have. Only a change can get a conflict.
 func faultsOf(kind callKind) []faultKind {
 	all := []faultKind{delayedCall, delayedAnswer, droppedCall, droppedAnswer, tooMany, internalError, unavailable}
 	switch kind {
@@ -137,7 +137,7 @@ type disturbance struct {
 	length time.Duration // of a fault that lasts
 }
 
-// next draws what happens next to the watches. It reports false while nothing does.
+// next draws what happens next to the watches. It returns false while nothing does.
 func (w *weather) next() (disturbance, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -134,7 +134,7 @@ func TestWhatTheBuiltInMayDeleteOfItsBacklog(t *testing.T) {
 				w.isDeletedByBuiltIn(30)
 			},
 		},
-		"no pod whose name never was that of one that was due": {
+		"no pod whose name no due pod ever had": {
 			history: func(w *world) { w.isDeletedByBuiltIn(70) },
 			wrong:   1,
 		},
@@ -204,7 +204,7 @@ func TestTheAuditLogSaysWhatTheBuiltInDoes(t *testing.T) {
 	}
 }
 
-func TestAPatchAgainstAMarkOfTheBuiltInIsNoEviction(t *testing.T) {
+func TestAPatchAgainstAMarkOfTheBuiltInIsNotAnEviction(t *testing.T) {
 	for status, want := range map[string]callKind{"True": patchPod, "False": keepPod} {
 		body := fmt.Sprintf(`{"metadata":{"uid":"u"},"status":{"conditions":[{"type":"DisruptionTarget","status":%q}]}}`, status)
 		c, err := readCall(httptest.NewRequest("PATCH", "/api/v1/namespaces/ns/pods/p/status", strings.NewReader(body)), time.Now())

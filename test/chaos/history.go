@@ -148,8 +148,8 @@ func bury(states []podState, gone time.Time) []podState {
 	return append(states, end)
 }
 
-// attribute says of a pod that terminates whose DELETE made it so: the first that was accepted. The audit log does not
-// say which version that wrote when the pod was gone at once.
+// attribute says about a pod that terminates whose DELETE made it so: the first that was accepted. The audit log does
+// not say which version that wrote when the pod was gone at once.
 func attribute(states []podState, deletions []deletion) []podState {
 	first := slices.IndexFunc(states, func(state podState) bool { return state.terminating })
 	if first < 0 || len(deletions) == 0 || states[first].writer != "" {

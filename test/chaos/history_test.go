@@ -105,7 +105,7 @@ func TestTheAuditLogSaysWhoWroteWhatAndWhen(t *testing.T) {
 	}
 }
 
-func TestWhoEndedAPod(t *testing.T) {
+func TestWhichClientEndedAPod(t *testing.T) {
 	tests := map[string]struct {
 		watched func(*observer)
 		lines   []string

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// charge is what a replica is found to have done wrong.
+// charge is what a replica did wrong.
 type charge string
 
 const (
-	lost  charge = "lost"  // a pod that had to leave and was not made to
-	tardy charge = "late"  // a pod that was made to leave long after it had to
-	early charge = "early" // a pod that was made to leave before its time
-	wrong charge = "wrong" // a pod that did not have to leave at all
-	twice charge = "twice" // a pod that was known to leave already
+	lost  charge = "lost"  // a pod that had to leave and was not evicted
+	tardy charge = "late"  // a pod that was evicted long after it had to leave
+	early charge = "early" // a pod that was evicted too early
+	wrong charge = "wrong" // a pod that need not have left at all
+	twice charge = "twice" // a pod that was known to be leaving already
 
 	foreign charge = "foreign" // a pod that the built-in evicted although the eviction clock was fresh
 )
@@ -33,7 +33,7 @@ type finding struct {
 	uid    types.UID // of the pod; empty if that is not known
 	name   string
 	when   time.Time
-	until  time.Time // it lasted; zero if it was an instant
+	until  time.Time // how long it lasted; zero for an instant
 	why    string
 }
 

@@ -190,9 +190,9 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) { w.tainted(10, noExecute("off")) },
 			want:    []charge{lost},
 		},
-		"a pod is still there after the longest settling, whatever explains it": {
+		"a pod is still there after the longest recovery, whatever explains it": {
 			history: func(w *world) {
-				w.calm = w.end.Add(-longestSettling)
+				w.calm = w.end.Add(-longestRecovery)
 				w.episodes = []episode{{span: oracle.Between(sec(9), w.end), what: "outage"}}
 				w.tainted(10, noExecute("off"))
 			},

@@ -21,7 +21,7 @@ const (
 	catchUp = time.Second
 )
 
-// hasteAt is haste, and as long as the machine stood still in the time before an instant.
+// hasteAt is haste, and as long as the machine was paused in the time before an instant.
 func (h *history) hasteAt(instant time.Time) time.Duration {
 	const before = 2 * time.Second
 	all := haste

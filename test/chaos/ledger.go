@@ -33,7 +33,7 @@ type life struct {
 	how     string
 }
 
-// episode is something that was done to the cluster as a whole, from its beginning to its end.
+// episode is a disruption of the whole cluster, from its beginning to its end.
 type episode struct {
 	span
 
@@ -54,7 +54,7 @@ type reign struct {
 	holder string
 }
 
-// ledger is what this program did to the replicas and what it saw of them on the way. Safe for concurrent use.
+// ledger is what this program did to the replicas, and what it saw of them meanwhile. It is safe for concurrent use.
 type ledger struct {
 	mu       sync.Mutex
 	calls    []*call
@@ -79,7 +79,7 @@ func newLedger() *ledger {
 	return &ledger{injected: map[faultKind]int{}, holders: map[string]replicaRun{}}
 }
 
-// note keeps a call that is over.
+// note records a finished call.
 func (l *ledger) note(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *ledger) stall(s *stream, held span) {
 	s.stalls = append(s.stalls, held)
 }
 
-// begin notes that a replica's process is started.
+// begin notes that a replica's process starts.
 func (l *ledger) begin(replica string, run int, began time.Time) *life {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +204,7 @@ func (l *ledger) leader() (replicaRun, bool) {
 	return run, ok
 }
 
-// page is the ledger at one moment. It shares nothing with the ledger that changes.
+// page is a copy of the ledger at one moment.
 type page struct {
 	calls    []*call // in the order in which they were received
 	streams  []stream
@@ -213,7 +213,7 @@ type page struct {
 	reviews  []episode // while the webhook was in the way
 	skews    []skew
 	reigns   []reign
-	halts    []span // when the machine stood still, as far as this program could notice
+	halts    []span // when the machine was paused, as far as this program could notice
 	injected map[faultKind]int
 	holders  map[string]replicaRun
 }

@@ -7,18 +7,19 @@
 // slow, hangs and refuses. The replicas' clocks are set, the API server and etcd are restarted, and the leader is
 // killed.
 //
-// An observer with a watch of its own records what should have happened, by the rule of docs/concepts.md alone, and
-// compares it with what the API server accepted. No eviction may be lost, early, of the wrong pod, or carried out
-// twice, nor come much later than the faults that touched it explain. What is a little later is reported.
+// An observer with a watch of its own records what should have happened, according only to the rule of
+// docs/concepts.md, and compares it with what the API server accepted. No eviction may be lost, early, of the wrong
+// pod, or carried out twice, nor come much later than the faults that touched it explain. What is a little later is
+// reported.
 //
-// With -coexist the built-in taint-eviction-controller runs, too, and the replicas hold it off with the eviction clock.
-// All of them are killed now and then for longer than the clock is fresh, and then it evicts. What it evicts while the
-// clock is fresh is found as foreign, besides.
+// With -coexist the built-in taint-eviction-controller runs, too, and the replicas keep it from evicting with the
+// eviction clock. Now and then all replicas are killed for longer than the clock is fresh, and the built-in evicts. Its
+// evictions while the clock is fresh are reported as foreign.
 //
 // It needs bin/chaos-taintkeeper (make bin/chaos-taintkeeper) and the control plane (make controlplane); make chaos
-// sees to both. It exits with 0 when nothing went wrong, with 130 when it was interrupted, and with 1 otherwise. The
-// seed decides what is done and which faults are drawn, but not when processes get their turn: two runs with the same
-// seed are much alike, and not the same.
+// builds both. It exits with 0 if nothing went wrong, with 130 if it was interrupted, and with 1 otherwise. The seed
+// decides what is done and which faults are drawn, but not how processes are scheduled: two runs with the same seed are
+// similar, but not the same.
 //
 //	chaos                      what happens, all at once: trouble* to taints and pods, faults and watches to calls and
 //	                           watches, clocks, webhook, and disruption to the whole
@@ -50,7 +51,7 @@ const (
 
 func main() {
 	cfg := config{out: os.Stdout}
-	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long chaos reigns; starting and settling take another minute or two")
+	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long to break things; start and recovery take another minute or two")
 	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
 	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/chaos-taintkeeper", "the binary to run, with a wall clock that can be set")
 	flag.BoolVar(&cfg.coexist, "coexist", false, "play them next to a kube-controller-manager that evicts, too")
@@ -82,7 +83,7 @@ func runUntilSignal(cfg config) int {
 	return 0
 }
 
-// silenceLogs keeps client-go from writing: a client that loses its server says so, and here it loses it often.
+// silenceLogs discards client-go's logs, because a client logs each loss of its server, and here it loses it often.
 func silenceLogs() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())

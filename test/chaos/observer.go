@@ -18,8 +18,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/observer"
 )
 
-// observer watches nodes, pods and the Lease at the API server itself, and keeps every version that it sees. What a
-// break of its watches hides is filled in from the audit log. Safe for concurrent use.
+// observer watches nodes, pods and the Lease at the API server itself, and keeps every version that it sees. Versions
+// that it misses while a watch is broken come from the audit log. It is safe for concurrent use.
 type observer struct {
 	client kubernetes.Interface
 	ledger *ledger
@@ -50,7 +50,7 @@ func (o *observer) run(ctx context.Context) {
 	group.Wait()
 }
 
-// podNotes and nodeNotes are what takes down pods and nodes.
+// podNotes and nodeNotes record pods and nodes.
 type (
 	podNotes  struct{ *observer }
 	nodeNotes struct{ *observer }
@@ -94,7 +94,7 @@ func (o *observer) see(v *version[podFacts], facts podFacts, seen time.Time) {
 	}
 }
 
-// listed notes all pods there are: those that are known and not among them are gone.
+// listed notes all existing pods. Known pods that are not among them are gone.
 func (o *observer) listed(pods []*corev1.Pod) {
 	present := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -132,7 +132,7 @@ func (o *observer) node(name string) *chronicle[[]corev1.Taint] {
 
 type leaseGetter func(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error)
 
-// followLease notes who leads. While the API server cannot be asked, the last answer stands.
+// followLease notes which replica leads. While the API server is down, the last answer remains valid.
 func (o *observer) followLease(ctx context.Context, get leaseGetter) {
 	const every = 100 * time.Millisecond
 	for ctx.Err() == nil {

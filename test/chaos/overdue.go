@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// stretch is a time during which a pod had to leave without interruption: from when it was due until it left or had no
-// longer to.
+// stretch is a time during which a pod had to leave without interruption: from when it was due until it left or could
+// stay.
 type stretch struct {
 	pod     *pod
 	node    string
@@ -117,7 +117,7 @@ func merge(parts []stretch) []stretch {
 	return merged
 }
 
-// late is one eviction with how late it was.
+// late is an eviction, and how late it was.
 type late struct {
 	stretch
 
@@ -125,7 +125,7 @@ type late struct {
 	explanation explanation
 }
 
-// lateness returns how late each eviction was that a replica carried out, the latest first.
+// lateness returns how late each eviction of a replica was, latest first.
 func (h *history) lateness() []late {
 	var all []late
 	for _, s := range h.stretches() {
@@ -148,7 +148,7 @@ func (l late) unexplained() bool {
 // resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
 const resolution = time.Second
 
-// prompt is how soon an eviction must come when nothing delays it any more.
+// prompt is how soon an eviction must come when nothing delays it any longer.
 const prompt = resolution + haste
 
 const (
@@ -178,10 +178,10 @@ func (h *history) judgeDelays() []finding {
 	return found
 }
 
-// delayed says what a replica is charged with that left a pod where it was until an end, and which excuse is too weak.
+// delayed returns the charge against a replica that did not evict a pod until an end, and which excuse is too weak.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
-	if ended.Sub(explained.until) > lostAfter || h.outlivedSettling(s) {
+	if ended.Sub(explained.until) > lostAfter || h.outlivedRecovery(s) {
 		return lost, explained
 	}
 	explained = h.explain(s, ended, usualBackoff)
@@ -191,7 +191,7 @@ func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	return "", explained
 }
 
-// stoodStill is for how long the machine stood still within a time.
+// stoodStill is how long the machine was paused within a time.
 func (h *history) stoodStill(within span) time.Duration {
 	all := time.Duration(0)
 	for _, halt := range h.halts {
@@ -202,9 +202,9 @@ func (h *history) stoodStill(within span) time.Duration {
 	return all
 }
 
-// outlivedSettling reports whether a pod is still there after the longest settling, whatever explains it.
-func (h *history) outlivedSettling(s stretch) bool {
-	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestSettling
+// outlivedRecovery reports whether a pod is still there after the longest recovery, whatever explains it.
+func (h *history) outlivedRecovery(s stretch) bool {
+	return s.open && s.ended.Sub(s.due) > lostAfter && h.end.Sub(h.calm) >= longestRecovery
 }
 
 func (s stretch) fate() string {

@@ -25,7 +25,7 @@ func TestLatenessCountsFromWhenAPodHadToLeaveWithoutInterruption(t *testing.T) {
 	}
 }
 
-func TestATaintThatNobodyCouldSeeWhenItCameIsDueAsMuchLater(t *testing.T) {
+func TestATaintWhoseArrivalWasNotSeenIsDueThatMuchLater(t *testing.T) {
 	w := newWorld()
 	w.tolerates(1, tolerating("off", 5))
 	w.episodes = []episode{{span: oracle.Between(sec(5), sec(12)), what: "outage"}}

@@ -16,8 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 )
 
-// replicaProxy forwards the calls of one replica to the API server, injects faults and notes every call. The replica
-// talks plain HTTP to it and has no credentials; the proxy has those of the service account.
+// replicaProxy forwards the calls of one replica to the API server, injects faults and records every call. The replica
+// talks plain HTTP to it and has no credentials; the proxy uses those of the service account.
 type replicaProxy struct {
 	*proxy.Proxy
 
@@ -98,7 +98,7 @@ type faulty struct {
 
 var errDropped = errors.New("it is dropped")
 
-// refusals are the faults that are answered in the API server's place.
+// refusals are the faults that the proxy answers instead of the API server.
 var refusals = map[faultKind]proxy.Refusal{
 	conflict:      proxy.Conflicting,
 	internalError: proxy.Failing,
@@ -147,7 +147,7 @@ func (f faulty) answer(ctx context.Context, passing *passage, response *http.Res
 	return response, nil
 }
 
-// pause lets some time pass, unless the context ends first.
+// pause waits for some time, unless the context ends first.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -98,7 +98,7 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 	return down, process.Kill()
 }
 
-// stop ends a process that is not needed any more, unless it has just ended by itself.
+// stop ends a process that is not needed any longer, unless it has just ended by itself.
 func (r *replica) stop(process *localcluster.Taintkeeper, life *life) error {
 	r.ready(nil)
 	r.ledger.stop(r.name, time.Now())

@@ -50,7 +50,7 @@ func TestTheReportTellsTheStoryOfWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAnEvictionThatIsALittleLateIsToldButIsNotWrong(t *testing.T) {
+func TestAnEvictionThatIsALittleLateIsReportedButIsNotWrong(t *testing.T) {
 	w := newWorld()
 	w.tainted(10, noExecute("off"))
 	w.evicts(15)

@@ -18,7 +18,7 @@ import (
 const ownScheduler = "chaos"
 
 // scheduler binds pods to nodes at random, tainted or not. kube-scheduler ends itself if a pod was replaced under its
-// name while it could not watch, and a StatefulSet would have no pods any more.
+// name while it could not watch, and a StatefulSet would have no pods any longer.
 type scheduler struct {
 	client kubernetes.Interface
 	random *rand.Rand

@@ -27,7 +27,7 @@ import (
 
 // config is what a run is made of.
 type config struct {
-	duration    time.Duration // of the chaos, without start and settling
+	duration    time.Duration // of the chaos, without start and recovery
 	seed        uint64
 	taintkeeper string // the binary
 	coexist     bool   // the built-in taint-eviction-controller runs, too
@@ -111,7 +111,7 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 	if s.webhook, err = newWebhook(s.source(webhookSource), s.ledger); err != nil {
 		return false, err
 	}
-	defer func() { _ = s.webhook.close() }() // nobody asks it any more
+	defer func() { _ = s.webhook.close() }() // nothing asks it any longer
 	observing, stopObserving := context.WithCancel(ctx)
 	defer stopObserving()
 	var observer sync.WaitGroup
@@ -171,7 +171,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 	return nil
 }
 
-// company says in words who evicts besides the replicas.
+// company says in words who evicts in addition to the replicas.
 func (s *stage) company() string {
 	if s.coexist {
 		return ", next to the built-in"
@@ -195,7 +195,7 @@ func (s *stage) disruptions() []disruption {
 	return disruptions
 }
 
-// playWithReplicas runs the replicas from before the chaos until after the settling. It returns when the last fault and
+// playWithReplicas runs the replicas from before the chaos until after the recovery. It returns when the last fault and
 // when the play ended.
 func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, err error) {
 	running, stop := context.WithCancel(ctx)
@@ -210,12 +210,12 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 		if err != nil {
 			return calmed, end, err
 		}
-		defer func() { _ = behind.Close() }() // it serves nobody any more
+		defer func() { _ = behind.Close() }() // it serves nothing any longer
 		clock, err := wallclock.New(filepath.Join(s.dir, name+".clock"))
 		if err != nil {
 			return calmed, end, err
 		}
-		defer func() { _ = clock.Close() }() // nobody sets it any more
+		defer func() { _ = clock.Close() }() // nothing sets it any longer
 		r := &replica{
 			name: name, binary: s.taintkeeper, elect: s.elect, cluster: s.cluster,
 			proxy: behind, clock: clock, ledger: s.ledger,
@@ -231,7 +231,7 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 	}
 	if err == nil {
 		calmed = s.calmDown()
-		s.settle(running)
+		s.awaitRecovery(running)
 		end = time.Now()
 	}
 	stop()

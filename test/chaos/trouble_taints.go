@@ -147,8 +147,8 @@ func (t *troublemaker) storm(ctx context.Context) error {
 	return nil
 }
 
-// taintAgain sets a taint, takes it off and sets it again, all within two seconds: a replica that cannot watch
-// meanwhile sees one taint where there were two.
+// taintAgain sets a taint, removes it and sets it again, all within two seconds: a replica that cannot watch meanwhile
+// sees one taint where there were two.
 func (t *troublemaker) taintAgain(ctx context.Context) error {
 	name := pick(t.random, t.nodes...)
 	taint := t.aTaint()

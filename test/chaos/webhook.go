@@ -139,7 +139,7 @@ func aScope(random *rand.Rand) scope {
 	return s
 }
 
-// register makes the API server ask the webhook, and nobody but the replicas wait for it.
+// register makes the API server ask the webhook, and only the replicas wait for it.
 func (w *webhook) register(ctx context.Context, client kubernetes.Interface, s scope) error {
 	configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	wanted := w.configuration(s)

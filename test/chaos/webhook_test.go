@@ -83,7 +83,7 @@ func TestTheWebhookAdmitsEverythingAtOnceUnlessItIsToldOtherwise(t *testing.T) {
 	}
 }
 
-// endOnceUnderWay ends a fault, a while after it has happened to somebody.
+// endOnceUnderWay ends a fault a while after it has happened to a call.
 func (w *webhook) endOnceUnderWay(ctx context.Context, fault faultKind, after time.Duration) {
 	for ctx.Err() == nil && w.ledger.page().injected[fault] == 0 {
 		pause(ctx, time.Millisecond)
@@ -92,7 +92,7 @@ func (w *webhook) endOnceUnderWay(ctx context.Context, fault faultKind, after ti
 	w.set("")
 }
 
-func TestAHangingWebhookAnswersNobodyUntilItIsOver(t *testing.T) {
+func TestAHangingWebhookAnswersNoCallUntilItIsOver(t *testing.T) {
 	w, asks := newTestWebhook(t)
 	w.set(hungReview)
 	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

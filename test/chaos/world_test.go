@@ -83,7 +83,7 @@ func (w *world) tolerates(from float64, tolerations ...corev1.Toleration) {
 	w.podIs(from, podFacts{tolerations: tolerations})
 }
 
-// gone ends the pod, by the hand of somebody.
+// gone ends the pod, deleted by a client.
 func (w *world) gone(from float64, by string) {
 	w.podIs(from, podFacts{terminating: true})
 	p := w.pods[thePod]

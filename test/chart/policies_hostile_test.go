@@ -26,8 +26,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// seesWhatOthersAdd has policies of somebody else's add a container with resources: one that is evaluated before ours,
-// and one that is evaluated after them, as webhooks are, too.
+// seesWhatOthersAdd has foreign policies add a container with resources: one that is evaluated before ours, and one
+// that is evaluated after them, as webhooks are, too.
 func (p *plane) seesWhatOthersAdd(t *testing.T) {
 	for _, name := range []string{"zz-sidecar", "aa-sidecar"} {
 		p.addSidecars(t, name)
@@ -198,7 +198,7 @@ func (p *plane) refusesParameters(t *testing.T) {
 		}
 	})
 
-	t.Run("what was there before stays until it is mended", func(t *testing.T) {
+	t.Run("what was there before stays until it is fixed", func(t *testing.T) {
 		for _, name := range []string{"slip", "no-team", "bad-default", "bad-list", unlabelled} {
 			old, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
 			await.Must(t, err)

@@ -237,7 +237,7 @@ func theSecondTime(ctx context.Context, ours *plane, pod, got *corev1.Pod) (stri
 	again.Spec.Tolerations = got.Spec.Tolerations
 	twice, err := ours.admit(ctx, again)
 	if err != nil {
-		return "", fmt.Errorf("what became of a pod is refused: %w", err)
+		return "", fmt.Errorf("the mutated pod is refused: %w", err)
 	}
 	if have, want := sorted(twice.Spec.Tolerations), sorted(got.Spec.Tolerations); !slices.Equal(have, want) {
 		return "", fmt.Errorf("the second time\n\t%s\nthe first\n\t%s", strings.Join(have, "\n\t"), strings.Join(want, "\n\t"))
@@ -285,7 +285,7 @@ var differences = []difference{
 		theirs: impatient(":NoSchedule op=Exists", gpuTaint),
 	},
 	{
-		name:   "seconds that are the cluster's default are taken for it",
+		name:   "seconds that equal the cluster's default count as the default",
 		pod:    podIn("", tolerating(notReady300)),
 		ours:   impatient(),
 		theirs: []string{notReady300, unreachable60},

@@ -360,7 +360,7 @@ var examples = map[string][]example{
 			want: defaulted(gpuTaint, fpga+":NoSchedule op=Exists", "a.example.com/b:NoSchedule op=Exists"),
 		},
 		{name: "native resources are none", pod: podIn("plain", requesting("hugepages-2Mi", "2Mi"), limiting("hugepages-2Mi", "2Mi"), requesting(corev1.ResourceCPU, "1")), want: defaulted(memoryPressure)},
-		{name: "nor are those of kubernetes.io", pod: podIn("plain", requesting("attachable.kubernetes.io/volume", "1")), want: defaulted()},
+		{name: "nor are resources of kubernetes.io", pod: podIn("plain", requesting("attachable.kubernetes.io/volume", "1")), want: defaulted()},
 		{name: "a pod that tolerates it already", pod: podIn("plain", requesting(gpu, "1"), tolerating(gpu+" op=Exists")), want: defaulted(gpu + " op=Exists")},
 		{
 			name: "a pod that tolerates one value of it", pod: podIn("plain", requesting(gpu, "1"), tolerating(gpu+"=present:NoSchedule")),
@@ -411,7 +411,7 @@ var examples = map[string][]example{
 			refused: "does not tolerate taintkeeper.dev/dedicated=gpu:NoSchedule",
 		},
 		{name: "an empty group is none", pod: podIn("no-team"), want: defaulted(), selects: map[string]string{}},
-		{name: "where nobody is of that group", pod: podIn("no-team", tolerating("taintkeeper.dev/dedicated:NoSchedule")), refused: "belongs to no group"},
+		{name: "no user is in that group", pod: podIn("no-team", tolerating("taintkeeper.dev/dedicated:NoSchedule")), refused: "belongs to no group"},
 		{name: "kube-system is left alone", pod: podIn(metav1.NamespaceSystem, tolerating("op=Exists")), want: []string{"op=Exists"}},
 	},
 	"namespaceTolerations": {

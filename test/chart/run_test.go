@@ -131,7 +131,7 @@ func (p *plane) access(token string) *rest.Config {
 	return config
 }
 
-// start runs the program of these sources with the arguments of the Deployment, but for the addresses: those are of a
+// start runs the program of these sources with the arguments of the Deployment, except the addresses: those are of a
 // pod.
 func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
 	t.Helper()

@@ -149,7 +149,7 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 	mustHave(t, node, "m:NoExecute")
 }
 
-func TestForTakesOffWhatItSet(t *testing.T) {
+func TestForRemovesWhatItSet(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	began := time.Now()
@@ -206,7 +206,7 @@ func (i *interferer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	i.ReverseProxy.ServeHTTP(w, request)
 }
 
-func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
+func TestATaintThatAnotherClientSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
 	target, err := url.Parse(cluster.AdminConfig().Host)
@@ -223,7 +223,7 @@ func TestATaintThatSomebodyElseSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	_, errOut, err := run(t, through, "taint", node, "ours:NoSchedule", "--yes")
 	await.Must(t, err)
 	await.Must(t, proxy.err)
-	mustSay(t, errOut, "The taints of node "+node+" have changed in the meantime, so here is a new plan.\n")
+	mustSay(t, errOut, "The taints of node "+node+" have changed meanwhile, so here is a new plan.\n")
 	mustHave(t, node, "ours:NoSchedule", "theirs:NoSchedule")
 }
 
@@ -292,7 +292,7 @@ func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
 	}
 }
 
-// A script must not take budgets that nobody could read for budgets that are kept.
+// A script must not treat budgets that could not be read as budgets that are kept.
 func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
@@ -306,7 +306,7 @@ func TestAPlanThatCannotAnswerFailOnFails(t *testing.T) {
 	}
 }
 
-// as returns the kubeconfig of somebody with few rights.
+// as returns the kubeconfig of a user with few permissions.
 func as(t *testing.T, user string, rule rbacv1.PolicyRule) string {
 	t.Helper()
 	config, err := cluster.ConfigFor(user)

@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-func TestBesideTheBuiltInEveryEvictionIsOurs(t *testing.T) {
+func TestNextToTheBuiltInEveryEvictionIsOurs(t *testing.T) {
 	withBothCredentials(t, func(t *testing.T) {
 		s := newScene(t)
 		s.keeper(t, "taintkeeper")
@@ -34,7 +34,7 @@ func TestBesideTheBuiltInEveryEvictionIsOurs(t *testing.T) {
 	})
 }
 
-// The ways in which a pod can be marked already when the built-in comes to it.
+// The ways in which a pod can already be marked when the built-in reaches it.
 var marked = []struct {
 	name            string
 	reason, message string
@@ -126,9 +126,9 @@ func TestAMarkOfTheBuiltInsIsRewrittenWhenWeTakeOver(t *testing.T) {
 func TestNoRestartOfTheAPIServerLetsTheBuiltInEvict(t *testing.T) {
 	s := newScene(t)
 	s.keeper(t, "taintkeeper")
-	const restarts = 6
+	const restarts = 4
 	var tolerate []int64
-	for second := range int64(90) { // one is due in every moment of the restarts
+	for second := range int64(60) { // one is due in every moment of the restarts
 		tolerate = append(tolerate, second)
 	}
 	pods := s.pods(t, "pod", tolerate...)
@@ -155,7 +155,7 @@ func election(more ...string) []string {
 	return append([]string{"--leader-elect=true"}, more...)
 }
 
-func TestWhenTheLeaderIsKilledItsStandbyGoesOnAndWhenBothAreTheBuiltInDoes(t *testing.T) {
+func TestWhenTheLeaderIsKilledItsStandbyContinuesAndWhenBothAreTheBuiltInDoes(t *testing.T) {
 	s := newScene(t)
 	leader := s.keeper(t, "leader", election()...)
 	standby, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
@@ -231,7 +231,7 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	}
 }
 
-func TestNodeHealthIsLeftOutBesideTheBuiltInAndEvictionsGoOn(t *testing.T) {
+func TestNodeHealthIsLeftOutNextToTheBuiltInAndEvictionsContinue(t *testing.T) {
 	s := newScene(t)
 	s.cordoned(t)
 	keeper := s.keeper(t, "taintkeeper", "--controllers=*")
@@ -257,7 +257,7 @@ func TestAMarkWithoutATimeOfItsOwnIsRefusedToo(t *testing.T) {
 }
 
 // The built-in's patch has only what differs from the pod as it was read. The pod can have changed since.
-func TestAMarkOfWhichTheRestWasTakenBackMeanwhileIsRefusedToo(t *testing.T) {
+func TestAMarkWhoseRestWasResetMeanwhileIsRefusedToo(t *testing.T) {
 	s := newScene(t)
 	s.holdOff(t)
 	for name, taken := range map[string]struct{ reason, message string }{

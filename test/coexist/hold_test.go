@@ -105,7 +105,7 @@ func TestWhileTheBacklogLastsTheBuiltInMayMarkWhatCannotBeAnotherPod(t *testing.
 		{"one that is older than the storm", fixed, old(""), false},
 		{"one whose name is a controller's random one", random, young(5*time.Minute, ""), false},
 		{"one whose random name is all digits, as a StatefulSet's can be", digits, young(5*time.Minute, ""), true},
-		{"one with a random name that nobody owns", ownerless, young(5*time.Minute, ""), true},
+		{"one with a random name and no owner", ownerless, young(5*time.Minute, ""), true},
 		{"an older pod on a spared node", random, old("other " + s.node), true},
 		{"an older pod on a node whose name is only a part of a spared one's", random, old(s.node + "0 0" + s.node), false},
 		{"an older pod where all nodes are spared", random, old("*"), true},

@@ -49,9 +49,9 @@ func (s *scene) wantThere(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// TestAHeldPodStaysBesideTheBuiltInAndIfDownSaysWhatBecomesOfItThen holds for longer than the minute after which a process
+// TestAHeldPodStaysNextToTheBuiltInAndIfDownSaysWhatHappensToItThen holds for longer than the minute after which a process
 // ends that cannot keep its eviction clock.
-func TestAHeldPodStaysBesideTheBuiltInAndIfDownSaysWhatBecomesOfItThen(t *testing.T) {
+func TestAHeldPodStaysNextToTheBuiltInAndIfDownSaysWhatHappensToItThen(t *testing.T) {
 	leaves, stays := newScene(t), newScene(t)
 	leaves.held(t, v1alpha1.IfDownEvict)
 	stays.held(t, v1alpha1.IfDownHold)

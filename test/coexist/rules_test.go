@@ -27,7 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// exampleRules are the rules of docs/node-problem-detector.md.
+// exampleRules are the rules of examples/node-problem-detector.yaml.
 func exampleRules(t *testing.T) []*v1alpha1.NodeTaintRule {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/node-problem-detector.yaml")
@@ -84,9 +84,9 @@ func (s *scene) has(t *testing.T, want ...string) {
 	})
 }
 
-// TestRulesTaintBesideTheBuiltInNodeLifecycleController plays the rules of docs/node-problem-detector.md where
+// TestRulesTaintNextToTheBuiltInNodeLifecycleController plays the rules of examples/node-problem-detector.yaml where
 // node-health is left out: on every managed control plane.
-func TestRulesTaintBesideTheBuiltInNodeLifecycleController(t *testing.T) {
+func TestRulesTaintNextToTheBuiltInNodeLifecycleController(t *testing.T) {
 	s, began := newScene(t), time.Now()
 	s.cordoned(t)
 	examples := exampleRules(t)

@@ -16,10 +16,21 @@ func TestTheOutcomeOfASuiteIsThatOfItsTests(t *testing.T) {
 		want   string
 		right  bool
 	}{
-		"all pass; subtests are not counted": {
+		"all pass, and a test with subtests is counted by them": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"run","Test":"TestA/b"} {"Action":"pass","Test":"TestA/b"}
-				{"Action":"pass","Test":"TestA"} {"Action":"pass"}`,
-			ok: true, want: "1 of 1", right: true,
+				{"Action":"run","Test":"TestA/c"} {"Action":"run","Test":"TestA/c/d"} {"Action":"pass","Test":"TestA/c/d"}
+				{"Action":"pass","Test":"TestA/c"} {"Action":"pass","Test":"TestA"} {"Action":"pass"}`,
+			ok: true, want: "2 of 2", right: true,
+		},
+		"a subtest fails": {
+			events: `{"Action":"run","Test":"TestA"} {"Action":"run","Test":"TestA/b"} {"Action":"fail","Test":"TestA/b"}
+				{"Action":"fail","Test":"TestA"} {"Action":"fail"}`,
+			want: "0 of 1, **not** TestA/b",
+		},
+		"a test fails after its subtests": {
+			events: `{"Action":"run","Test":"TestA"} {"Action":"run","Test":"TestA/b"} {"Action":"pass","Test":"TestA/b"}
+				{"Action":"fail","Test":"TestA"} {"Action":"fail"}`,
+			want: "1 of 1, **but not** what they share",
 		},
 		"one fails": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"run","Test":"TestB"} {"Action":"fail","Test":"TestB"}

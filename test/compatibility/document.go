@@ -31,7 +31,8 @@ func (m measurement) failures() error {
 	return errors.Join(all...)
 }
 
-// table is what the document says of all versions: the row of each, with a cell per suite and the date of the last run.
+// table is what the document says about all versions: the row of each, with a cell per suite and the date of the last
+// run.
 type table struct {
 	suites []string
 	rows   map[string][]string

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command compatibility measures with which versions of Kubernetes Taintkeeper works: it runs the tests that need a
-// real control plane on the one that the environment variable CONTROLPLANE names, and records the outcome as that
-// version's row in a document. make compatibility sees to the binaries.
+// real control plane on the one that the environment variable CONTROLPLANE names, and records the results as that
+// version's row in a document. make compatibility builds the binaries.
 package main
 
 import (

@@ -19,16 +19,17 @@ type event struct {
 	Output string
 }
 
-// tally counts the tests of one package, subtests apart.
+// tally counts the tests of one package. A test with subtests is counted by them, because scenarios are subtests.
 type tally struct {
 	started []string
+	parents map[string]bool
 	passed  map[string]bool
 	leftOut map[string]bool
 }
 
 // readTally reads events to their end, and writes what the tests print to log.
 func readTally(events io.Reader, log io.Writer) (tally, error) {
-	t := tally{passed: map[string]bool{}, leftOut: map[string]bool{}}
+	t := tally{parents: map[string]bool{}, passed: map[string]bool{}, leftOut: map[string]bool{}}
 	decoder := json.NewDecoder(events)
 	for {
 		var e event
@@ -47,12 +48,17 @@ func readTally(events io.Reader, log io.Writer) (tally, error) {
 }
 
 func (t *tally) count(e event) {
-	if e.Test == "" || strings.Contains(e.Test, "/") {
+	if e.Test == "" {
 		return
 	}
 	switch e.Action {
 	case "run":
 		t.started = append(t.started, e.Test)
+		for i, letter := range e.Test {
+			if letter == '/' {
+				t.parents[e.Test[:i]] = true
+			}
+		}
 	case "pass":
 		t.passed[e.Test] = true
 	case "skip":
@@ -63,9 +69,16 @@ func (t *tally) count(e event) {
 // result returns how the tests of a suite ended. A test that was cut off by a panic has not passed. One that skipped
 // itself, because the version lacks what it is about, is counted apart.
 func (t *tally) result(suite string, ok bool) result {
-	r := result{suite: suite, ok: ok, ran: len(t.started) - len(t.leftOut), leftOut: len(t.leftOut)}
+	r := result{suite: suite, ok: ok}
 	for _, test := range t.started {
-		if !t.passed[test] && !t.leftOut[test] {
+		switch {
+		case t.parents[test]: // if it fails by itself, ok is false
+		case t.leftOut[test]:
+			r.leftOut++
+		case t.passed[test]:
+			r.ran++
+		default:
+			r.ran++
 			r.failed = append(r.failed, test)
 		}
 	}

@@ -31,7 +31,7 @@ func scripted(t *testing.T, script string) (suite, e2eRun) {
 	}
 }
 
-func TestSpecsThatFailAreNoErrorOfTheRun(t *testing.T) {
+func TestSpecsThatFailAreNotAnErrorOfTheRun(t *testing.T) {
 	s, e := scripted(t, "exit 1")
 	status, err := s.runE2E(t.Context(), e)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestABinaryThatCannotBeStartedIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheBinaryIsToldWhereEverythingIs(t *testing.T) {
+func TestTheBinaryGetsAllAddresses(t *testing.T) {
 	s, e := scripted(t, `printf '%s\n' "$HOME" "$TMPDIR" "$@"; echo trouble >&2`)
 	if _, err := s.runE2E(t.Context(), e); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAnInterruptEndsTheBinaryAndAllThatItHasStarted(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want that it was cancelled", err)
 	}
-	if _, err := io.ReadAll(pipe); err != nil { // ends once nobody holds the pipe any more
+	if _, err := io.ReadAll(pipe); err != nil { // ends once nobody holds the pipe any longer
 		t.Error(err)
 	}
 }

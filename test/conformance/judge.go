@@ -15,7 +15,7 @@ type result struct {
 	run
 	took time.Duration
 	rows []row
-	// complaints are what was not as expected and belongs to no spec that was asked for.
+	// complaints are unexpected results that belong to none of the requested specs.
 	complaints []string
 	// Each of these is empty when there is none.
 	junit string // file
@@ -30,8 +30,8 @@ type row struct {
 	complaint string  // empty when it ended as it had to
 }
 
-// judge compares what ran with what should have. It compares names, so that a spec which did not run is a complaint,
-// and one that nobody asked for cannot replace it.
+// judge compares what ran with what should have. It compares names, so that a spec that did not run is a complaint, and
+// an extra one cannot replace it.
 func judge(r run, ran []outcome) (rows []row, complaints []string) {
 	for _, s := range specs {
 		rows = append(rows, judgeSpec(r, s, ran))
@@ -74,7 +74,7 @@ func complain(r run, s spec, o outcome) string {
 	return ""
 }
 
-// asExpected says whether a run was as expected in all it had to show.
+// asExpected reports whether all results of a run were as expected.
 func (r result) asExpected() bool {
 	return len(r.complaints) == 0 && !slices.ContainsFunc(r.rows, func(one row) bool { return one.complaint != "" })
 }

@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command conformance plays upstream's own e2e specs of taints in local clusters: with the eviction that is built in,
-// with nobody in its place, and with bin/taintkeeper there.
+// Command conformance runs upstream's own e2e specs of taints in local clusters: with the built-in eviction, without
+// any, and with bin/taintkeeper.
 //
-// The second run is the control: the specs that wait for an eviction must fail in it, each in its own words for a pod
-// that did not go. Without it nobody would know that they can fail.
+// The second run is the control: the specs that wait for an eviction must fail, each with its own message for a pod
+// that did not leave. This shows that they can fail.
 //
 // It needs the binaries that `make conformance` builds, and is run in the root of the repository. Progress goes to
 // standard error, one table to standard output. It exits with 0 when every run was as expected, with 130 when it was
@@ -55,7 +55,7 @@ func conform(s suite, chosen []run) int {
 	if s, err = s.complete(); err != nil {
 		return fail(err)
 	}
-	// A client that loses its server says so; the end of a cluster is full of that.
+	// Clients log the loss of their server, which happens a lot at the end of a cluster.
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

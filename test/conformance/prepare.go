@@ -21,7 +21,7 @@ import (
 var nodes = []localcluster.NodeSpec{{Name: "node-1"}, {Name: "node-2"}, {Name: "node-3"}}
 
 // agentName makes a node complete in the eyes of upstream. Before each spec it waits for a minute for three pods to run
-// in kube-system on every node, by parts of their names, and goes on without them after that.
+// in kube-system on every node, by parts of their names, and continues without them after that.
 const agentName = "kube-proxy-fluentd-elasticsearch-node-problem-detector"
 
 const (

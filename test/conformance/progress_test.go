@@ -26,7 +26,7 @@ taints.go:177
 • [PANICKED!] [2.000 seconds]
 `
 
-func TestProgressIsToldWhenASpecHasEnded(t *testing.T) {
+func TestProgressIsReportedWhenASpecHasEnded(t *testing.T) {
 	want := []string{
 		"1 of 13 passed after 1.260 s: NoExecuteTaintManager Single Pod evicts pods from tainted nodes",
 		"2 of 13 failed after 65.047 s: NoExecuteTaintManager Single Pod removing taint cancels eviction [Conformance]",

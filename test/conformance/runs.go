@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// run is who evicts in a cluster. The same specs are played in each.
+// run is a cluster with a certain evictor. The same specs run in each.
 type run struct {
 	name    string
 	about   string
@@ -22,8 +22,8 @@ type run struct {
 	off     string  // what else is switched off in kube-controller-manager, as in --controllers
 }
 
-// evictor starts what evicts next to the control plane, and returns how to end it. That it ended by itself is an error
-// then.
+// evictor starts what evicts next to the control plane, and returns a function that ends it. It is an error if it had
+// already ended.
 type evictor func(context.Context, *localcluster.Cluster) (stop func() error, err error)
 
 var runs = []run{
@@ -40,10 +40,10 @@ var runs = []run{
 	},
 }
 
-// evicts says whether anybody evicts in the run.
+// evicts reports whether anything evicts in the run.
 func (r run) evicts() bool { return r.builtIn == localcluster.BuiltInOn || r.evictor != nil }
 
-// start starts the evictor, if there is one, and returns how to end it.
+// start starts the evictor, if there is one, and returns a function that ends it.
 func (r run) start(ctx context.Context, cluster *localcluster.Cluster) (stop func() error, err error) {
 	if r.evictor == nil {
 		return func() error { return nil }, nil

@@ -31,7 +31,7 @@ func TestRunsAreChosenByNameAndPlayedInTheirOwnOrder(t *testing.T) {
 	}
 }
 
-func TestAnUnknownRunIsRefusedWithTheNamesThatThereAre(t *testing.T) {
+func TestAnUnknownRunIsRefusedWithTheExistingNames(t *testing.T) {
 	for _, flag := range []string{"ours", "built-in,", "built-in, nobody"} {
 		_, err := chooseRuns(flag, nil)
 		if err == nil || !strings.Contains(err.Error(), "there are built-in, nobody, taintkeeper, taintkeeper-coexist, taintkeeper-all") {
@@ -46,7 +46,7 @@ func TestArgumentsOtherThanFlagsAreRefused(t *testing.T) {
 	}
 }
 
-func TestSomebodyEvictsInEveryRunButNobody(t *testing.T) {
+func TestEveryRunButNobodyEvicts(t *testing.T) {
 	for _, r := range runs {
 		if got, want := r.evicts(), r.name != "nobody"; got != want {
 			t.Errorf("%s: evicts is %t, want %t", r.name, got, want)

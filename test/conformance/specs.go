@@ -15,12 +15,12 @@ const subject = "NoExecuteTaintManager"
 type spec struct {
 	container string // around it
 	text      string // its own
-	// unevicted is a part of what it says when it fails because a pod was not evicted. It is empty for a spec that
-	// expects no eviction, which passes where nobody evicts.
+	// unevicted is a part of what it says when it fails because a pod was not evicted. It is empty for a spec that expects
+	// no eviction, which passes if nothing evicts.
 	unevicted string
 }
 
-// specs are upstream's (v1.36.3) that are about taints and need no real kubelet.
+// specs are upstream's specs (v1.36.3) about taints that need no real kubelet.
 var specs = []spec{
 	{singlePod, "evicts pods from tainted nodes", "Failed to evict Pod"},
 	{singlePod, "doesn't evict pod with tolerations from tainted nodes", ""},
@@ -45,10 +45,10 @@ const (
 // name is the spec's in a report.
 func (s spec) name() string { return s.container + " " + s.text }
 
-// aboutEviction tells the specs of taint eviction from the others.
+// aboutEviction reports whether the spec is about taint eviction.
 func (s spec) aboutEviction() bool { return strings.Contains(s.container, subject) }
 
-// passesIn says whether the spec must pass in a run. Otherwise it must fail.
+// passesIn reports whether the spec must pass in a run. Otherwise it must fail.
 func (s spec) passesIn(r run) bool { return s.unevicted == "" || r.evicts() }
 
 // focus returns the regular expressions that select the specs. Those about eviction are selected by their subject, so

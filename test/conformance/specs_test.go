@@ -34,7 +34,7 @@ func TestThereAreSevenSpecsOfEvictionAndSixOthers(t *testing.T) {
 	}
 }
 
-func TestFiveSpecsMustFailWhereNobodyEvictsAndNoneElsewhere(t *testing.T) {
+func TestFiveSpecsMustFailIfNothingEvictsAndNoneOtherwise(t *testing.T) {
 	for name, want := range map[string]int{"built-in": 0, "nobody": 5, "taintkeeper": 0, "taintkeeper-coexist": 0, "taintkeeper-all": 0} {
 		r := runNamed(t, name)
 		if got := countSpecs(func(s spec) bool { return !s.passesIn(r) }); got != want {

@@ -35,8 +35,8 @@ const (
 	promptly = 2 * time.Second
 )
 
-// storm wants many pods to leave from the start, with two calls each. A controller that reads all of them first lets
-// the first wait long.
+// storm fails unless the first pod leaves promptly and all leave with about two calls each. If a controller reads all
+// pods first, the first one waits long.
 func storm(ctx context.Context, p *Play) (Finding, error) {
 	began := p.Began(p.Named("pod-0"))
 	left, err := p.Seen().Await(ctx, began.Add(stormLimit), p.Everyone()...)
@@ -47,8 +47,8 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 	return judgeStorm(calls, began), err
 }
 
-// callsWithDeletes returns the calls on pods once so many deletes are among them, or have not come for a while: the
-// watch can tell of a delete before the audit log does.
+// callsWithDeletes returns the calls on pods once they include this many deletes, or after 5 s. It waits because the
+// watch can show a delete before the audit log does.
 func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Event, error) {
 	const often, atMost = 50 * time.Millisecond, 5 * time.Second
 	for until := time.Now().Add(atMost); ; {
@@ -63,7 +63,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 	}
 }
 
-// onPods wants the calls that are not about events.
+// onPods selects calls on pods, not on events.
 func onPods(c auditlog.Event) bool { return strings.HasPrefix(c.Resource, "pods") }
 
 func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
@@ -80,17 +80,17 @@ func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
 	}
 }
 
-// cancelledNot wants no event to say that the deletion of a pod is cancelled that somebody else has deleted.
+// cancelledNot fails if an event says that the deletion of a pod is cancelled although another client deleted it.
 func cancelledNot(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, pod, Cancelling)
 		return Finding{
-			Seen: "'Cancelling deletion' of the pod that somebody else deleted: " + Times(len(said)), Right: len(said) == 0,
+			Seen: "event 'Cancelling deletion' for the pod that another client deleted: " + Times(len(said)), Right: len(said) == 0,
 		}, err
 	}
 }
 
-// marked wants the events about an eviction to name the pod by its UID.
+// marked fails unless the events of an eviction have the pod's UID.
 func marked(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, pod, "Marking for deletion")
@@ -116,7 +116,7 @@ func judgeMarks(said []corev1.Event, pod *corev1.Pod) Finding {
 
 const durationMetric = "taint_eviction_controller_pod_deletion_duration_seconds"
 
-// durations reads how long the contestant says that evictions took.
+// durations reads how long evictions took according to the contestant's histogram.
 func durations(ctx context.Context, p *Play) (Finding, error) {
 	if err := await.Pause(ctx, time.Second); err != nil {
 		return Finding{}, err
@@ -144,7 +144,7 @@ func judgeDuration(h *dto.Histogram) Finding {
 	}
 }
 
-// visibility looks for what an operator can see of evictions, while one is pending.
+// visibility checks what an operator can see of evictions while one is pending.
 func visibility(ctx context.Context, p *Play) (Finding, error) {
 	contestant := stageOf(p).contestant
 	scraped, err := contestant.scrape(ctx)
@@ -169,11 +169,11 @@ func judgeVisibility(scraped metrics, help string) Finding {
 		results = results || hasLabel(family, "result")
 	}
 	return presence(pending > 0, "gauge of pending evictions").
-		And(presence(results, "result on a metric")).
+		And(presence(results, "metric with the result")).
 		And(presence(dryRunFlag.MatchString(help), "dry run"))
 }
 
-// presence says whether there is something that should be.
+// presence reports whether something that should exist does.
 func presence(there bool, what string) Finding {
 	if there {
 		return Finding{Seen: "a " + what, Right: true}
@@ -181,7 +181,7 @@ func presence(there bool, what string) Finding {
 	return Finding{Seen: "no " + what}
 }
 
-// goroutines has many pods that are pending first, and then due at once, and weighs the contestant meanwhile.
+// goroutines makes many pods pending, then due at once, and weighs the contestant after each step.
 func goroutines(ctx context.Context, p *Play) (Finding, error) {
 	var weights []weight
 	for _, step := range []Step{After(0), Taint("tainted", "soon"), Taint("tainted", "now")} {
@@ -197,10 +197,10 @@ func goroutines(ctx context.Context, p *Play) (Finding, error) {
 	return judgeCrowd(weights[0], weights[1], weights[2]), nil
 }
 
-// weight is what a process needs at one moment.
+// weight is the number of goroutines and the memory of a process.
 type weight struct{ goroutines, bytes float64 }
 
-// weigh returns the most that the process needed in a few seconds.
+// weigh returns the highest of three scrapes, a second apart.
 func weigh(ctx context.Context, c contestant) (weight, error) {
 	var most weight
 	for range 3 {
@@ -224,27 +224,27 @@ func weigh(ctx context.Context, c contestant) (weight, error) {
 	return most, nil
 }
 
-// judgeCrowd wants the number of goroutines not to follow that of pods; memory, which depends on when garbage was
-// collected, is told only.
+// judgeCrowd fails if the number of goroutines grows with the number of pods. Memory depends on garbage collection, so
+// it is only shown.
 func judgeCrowd(before, pending, due weight) Finding {
 	mebibytes := func(w weight) string { return fmt.Sprintf("%.0f MiB", w.bytes/(1<<20)) }
 	more := max(pending.goroutines, due.goroutines) - before.goroutines
 	return Finding{
-		Seen: fmt.Sprintf("goroutines: %.0f before, %.0f with the pods pending, %.0f with them due; memory: %s, %s, %s",
+		Seen: fmt.Sprintf("goroutines: %.0f before, %.0f with the pods pending, %.0f with the pods due; memory: %s, %s, %s",
 			before.goroutines, pending.goroutines, due.goroutines, mebibytes(before), mebibytes(pending), mebibytes(due)),
 		Right: more < crowd/10,
 	}
 }
 
-// junk is the value of a taint, not an integer, as the log of a contestant shows it.
+// junk is a taint value that is not an integer, as it appears in a contestant's log.
 const junk = "not-a-number"
 
-// junkTaint sets a taint with it.
+// junkTaint sets a taint with that value.
 func junkTaint(node string) Step {
 	return AddTaints(node, corev1.Taint{Key: "quality", Value: junk, Effect: corev1.TaintEffectNoExecute})
 }
 
-// silent wants the log to have no line with some words.
+// silent fails if a line of the log contains words.
 func silent(words string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		n, err := lines(stageOf(p).contestant.log(), words)
@@ -252,7 +252,7 @@ func silent(words string) Check {
 	}
 }
 
-// says tells whether the log has a line with some words, which explains what was seen.
+// says adds words to the finding if a line of the log contains them. It never fails.
 func says(words string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		n, err := lines(stageOf(p).contestant.log(), words)
@@ -263,7 +263,7 @@ func says(words string) Check {
 	}
 }
 
-// lines returns how many lines of a log contain some words.
+// lines returns how many lines of a log contain words.
 func lines(path, words string) (int, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -278,7 +278,7 @@ func lines(path, words string) (int, error) {
 	return n, nil
 }
 
-// fewWrites wants the contestant not to fight another writer of a node: a write per second would be 20.
+// fewWrites fails if the contestant fights another writer of a node. One write per second would be 20.
 func fewWrites(node string) Check {
 	const few = 8
 	return func(_ context.Context, p *Play) (Finding, error) {
@@ -288,7 +288,7 @@ func fewWrites(node string) Check {
 	}
 }
 
-// nodeWrites wants the writes of a node itself, not of its status.
+// nodeWrites selects writes of the node itself, not of its status.
 func nodeWrites(c auditlog.Event) bool {
 	return c.Resource == "nodes" && (c.Verb == "patch" || c.Verb == "update")
 }

@@ -36,13 +36,13 @@ func (o outcome) String() string {
 	}
 }
 
-// result is what came of a scenario with both contestants.
+// result is the result of a scenario with both contestants.
 type result struct {
 	row
 	upstream, ours outcome
 }
 
-// report is what came of all scenarios that were played.
+// report has the results of all scenarios that were played.
 type report struct {
 	version string // of Kubernetes
 	took    time.Duration
@@ -150,7 +150,7 @@ func (r report) of(s section) []result {
 	return slices.DeleteFunc(slices.Clone(r.results), func(result result) bool { return result.section != s })
 }
 
-// wrong returns an error that says what ours did not do right, or could not be shown to do.
+// wrong returns an error that says what ours did wrong, or could not be shown to do right.
 func (r report) wrong() error {
 	var all []error
 	for _, result := range r.results {

@@ -78,7 +78,7 @@ func (u *upstream) restart(ctx context.Context) error {
 	return u.cluster.RestartControllerManager(ctx, u.config)
 }
 
-// scrape asks as the administrator. The serving certificate is kube-controller-manager's own and vouched for by nobody.
+// scrape asks as the administrator. The serving certificate of kube-controller-manager is self-signed.
 func (u *upstream) scrape(ctx context.Context) (metrics, error) {
 	config := u.cluster.AdminConfig()
 	config.CAData, config.Insecure = nil, true

@@ -116,17 +116,17 @@ func TestVisibilityWantsAGaugeAResultAndADryRun(t *testing.T) {
 		plain   = "# TYPE x_evictions_total counter\nx_evictions_total{zone=\"a\"} 0\n"
 		flags   = "Flags:\n      --dry-run   observe only\n"
 	)
-	check(t, judgeVisibility(scraped(t, gauge+results), flags), right("a gauge of pending evictions; a result on a metric; a dry run"))
-	check(t, judgeVisibility(scraped(t, idle+results), flags), wrong("no gauge of pending evictions; a result on a metric; a dry run"))
-	check(t, judgeVisibility(scraped(t, gauge+plain), flags), wrong("a gauge of pending evictions; no result on a metric; a dry run"))
-	check(t, judgeVisibility(scraped(t, gauge+results), "Flags:\n  --other"), wrong("a gauge of pending evictions; a result on a metric; no dry run"))
+	check(t, judgeVisibility(scraped(t, gauge+results), flags), right("a gauge of pending evictions; a metric with the result; a dry run"))
+	check(t, judgeVisibility(scraped(t, idle+results), flags), wrong("no gauge of pending evictions; a metric with the result; a dry run"))
+	check(t, judgeVisibility(scraped(t, gauge+plain), flags), wrong("a gauge of pending evictions; no metric with the result; a dry run"))
+	check(t, judgeVisibility(scraped(t, gauge+results), "Flags:\n  --other"), wrong("a gauge of pending evictions; a metric with the result; no dry run"))
 }
 
 func TestGoroutinesMayNotFollowThePods(t *testing.T) {
 	const mebibyte = 1 << 20
 	before := weight{goroutines: 80, bytes: 36 * mebibyte}
 	check(t, judgeCrowd(before, weight{81, 37 * mebibyte}, weight{98, 41 * mebibyte}),
-		right("goroutines: 80 before, 81 with the pods pending, 98 with them due; memory: 36 MiB, 37 MiB, 41 MiB"))
+		right("goroutines: 80 before, 81 with the pods pending, 98 with the pods due; memory: 36 MiB, 37 MiB, 41 MiB"))
 	if judgeCrowd(before, weight{81, 0}, weight{2080, 0}).Right {
 		t.Error("a goroutine per pod that is due is right")
 	}

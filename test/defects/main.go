@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command defects plays each defect of kube-controller-manager's taint eviction that Taintkeeper fixes, one scenario
-// per row of the table in docs/proofs.md, to both, on a real API server each: `make defects`. It prints what it
-// saw, and writes docs/defects.md when it is told to.
+// per row of the table in docs/defects.md, to both, on a real API server each: `make defects`. It prints what it
+// saw, and writes that page with -write.
 //
 // It exits with 0 when Taintkeeper was right in every scenario, whatever upstream did, and with 1 otherwise.
 package main
@@ -115,7 +115,7 @@ func (o options) chosen(number int) bool {
 func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
 	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
-	flag.BoolVar(&o.coexist, "coexist", false, "play them to taintkeeper next to a kube-controller-manager that evicts, too, and to nobody else")
+	flag.BoolVar(&o.coexist, "coexist", false, "play them only to taintkeeper next to a kube-controller-manager that evicts, too")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
 		"folder with the binaries of the control plane")
@@ -129,10 +129,10 @@ func parseFlags() (options, error) {
 		return o, fmt.Errorf("%q: there are flags only; see -help", flag.Args())
 	}
 	if o.file != "" && len(o.only) > 0 {
-		return o, errors.New("-write and -only: the file holds all scenarios; leave one of the two out")
+		return o, errors.New("-write and -only: the file holds all scenarios; remove one of the two")
 	}
 	if o.file != "" && o.coexist {
-		return o, errors.New("-write and -coexist: the file is about both contestants, each by itself; leave one of the two out")
+		return o, errors.New("-write and -coexist: the file is about both contestants, each by itself; remove one of the two")
 	}
 	return o, o.resolve()
 }

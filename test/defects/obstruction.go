@@ -129,7 +129,7 @@ func (o *obstruction) asked(ctx context.Context, _ *Play) error {
 
 // hung tells how many deletes wait.
 func (o *obstruction) hung(context.Context, *Play) (Finding, error) {
-	return Finding{Seen: fmt.Sprintf("%d deletes hung then", o.waiting.Load()), Right: true}, nil
+	return Finding{Seen: fmt.Sprintf("%d deletes were hanging", o.waiting.Load()), Right: true}, nil
 }
 
 // hungPods is how many pods cannot be deleted because of the webhook.
@@ -154,7 +154,7 @@ func cancelInFlight() Scenario {
 	o := newObstruction(6 * time.Second)
 	cancelled := func(ctx context.Context, p *Play) (Finding, error) {
 		said, err := p.Events(ctx, "spared", Cancelling)
-		return Finding{Seen: "'Cancelling deletion' said " + Times(len(said)), Right: true}, err
+		return Finding{Seen: "event 'Cancelling deletion': " + Times(len(said)), Right: true}, err
 	}
 	return Scenario{
 		Given:    []Step{o.obstruct, Alone("spared", reviewed)},

@@ -103,7 +103,7 @@ func TestTheDocumentHoldsWhatWasMeasuredAndHow(t *testing.T) {
 		"    make defects\n",
 		"on a machine with two shared virtual cores; all scenarios together took 2m20s.",
 		"\n## What Taintkeeper fixes\n",
-		"\nOf 1 scenario, upstream is right in 0 and Taintkeeper in 1.\n\n| # | scenario | what should happen | upstream | ours |\n",
+		"\nOf 1 scenario, upstream passes 0 and Taintkeeper 1.\n\n| # | scenario | what should happen | upstream | ours |\n",
 		`| 10 | The controller restarts | The pod leaves \| in time | **wrong**: still there after 60.0 s | right: left after 20.0 s |` + "\n",
 		"\n10. By a watch. Upstream: [#108268](https://github.com/kubernetes/kubernetes/issues/108268), [#141311](https://github.com/kubernetes/kubernetes/pull/141311).\n",
 	} {
@@ -125,8 +125,8 @@ func TestWhatIsFixedAndWhatIsKeptIsCountedApart(t *testing.T) {
 	printTable(&printed, r)
 	for _, text := range []string{document(r, "two shared virtual cores"), printed.String()} {
 		fixed, kept, found := strings.Cut(text, "What a replacement must not break")
-		if !found || !strings.Contains(fixed, "Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.") ||
-			!strings.Contains(kept, "Of 1 scenario, upstream is right in 1 and Taintkeeper in 1.") {
+		if !found || !strings.Contains(fixed, "Of 1 scenario, upstream passes 0 and Taintkeeper 1.") ||
+			!strings.Contains(kept, "Of 1 scenario, upstream passes 1 and Taintkeeper 1.") {
 			t.Errorf("the two are not told apart in\n%s", text)
 		}
 	}
@@ -136,7 +136,7 @@ func TestABuiltInThatRunsNextToOursIsNotJudged(t *testing.T) {
 	var out strings.Builder
 	printTable(&out, sample(outcome{absent: true}, good))
 	text := out.String()
-	if !strings.Contains(text, "not played ") || !strings.Contains(text, "Of 1 scenario, Taintkeeper is right in 1.") {
+	if !strings.Contains(text, "not played ") || !strings.Contains(text, "Of 1 scenario, Taintkeeper passes 1.") {
 		t.Errorf("it says otherwise:\n%s", text)
 	}
 }
@@ -157,7 +157,7 @@ func TestThePrintedTableFitsItsColumns(t *testing.T) {
 ----------------------------------------------------------------------------------------------------------------------------
 10  The controller restarts     The pod leaves | in time  wrong: still there after 60.0 s   right: left after 20.0 s
 ----------------------------------------------------------------------------------------------------------------------------
-Of 1 scenario, upstream is right in 0 and Taintkeeper in 1.
+Of 1 scenario, upstream passes 0 and Taintkeeper 1.
 `
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
@@ -184,7 +184,7 @@ func TestTextIsWrappedBetweenWords(t *testing.T) {
 	}
 }
 
-func TestOnlyScenariosThatThereAreCanBeChosen(t *testing.T) {
+func TestOnlyExistingScenariosCanBeChosen(t *testing.T) {
 	var o options
 	if !o.chosen(1) || !o.chosen(22) {
 		t.Error("without a choice, not all are played")

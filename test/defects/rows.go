@@ -48,8 +48,8 @@ func fixedRows() []row {
 			number:   1,
 			scenario: "A node is untainted while most of its evictions are still waiting",
 			should:   "No pod is deleted after the untaint",
-			how: "200 pods on one node, tainted, and untainted 2 s later. The audit log counts deletes that the API " +
-				"server accepted after it answered the untaint, with 1 s of tolerance for calls under way. " + atSameLimits,
+			how: "A node with 200 pods is tainted, and untainted 2 s later. Deletes count if the API server accepted " +
+				"them more than 1 s after it answered the untaint, according to the audit log. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", untaintPods)},
 				When:     []Step{Taint("tainted", "gone"), After(2 * time.Second), Untaint("tainted", "gone")},
@@ -59,9 +59,9 @@ func fixedRows() []row {
 		{
 			number:   2,
 			scenario: "Many pods are due at once",
-			should:   "The first leaves at once; two calls per pod",
-			how: "150 pods on one node are due at once. The audit log shows when the first and last deletes were " +
-				"accepted, and the calls on pods. Right means a first delete within 2 s and fewer than 2.5 calls per pod. " + atSameLimits,
+			should:   "The first leaves immediately; two calls per pod",
+			how: "150 pods on one node are due at once. Deletes and calls are counted in the audit log. Right means a " +
+				"first delete within 2 s and fewer than 2.5 calls per pod. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -73,9 +73,8 @@ func fixedRows() []row {
 			scenario: "Deletes are refused for some seconds, by a webhook, a policy or a restarting API server",
 			should:   "The pod leaves once deletes are allowed again",
 			issues:   []int{140639},
-			how: "A ValidatingAdmissionPolicy refuses the delete of a due pod and is removed 3 s later. Once a " +
-				"dry-run delete is accepted again, the pod is watched for 20 s. Right means at most 10 s, because " +
-				"retries back off.",
+			how: "A ValidatingAdmissionPolicy refuses the delete of a due pod and is removed 3 s later. Right means that the " +
+				"pod leaves within 10 s after a dry-run delete is accepted again, which allows for backoff.",
 			stories: scenarios.Named("deletes refused"),
 		},
 		{
@@ -83,8 +82,8 @@ func fixedRows() []row {
 			scenario: "Taints or tolerationSeconds change during a countdown",
 			should:   "The earliest deadline that still holds counts",
 			issues:   []int{102993, 108982},
-			how: "Four pods. One tolerates a taint for 600 s and gets a second taint, tolerated for 3 s, a second " +
-				"later. One has two taints, tolerated for 15 s and 5 s, and the second is removed after 2 s. On " +
+			how: "Four pods. One tolerates a taint for 600 s, and a second later its node gets a second taint, which it " +
+				"tolerates for 3 s. One tolerates two taints for 15 s and 5 s, and the second is removed after 2 s. On " +
 				"the other two, tolerationSeconds change after 2 s, from 600 to 5 and from 5 to 15.",
 			stories: scenarios.Named("second, shorter taint", "shorter one removed", "seconds shortened", "seconds lengthened"),
 		},
@@ -105,7 +104,7 @@ func fixedRows() []row {
 			number:   6,
 			scenario: "tolerationSeconds of 585 years",
 			should:   "The pod stays",
-			how: "A pod tolerates a taint for 18446744074 s, more nanoseconds than 64 bits hold. It is watched for " +
+			how: "A pod tolerates a taint for 18446744074 s, more nanoseconds than fit into 64 bits. It is watched for " +
 				"10 s.",
 			stories: []Scenario{{
 				Given: []Step{Alone("patient", scene.Tolerating("gone", 18_446_744_074))},
@@ -118,8 +117,7 @@ func fixedRows() []row {
 			should:   "The replacement stays",
 			issues:   []int{107543, 125332},
 			how: "80 pods on another node are due first, so the pod's eviction waits. A second after its own taint " +
-				"the pod is deleted and recreated on a node without taints. The new pod is watched for 20 s. The " +
-				"scenario does not show that a replacement on the tainted node can be skipped indefinitely. " + atSameLimits,
+				"the pod is deleted and recreated on a node without taints. The new pod is watched for 20 s. " + atSameLimits,
 			stories: []Scenario{{
 				Given: []Step{Node("crowded"), Crowd("crowded", queuePods), Node("healthy"), Alone("database-0")},
 				When: []Step{
@@ -132,10 +130,10 @@ func fixedRows() []row {
 		},
 		{
 			number:   8,
-			scenario: "Taints change under a terminating pod",
+			scenario: "Taints change while a pod terminates",
 			should:   "The pod is deleted once",
-			how: "The node of a pod that tolerates nothing gets five taints, 1.5 s apart. The first one ends the " +
-				"pod, which terminates for longer than that. Accepted deletes are counted in the audit log.",
+			how: "The node of a pod that tolerates nothing gets five taints, 1.5 s apart, while the pod terminates because " +
+				"of the first. Accepted deletes are counted in the audit log.",
 			stories: []Scenario{{
 				Given: []Step{Alone("slow")},
 				When: []Step{
@@ -146,12 +144,11 @@ func fixedRows() []row {
 		},
 		{
 			number:   9,
-			scenario: "A mirror pod, as a kubelet creates it for a static pod, is on a tainted node",
+			scenario: "The mirror pod of a static pod is on a tainted node",
 			should:   "It is left alone",
 			issues:   []int{42753, 96363, 121052},
-			how: "The scenario plays the kubelet: it recreates the mirror pod a second after each delete, for 10 s. " +
-				"A completed pod is on the same node; both controllers delete such pods, which Taintkeeper does on " +
-				"purpose.",
+			how: "The scenario acts as the kubelet: it recreates the mirror pod a second after each delete, for 10 s. " +
+				"Both controllers delete the completed pod on the same node, which Taintkeeper does on purpose.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), mirrorPod, On("tainted", "completed"), Finish("completed", corev1.PodSucceeded)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -163,17 +160,17 @@ func fixedRows() []row {
 			scenario: "The controller restarts during a countdown",
 			should:   "The pod leaves after 15 s, as without a restart",
 			issues:   []int{108268},
-			how:      "A pod tolerates a taint for 15 s. After 5 s the process gets SIGTERM and is started again.",
+			how:      "A pod tolerates a taint for 15 s. After 5 s the process gets SIGTERM and restarts.",
 			stories:  scenarios.Named("restart in mid-countdown"),
 		},
 		{
 			number:   11,
-			scenario: "A node is tainted while the node-lifecycle and the daemonset controller are off",
+			scenario: "A node is tainted while the node-lifecycle and daemonset controllers are off",
 			should:   "The pod leaves",
 			how: "kube-controller-manager runs with " +
-				"`--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also alongside Taintkeeper. A " +
-				"pod on a node that is then tainted is watched for 10 s. Both controllers evict pods that are " +
-				"created on a node that is already tainted, because that needs no index of pods by node.",
+				"`--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also alongside Taintkeeper. The node " +
+				"of a running pod is tainted, and the pod is watched for 10 s. Pods created on an already tainted node " +
+				"need no index, and both controllers evict them.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("due")},
 				When:     []Step{Taint("due", "gone")},
@@ -184,9 +181,9 @@ func fixedRows() []row {
 			number:   12,
 			scenario: "Thousands of pods are pending, then due at once",
 			should:   "The number of goroutines does not grow with the number of pods",
-			how: "2,000 pods on one node have a taint that they tolerate for 600 s, then one that they do not " +
-				"tolerate. The highest of three scrapes of `go_goroutines`, a second apart, counts; memory is " +
-				"shown but not judged. Timers of pending pods are not goroutines and do not show. " + atSameLimits,
+			how: "A node with 2,000 pods gets a taint that they tolerate for 600 s, then one that they do not tolerate. The " +
+				"highest of three scrapes of `go_goroutines`, a second apart, counts; memory is shown but not judged. " +
+				atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", crowd, scene.Tolerating("soon", scenarios.LongTime))},
 				Promised: []Check{goroutines},
@@ -197,18 +194,16 @@ func fixedRows() []row {
 			scenario: "The controller sees a new pod before it sees that its node was untainted",
 			should:   "The pod stays",
 			issues:   []int{119862, 139992},
-			how: "A proxy between the controller and the API server holds back the watch of nodes and nothing else. " +
-				"The node is untainted, then a pod is created on it and watched for 6 s. kube-controller-manager's " +
-				"controllers share one identity here, which is the proxy's.",
+			how: "A proxy delays the controller's watch of nodes and nothing else. The node is untainted, then a pod is " +
+				"created on it and watched for 6 s. kube-controller-manager's controllers share the proxy's identity here.",
 			stories: scenarios.Named("pod seen before the untaint"),
 		},
 		{
 			number:   14,
-			scenario: "What the events say",
+			scenario: "Events",
 			should:   "'Cancelling deletion' only for pods that stay; events carry the pod's UID",
 			how: "Another client deletes a pod whose eviction is pending; another pod is evicted. Events are listed " +
-				"after 6 s. Without the UID, `kubectl describe pod` does not show an event. (See also " +
-				"opsgenie/kubernetes-event-exporter, pull request 193.)",
+				"after 6 s. `kubectl describe pod` shows only events with the UID.",
 			stories: []Scenario{{
 				Given: []Step{Alone("pending", goneAtOnce, scene.Tolerating("gone", scenarios.LongTime)), On("pending", "due")},
 				When: []Step{
@@ -220,11 +215,10 @@ func fixedRows() []row {
 		},
 		{
 			number:   15,
-			scenario: "What an operator can see of evictions",
-			should:   "How many are pending, how they ended, what would happen",
+			scenario: "What operators can see",
+			should:   "How many evictions are pending, how they ended, and what would happen",
 			how: "With an eviction pending, /metrics is searched for a gauge of pending evictions that is not 0 and " +
-				"for a label `result`, and `--help` for `--dry-run`. An integration test shows that a dry run " +
-				"changes nothing.",
+				"for a label `result`, and `--help` for `--dry-run`.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("pending", scene.Tolerating("gone", scenarios.LongTime))},
 				When:     []Step{Taint("pending", "gone"), After(2 * time.Second)},
@@ -236,8 +230,8 @@ func fixedRows() []row {
 			scenario: "A toleration with Gt or Lt meets a value that is not an integer",
 			should:   "It does not match, and nothing is logged",
 			how: "The feature gate TaintTolerationComparisonOperators is on, as in all scenarios. A pod with ten Gt " +
-				"tolerations, and one that tolerates everything, is on a node with such a taint, whose taints " +
-				"change five times. Log lines with the value are counted.",
+				"tolerations and one that matches everything is on a node whose taint has a non-integer value. The node's " +
+				"taints change five times, and log lines with the value are counted.",
 			stories: []Scenario{{
 				Given: []Step{Alone("choosy", comparing("quality", 10))},
 				When: []Step{
@@ -259,13 +253,11 @@ func keptRows() []row {
 			scenario: "A webhook hangs on the deletes of many pods",
 			should:   "A pod on another node, which the webhook does not select, leaves when it is due",
 			how: "200 pods of one node are due, and a validating webhook on their DELETE (`timeoutSeconds: 10`, " +
-				"`failurePolicy: Fail`) does not answer. When the first call waits for it, another node is " +
-				"tainted, whose pod tolerates that for 5 s. Neither controller limits its calls: " +
-				"kube-controller-manager runs with `--kube-api-qps=10000`, Taintkeeper with its defaults. The API " +
-				"server's own flow control gives the calls of both some 100 seats, shared with all service " +
-				"accounts of kube-system, and hanging calls keep theirs. How many there are depends on the load of " +
-				"the minute before: in other runs the pod was up to 10 s late with Taintkeeper and 5 s with " +
-				"upstream.",
+				"`failurePolicy: Fail`) does not answer. Once the first call waits for it, another node gets a taint, " +
+				"which its pod tolerates for 5 s. Neither controller limits its calls: kube-controller-manager runs with " +
+				"`--kube-api-qps=10000`, Taintkeeper with its defaults. The API server's flow control gives each about " +
+				"100 seats, which hanging calls occupy. The exact number depends on the load of the minute before: in " +
+				"other runs the pod was up to 10 s late with Taintkeeper and 5 s with upstream.",
 			stories: []Scenario{hang()},
 		},
 		{
@@ -274,7 +266,7 @@ func keptRows() []row {
 			scenario: "A node is not ready, then becomes unreachable during the countdown",
 			should:   "The pods leave 8 s and 18 s after the first taint, as their tolerations say",
 			how: "The scenario sets a node's condition Ready to False and 5 s later to Unknown; in the second case " +
-				"it keeps switching every 5 s. The node-lifecycle controller, which runs alongside both, swaps the " +
+				"it keeps switching every 5 s. The node-lifecycle controller, which runs next to both, swaps the " +
 				"NoExecute taints, each with its own timeAdded. Times count from the first taint.",
 			stories: []Scenario{swaps("one swap", 1), swaps("three swaps", 3)},
 		},
@@ -283,8 +275,8 @@ func keptRows() []row {
 			number:   19,
 			scenario: "The controller restarts after such a swap",
 			should:   "The pod leaves after 12 s, as without a restart",
-			how: "As in 18, with one swap. A second later the process gets SIGTERM and is started again. With " +
-				"kube-controller-manager, the node-lifecycle controller restarts too. See also 10.",
+			how: "As in 18, with one swap. A second later the process gets SIGTERM and restarts. In " +
+				"kube-controller-manager, the node-lifecycle controller restarts too.",
 			stories: []Scenario{{
 				Given: []Step{Alone("counted", scene.ToleratingNotReady(12)...)},
 				When:  []Step{unwell("counted"), At("counted", 5*time.Second), unheard("counted"), After(time.Second), Restart},
@@ -296,7 +288,7 @@ func keptRows() []row {
 			scenario: "A node is untainted while a DELETE waits for a webhook's answer",
 			should:   "The pod stays; 'Cancelling deletion' only for pods that stay",
 			how: "A validating webhook admits the DELETE of a pod after 6 s. The node is untainted 2 s after the " +
-				"webhook was asked, and the pod is watched for 10 s. Then events are listed.",
+				"webhook is called, and the pod is watched for 10 s. Then events are listed.",
 			stories: []Scenario{cancelInFlight()},
 		},
 		{
@@ -304,10 +296,10 @@ func keptRows() []row {
 			number:   21,
 			scenario: "The clock of the controller's machine is five minutes ahead",
 			should:   "Pods leave after the 8 s that they tolerate",
-			how: "The process is built with a package `time` whose wall clock can be set while it runs; its " +
-				"monotonic clock is not affected. Two pods tolerate a taint for 8 s, set with timeAdded as the " +
-				"node-lifecycle controller sets it. The clock is set five minutes ahead 2 s after the first pod's " +
-				"taint; then the second pod's node is tainted.",
+			how: "The process is built with a modified `time` package, whose wall clock can be set; its monotonic clock " +
+				"is not affected. Two pods tolerate a taint for 8 s, set with timeAdded as the node-lifecycle controller " +
+				"does. 2 s after the first pod's taint, the clock is set five minutes ahead; then the second pod's node " +
+				"is tainted.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("stepped", scene.Tolerating("gone", 8)), Alone("ahead", scene.Tolerating("gone", 8))},
 				When:     []Step{stampedTaint("stepped"), After(2 * time.Second), clockAhead, stampedTaint("ahead")},
@@ -320,7 +312,7 @@ func keptRows() []row {
 			scenario: "Another client keeps removing timeAdded from a taint",
 			should:   "The controller does not fight it, and the pod leaves after the 12 s that it tolerates",
 			how: "A taint is set without timeAdded. For 20 s the scenario checks every 50 ms whether it has one, " +
-				"and removes it. Writes of the node are counted in the audit log. Right means at most 8.",
+				"and removes it. Writes of the node are counted in the audit log; at most 8 are allowed.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("managed", scene.Tolerating("gone", 12)), untainted("managed")},
 				When:     []Step{Taint("managed", "gone"), unstamped("managed", 20*time.Second)},
@@ -330,7 +322,7 @@ func keptRows() []row {
 	}
 }
 
-const atSameLimits = "Both controllers have upstream's default limits, 20 calls per second and bursts of 30; Taintkeeper has none by default."
+const atSameLimits = "Both controllers run with upstream's default limits of 20 calls per second and bursts of 30."
 
 // act is some scenarios that are played side by side, because they do not disturb one another.
 type act struct {

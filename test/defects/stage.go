@@ -38,7 +38,7 @@ type stage struct {
 // starter starts a cluster with a contestant.
 type starter func(context.Context, options) (*localcluster.Cluster, contestant, error)
 
-// setUp starts a stage. What it returns is to be taken down, also after an error.
+// setUp starts a stage. The caller must take down what it returns, even after an error.
 func setUp(ctx context.Context, name string, start starter, o options) (*stage, error) {
 	s := &stage{name: name, out: o.progress}
 	var err error
@@ -72,7 +72,7 @@ func (s *stage) serveGate(ctx context.Context, access *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = p.Close() }) // nobody calls it any more
+	context.AfterFunc(ctx, func() { _ = p.Close() }) // nothing calls it any longer
 	s.through = p.Access()
 	return nil
 }
@@ -89,7 +89,7 @@ func (s *stage) takeDown() error {
 }
 
 func (s *stage) say(format string, args ...any) {
-	// Progress that cannot be shown is no reason to fail.
+	// A failure to show progress is ignored.
 	_, _ = fmt.Fprintf(s.out, "%s: %s\n", s.name, fmt.Sprintf(format, args...))
 }
 

@@ -197,7 +197,7 @@ func clockIsWrong(ctx context.Context, p *Play) (Finding, error) {
 	return Finding{Right: true}, err
 }
 
-// untainted waits until the node-lifecycle controller, who is the same user as upstream's evictor, has taken off the
+// untainted waits until the node-lifecycle controller, who is the same user as upstream's evictor, has removed the
 // taint with which every node begins.
 func untainted(name string) Step {
 	return func(ctx context.Context, p *Play) error {
@@ -211,8 +211,8 @@ func untainted(name string) Step {
 	}
 }
 
-// unstamped plays somebody who manages the taints of a node from a template without timeAdded, and takes it off
-// whenever it is there.
+// unstamped plays somebody who manages the taints of a node from a template without timeAdded, and removes it whenever
+// it is there.
 func unstamped(name string, length time.Duration) Step {
 	isStamped := func(taint corev1.Taint) bool { return taint.TimeAdded != nil }
 	return func(ctx context.Context, p *Play) error {

@@ -24,11 +24,9 @@ type chapter struct {
 }
 
 var chapters = []chapter{
-	{fixes, "What Taintkeeper fixes", "Each is a defect of upstream. " +
-		"[Proofs](proofs.md#the-tests-of-each) names the tests of each by the same number."},
+	{fixes, "What Taintkeeper fixes", "[Proofs](proofs.md#tests-of-each-defect) lists the tests for each under the same number."},
 	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
-		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction. " +
-		"An early version of Taintkeeper broke each of them."},
+		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction."},
 }
 
 // printTable prints the results for a terminal.
@@ -41,7 +39,7 @@ func printTable(out io.Writer, r report) {
 			lines = append(lines, "")
 		}
 	}
-	// A result that cannot be shown is in the exit code too.
+	// Failed writes are ignored, because the exit code has the result, too.
 	_, _ = fmt.Fprint(out, strings.Join(lines, "\n"))
 }
 
@@ -105,7 +103,7 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// summary counts who was right.
+// summary counts how often each contestant was right.
 func summary(results []result) string {
 	upstream, our, absent := 0, 0, false
 	for _, result := range results {
@@ -119,9 +117,9 @@ func summary(results []result) string {
 	}
 	all := sentence.Counted(len(results), "scenario")
 	if absent {
-		return fmt.Sprintf("Of %s, Taintkeeper is right in %d.", all, our)
+		return fmt.Sprintf("Of %s, Taintkeeper passes %d.", all, our)
 	}
-	return fmt.Sprintf("Of %s, upstream is right in %d and Taintkeeper in %d.", all, upstream, our)
+	return fmt.Sprintf("Of %s, upstream passes %d and Taintkeeper %d.", all, upstream, our)
 }
 
 // document returns the results as Markdown.
@@ -150,20 +148,20 @@ func (c chapter) write(text *strings.Builder, results []result) {
 
 const documentHead = `# Defects side by side
 
-Every defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and some promises that
-both must keep, played to both on a real API server: Kubernetes %s, its kube-controller-manager and
-` + "`bin/taintkeeper`" + `, each in a cluster of its own. A program plays the scenarios and writes this file:
+Every defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and promises that both
+must keep. Each scenario runs on a real API server of Kubernetes %s, with its kube-controller-manager and with
+` + "`bin/taintkeeper`" + `, in separate clusters. A program runs the scenarios and writes this file:
 
     make defects
 
-The figures come from one run on a machine with %s; all scenarios together took %s.
-The program watches on its own and reads the API server's audit log. It reads metrics, logs and events of the
-controllers only if the scenario is about them. An eviction is wrong if it is early, or more than 4 seconds late.
-Smaller delays can come from the machine. Scenarios that upstream passes are reported too.
+The figures are from one run on a machine with %s; all scenarios together took %s.
+The program relies on its own watch and the audit log, and reads a controller's metrics, logs and events only if the
+scenario is about them. An eviction is wrong if it is early or more than 4 seconds late; the machine can cause smaller
+delays.
 
-There is no kubelet, so a deleted pod keeps terminating. kube-controller-manager has its defaults except for a
-feature gate (see 16) and two flags of the node-lifecycle controller: its grace periods are a day, because there are
-no kubelets, and it checks nodes every second instead of every five.
+There are no kubelets, so a deleted pod keeps terminating. kube-controller-manager has its defaults, except for a
+feature gate (see 16) and two flags of the node-lifecycle controller: its grace periods are a day, and it checks nodes
+every second instead of every five.
 `
 
 const tableHead = `| # | scenario | what should happen | upstream | ours |

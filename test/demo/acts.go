@@ -31,7 +31,7 @@ var agent = scene.Indefinitely("")
 var silent = newZone("a-1", "a-2")
 
 var acts = []act{
-	{"east", []string{"All pods leave at once, but for the node agent, which tolerates every taint."}, Scenario{
+	{"east", []string{"All pods leave at once except the node agent, which tolerates every taint."}, Scenario{
 		Name: "a taint that no workload tolerates",
 		Given: []Step{
 			Simulated("1", "2"), replicas("1", "web", 2, scene.Tolerating("maintenance", 5)), On("1", "plain"),
@@ -42,8 +42,8 @@ var acts = []act{
 		Promised: planned,
 	}},
 	{"west", []string{
-		"Each pod leaves when the seconds of its toleration are over. Where several match, the first in the list counts.",
-		"The probe is replaced on the node, and the seconds of the new pod count from its own binding.",
+		"Each pod leaves when its toleration expires. If several tolerations match, the first in the list counts.",
+		"The probe is replaced on the node, and the new pod's seconds count from its own binding.",
 	}, Scenario{
 		Name: "a taint that is tolerated for some seconds",
 		Given: []Step{
@@ -60,7 +60,7 @@ var acts = []act{
 		Promised: planned,
 	}},
 	{"north", []string{
-		"It brings evictions forward, and makes a pod leave that the first taint would never have moved.",
+		"It brings evictions forward, and evicts a pod that tolerates the first taint indefinitely.",
 	}, Scenario{
 		Name: "a second taint, with shorter tolerations, while the first one counts",
 		Given: []Step{
@@ -75,7 +75,9 @@ var acts = []act{
 		},
 		Promised: planned,
 	}},
-	{"south", []string{"All that is pending is cancelled. The act goes on past the instants at which the pods were due."}, Scenario{
+	{"south", []string{
+		"All pending evictions are cancelled. The act continues until after the pods would have been due.",
+	}, Scenario{
 		Name: "an untaint while evictions are pending",
 		Given: []Step{
 			Simulated("1"), replicas("1", "web", 3, scene.Tolerating("maintenance", 5)), On("1", "agent", agent),
@@ -87,11 +89,11 @@ var acts = []act{
 		Promised: promised,
 	}},
 	{"zone", []string{
-		fmt.Sprintf("Nobody sets a taint: taintkeeper does, when a node has been silent for %d s, and NoExecute at the zone's",
+		fmt.Sprintf("Taintkeeper sets the taints: NoSchedule once a node has been silent for %d s, and NoExecute at the",
 			int(grace.Seconds())),
-		fmt.Sprintf("rate, a node every %d s. Pods that tolerate nothing by themselves have %d s, here instead of 300 s.",
+		fmt.Sprintf("zone's rate, one node every %d s. Pods without tolerations of their own have %d s, here instead of 300 s.",
 			int(taintEvery.Seconds()), int(tolerated.Seconds())),
-		"When the zone comes back before the pods of the second node are due, they stay.",
+		"The zone comes back before the pods of the second node are due, so they stay.",
 	}, Scenario{
 		Name: "the kubelets of a zone fall silent, and come back",
 		Given: []Step{

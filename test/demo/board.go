@@ -10,8 +10,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/board"
 )
 
-// besideBoard serves kubectl taintkeeper board of the cluster while something is shown.
-func (s *stage) besideBoard(ctx context.Context, show func(address string) error) error {
+// withBoard serves kubectl taintkeeper board of the cluster while something is shown.
+func (s *stage) withBoard(ctx context.Context, show func(address string) error) error {
 	address, end, err := board.Serve(ctx, "--kubeconfig="+s.kubeconfig)
 	if err != nil {
 		return err
@@ -19,9 +19,9 @@ func (s *stage) besideBoard(ctx context.Context, show func(address string) error
 	return errors.Join(show(address), end())
 }
 
-// playBesideBoard plays the demo with the board open, which stays open at its end to be looked at.
-func playBesideBoard(ctx context.Context, s *stage) error {
-	return s.besideBoard(ctx, func(address string) error {
+// playWithBoard plays the demo with the board open, which stays open at its end to be looked at.
+func playWithBoard(ctx context.Context, s *stage) error {
+	return s.withBoard(ctx, func(address string) error {
 		s.title("The board: " + address)
 		s.say("")
 		if err := playDemo(ctx, s); err != nil {

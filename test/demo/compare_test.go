@@ -70,7 +70,7 @@ func TestWhatAPlanDidNotSay(t *testing.T) {
 		tainted        time.Duration
 		want           string
 	}{
-		"all as it was said":            {asItIs, planned{}, 0, ""},
+		"all as planned":                {asItIs, planned{}, 0, ""},
 		"a pod leaves early":            {planned{true, 9 * time.Second}, planned{}, 0, "leaver left after 3.0 s, and by the plan after 9.0 s"},
 		"a pod leaves that was to stay": {planned{}, planned{}, 0, "leaver left: true, and by the plan: false"},
 		"a pod stays that was to leave": {asItIs, planned{leaves: true}, 0, "stayer left: false, and by the plan: true"},

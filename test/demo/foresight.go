@@ -20,14 +20,14 @@ import (
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// foresee asks the kubectl plugin what a taint of the first node would do now.
+// foresee runs the kubectl plugin to see what a taint of the first node would do now.
 func foresee(spec string) Step {
 	return func(ctx context.Context, p *Play) error {
 		return stageOf(p).foresee(ctx, p.NodeName(first), spec)
 	}
 }
 
-// foreseeSilence asks it what would happen if nodes fell silent now.
+// foreseeSilence runs the plugin to see what would happen if nodes fell silent now.
 func foreseeSilence(nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		return stageOf(p).foresee(ctx, slices.Concat([]string{"--unreachable"}, fullNames(p, nodes), healthFlags)...)
@@ -52,7 +52,7 @@ func (s *stage) foresee(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// stderrOf returns what a program printed that failed.
+// stderrOf returns what a failed program printed.
 func stderrOf(err error) string {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return ": " + strings.TrimSpace(string(exit.Stderr))
@@ -64,10 +64,10 @@ func summary(plan cliv1alpha1.TaintPlan) string {
 	text := fmt.Sprintf("%d of %s leave", plan.Summary.Leave, sentence.Counted(plan.Summary.Pods, "pod"))
 	if plan.Silent {
 		var turns []string
-		for _, at := range turnsOf(plan) {
+		for _, at := range taintTimesOf(plan) {
 			turns = append(turns, fmt.Sprintf("%.0f s", at.Sub(plan.At.Time).Seconds()))
 		}
-		return fmt.Sprintf("Foreseen: NoExecute after %s; then %s, if the zone does not come back.", strings.Join(turns, " and "), text)
+		return fmt.Sprintf("Predicted: NoExecute after %s; then %s, if the zone does not come back.", strings.Join(turns, " and "), text)
 	}
 	var last time.Duration
 	for _, pod := range plan.Pods {
@@ -75,11 +75,11 @@ func summary(plan cliv1alpha1.TaintPlan) string {
 			last = max(last, pod.Due.Sub(plan.At.Time))
 		}
 	}
-	return fmt.Sprintf("Foreseen: %s, the last after %.0f s.", text, last.Seconds())
+	return fmt.Sprintf("Predicted: %s, the last after %.0f s.", text, last.Seconds())
 }
 
-// turnsOf returns when the nodes of a plan are tainted NoExecute, in turn.
-func turnsOf(plan cliv1alpha1.TaintPlan) []time.Time {
+// taintTimesOf returns when the nodes of a plan are tainted NoExecute, in turn.
+func taintTimesOf(plan cliv1alpha1.TaintPlan) []time.Time {
 	var all []time.Time
 	for _, node := range plan.Nodes {
 		if node.TaintedAt != nil {
@@ -90,7 +90,7 @@ func turnsOf(plan cliv1alpha1.TaintPlan) []time.Time {
 	return all
 }
 
-// asForeseen wants that to happen which the plan said.
+// asForeseen wants everything to happen as planned.
 func asForeseen(_ context.Context, p *Play) (Finding, error) {
 	if s := stageOf(p); s != nil {
 		return compare(p, s.plan), nil
@@ -98,8 +98,8 @@ func asForeseen(_ context.Context, p *Play) (Finding, error) {
 	return Finding{Right: true}, nil
 }
 
-// compare looks for what the plan did not say. Which node of a zone comes first is a matter of luck, so the times of
-// pods count from the taint of their node.
+// compare looks for differences from the plan. Which node of a zone comes first is random, so the times of pods count
+// from the taint of their node.
 func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 	found := Finding{Right: true}
 	var came []time.Time
@@ -117,7 +117,7 @@ func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 		}
 	}
 	slices.SortFunc(came, time.Time.Compare)
-	for i, at := range turnsOf(plan) {
+	for i, at := range taintTimesOf(plan) {
 		if late := came[i].Sub(at); !foreseen(late) {
 			found = found.And(Finding{Seen: fmt.Sprintf("a node was tainted %s from when the plan said", Seconds(late))})
 		}
@@ -146,13 +146,13 @@ func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
 	return Finding{Right: true}
 }
 
-// foreseen reports whether something came as a plan said: no longer before than kubelets may have been silent already,
-// with what an instant to the second hides, and no later than still counts as kept.
+// foreseen reports whether something came as planned. It may be early by the time for which kubelets may already have
+// been silent, plus the rounding to a second, and late by what still counts as on time.
 func foreseen(late time.Duration) bool {
 	return late >= -renewal-100*time.Millisecond && late <= watchedFor
 }
 
-// firstNoExecute is when a node first had a NoExecute taint that it had not at an instant.
+// firstNoExecute is when a node first had a NoExecute taint that it did not have at an instant.
 func firstNoExecute(p *Play, fullName string, after time.Time) oracle.Span {
 	for _, version := range p.History(strings.TrimPrefix(fullName, p.NodeName(""))) {
 		if version.At.To.After(after) && len(taints.NoExecute(version.Taints)) > 0 {

@@ -4,7 +4,7 @@
 // Command demo shows Taintkeeper at work in a real control plane on this machine, and checks that every pod left when
 // it was due and that no other did. With -playground it keeps the cluster for experiments instead.
 //
-// It needs bin/taintkeeper (make build) and the control plane (make controlplane); make demo and make playground see to
+// It needs bin/taintkeeper (make build) and the control plane (make controlplane); make demo and make playground build
 // both. The story goes to standard output, progress and errors to standard error. It exits with 0 when all promises
 // were kept, with 130 when it was interrupted, and with 1 otherwise.
 package main
@@ -35,7 +35,7 @@ func main() {
 	flag.Parse()
 	show := playDemo
 	if *board {
-		show = playBesideBoard
+		show = playWithBoard
 	}
 	if *playground {
 		show = holdPlayground
@@ -44,10 +44,10 @@ func main() {
 }
 
 func run(binary string, show func(context.Context, *stage) error) int {
-	// A client that loses its server says so; the end of a demo is full of that.
+	// Clients log the loss of their server, which happens a lot at the end of a demo.
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	// SIGPIPE: when the reader of a piped story has gone, everything shall end in order too.
+	// SIGPIPE: if the reader of a piped story is gone, everything should still end in order.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	done := context.AfterFunc(ctx, func() {

@@ -19,7 +19,7 @@ func holdPlayground(ctx context.Context, s *stage) error {
 	if err := s.startWorkloads(ctx); err != nil {
 		return err
 	}
-	return s.besideBoard(ctx, func(address string) error {
+	return s.withBoard(ctx, func(address string) error {
 		s.sayPlayground(address)
 		return s.keepUp(ctx)
 	})
@@ -82,7 +82,7 @@ func (s *stage) keepUp(ctx context.Context) error {
 	}
 }
 
-// startAgain starts taintkeeper again after somebody has ended it to see what a restart does.
+// startAgain starts taintkeeper again after the user has stopped it to see what a restart does.
 func (s *stage) startAgain(ctx context.Context) error {
 	if err := s.keeper.Kill(); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *stage) hints() []hint {
 		{"and come back (kwok does not set their pods' Ready again, as kubelets do)", label + localcluster.ResumeLabel},
 		{"why a node waits for its NoExecute taint", "kubectl get events --field-selector reason=NoExecuteTaintHeld"},
 		{"to have rules for other conditions of nodes (docs/node-taint-rules.md)", "kubectl apply -f config/crd.yaml"},
-		{"in a hurry: nobody tolerates this, but for the node agent", taint + "power=off:NoExecute"},
+		{"urgent: only the node agent tolerates this", taint + "power=off:NoExecute"},
 		{"and back", taint + "power-"},
 		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
 		{"why a pod leaves, while it does (simulated pods are gone at once, so watch)", fmt.Sprintf(`kubectl get pods -n %s --watch -o jsonpath='{.metadata.name}: {.status.conditions[?(@.type=="DisruptionTarget")].reason}{"\n"}'`, namespace)},

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// screen shows the story. Output that cannot be written is no reason to fail: the result is in the exit code too.
+// screen shows the story. Failed writes are ignored, because the exit code has the result, too.
 type screen interface {
 	// say prints a line of the story.
 	say(format string, args ...any)
@@ -63,7 +63,7 @@ const (
 	escEraseDown = "\x1b[J"
 )
 
-// say takes away the table that is drawn: it comes again below.
+// say removes the drawn table, which is drawn again below.
 func (s *liveScreen) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *liveScreen) finish(lines []string) {
 	s.drawn = 0
 }
 
-// replace wants the lock to be held.
+// replace: the caller holds the lock.
 func (s *liveScreen) replace(lines []string) {
 	var b strings.Builder
 	if s.drawn > 0 {

@@ -24,17 +24,17 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// The last act is not begun by a taint: the kubelets of a zone fall silent, and taintkeeper sets the taints.
+// The last act does not begin with a taint: the kubelets of a zone fall silent, and taintkeeper sets the taints.
 const (
 	unreachable = corev1.TaintNodeUnreachable
-	// grace is how long a node may be silent. kwok renews a lease four times in leaseSeconds, so by a renewal a node may
-	// have been silent before the act.
+	// grace is how long a node may be silent. kwok renews a lease four times in leaseSeconds, so a node may have been
+	// silent for up to one renewal before the act.
 	grace        = 8 * time.Second
 	leaseSeconds = 4
 	renewal      = leaseSeconds * time.Second / 4
 	// taintEvery is the time between the NoExecute taints of two nodes of a zone.
 	taintEvery = 4 * time.Second
-	// tolerated is what the API server lets a pod tolerate of a silent node that says nothing else: 300 s elsewhere.
+	// tolerated is how long pods tolerate a silent node by default here; elsewhere it is 300 s.
 	tolerated = 6 * time.Second
 )
 
@@ -56,14 +56,14 @@ func newZone(nodes ...string) *zone {
 	return &zone{nodes: nodes, heard: map[string]time.Time{}, versions: map[string]string{}}
 }
 
-// silence lets the kubelets fall silent.
+// silence makes the kubelets fall silent.
 func (z *zone) silence(ctx context.Context, p *Play) error {
 	s, names := stageOf(p), fullNames(p, z.nodes)
 	s.command("kubectl label node %s %s", strings.Join(names, " "), localcluster.SilenceLabel)
 	return s.cluster.SilenceNodes(ctx, names...)
 }
 
-// resume lets them come back. It notes before when they gave their last signs of life.
+// resume makes them come back. Before that, it notes when they gave their last signs of life.
 func (z *zone) resume(ctx context.Context, p *Play) error {
 	s, names := stageOf(p), fullNames(p, z.nodes)
 	for i, name := range names {
@@ -77,7 +77,7 @@ func (z *zone) resume(ctx context.Context, p *Play) error {
 	return s.cluster.ResumeNodes(ctx, names...)
 }
 
-// followUntil adds to the story what taintkeeper makes of the taints of nodes, until something is so.
+// followUntil adds taintkeeper's changes of taints to the story until a condition holds.
 func (z *zone) followUntil(so func(p *Play) bool) Step {
 	return func(ctx context.Context, p *Play) error {
 		return await.Poll(ctx, func(context.Context) error {
@@ -92,7 +92,7 @@ func (z *zone) followUntil(so func(p *Play) bool) Step {
 	}
 }
 
-// follow reads on in the audit log what taintkeeper has written to nodes.
+// follow reads new writes of taintkeeper to nodes from the audit log.
 func (z *zone) follow(p *Play) error {
 	s := stageOf(p)
 	calls, err := p.Calls(auditlog.Accepted, auditlog.Since(s.began), func(c auditlog.Event) bool {

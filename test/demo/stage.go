@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// stage is a cluster with taintkeeper in it, and a screen to tell of it.
+// stage is a cluster with taintkeeper in it, and a screen to report it.
 type stage struct {
 	screen
 	*scenario.Real

@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	// settle is for how long a test looks that something does not happen, lookAgain how often.
-	settle    = 3 * time.Second
+	// watchFor is how long a test checks that something does not happen, lookAgain how often.
+	watchFor  = 3 * time.Second
 	lookAgain = 100 * time.Millisecond
 
 	name      = "taintkeeper"
@@ -221,7 +221,7 @@ func (s *scene) names(t *testing.T) map[string]bool {
 // always looks for a while that something stays so.
 func always(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, settle, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), lookAgain, watchFor, true, func(ctx context.Context) (bool, error) {
 		return false, check(ctx)
 	})
 	if !wait.Interrupted(err) {

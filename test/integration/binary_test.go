@@ -32,7 +32,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestTheVersionIsTold(t *testing.T) {
+func TestTheVersionIsPrinted(t *testing.T) {
 	p := launch(t, "--version")
 	if code := p.exit(t); code != 0 || strings.TrimSpace(p.stdout.String()) != "taintkeeper version "+testVersion {
 		t.Errorf("exit code %d, output %q", code, p.stdout)
@@ -43,13 +43,13 @@ func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
 	tests := map[string]struct{ flag, want string }{
 		"a controller that is unknown":    {"--controllers=nonsense", `--controllers: there is no controller "nonsense"`},
 		"no controller at all":            {"--controllers=-eviction", "this leaves nothing to run"},
-		"no evictions at a time":          {"--concurrent-evictions=0", "there can be 1 to 100"},
-		"a number that is none":           {"--concurrent-evictions=many", "--concurrent-evictions=many: it is a whole number"},
+		"no evictions at a time":          {"--concurrent-evictions=0", "choose 1 to 100"},
+		"not a number":                    {"--concurrent-evictions=many", "--concurrent-evictions=many: it must be a whole number"},
 		"a negative rate":                 {"--kube-api-qps=-1", "it cannot be negative"},
 		"a negative burst":                {"--kube-api-burst=-1", "it cannot be negative"},
 		"deadlines in the wrong order":    {"--leader-elect-renew-deadline=20s", "--leader-elect-lease-duration=15s: it must be more than"},
-		"an address without a port":       {"--metrics-bind-address=nowhere", "it is host:port"},
-		"a log format that there is not":  {"--log-format=xml", "it is text or json"},
+		"an address without a port":       {"--metrics-bind-address=nowhere", "it must be host:port"},
+		"an unknown log format":           {"--log-format=xml", "it must be text or json"},
 		"a feature gate that is not ours": {"--feature-gates=Nonsense=true", `"Nonsense" is unknown`},
 		"a flag that there is not":        {"--nonsense", "unknown flag: --nonsense"},
 		"an argument":                     {"nonsense", `"nonsense"`},
@@ -78,7 +78,7 @@ func checkRefusal(t *testing.T, p *process, want string) {
 	}
 }
 
-func TestAnAPIServerThatCannotBeUsedIsToldInASentence(t *testing.T) {
+func TestAnAPIServerThatCannotBeUsedIsReportedInASentence(t *testing.T) {
 	nobody, err := cluster.ConfigFor("nobody")
 	await.Must(t, err)
 	tests := map[string]struct {
@@ -239,7 +239,7 @@ func TestSIGTERMFinishesTheCallInFlightAndStartsNoOther(t *testing.T) {
 	}
 }
 
-func TestPermissionsThatAreTakenAwayAreNamedAndEvictionsGoOnWhenTheyAreBack(t *testing.T) {
+func TestRevokedPermissionsAreNamedAndEvictionsContinueWhenTheyAreBack(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	pod := s.pod(t, "pod", node)

@@ -80,9 +80,9 @@ func TestWritingTimeAddedNeverUndoesAnothersChange(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	s.counts(t, node)
-	const rounds = 10
+	const rounds = 6 // the pauses after them double
 
-	// Each patch of ours arrives just after somebody else has changed the taints.
+	// Each patch of ours arrives just after another client has changed the taints.
 	intruded := make(chan error, 100)
 	round := 0
 	shared.faults.During(t, proxy.PatchesOfNode(node), func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -142,7 +142,7 @@ func setTolerationSeconds(t *testing.T, pod *corev1.Pod, seconds *int64) *corev1
 	return changed
 }
 
-func TestADeadlineThatPassedWhileNobodyRanIsMadeUpForAtOnce(t *testing.T) {
+func TestADeadlineThatPassedDuringADowntimeIsMadeUpForAtOnce(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	pod := s.pod(t, "pod", node, rig.Tolerating("gone", 600))

@@ -22,7 +22,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestATaintThatNobodyToleratesEvictsAtOnce(t *testing.T) {
+func TestATaintThatNoPodToleratesEvictsAtOnce(t *testing.T) {
 	resident(t)
 	s := newScene(t)
 	node, other := s.node(t, "tainted"), s.node(t, "other")

@@ -29,7 +29,7 @@ type evictor struct {
 	stop func() error
 }
 
-// newEvictor starts an Evictor as the binary would, but for the faults in its transport.
+// newEvictor starts an Evictor as the binary would, except the faults in its transport.
 func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*eviction.Config)) (*evictor, error) {
 	e := &evictor{faults: faults, metrics: prometheus.NewRegistry()}
 	clock := &timeline.Clock{}

@@ -17,9 +17,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// TestALeaseThatAStrangerHoldsIsToldAndTakenWhenItIsDeleted plays a client that takes the Lease for an hour. The
+// TestALeaseThatAStrangerHoldsIsReportedAndTakenWhenItIsDeleted plays a client that takes the Lease for an hour. The
 // process's pod is one of the name of this machine.
-func TestALeaseThatAStrangerHoldsIsToldAndTakenWhenItIsDeleted(t *testing.T) {
+func TestALeaseThatAStrangerHoldsIsReportedAndTakenWhenItIsDeleted(t *testing.T) {
 	s := newScene(t)
 	host, err := os.Hostname()
 	await.Must(t, err)

@@ -24,7 +24,7 @@ func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 	resident(t)
 	tests := map[string]struct {
 		concerned func(namespace string) proxy.Calls
-		replaced  int // how the API server refuses a call about a UID that is not the pod's any more
+		replaced  int // how the API server refuses a call about a UID that is not the pod's any longer
 	}{
 		"before the patch":  {concerned: proxy.PodStatusPatches, replaced: http.StatusUnprocessableEntity},
 		"before the delete": {concerned: proxy.PodDeletes, replaced: http.StatusConflict},

@@ -464,7 +464,7 @@ func (c *ruleCluster) testKubelet(t *testing.T) {
 	c.tainted(t, "node-a", "node-c")
 }
 
-// testRestart adds a node after a restart: what the next plan says of all follows from what is written on them. The
+// testRestart adds a node after a restart: what the next plan says about all follows from what is written on them. The
 // nodes come in a first list that is streamed, which client-go's fake clientset cannot do.
 func (c *ruleCluster) testRestart(t *testing.T) {
 	c.deadlocked(t, "node-d", time.Now())
@@ -507,7 +507,7 @@ func (c *ruleCluster) checkColumns(ctx context.Context) error {
 	}
 	var lines []string
 	for _, row := range table.Rows {
-		lines = append(lines, fmt.Sprint(row.Cells[:len(row.Cells)-1]...)) // but for the age
+		lines = append(lines, fmt.Sprint(row.Cells[:len(row.Cells)-1]...)) // except for the age
 	}
 	want := []string{
 		fmt.Sprint("deadlock", "KernelDeadlock", "True", "example.com/deadlock", "NoSchedule", 3, 2, 1, nil, "Accepted"),

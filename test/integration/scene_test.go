@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// patience is how late something may be on a machine that is busy with other things. What has
-	// to be prompt is measured elsewhere; here, late is what waits for something wrong.
+	// patience is how late something may be on a machine that is busy with other things. What must be prompt is measured
+	// elsewhere; here, late is what waits for something wrong.
 	patience = 8 * time.Second
 )
 
@@ -224,7 +224,7 @@ func remains(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// gone waits until a pod is no longer there.
+// gone waits until a pod is gone.
 func gone(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	await.Eventually(t, "pod "+pod.Name+" is gone", func(ctx context.Context) error {

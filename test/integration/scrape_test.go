@@ -57,7 +57,7 @@ func TestMetricsThatLeaveTheLoopbackInterfaceAreForThoseWhoMayReadThem(t *testin
 		want        int
 	}{
 		{"nobody", "", http.StatusUnauthorized},
-		{"somebody with a token that is none", "wrong", http.StatusUnauthorized},
+		{"an invalid token", "wrong", http.StatusUnauthorized},
 		{"an account that may not", s.Reader(t, "may-not", "/elsewhere"), http.StatusForbidden},
 		{"an account that may", s.Reader(t, "may", "/metrics"), http.StatusOK},
 	} {
@@ -88,7 +88,7 @@ func TestMetricsAreServedWithACertificateThatIsGiven(t *testing.T) {
 	}
 }
 
-func TestRightsToAskWhoReadsMetricsAreMissedAtTheStartWhenTheyAreNeeded(t *testing.T) {
+func TestMissingRightsToAuthorizeReadersOfMetricsAreReportedAtTheStart(t *testing.T) {
 	nobody, err := cluster.ConfigFor("nobody")
 	await.Must(t, err)
 	const needed = "create tokenreviews.authentication.k8s.io; create subjectaccessreviews.authorization.k8s.io"

@@ -27,11 +27,11 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// A leader can stand still for longer than its Lease lasts, for example when its virtual machine is paused. When it goes
+// A leader can be paused for longer than its Lease lasts, for example when its virtual machine is paused. When it goes
 // on it still acts on what it knew before.
 
 // TestALeaderThatStoodStillPastItsLeaseDeletesNoPodThatStays stops the leader between its two calls for a pod. When the
-// leader goes on, the answer to the first call is there, and its watch of nodes is stuck.
+// leader continues, the answer to the first call is there, and its watch of nodes is stuck.
 func TestALeaderThatStoodStillPastItsLeaseDeletesNoPodThatStays(t *testing.T) {
 	s := newScene(t)
 	tainted, untainted, other := s.node(t, "tainted"), s.node(t, "untainted-meanwhile"), s.node(t, "tainted-meanwhile")
@@ -184,15 +184,15 @@ func startReplicas(t *testing.T, access *rest.Config) *replicas {
 	return r
 }
 
-// standStill stops the leader. The standby stands still, too, until [replicas.standbyTakesOver], so that the test
-// decides what happens before that.
+// standStill stops the leader. The standby is paused, too, until [replicas.standbyTakesOver], so that the test decides
+// what happens before that.
 func (r *replicas) standStill(t *testing.T) {
 	t.Helper()
 	r.standby.signal(t, syscall.SIGSTOP)
 	r.leader.signal(t, syscall.SIGSTOP)
 }
 
-// standbyTakesOver lets the standby go on, and returns once it leads.
+// standbyTakesOver lets the standby continue, and returns once it leads.
 func (r *replicas) standbyTakesOver(t *testing.T) time.Time {
 	t.Helper()
 	r.standby.signal(t, syscall.SIGCONT)
@@ -200,7 +200,7 @@ func (r *replicas) standbyTakesOver(t *testing.T) time.Time {
 	return time.Now()
 }
 
-// oldLeaderGoesOnAndEnds lets the old leader go on, and checks that it ends because it finds its Lease lost.
+// oldLeaderGoesOnAndEnds lets the old leader continue, and checks that it ends because it finds its Lease lost.
 func (r *replicas) oldLeaderGoesOnAndEnds(t *testing.T) {
 	t.Helper()
 	r.leader.signal(t, syscall.SIGCONT)

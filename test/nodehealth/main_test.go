@@ -35,7 +35,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
-// start builds the binary of these sources and starts a cluster in which nobody else taints or evicts.
+// start builds the binary of these sources and starts a cluster in which nothing else taints or evicts.
 func start(ctx context.Context, shared *suite.Suite) error {
 	var err error
 	if binary, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {

@@ -44,7 +44,7 @@ func outageOf(name string, begin, end Step) Scenario {
 	}
 }
 
-// outageDuring wants Taintkeeper, which renews its Lease once a second, to reach nobody between two steps.
+// outageDuring wants Taintkeeper, which renews its Lease once a second, to reach no API server between two steps.
 func outageDuring(begin, between, end Step) Step {
 	return func(ctx context.Context, p *Play) error {
 		on := p.Stage.(*stage)

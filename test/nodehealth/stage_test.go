@@ -66,7 +66,7 @@ type stage struct {
 	outages []outage
 }
 
-// outage is a time in which the API server was not there or, while it started, knew nobody's rights.
+// outage is a time in which the API server was down or, while it started, did not know any permissions.
 type outage struct{ from, to time.Time }
 
 func (o outage) covers(c auditlog.Event) bool {
@@ -77,7 +77,7 @@ func (s *stage) start(ctx context.Context) (err error) {
 	s.keeper, err = cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{Binary: binary, Args: []string{
 		"--controllers=*", "--node-monitor-grace-period=" + scenario.NodeGrace.String(),
 		"--node-startup-grace-period=" + scenario.NodeStartupGrace.String(),
-		fmt.Sprintf("--node-eviction-rate=%g", 1/scenario.NodeTurn.Seconds()),
+		fmt.Sprintf("--node-eviction-rate=%g", 1/scenario.NodeTokenEvery.Seconds()),
 	}})
 	return err
 }

@@ -249,7 +249,7 @@ func TestTheTimelineWorksByKeyboard(t *testing.T) {
 	quiet(t, tab)
 }
 
-// A mark that the focus comes to is scrolled into view, and the browser tells of that a frame later.
+// A mark that the focus comes to is scrolled into view, and the browser reports that a frame later.
 func TestWhatAMarkIsStaysShownWhenTheFocusScrollsToIt(t *testing.T) {
 	low := look
 	low.Height = 200

@@ -13,7 +13,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// app is what the plan says of the pods of one workload that leave.
+// app is what the plan says about the pods of one workload that leave.
 type app struct {
 	fits    []string // nodes that would take a successor
 	nodes   []string // nodes on which the plan places them

@@ -24,7 +24,7 @@ import (
 const tolerance = 20 * time.Second
 
 // held is for how long pods are watched that must stay. In five minutes kube-controller-manager would take back a mark,
-// and budgets that allow nothing are asked about once more: -args -held=310s.
+// and budgets that allow nothing are asked about again: -args -held=310s.
 var held = flag.Duration("held", 30*time.Second, "for how long pods are watched that must stay")
 
 func within(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }

@@ -35,7 +35,7 @@ var (
 	pacedPods   = flag.Int("paced", 2, "how many pods may leave in a window")
 	pacedPer    = flag.Duration("per", 8*time.Second, "how long a window is")
 	pacedOnNode = flag.Int("paced-on-node", 4, "how many pods each of the three nodes has")
-	kills       = flag.Duration("kills", 0, "every how long a leader is killed while pods leave; 0: only one is, once")
+	kills       = flag.Duration("kills", 0, "kill a leader this often while pods leave; 0 kills a single one once")
 )
 
 // startPacing makes pods on three nodes in two zones, which are due at once.
@@ -142,7 +142,7 @@ func killInTurns(t *testing.T, leads, follows *localcluster.Taintkeeper, paced [
 	return leads, follows
 }
 
-// wipeStatus removes what is known of a policy from its status.
+// wipeStatus removes what is known about a policy from its status.
 func (s *scene) wipeStatus(policy string) {
 	s.t.Helper()
 	var object v1alpha1.EvictionPolicy

@@ -141,7 +141,7 @@ type outage func(s *scene, t *testing.T, restore func())
 // throughout lets Taintkeeper run throughout.
 func (s *scene) throughout(_ *testing.T, restore func()) { restore() }
 
-// standingStill makes Taintkeeper stand still until the API server is back.
+// standingStill makes Taintkeeper be paused until the API server is back.
 func (s *scene) standingStill(t *testing.T, restore func()) {
 	t.Helper()
 	await.Must(t, cluster.Freeze(s.keeper.Component()))

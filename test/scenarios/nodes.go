@@ -19,7 +19,7 @@ var Nodes = []Scenario{
 	{
 		Name: "a silent node is tainted in one write, and its return takes both taints in one",
 		Given: []Step{
-			Settled, Kubelets("a", 3), Kubelets("b", 1), Mute("mute", "b"),
+			ExtraGraceOver, Kubelets("a", 3), Kubelets("b", 1), Mute("mute", "b"),
 			On("a-0", "on-silent", scene.ToleratingNotReady(LongTime)...), PostReady("on-silent"),
 		},
 		When: []Step{
@@ -52,7 +52,7 @@ var Nodes = []Scenario{
 			Then(
 				OneByOne("a-0", "a-1", "a-2"),
 				SaysOfNode("Warning NoExecuteTaintHeld", "zone local/a has the state ", "a-0", "a-1", "a-2"),
-				SaysOfNode("Warning NoExecuteTaintHeld", "one node of it is tainted every 2 s", "a-0", "a-1", "a-2"),
+				SaysOfNode("Warning NoExecuteTaintHeld", "one of its nodes is tainted every 2 s", "a-0", "a-1", "a-2"),
 				Becomes("a-0", Silent, Perhaps(Unscheduled), Unreachable),
 				Becomes("a-1", Silent, Perhaps(Unscheduled), Unreachable),
 				Becomes("a-2", Silent, Perhaps(Unscheduled), Unreachable),

@@ -83,6 +83,6 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: keeper, Args: []string{
 		"--controllers=*", "--node-monitor-grace-period=" + grace.String(), fmt.Sprintf("--node-eviction-rate=%d", rate),
 	}})
-	settled = time.Now().Add(readiness.Settling)
+	settled = time.Now().Add(readiness.ExtraGrace)
 	return err
 }

@@ -194,7 +194,7 @@ func (r *round) play() {
 	r.hear()
 }
 
-// bringDown lets the API server stand still. Its connections stay open: after an outage that closes them, the other
+// bringDown lets the API server be paused. Its connections stay open: after an outage that closes them, the other
 // components take up to half a minute to connect again.
 func (r *round) bringDown(length time.Duration) {
 	r.outage.from = time.Since(r.at)
@@ -240,7 +240,7 @@ func (r *round) resume(names []string) {
 	}
 }
 
-// startPods says of the pods of a node that is back that they are ready, as kubelets do and kwok does not.
+// startPods says about the pods of a node that is back that they are ready, as kubelets do and kwok does not.
 func (r *round) startPods(node string) {
 	await.Eventually(r.t, node+" is ready", func(ctx context.Context) error {
 		is, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})

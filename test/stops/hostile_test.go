@@ -93,7 +93,7 @@ var hostile = []act{
 			s.after(8 * time.Second)
 			await.Must(s.t, s.replicas[0].Kill())
 			s.begun(s.due - 10)
-			s.tolerateForEver()
+			s.tolerateIndefinitely()
 			s.after(29 * time.Second)
 			await.Must(s.t, s.replicas[1].Stop())
 		},
@@ -189,8 +189,8 @@ func (s *scene) remakeNodes() {
 	})
 }
 
-// tolerateForEver takes the tolerationSeconds from all pods.
-func (s *scene) tolerateForEver() {
+// tolerateIndefinitely takes the tolerationSeconds from all pods.
+func (s *scene) tolerateIndefinitely() {
 	s.t.Helper()
 	pods := admin.CoreV1().Pods(s.Namespace)
 	all, err := pods.List(s.t.Context(), metav1.ListOptions{})

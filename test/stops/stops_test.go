@@ -104,7 +104,7 @@ var acts = []act{
 		setting: setting{ahead: -5 * time.Minute, managerAhead: -5 * time.Minute},
 		play:    func(s *scene) { s.taint(); s.after(12 * time.Second); s.stop() },
 	},
-	{name: "shadow mode in place of both replicas, 90 s after an untaint", play: func(s *scene) {
+	{name: "shadow mode instead of both replicas, 90 s after an untaint", play: func(s *scene) {
 		s.taint()
 		s.untaint()
 		s.after(90 * time.Second)

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package viewer proves on a real control plane, with Taintkeeper next to the built-in controller, that the role of
-// config/viewer.yaml is enough for the commands that read, and what kubectl taintkeeper status says of a real leader.
+// config/viewer.yaml is enough for the commands that read, and what kubectl taintkeeper status says about a real
+// leader.
 package viewer
 
 import (

@@ -49,5 +49,5 @@ func (c *Clock) Set(offset time.Duration) { c.offset.Store(int64(offset)) }
 // Env is what makes a process that was built by [Build] follow the clock, as an entry of its environment.
 func (c *Clock) Env() string { return variable + "=" + c.path }
 
-// Close ends the clock. It must not be set any more; the processes stay where they are.
+// Close ends the clock. It must not be set any longer; the processes stay where they are.
 func (c *Clock) Close() error { return syscall.Munmap(c.memory) }

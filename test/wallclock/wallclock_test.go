@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// reading is what the program in testdata says of its clocks.
+// reading is what the program in testdata says about its clocks.
 type reading struct {
 	Wall    time.Time
 	Slept   time.Duration // by the monotonic clock, with the wall clock set in the middle
@@ -80,7 +80,7 @@ func (w *watcher) ask(t *testing.T) {
 	}
 }
 
-func TestTheWallClockOfAProcessIsSetWhileItsMonotonicClockGoesOn(t *testing.T) {
+func TestTheWallClockOfAProcessIsSetWhileItsMonotonicClockContinues(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "clocks")
 	if err := Build(t.Context(), binary, "./testdata/clocks"); err != nil {

@@ -95,7 +95,7 @@ func checkGroupings(expression parser.Expr, known map[string][]string) error {
 	return wrong
 }
 
-func TestEachExpressionOfTheRulesIsAboutMetricsThatThereAre(t *testing.T) {
+func TestEachExpressionOfTheRulesIsAboutExistingMetrics(t *testing.T) {
 	known := metrics(t)
 	for _, rule := range rules(t) {
 		if err := check(rule.Expr, known); err != nil {
@@ -131,7 +131,7 @@ func readDashboard(t *testing.T) dashboard {
 	return all
 }
 
-func TestEachExpressionOfTheDashboardIsAboutMetricsThatThereAre(t *testing.T) {
+func TestEachExpressionOfTheDashboardIsAboutExistingMetrics(t *testing.T) {
 	known := metrics(t)
 	for _, panel := range readDashboard(t).Panels {
 		if len(panel.Targets) == 0 && panel.Type != "row" {

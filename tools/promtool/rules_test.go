@@ -148,11 +148,11 @@ func TestEachAlertHasARunbookAndEachRunbookAnAlert(t *testing.T) {
 	if !slices.Equal(rows, sections) {
 		t.Errorf("the table has %v, the sections are %v", rows, sections)
 	}
-	for _, text := range strings.Split(page, "\n## ")[1:] {
+	for _, text := range strings.Split(page, "\n## Taintkeeper")[1:] {
 		for _, part := range []string{"**What it means.**", "**What to look at.**", "**What to do.**"} {
 			if strings.Count(text, part) != 1 {
 				name, _, _ := strings.Cut(text, "\n")
-				t.Errorf("the runbook of %s does not say once %s", name, part)
+				t.Errorf("the runbook of Taintkeeper%s does not say once %s", name, part)
 			}
 		}
 	}

@@ -7,23 +7,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CheckReport says what is wrong with how a cluster uses taints and tolerations, and who evicts and taints there.
+// CheckReport says what is wrong with how a cluster uses taints and tolerations, and which controllers evict and taint
+// there.
 //
 // +kubebuilder:object:root=true
 type CheckReport struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant of the check.
+	// At is when the check was made.
 	At metav1.MicroTime `json:"at"`
-	// Summary counts.
+	// Summary counts the findings.
 	Summary CheckSummary `json:"summary"`
-	// Notes are sentences about what could not be known, and what follows for the check.
+	// Notes are sentences about what the check could not find out, and how that limits the report.
 	Notes []string `json:"notes,omitempty"`
-	// Controllers say who does what Kubernetes' controllers of taints do.
+	// Controllers say which controllers evict and taint.
 	Controllers []CheckedTask `json:"controllers"`
-	// Rules are those that were applied, in their order.
+	// Rules are the rules that were applied, in the order of the list of rules.
 	Rules []CheckRule `json:"rules"`
-	// Findings are the worst first, then in the order of the rules, then by name.
+	// Findings are sorted by severity, worst first, then in the order of the rules, then by name.
 	Findings []CheckFinding `json:"findings"`
 }
 
@@ -44,47 +45,47 @@ type Severity string
 
 // Severities.
 const (
-	SeverityError   Severity = "Error"   // pods leave that should not, or stay that should leave
-	SeverityWarning Severity = "Warning" // not what somebody expects, or only a matter of time
+	SeverityError   Severity = "Error"   // pods leave that should stay, or stay that should leave
+	SeverityWarning Severity = "Warning" // not what people expect, or a problem later
 	SeverityInfo    Severity = "Info"    // good to know
 )
 
-// Who says who does a task.
+// Who says which controller does a task.
 type Who string
 
 // Values of Who.
 const (
-	WhoTaintkeeper Who = "Taintkeeper"
-	WhoBuiltIn     Who = "BuiltIn" // kube-controller-manager
-	WhoBoth        Who = "Both"
-	WhoNobody      Who = "Nobody"
-	WhoUnknown     Who = "Unknown" // what was read does not tell
+	WhoTaintkeeper Who = "Taintkeeper" // Taintkeeper alone
+	WhoBuiltIn     Who = "BuiltIn"     // kube-controller-manager
+	WhoBoth        Who = "Both"        // both of them
+	WhoNobody      Who = "Nobody"      // neither of them
+	WhoUnknown     Who = "Unknown"     // the objects that were read do not show it
 )
 
-// CheckedTask says who does a task, and by what that is known.
+// CheckedTask says which controller does a task, and how we know.
 type CheckedTask struct {
-	// Task is "eviction" or "node-health", by the names of Taintkeeper's controllers.
+	// Task is "eviction" or "node-health", which are names of Taintkeeper's controllers.
 	Task string `json:"task"`
 	Who  Who    `json:"who"`
 	// Message says it in a sentence.
 	Message string `json:"message"`
-	// Signs are sentences about what was seen.
+	// Signs are sentences about what shows it.
 	Signs []string `json:"signs,omitempty"`
 }
 
 // CheckRule is a rule that was applied.
 type CheckRule struct {
 	ID string `json:"id"`
-	// Severity is the worst of its findings, and Title what they say, in a few words.
+	// Severity is the worst severity of its findings. Title says in a few words what they find.
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 	// Advice is one sentence that says what to do.
 	Advice string `json:"advice"`
-	// Findings is how many there are.
+	// Findings is the number of findings.
 	Findings int `json:"findings"`
 }
 
-// CheckFinding is what a rule found of one object.
+// CheckFinding is what a rule found wrong with one object.
 type CheckFinding struct {
 	// Rule is the ID of the rule.
 	Rule     string        `json:"rule"`
@@ -93,15 +94,16 @@ type CheckFinding struct {
 	// Message is a sentence about the object, and Advice one that says what to do.
 	Message string `json:"message"`
 	Advice  string `json:"advice"`
-	// Count is the number of pods, or of nodes for a taint, and Examples names some of them.
+	// Count is the number of pods, or the number of nodes if the object is a taint. Examples names some of them.
 	Count    int      `json:"count,omitempty"`
 	Examples []string `json:"examples,omitempty"`
-	// Source is the file that the object is from, or one of its pods or nodes; absent if a cluster was asked.
+	// Source is the file that contains the object, or one of its pods or nodes. It is absent if the objects are from a
+	// cluster.
 	Source string `json:"source,omitempty"`
 }
 
-// CheckedObject is what a finding is about: a workload, a PodDisruptionBudget, a Taint (named by its specification) or
-// a Controller (named by its task).
+// CheckedObject is the object of a finding: a workload, a PodDisruptionBudget, a Taint (its name is its specification)
+// or a Controller (its name is its task).
 type CheckedObject struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace,omitempty"`

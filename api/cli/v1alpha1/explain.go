@@ -9,154 +9,156 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Explanation says of one pod whether and when it leaves its node because of taints, and why; of a pod without a node,
+// Explanation says whether, when and why a pod leaves its node because of taints. For a pod without a node, it says
 // which nodes refuse it.
 //
 // +kubebuilder:object:root=true
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant that the answer is for.
+	// At is the instant for which the answer is given.
 	At        metav1.MicroTime `json:"at"`
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
 	UID       types.UID        `json:"uid"`
-	// Node is absent for a pod that is not bound.
+	// Node is absent if the pod is not bound.
 	Node  string   `json:"node,omitempty"`
 	State PodState `json:"state"`
 	Owner *Owner   `json:"owner,omitempty"`
 	// Leaves is true if a NoExecute taint makes the pod leave, now or later.
 	Leaves bool `json:"leaves"`
-	// Due is when it must leave; absent for a pod that stays.
+	// Due is when the pod must leave. It is absent if the pod stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
-	// Taint is the one that decides, and Toleration what counts against it: absent if nothing tolerates it.
+	// Taint is the taint that decides. Toleration is the one that counts against it, and absent if nothing tolerates it.
 	Taint      string             `json:"taint,omitempty"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
-	// Reason says why a pod stays that no toleration keeps, or why there is no answer.
+	// Reason says why a pod stays although no toleration keeps it, or why there is no answer.
 	Reason string `json:"reason,omitempty"`
-	// Clock is what the pod's time is made of; absent for a pod that stays.
-	Clock *EvictionClock `json:"clock,omitempty"`
-	// Taints are all taints of the pod's node, in their order.
+	// Timing says how the due time is computed. It is absent if the pod stays.
+	Timing *Timing `json:"timing,omitempty"`
+	// Taints are all taints of the pod's node, in the node's order.
 	Taints []ExplainedTaint `json:"taints"`
-	// Tolerations are all tolerations of the pod, in their order. Positions count from 0.
+	// Tolerations are all tolerations of the pod, in the pod's order. Positions count from 0.
 	Tolerations []ExplainedToleration `json:"tolerations"`
-	// NodeClasses are, for a pod that is not bound, all nodes by equal taints: those that refuse it first.
+	// NodeClasses groups all nodes by their taints, those that refuse the pod first. It is set only if the pod is not
+	// bound.
 	NodeClasses []NodeClass `json:"nodeClasses,omitempty"`
-	// Answer is what all EvictionPolicies say together; absent for a pod that stays, and if none selects it.
+	// Answer is what all EvictionPolicies say together. It is absent if the pod stays, and if no policy selects it.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
-	// Policies are all EvictionPolicies, by name, for a pod on a node.
+	// Policies are all EvictionPolicies, by name. They are absent if the pod is not on a node.
 	Policies []ExplainedPolicy `json:"policies,omitempty"`
 	// Changes are the smallest changes that would alter the answer.
 	Changes []SmallestChange `json:"changes,omitempty"`
-	// Notes are sentences about what could not be known, and what else counts.
+	// Notes are sentences about what the command could not find out, and about anything else that matters.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ExplainedPolicy is an EvictionPolicy, and what it says of the pod by itself.
+// ExplainedPolicy is an EvictionPolicy, and what it alone says about the pod.
 type ExplainedPolicy struct {
 	Name string `json:"name"`
-	// Selects is true if all selectors match; else Mismatch is the first that does not: namespaceSelector, podSelector or
-	// nodeSelector.
+	// Selects is true if all selectors match. If not, Mismatch is the first that does not match: namespaceSelector,
+	// podSelector or nodeSelector.
 	Selects  bool   `json:"selects"`
 	Mismatch string `json:"mismatch,omitempty"`
-	// DryRun policies object to nothing.
+	// DryRun is true if the policy is a dry run, which objects to nothing.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Answer is absent if the policy does not select the pod, or applies to no taint because of which it leaves.
+	// Answer is absent if the policy does not select the pod, or applies to none of the taints that make it leave.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
-	// Release says what makes the policy let the pod go, and ReleaseCommand does it, where one command can. Both are
-	// absent if the policy does not keep the pod, or lets it go soon by itself.
+	// Release says what makes the policy release the pod. ReleaseCommand does it, if one command can. Both are absent if
+	// the policy does not keep the pod, or releases it soon anyway.
 	Release        string `json:"release,omitempty"`
 	ReleaseCommand string `json:"releaseCommand,omitempty"`
-	// Pace is how fast the policy lets pods go; absent if it sets none.
+	// Pace is how fast the policy releases pods. It is absent if the policy sets no pace.
 	Pace string `json:"pace,omitempty"`
 }
 
-// PodState tells the pods apart for which taints mean something else.
+// PodState distinguishes pods on which taints have different effects.
 type PodState string
 
 // States of a pod.
 const (
 	PodBound       PodState = "Bound"       // it is on its node, and taints decide whether it stays
-	PodFinished    PodState = "Finished"    // it has succeeded or failed: taints make its object go
+	PodFinished    PodState = "Finished"    // it has succeeded or failed, and taints delete its object
 	PodPending     PodState = "Pending"     // it has no node yet
 	PodStatic      PodState = "Static"      // only its kubelet can end it
-	PodTerminating PodState = "Terminating" // it is being deleted already
-	PodNodeGone    PodState = "NodeGone"    // its node's object is gone: pod garbage collection deletes it
+	PodTerminating PodState = "Terminating" // it is already being deleted
+	PodNodeGone    PodState = "NodeGone"    // its node's object is gone, and pod garbage collection deletes it
 	PodNodeUnknown PodState = "NodeUnknown" // its node could not be read
 )
 
-// EvictionClock is what a pod's due instant is made of: the later of since and bound, and the seconds of the
+// Timing says how a pod's due time is computed: the later of since and bound, plus the seconds of the
 // toleration.
-type EvictionClock struct {
-	// Since is the instant from which the taint counts, and SinceFrom what tells it: TimeAdded, ManagedFields or Now.
+type Timing struct {
+	// Since is when the taint starts to count. SinceFrom is its source: TimeAdded, ManagedFields or Now.
 	Since     metav1.MicroTime `json:"since"`
-	SinceFrom ClockSource      `json:"sinceFrom"`
-	// Bound is when the pod was bound to its node, and BoundFrom what tells it: PodScheduled, CreationTimestamp or Now.
+	SinceFrom TimeSource       `json:"sinceFrom"`
+	// Bound is when the pod was bound to its node. BoundFrom is its source: PodScheduled, CreationTimestamp or Now.
 	Bound     metav1.MicroTime `json:"bound"`
-	BoundFrom ClockSource      `json:"boundFrom"`
-	// Start is the later of the two.
+	BoundFrom TimeSource       `json:"boundFrom"`
+	// Start is the later of Since and Bound.
 	Start metav1.MicroTime `json:"start"`
-	// TolerationSeconds count from there; absent if nothing tolerates the taint.
+	// TolerationSeconds are added to Start. They are absent if nothing tolerates the taint.
 	TolerationSeconds *int64           `json:"tolerationSeconds,omitempty"`
 	Due               metav1.MicroTime `json:"due"`
 }
 
-// ClockSource is what tells an instant.
-type ClockSource string
+// TimeSource says where an instant was read.
+type TimeSource string
 
 // Sources of instants.
 const (
-	FromTimeAdded         ClockSource = "TimeAdded"         // the taint's timeAdded
-	FromManagedFields     ClockSource = "ManagedFields"     // about: when the taints of the node were last written
-	FromPodScheduled      ClockSource = "PodScheduled"      // the transition time of the pod's condition PodScheduled
-	FromCreationTimestamp ClockSource = "CreationTimestamp" // when the pod was created
-	FromNow               ClockSource = "Now"               // nothing is recorded, or nothing that is past
+	FromTimeAdded         TimeSource = "TimeAdded"         // the taint's timeAdded
+	FromManagedFields     TimeSource = "ManagedFields"     // roughly: when the node's taints were last written
+	FromPodScheduled      TimeSource = "PodScheduled"      // the transition time of the pod's condition PodScheduled
+	FromCreationTimestamp TimeSource = "CreationTimestamp" // when the pod was created
+	FromNow               TimeSource = "Now"               // nothing is recorded, or only instants in the future
 )
 
 // ExplainedTaint is a taint of the pod's node.
 type ExplainedTaint struct {
 	Taint string `json:"taint"`
-	// Effect is the taint's. NoExecute alone makes pods leave; NoSchedule keeps new ones away.
+	// Effect is the effect of the taint. Only NoExecute makes pods leave; NoSchedule keeps new ones away.
 	Effect corev1.TaintEffect `json:"effect"`
-	// TimeAdded is absent if nobody wrote it down.
+	// TimeAdded is absent if the taint does not have it.
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 	Tolerated Tolerance    `json:"tolerated"`
-	// Toleration is the position of the one that counts, the first that matches; absent if none does.
+	// Toleration is the position of the one that counts, which is the first that matches. It is absent if none matches.
 	Toleration *int `json:"toleration,omitempty"`
-	// Shadowed are the positions of those that match too, and play no part because they come later.
+	// Shadowed are the positions of later ones that also match, which have no effect.
 	Shadowed []int `json:"shadowed,omitempty"`
-	// Due is when this taint alone would make the pod leave; absent if it would not.
+	// Due is when this taint alone would make the pod leave. It is absent if it would not.
 	Due *metav1.MicroTime `json:"due,omitempty"`
 	// Decides is true for the taint that makes the pod leave first.
 	Decides bool `json:"decides,omitempty"`
 }
 
-// Tolerance says how a pod takes a taint.
+// Tolerance says how long a pod tolerates a taint.
 type Tolerance string
 
-// Tolerances. Only NoExecute is tolerated for a while.
+// Tolerances. Only NoExecute taints can be tolerated for a limited time.
 const (
-	ToleratedForEver   Tolerance = "ForEver"
-	ToleratedForAWhile Tolerance = "ForAWhile"
-	ToleratedNotAtAll  Tolerance = "NotAtAll"
+	ToleratedIndefinitely Tolerance = "Indefinite" // for as long as the taint is there
+	ToleratedForAWhile    Tolerance = "ForAWhile"  // for tolerationSeconds
+	ToleratedNotAtAll     Tolerance = "NotAtAll"   // no toleration matches
 )
 
 // ExplainedToleration is a toleration of the pod.
 type ExplainedToleration struct {
 	Toleration corev1.Toleration `json:"toleration"`
-	// Matches are the taints of the node that it matches, and Counts those among them that no earlier one matches.
+	// Matches are the taints of the node that it matches. Counts are those that no earlier toleration matches.
 	Matches []string `json:"matches,omitempty"`
 	Counts  []string `json:"counts,omitempty"`
-	// ShadowedBy is the position of an earlier one that matches everything that it matches: it never counts.
+	// ShadowedBy is the position of an earlier one that matches everything that this one matches, which therefore never
+	// counts.
 	ShadowedBy *int `json:"shadowedBy,omitempty"`
-	// Origin is who put it there, and OriginDetail the same in words.
+	// Origin says who put it there, and OriginDetail says it in words.
 	Origin       TolerationOrigin `json:"origin"`
 	OriginDetail string           `json:"originDetail"`
-	// Certain is false if the origin is told by the toleration's form alone, so that somebody may have written it by hand.
+	// Certain is false if the origin was inferred from the toleration's form alone. Someone may have written it by hand.
 	Certain bool `json:"certain"`
 }
 
-// TolerationOrigin is who put a toleration into a pod.
+// TolerationOrigin says who put a toleration into a pod.
 type TolerationOrigin string
 
 // Origins of tolerations.
@@ -165,34 +167,34 @@ const (
 	OriginManifest                   TolerationOrigin = "Manifest"                   // a static pod's file
 	OriginKubelet                    TolerationOrigin = "Kubelet"                    // the kubelet, for static pods
 	OriginDaemonSetController        TolerationOrigin = "DaemonSetController"        // the DaemonSet controller
-	OriginDefaultTolerationSeconds   TolerationOrigin = "DefaultTolerationSeconds"   // that plugin of the API server
-	OriginPodTolerationRestriction   TolerationOrigin = "PodTolerationRestriction"   // that plugin of the API server
-	OriginExtendedResourceToleration TolerationOrigin = "ExtendedResourceToleration" // that plugin of the API server
-	OriginUnknown                    TolerationOrigin = "Unknown"                    // it cannot be told
+	OriginDefaultTolerationSeconds   TolerationOrigin = "DefaultTolerationSeconds"   // the admission plugin of that name
+	OriginPodTolerationRestriction   TolerationOrigin = "PodTolerationRestriction"   // the admission plugin of that name
+	OriginExtendedResourceToleration TolerationOrigin = "ExtendedResourceToleration" // the admission plugin of that name
+	OriginUnknown                    TolerationOrigin = "Unknown"                    // there is nothing to tell it from
 )
 
-// NodeClass is all nodes with equal taints. Cordoned nodes count as tainted, whether their taint is there yet or not.
+// NodeClass is all nodes with the same taints. Cordoned nodes count as tainted even before they have the taint.
 type NodeClass struct {
 	Taints []string `json:"taints"`
-	// Nodes are by name.
+	// Nodes are sorted by name.
 	Nodes []string `json:"nodes"`
-	// Refuse are the taints that keep the pod away, and Missing the tolerations that would change that.
+	// Refuse are the taints that keep the pod away. Missing are the tolerations that would let it in.
 	Refuse  []string            `json:"refuse,omitempty"`
 	Missing []corev1.Toleration `json:"missing,omitempty"`
-	// LeavesAfterSeconds is for how long the pod could stay there, if a NoExecute taint is tolerated for a while.
+	// LeavesAfterSeconds is how long the pod could stay there, if it tolerates a NoExecute taint for a limited time.
 	LeavesAfterSeconds *int64 `json:"leavesAfterSeconds,omitempty"`
 }
 
-// SmallestChange is one change that would alter the answer, and no part of it could be left out.
+// SmallestChange is a change that would alter the answer, and that would not if any part of it were left out.
 type SmallestChange struct {
-	// What is a sentence, and Command what does it, where one command can.
+	// What is a sentence. Command makes the change, if one command can.
 	What    string `json:"what"`
 	Command string `json:"command,omitempty"`
-	// Tolerations are those to add to the pod.
+	// Tolerations are the tolerations to add to the pod.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Leaves and Due are the answer with the change, for a pod on a node.
+	// Leaves and Due are the answer after the change, for a pod on a node.
 	Leaves bool              `json:"leaves,omitempty"`
 	Due    *metav1.MicroTime `json:"due,omitempty"`
-	// Nodes is, for a pod that has no node, how many nodes would no longer refuse it.
+	// Nodes is the number of nodes that would no longer refuse the pod, if it has no node.
 	Nodes int `json:"nodes,omitempty"`
 }

@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PendingList is all pods that must leave because of a taint, and are still there.
+// PendingList is all pods that must leave because of a taint and are still there.
 //
 // +kubebuilder:object:root=true
 type PendingList struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant at which they were read.
+	// At is when the pods were read.
 	At metav1.MicroTime `json:"at"`
-	// Notes are sentences about what could not be known.
+	// Notes are sentences about what the command could not find out.
 	Notes []string `json:"notes,omitempty"`
-	// Pods are by due instant, soonest first. Those whose instant is before At are late.
+	// Pods are sorted by due time, soonest first. Those that were due before At are late.
 	Pods []PendingPod `json:"pods"`
 }
 
@@ -30,40 +30,40 @@ type PendingPod struct {
 	UID       types.UID        `json:"uid"`
 	Node      string           `json:"node"`
 	Due       metav1.MicroTime `json:"due"`
-	// About is true if Due is about right only: the taint has no timeAdded, and counts from about when it was written.
+	// About is true if Due is an estimate: the taint has no timeAdded, and counts from roughly when it was written.
 	About bool `json:"about,omitempty"`
-	// Taint is the one that decides, and Toleration what counts against it: absent if nothing tolerates it.
+	// Taint is the taint that decides. Toleration is the one that counts against it, and absent if nothing tolerates it.
 	Taint      string             `json:"taint"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	Owner      *Owner             `json:"owner,omitempty"`
 	Priority   int32              `json:"priority"`
-	// Answer is what EvictionPolicies say of the pod; absent if none selects it.
+	// Answer is what EvictionPolicies say about the pod. It is absent if none selects it.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
 }
 
-// PendingChange is one change of what is pending, as --watch tells it.
+// PendingChange is one change to the list of pending pods, as --watch reports it.
 //
 // +kubebuilder:object:root=true
 type PendingChange struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is when it was seen.
+	// At is when the command saw the change.
 	At metav1.MicroTime `json:"at"`
 	// Change is what happened to the pod.
 	Change PendingEvent `json:"change"`
 	Pod    PendingPod   `json:"pod"`
 }
 
-// PendingEvent is what happens to a pod that is pending.
+// PendingEvent is what happened to a pending pod.
 type PendingEvent string
 
-// What happens to pods that are pending.
+// Values of PendingEvent.
 const (
-	PendingLeaves    PendingEvent = "Leaves"    // it must leave from now on
-	PendingMoved     PendingEvent = "Moved"     // it is due at another instant than before
-	PendingDueNow    PendingEvent = "DueNow"    // its instant has come
-	PendingHeld      PendingEvent = "Held"      // an EvictionPolicy keeps it, or another one than before, or for another reason
+	PendingLeaves    PendingEvent = "Leaves"    // it must now leave
+	PendingMoved     PendingEvent = "Moved"     // its due time has changed
+	PendingDueNow    PendingEvent = "DueNow"    // it is now due
+	PendingHeld      PendingEvent = "Held"      // an EvictionPolicy keeps it, or the policy or its reason has changed
 	PendingReleased  PendingEvent = "Released"  // no EvictionPolicy keeps it any more
-	PendingGone      PendingEvent = "Gone"      // it is deleted, or on its way
-	PendingCancelled PendingEvent = "Cancelled" // it stays
+	PendingGone      PendingEvent = "Gone"      // it is deleted, or terminating
+	PendingCancelled PendingEvent = "Cancelled" // it need not leave any more
 )

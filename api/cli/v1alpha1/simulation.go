@@ -16,27 +16,27 @@ type Simulation struct {
 
 	// Until is when the simulation ends.
 	Until metav1.Duration `json:"until"`
-	// Steps are what happens. Steps of the same instant happen in the order of the list.
+	// Steps are what happens. Steps at the same time happen in the order of the list.
 	Steps []SimulationStep `json:"steps"`
 }
 
-// SimulationStep is one thing that happens. Exactly one of its fields besides At is set.
+// SimulationStep is one thing that happens. Exactly one field besides At is set.
 type SimulationStep struct {
 	// At is when it happens.
 	At metav1.Duration `json:"at"`
 	// Silent nodes give no sign of life from now on.
 	Silent *SimulationNodes `json:"silent,omitempty"`
-	// Back are silent nodes that are heard again.
+	// Back are silent nodes that give signs of life again.
 	Back *SimulationNodes `json:"back,omitempty"`
 	// Taint sets and removes taints.
 	Taint *SimulationTaint `json:"taint,omitempty"`
-	// APIServerDown is how long the API server does not answer from now on.
+	// APIServerDown is how long the API server does not respond, starting now.
 	APIServerDown *metav1.Duration `json:"apiServerDown,omitempty"`
 }
 
 // SimulationNodes selects nodes. Exactly one of its fields is set.
 type SimulationNodes struct {
-	// Nodes are names.
+	// Nodes are the names of nodes.
 	Nodes []string `json:"nodes,omitempty"`
 	// Selector is a label selector in kubectl's grammar.
 	Selector string `json:"selector,omitempty"`
@@ -48,8 +48,8 @@ type SimulationNodes struct {
 type SimulationTaint struct {
 	SimulationNodes `json:",inline"`
 
-	// Taints are in kubectl's grammar: additions, and removals with a trailing "-". A taint replaces one with the same key
-	// and effect.
+	// Taints are in kubectl's grammar: additions, and removals with a trailing "-". A taint replaces a taint with the same
+	// key and effect.
 	Taints []string `json:"taints"`
 }
 
@@ -59,7 +59,7 @@ type SimulationTaint struct {
 type SimulationReport struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant of the start: the cluster is as it was then.
+	// At is when the simulation starts, with the cluster in the state that it had at that time.
 	At metav1.MicroTime `json:"at"`
 	// Context and Cluster are the names in the kubeconfig of the cluster, and Server is its address. They are absent if
 	// the cluster was read from files.
@@ -69,33 +69,33 @@ type SimulationReport struct {
 	// Until is when the simulation ends.
 	Until   metav1.Duration   `json:"until"`
 	Summary SimulationSummary `json:"summary"`
-	// Story is what happens, in the order of time. It groups what is alike.
+	// Story is what happens, in chronological order. It groups similar events.
 	Story []SimulationEvent `json:"story"`
-	// Nodes are the nodes to which something happens, or from which pods leave, by name.
+	// Nodes are the affected nodes and those that pods leave, by name.
 	Nodes []SimulatedNode `json:"nodes"`
 	// Pods are the pods that leave, that EvictionPolicies hold or that wait for room, in the order in which that happens.
 	Pods []SimulatedPod `json:"pods"`
-	// Workloads are those that have fewer ready replicas at some time than at first, the worst first.
+	// Workloads are those that have fewer ready replicas than at the start at some time, the worst first.
 	Workloads []SimulatedWorkload `json:"workloads,omitempty"`
-	// Budgets are the PodDisruptionBudgets that have fewer healthy pods at some time than they ask for, the worst first.
+	// Budgets are the PodDisruptionBudgets that have fewer healthy pods than they require at some time, the worst first.
 	Budgets []SimulatedBudget `json:"budgets,omitempty"`
-	// Notes are sentences about what could not be known, and NotSimulated about what is never simulated.
+	// Notes are sentences about what the command could not find out, and NotSimulated about what is never simulated.
 	Notes        []string `json:"notes,omitempty"`
 	NotSimulated []string `json:"notSimulated"`
 }
 
-// SimulationSummary counts.
+// SimulationSummary counts nodes, pods, workloads and budgets.
 type SimulationSummary struct {
-	// Unreachable is how many nodes are unreachable at some time, and Tainted how many get a NoExecute taint.
+	// Unreachable is how many nodes are unreachable at some time, and Tainted is how many get a NoExecute taint.
 	Unreachable int `json:"unreachable"`
 	Tainted     int `json:"tainted"`
-	// Left is how many pods leave, and Held how many due pods EvictionPolicies hold at the end.
+	// Left is how many pods leave, and Held is how many due pods EvictionPolicies hold at the end.
 	Left int `json:"left"`
 	Held int `json:"held"`
-	// WorkloadsLost is how many workloads have no ready replica at some time, though they had one at first.
+	// WorkloadsLost is how many workloads have no ready replica at some time, but had one at the start.
 	WorkloadsLost int `json:"workloadsLost"`
-	// BudgetsOverrun is how many budgets have fewer healthy pods at some time than they ask for, though they had enough at
-	// first.
+	// BudgetsOverrun is how many budgets have fewer healthy pods than they require at some time, but had enough at the
+	// start.
 	BudgetsOverrun int `json:"budgetsOverrun"`
 	// Nowhere is how many pods wait for room at the end.
 	Nowhere int `json:"nowhere"`
@@ -104,13 +104,13 @@ type SimulationSummary struct {
 // SimulationEvent is a line of the story.
 type SimulationEvent struct {
 	At metav1.Duration `json:"at"`
-	// Ends is when it ends or happens last; absent if it is a single instant, or does not end.
+	// Ends is when it ends or last happens. It is absent if it is a single instant, or does not end.
 	Ends *metav1.Duration `json:"ends,omitempty"`
 	// Message is a sentence without its full stop.
 	Message string `json:"message"`
 }
 
-// SimulatedNode is a node to which something happens, or from which pods leave.
+// SimulatedNode is a node that something happens to, or that pods leave.
 type SimulatedNode struct {
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
@@ -118,71 +118,73 @@ type SimulatedNode struct {
 	Before []string `json:"before,omitempty"`
 	// UnreachableAt is when its conditions become Unknown for the first time.
 	UnreachableAt *metav1.Duration `json:"unreachableAt,omitempty"`
-	// Steps are its taints, from each instant on at which they change.
+	// Steps are its taints over time.
 	Steps []SimulatedTaints `json:"steps,omitempty"`
-	// Held says why node health does not taint it at the end, though it is not ready.
+	// Held says why node health does not taint it by the end although it is not ready.
 	Held string `json:"held,omitempty"`
 }
 
-// SimulatedTaints is the taints of a node from an instant on.
+// SimulatedTaints is the taints that a node has from a given time on.
 type SimulatedTaints struct {
 	At     metav1.Duration `json:"at"`
 	Taints []string        `json:"taints"`
 }
 
-// SimulatedPod is a pod to which something happens. The successor of a pod has its name with a number: web-1~2.
+// SimulatedPod is a pod that something happens to. A successor has the name of its predecessor with a number, such as
+// web-1~2.
 type SimulatedPod struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid,omitempty"`
 	Owner     *Owner    `json:"owner,omitempty"`
-	// Node is the node that the pod is on; empty if that was not asked, or it waits for room.
+	// Node is the node that the pod is on. It is empty without --where-to, or if the pod waits for room.
 	Node string `json:"node,omitempty"`
-	// WaitsSince is from when on the pod finds no room, and Reason why. They are absent if it finds room at once.
-	// WaitsUntil is when it finds room; absent if it waits at the end.
+	// WaitsSince is when the pod starts to wait for room, and Reason says why. They are absent if it has room at once.
+	// WaitsUntil is when it finds room, and absent if it still waits at the end.
 	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
 	WaitsUntil *metav1.Duration `json:"waitsUntil,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
-	// LeavesAt is when it starts to leave, and Taint because of which taint; empty if it ends because its Job fails.
+	// LeavesAt is when it starts to leave, and Taint is the taint that makes it leave. Taint is empty if the pod ends
+	// because its Job fails.
 	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`
 	Taint    string           `json:"taint,omitempty"`
 	// HeldBy says which EvictionPolicy holds the pod at the end, and why.
 	HeldBy string `json:"heldBy,omitempty"`
-	// Successor is the name of the pod that its controller makes instead, and NoSuccessor why it makes none.
+	// Successor is the name of the pod that replaces it, and NoSuccessor says why none does.
 	Successor   string `json:"successor,omitempty"`
 	NoSuccessor string `json:"noSuccessor,omitempty"`
-	// SuccessorNode is where that pod goes; empty if that was not asked, or it waits for room.
+	// SuccessorNode is where that pod goes. It is empty without --where-to, or if that pod waits for room.
 	SuccessorNode string `json:"successorNode,omitempty"`
 }
 
-// SimulatedWorkload is a workload that has fewer ready replicas at some time than at first.
+// SimulatedWorkload is a workload that has fewer ready replicas than at the start at some time.
 type SimulatedWorkload struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace"`
-	// Replicas is how many are ready at first, Lowest the lowest number, LowestAt from when on, and LowestFor for how long
-	// in all.
+	// Replicas is how many are ready at the start, Lowest is the lowest number, LowestAt is when it is first reached, and
+	// LowestFor is how long it lasts in total.
 	Replicas  int             `json:"replicas"`
 	Lowest    int             `json:"lowest"`
 	LowestAt  metav1.Duration `json:"lowestAt"`
 	LowestFor metav1.Duration `json:"lowestFor"`
 	// AtEnd is how many are ready at the end.
 	AtEnd int `json:"atEnd"`
-	// Steps are how many are ready, from each instant on at which that changes.
+	// Steps are the numbers of ready replicas over time.
 	Steps []SimulatedReplicas `json:"steps"`
 }
 
-// SimulatedReplicas is how many replicas of a workload are ready from an instant on.
+// SimulatedReplicas is how many replicas of a workload are ready from a given time on.
 type SimulatedReplicas struct {
 	At    metav1.Duration `json:"at"`
 	Ready int             `json:"ready"`
 }
 
-// SimulatedBudget is a PodDisruptionBudget that has fewer healthy pods at some time than it asks for.
+// SimulatedBudget is a PodDisruptionBudget that has fewer healthy pods than it requires at some time.
 type SimulatedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is how many healthy pods it asks for, Lowest the lowest number, LowestAt from when on, and OverrunFor for
-	// how long there are too few in all.
+	// Desired is how many healthy pods it requires, Lowest is the lowest number, LowestAt is when it is first reached, and
+	// OverrunFor is how long there are too few in total.
 	Desired    int             `json:"desired"`
 	Lowest     int             `json:"lowest"`
 	LowestAt   metav1.Duration `json:"lowestAt"`

@@ -7,19 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Snapshot is the first line of a snapshot. The objects of the cluster follow, one a line.
+// Snapshot is the first line of a snapshot. The objects of the cluster follow, one per line.
 //
 // +kubebuilder:object:root=true
 type Snapshot struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant at which the cluster was read.
+	// At is when the cluster was read.
 	At metav1.MicroTime `json:"at"`
-	// Unread are the kinds that could not be read, so the snapshot cannot say that there are none.
+	// Unread are the kinds that could not be read. The cluster may have objects of these kinds.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// SnapshotEnd is the last line of a snapshot. Without it the snapshot is cut off.
+// SnapshotEnd is the last line of a snapshot. A snapshot without it is incomplete.
 //
 // +kubebuilder:object:root=true
 type SnapshotEnd struct {

@@ -5,27 +5,27 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// StatusReport says how Taintkeeper does in a cluster.
+// StatusReport says how Taintkeeper is doing in a cluster.
 //
 // +kubebuilder:object:root=true
 type StatusReport struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant at which the cluster was read.
+	// At is when the cluster was read.
 	At metav1.MicroTime `json:"at"`
-	// Health is what the exit code says.
+	// Health determines the exit code.
 	Health Health `json:"health"`
 	// Problems are sentences about why Health is not Healthy.
 	Problems []string `json:"problems,omitempty"`
-	// Notes are sentences about what could not be known.
+	// Notes are sentences about what the command could not find out.
 	Notes []string `json:"notes,omitempty"`
-	// Unknown are the fields whose absence, or zero, says nothing, and why.
+	// Unknown are the fields that may be absent or zero only because they could not be determined, and why.
 	Unknown []UnknownField `json:"unknown,omitempty"`
-	// Mode is absent if Taintkeeper does not run, or if that is not known.
+	// Mode is absent if Taintkeeper does not run, or if its mode is not known.
 	Mode Mode `json:"mode,omitempty"`
-	// Controllers are those that run; absent if no pod of Taintkeeper shows them.
+	// Controllers are the controllers that run. They are absent if no pod of Taintkeeper shows them.
 	Controllers []string `json:"controllers,omitempty"`
-	// Version is what the leader has written on its Lease, or what a replica without an election has as a label.
+	// Version is what the leader wrote on its Lease. A replica without leader election has it as a label.
 	Version string `json:"version,omitempty"`
 	// Leader is absent if no replica holds the Lease.
 	Leader *Leader `json:"leader,omitempty"`
@@ -35,30 +35,30 @@ type StatusReport struct {
 	HeldBy   []Objector `json:"heldBy,omitempty"`
 	// EvictionClock is absent without coexistence.
 	EvictionClock *EvictionClockStatus `json:"evictionClock,omitempty"`
-	// BuiltInBacklog is what kube-controller-manager has left of evictions that it began while it was kept from them;
-	// absent if there is none.
+	// BuiltInBacklog is the evictions that kube-controller-manager began while it was kept from evicting, and has not
+	// finished. It is absent if there are none.
 	BuiltInBacklog *BuiltInBacklog `json:"builtInBacklog,omitempty"`
-	// LastError is the newest event of Taintkeeper about something that failed; absent if there is none. The API server
-	// keeps events for an hour by default.
+	// LastError is Taintkeeper's most recent event about a failure. It is absent if there is none. The API server keeps
+	// events for an hour by default.
 	LastError *LastError `json:"lastError,omitempty"`
 }
 
-// UnknownField is a field of a StatusReport that is not known.
+// UnknownField is a field of a StatusReport that could not be determined.
 type UnknownField struct {
 	// Field is its name in JSON.
 	Field string `json:"field"`
-	// Reason is a part of a sentence.
+	// Reason is part of a sentence.
 	Reason string `json:"reason"`
 }
 
-// Health says whether Taintkeeper does its task.
+// Health says whether Taintkeeper does its job.
 type Health string
 
 // Values of Health.
 const (
 	Healthy       Health = "Healthy"       // it runs, and nothing is wrong
 	Degraded      Health = "Degraded"      // it runs, and something is wrong
-	NotRunning    Health = "NotRunning"    // no replica leads, and none runs without an election
+	NotRunning    Health = "NotRunning"    // no replica is the leader, and none runs without leader election
 	HealthUnknown Health = "HealthUnknown" // what could be read does not show whether it runs
 )
 
@@ -68,7 +68,7 @@ type Mode string
 // Values of Mode.
 const (
 	ModeEnforce Mode = "Enforce" // it evicts and taints
-	ModeShadow  Mode = "Shadow"  // it compares what the built-in evicts with the rule
+	ModeShadow  Mode = "Shadow"  // it compares the built-in's evictions with the rule
 	ModeDryRun  Mode = "DryRun"  // it logs what it would do
 )
 
@@ -78,7 +78,8 @@ type Leader struct {
 	Identity string `json:"identity"`
 	// Lease is the Lease as NAMESPACE/NAME.
 	Lease string `json:"lease"`
-	// Since is when the leader acquired the Lease, and Renewed when it last renewed it, according to its own clock.
+	// Since is when the leader acquired the Lease. Renewed is when it last renewed it, according to the leader's own
+	// clock.
 	Since   metav1.MicroTime `json:"since,omitzero"`
 	Renewed metav1.MicroTime `json:"renewed"`
 }
@@ -91,17 +92,17 @@ type Replica struct {
 	Ready     bool   `json:"ready"`
 }
 
-// PodsToGo counts the pods that must leave because of taints, and are not terminating yet.
+// PodsToGo counts the pods that must leave because of taints and are not terminating yet.
 type PodsToGo struct {
-	// Later are those that are due in the future, and Next is when the first of them is due.
+	// Later is the number of pods that are due in the future. Next is when the first of them is due.
 	Later int               `json:"later"`
 	Next  *metav1.MicroTime `json:"next,omitempty"`
-	// Due are those that are due now and that no EvictionPolicy holds.
+	// Due is the number of pods that are due now and that no EvictionPolicy holds.
 	Due int `json:"due"`
-	// Overdue are those among Due that have been due for more than a minute, and Oldest is when the first of them was due.
+	// Overdue is how many of those have been due for more than a minute. Oldest is when the first of them was due.
 	Overdue int               `json:"overdue"`
 	Oldest  *metav1.MicroTime `json:"oldest,omitempty"`
-	// Held are those that are due and that an EvictionPolicy holds. They do not count as Due.
+	// Held is the number of pods that are due and that an EvictionPolicy holds. They do not count as Due.
 	Held int `json:"held"`
 }
 
@@ -116,35 +117,36 @@ type Objector struct {
 // EvictionClockStatus says whether the built-in is kept from evicting.
 type EvictionClockStatus struct {
 	State ClockState `json:"state"`
-	// ServiceAccount carries the clock, as NAMESPACE/NAME.
+	// ServiceAccount is the object that carries the eviction clock, as NAMESPACE/NAME.
 	ServiceAccount string `json:"serviceAccount"`
-	// Renewed is absent if the clock is not set.
+	// Renewed is absent if the eviction clock is not set.
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 }
 
-// ClockState is what the eviction clock says.
+// ClockState is the state of the eviction clock.
 type ClockState string
 
 // Values of ClockState.
 const (
 	ClockFresh  ClockState = "Fresh"  // the built-in is kept from evicting
-	ClockStale  ClockState = "Stale"  // it was not renewed for 30 seconds, so the built-in evicts
-	ClockNotSet ClockState = "NotSet" // it was handed back, or never renewed, so the built-in evicts
+	ClockStale  ClockState = "Stale"  // it was not renewed for 30 seconds, so the built-in may evict
+	ClockNotSet ClockState = "NotSet" // it was cleared, or never set, so the built-in may evict
 )
 
-// BuiltInBacklog is what kube-controller-manager has left to do.
+// BuiltInBacklog is the evictions that kube-controller-manager must still make.
 type BuiltInBacklog struct {
-	// Until is when it is over at the latest.
+	// Until is when it is finished at the latest.
 	Until metav1.Time `json:"until"`
-	// SparedNodes are those on which the built-in may evict no pod until then; AllSpared stands for all nodes.
+	// SparedNodes are the nodes on which the built-in may evict no pods until then. AllSpared is true if that is all
+	// nodes.
 	SparedNodes []string `json:"sparedNodes,omitempty"`
 	AllSpared   bool     `json:"allSpared,omitempty"`
 }
 
-// LastError is something that Taintkeeper could not do.
+// LastError is something that Taintkeeper failed to do.
 type LastError struct {
 	At metav1.MicroTime `json:"at"`
-	// Object is what it is about, as KIND NAMESPACE/NAME.
+	// Object is the object of the event, as KIND NAMESPACE/NAME.
 	Object string `json:"object"`
 	// Reason and Message are the event's.
 	Reason  string `json:"reason"`

@@ -14,26 +14,26 @@ import (
 type TaintList struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is the instant at which they were read.
+	// At is when the taints were read.
 	At metav1.MicroTime `json:"at"`
-	// Notes are sentences about what could not be known.
+	// Notes are sentences about what the command could not find out.
 	Notes []string `json:"notes,omitempty"`
-	// Taints are by node, in the order that they have there.
+	// Taints are sorted by node, in the node's order.
 	Taints []NodeTaint `json:"taints"`
 }
 
-// NodeTaint is a taint of a node, and how the pods on that node take it.
+// NodeTaint is a taint of a node, and how the pods on that node tolerate it.
 type NodeTaint struct {
 	Node string `json:"node"`
-	// Taint is the whole in kubectl's grammar, and Key, Value and Effect are its parts.
+	// Taint is the whole taint in kubectl's grammar. Key, Value and Effect are its parts.
 	Taint  string             `json:"taint"`
 	Key    string             `json:"key"`
 	Value  string             `json:"value,omitempty"`
 	Effect corev1.TaintEffect `json:"effect"`
-	// TimeAdded is absent if nobody wrote it down.
+	// TimeAdded is absent if the taint does not have it.
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
-	// How many pods on the node tolerate the taint indefinitely, for a while (tolerationSeconds), and not at all.
-	ForEver   int `json:"forEver"`
-	ForAWhile int `json:"forAWhile"`
-	NotAtAll  int `json:"notAtAll"`
+	// How many pods on the node tolerate the taint indefinitely, for a limited time (tolerationSeconds), and not at all.
+	Indefinite int `json:"indefinite"`
+	ForAWhile  int `json:"forAWhile"`
+	NotAtAll   int `json:"notAtAll"`
 }

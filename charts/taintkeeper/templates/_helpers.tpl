@@ -3,7 +3,7 @@
 {{ include "taintkeeper.labelsAnd" (list . dict) }}
 {{- end }}
 
-{{/* Labels of an object that has more of its own: (list $ more). They win over commonLabels. */}}
+{{/* Labels of an object with additional labels: (list $ more). These take precedence over commonLabels. */}}
 {{- define "taintkeeper.labelsAnd" -}}
 {{- include "taintkeeper.chartLabels" (index . 0) }}
 {{- with merge dict (index . 1) (index . 0).Values.commonLabels }}
@@ -11,7 +11,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Labels that no value changes. */}}
+{{/* Labels that do not depend on values. */}}
 {{- define "taintkeeper.chartLabels" -}}
 {{ include "taintkeeper.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -19,20 +19,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Labels by which the pods are selected. They cannot change in an upgrade. */}}
+{{/* Labels by which the Deployment selects its pods. They cannot change in an upgrade. */}}
 {{- define "taintkeeper.selectorLabels" -}}
 app.kubernetes.io/name: taintkeeper
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* The name of an object outside of the release's namespace: (list $ name). It is the name alone for kube-system. Elsewhere the
-     namespace follows, so that a release there takes nothing from another. A namespace has no dot, so no two names are the same. */}}
+{{/* The name of an object outside of the release's namespace: (list $ name). For kube-system it is just the name. Elsewhere the
+     namespace follows, so that releases do not share objects. A namespace has no dot, so names never collide. */}}
 {{- define "taintkeeper.clusterName" -}}
 {{- $namespace := (index . 0).Release.Namespace -}}
 {{ index . 1 }}{{ if ne $namespace "kube-system" }}.{{ $namespace }}{{ end }}
 {{- end }}
 
-{{/* What is on. Each is "true" or empty, as templates return text. */}}
+{{/* What is enabled. Each returns "true" or nothing, because templates return text. */}}
 {{- define "taintkeeper.enforces" -}}
 {{- if eq .Values.mode "enforce" }}true{{ end }}
 {{- end }}
@@ -53,8 +53,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and (include "taintkeeper.evicts" .) .Values.coexist.enabled }}true{{ end }}
 {{- end }}
 
-{{/* The policy and the clock are there in shadow mode, too: after a change from enforce mode they protect pods from the
-     built-in's backlog, and a rollback finds them. Without a clock that runs they refuse nothing. */}}
+{{/* The policy and the clock exist in shadow mode, too: after a change from enforce mode they protect pods from the
+     built-in's backlog, and a rollback finds them. Without a renewed clock they refuse nothing. */}}
 {{- define "taintkeeper.coexistence" -}}
 {{- if and (has "eviction" .Values.controllers) .Values.coexist.enabled }}true{{ end }}
 {{- end }}
@@ -71,7 +71,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end }}
 
-{{/* Who Taintkeeper is, as a subject of a binding. */}}
+{{/* Taintkeeper as a subject of a binding. */}}
 {{- define "taintkeeper.subject" -}}
 - kind: ServiceAccount
   name: taintkeeper

@@ -12,15 +12,15 @@ import (
 // forgottenAfter is longer than any backoff.
 const forgottenAfter = 10 * time.Minute
 
-// Backoffs says when what has failed may be tried again, each thing by itself, after its [Backoff]: one that cannot be
-// written holds up no other. The zero value is ready to use. Safe for concurrent use.
+// Backoffs tells when things that failed may be tried again. Each has its own [Backoff], so one that cannot be written
+// does not delay the others. The zero value is ready to use. It is safe for concurrent use.
 type Backoffs[K comparable] struct {
 	mu     sync.Mutex
 	failed map[K]failure
 	swept  time.Time
 }
 
-// failure is how often in a row something failed, and when it may be tried again.
+// failure records how often in a row something failed, and when it may be tried again.
 type failure struct {
 	count int
 	again time.Time
@@ -30,7 +30,7 @@ type failure struct {
 func (b *Backoffs[K]) Fail(what K, err error, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now.Sub(b.swept) > forgottenAfter { // of what is gone nobody says so
+	if now.Sub(b.swept) > forgottenAfter { // Forget is not called for objects that are gone
 		maps.DeleteFunc(b.failed, func(_ K, f failure) bool { return now.Sub(f.again) > forgottenAfter })
 		b.swept = now
 	}
@@ -41,7 +41,7 @@ func (b *Backoffs[K]) Fail(what K, err error, now time.Time) {
 	b.failed[what] = failure{count: count, again: now.Add(Backoff(count, err))}
 }
 
-// Forget notes that something did not fail, or needs not be tried any more.
+// Forget notes that something did not fail, or need no longer be tried.
 func (b *Backoffs[K]) Forget(what K) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

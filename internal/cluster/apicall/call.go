@@ -1,9 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apicall says how Taintkeeper calls the API server. A call waits for a token before it is decided
-// about, is finished once it has begun, and is never repeated behind the caller's back. What went wrong has one
-// of a few names.
+// Package apicall defines how Taintkeeper calls the API server. A caller waits for a token before it decides, a call
+// that has begun is finished, and no call is repeated without the caller. There are a few names for what went wrong.
 package apicall
 
 import (
@@ -14,12 +13,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Timeout bounds one call. It is longer than the API server lets a webhook take (30 s), so that a call
-// that can still succeed is not given up.
+// Timeout bounds one call. It is longer than a webhook may take (30 s), so that a call that can still succeed is not
+// abandoned.
 const Timeout = 35 * time.Second
 
-// Token waits for a token of a limiter; nil has one for every call. It is asked before a decision and not
-// within the call: a decision must not grow old in a queue. It fails when the context ends or is aborted.
+// Token waits for a token of a limiter; a nil limiter never waits. Call it before a decision and not within the call,
+// because a decision must not grow old in a queue. It fails when the context ends or is aborted.
 func Token(ctx context.Context, limiter *rate.Limiter) error {
 	if limiter == nil {
 		return cmp.Or(ctx.Err(), AbortCause(ctx))
@@ -32,8 +31,9 @@ func Token(ctx context.Context, limiter *rate.Limiter) error {
 	return cmp.Or(limiter.Wait(waiting), AbortCause(ctx))
 }
 
-// InFlight returns the context of a call that has begun. It goes on when the given one ends: shutting
-// down stops the next call, not the one in flight. It ends when the given one is aborted, see Abortable.
+// InFlight returns the context of a call that has begun. It continues when the given context ends: shutting down
+// prevents the next call, but does not stop the one in flight. It ends when the given context is aborted, see
+// Abortable.
 func InFlight(ctx context.Context) (context.Context, context.CancelFunc) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	aborted, ok := ctx.Value(abortKey{}).(context.Context)
@@ -68,5 +68,5 @@ func AbortCause(ctx context.Context) error {
 	return nil
 }
 
-// Stopping reports whether the process is told to end: no call may begin any more.
+// Stopping reports whether the process has been told to end, so that no more calls may begin.
 func Stopping(ctx context.Context) bool { return ctx.Err() != nil }

@@ -18,11 +18,10 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// Config returns the configuration of the client of Taintkeeper's controllers: protobuf on the
-// wire, no rate limit (see [Token]), and calls that are never repeated behind its back.
-// client-go by itself waits and repeats a call that was answered with a Retry-After, up to ten
-// times; a pod whose taint is gone meanwhile would still be deleted. Here the waiting is the
-// queue's, which decides again afterwards, and the reflector's.
+// Config returns the configuration of the client of Taintkeeper's controllers: protobuf on the wire, no rate limit (see
+// [Token]), and no hidden retries. By default, client-go waits and repeats a call that was answered with a Retry-After,
+// up to ten times, and a pod whose taint is gone meanwhile would still be deleted. Here the queue waits, and decides
+// again afterwards; for lists and watches, the reflector waits.
 func Config(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
@@ -32,8 +31,8 @@ func Config(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Apart returns the configuration of a client with a connection of its own, and what closes it: its calls fail then,
-// and its watches start again on another.
+// Apart returns the configuration of a client with a connection of its own, and a function that closes the connection:
+// calls then fail, and watches restart on another.
 func Apart(config *rest.Config) (*rest.Config, func()) {
 	dialer := connrotation.NewDialer(dialOf(config))
 	config = rest.CopyConfig(config)
@@ -50,7 +49,7 @@ func dialOf(config *rest.Config) connrotation.DialFunc {
 	return (&net.Dialer{Timeout: limit, KeepAlive: limit}).DialContext
 }
 
-// impatient turns the answers that client-go would wait for and repeat into errors.
+// impatient turns answers after which client-go would wait and retry into errors.
 type impatient struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reason names an error in a metric: one of the API's reasons, of which there are some twenty,
-// "Unreachable" for the lack of an answer, or "Other".
+// Reason returns the name of an error in metrics: one of the API's about twenty reasons, "Unreachable" if there was no
+// answer, or "Other".
 func Reason(err error) string {
 	if !Answered(err) {
 		return "Unreachable"
@@ -28,21 +28,20 @@ func Reason(err error) string {
 	return "Other"
 }
 
-// Answered reports whether an error is an answer of the API server, not the lack of one.
+// Answered reports whether an error is an answer of the API server, rather than the lack of one.
 func Answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)
 }
 
-// IsNotFound reports whether the API server says that there is no such object. A 404 without a
-// Status is of something in between, that does not know.
+// IsNotFound reports whether the API server says that the object does not exist. A 404 without a Status comes from
+// something in between that does not know.
 func IsNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }
 
-// IsAnotherUID reports whether a patch was refused because the object has another UID than the
-// patch says. For a delete the API server calls that a conflict, for a patch the change of an immutable
-// field.
+// IsAnotherUID reports whether a patch was refused because the object's UID differs from the patch's. The API server
+// calls that a conflict for a delete, but a change of an immutable field for a patch.
 func IsAnotherUID(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -53,9 +52,9 @@ func IsAnotherUID(err error) bool {
 	})
 }
 
-// Refused reports whether the API server, or a webhook, does not accept a change and would not accept it again,
-// because a policy refuses it or a right is missing. Answers that ask for another try soon are no refusal, nor are a
-// 404 and the lack of an answer.
+// Refused reports whether the API server, or a webhook, does not accept a change and would not accept it again, because
+// a policy refuses it or a permission is missing. Answers that ask for another try soon are not refusals, nor are a 404
+// and the lack of an answer.
 func Refused(err error) bool {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return true // with whatever code a webhook gives it

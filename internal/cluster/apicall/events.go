@@ -21,7 +21,7 @@ type Recorder struct {
 	pods        *podEvents
 }
 
-// NewRecorder makes a Recorder of events that say they come from a component. The caller runs it. What is
+// NewRecorder makes a Recorder of events with a component as their source. The caller runs it. Everything that is
 // recorded from now on is written.
 func NewRecorder(component string, client kubernetes.Interface) *Recorder {
 	broadcaster := record.NewBroadcaster()
@@ -31,7 +31,7 @@ func NewRecorder(component string, client kubernetes.Interface) *Recorder {
 	return &Recorder{EventRecorder: recorder, broadcaster: broadcaster, pods: newPodEvents(recorder)}
 }
 
-// Run returns when the context ends. Events of later are dropped.
+// Run returns when the context ends. Later events are dropped.
 func (r *Recorder) Run(ctx context.Context) {
 	r.pods.run(ctx)
 	r.broadcaster.Shutdown()

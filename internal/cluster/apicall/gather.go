@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Gathered returns the configuration of a client for a watch that brings many small events, none of them
-// urgent: what the API server sends is read at most once in so long, unless it is much. Nearly all that such an
-// event costs is to wake up for it. The client has a connection of its own.
+// Gathered returns the configuration of a client for a watch that brings many small events, none of them urgent. What
+// the API server sends is read at most once per interval, unless there is a lot of it, because nearly the whole cost of
+// such an event is waking up for it. The client has a connection of its own.
 func Gathered(config *rest.Config, every time.Duration) *rest.Config {
 	dial := dialOf(config)
 	config = rest.CopyConfig(config)
@@ -28,8 +28,8 @@ func Gathered(config *rest.Config, every time.Duration) *rest.Config {
 	return config
 }
 
-// gatheredBuffer is how much is read at once; from a quarter of it on the next read follows at once, so that a list
-// does not take long.
+// gatheredBuffer is how much is read at once. If a read fills at least a quarter of it, the next follows at once, so
+// that a list does not take long.
 const gatheredBuffer = 64 << 10
 
 // gatheredConn is read by one goroutine at a time, as every connection of net/http.
@@ -38,7 +38,7 @@ type gatheredConn struct {
 
 	reader *bufio.Reader
 	every  time.Duration
-	next   time.Time // when it is read again
+	next   time.Time // when the next read is due
 }
 
 // Read implements net.Conn.

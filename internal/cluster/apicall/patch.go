@@ -14,17 +14,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// NodeEdit is what [PatchTaints] makes of a node.
+// NodeEdit is what [PatchTaints] changes on a node.
 type NodeEdit struct {
-	// Taints are all taints that the node is to have: the API server replaces the list as a whole.
+	// Taints are all taints that the node should have, because the API server replaces the whole list.
 	Taints []corev1.Taint
-	// Labels are set in the same call; a nil one is taken away. All others stay.
+	// Labels are set in the same call; a nil value removes a label. Other labels stay.
 	Labels map[string]*string
 }
 
-// PatchTaints writes the taints of a node and labels that go with them, on the condition that nobody has changed the
-// node since it was read: otherwise the list would undo another's change, and the API server answers with a conflict.
-// It returns the node as it is then. The context bounds the call; see [InFlight].
+// PatchTaints writes the taints of a node and labels that belong to them, with the precondition that the node has not
+// changed since it was read. If it has, the list would undo the other change, and the API server answers with a
+// conflict. It returns the patched node. The context bounds the call; see [InFlight].
 func PatchTaints(
 	ctx context.Context, client kubernetes.Interface, read *corev1.Node, edit NodeEdit, options metav1.PatchOptions,
 ) (*corev1.Node, error) {
@@ -34,8 +34,8 @@ func PatchTaints(
 	}, options)
 }
 
-// PatchNodeConditions sets conditions of a node, on the same condition as [PatchTaints], and returns the node as it is
-// then.
+// PatchNodeConditions sets conditions of a node, with the same precondition as [PatchTaints], and returns the patched
+// node.
 func PatchNodeConditions(
 	ctx context.Context, client kubernetes.Interface, read *corev1.Node, conditions []corev1.NodeCondition,
 ) (*corev1.Node, error) {
@@ -45,9 +45,9 @@ func PatchNodeConditions(
 	}, metav1.PatchOptions{}, "status")
 }
 
-// PatchPodCondition sets a condition of exactly this pod, of which the UID must be given: one of the same name is not
-// patched, see [IsAnotherUID]. If a resourceVersion is given, too, the pod must not have changed since. It returns the
-// pod as it is then.
+// PatchPodCondition sets a condition of exactly this pod. It must be given the UID: another pod of the same name is not
+// patched, see [IsAnotherUID]. If it is given a resourceVersion, too, the pod must not have changed since. It returns
+// the patched pod.
 func PatchPodCondition(
 	ctx context.Context, client kubernetes.Interface, pod metav1.ObjectMeta, condition map[string]any,
 ) (*corev1.Pod, error) {
@@ -73,7 +73,7 @@ type change struct {
 	Status   map[string]any `json:"status,omitempty"`
 }
 
-// metadata says of which object, and of which version of it, a patch is. The API server refuses it for any other.
+// metadata identifies the object, and its version, that a patch is for. The API server refuses the patch for any other.
 type metadata struct {
 	UID             types.UID          `json:"uid"`
 	ResourceVersion *string            `json:"resourceVersion,omitempty"`

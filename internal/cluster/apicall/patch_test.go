@@ -13,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestAPatchSaysOfWhichVersionOfWhichObjectItIs(t *testing.T) {
+func TestAPatchNamesItsObjectAndVersion(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}}
 	pod := metav1.ObjectMeta{Namespace: "d", Name: "p", UID: "v"}
 	ready := map[string]any{"type": "Ready"}

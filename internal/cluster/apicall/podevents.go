@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// EventsPerSecond bounds the writing of events, so that it does not compete with the evictions that they tell of: an
-// event costs the API server about as much as a delete. It is upstream's default for all its calls.
+// EventsPerSecond bounds the writing of events, so that events do not compete with the evictions that they report: an
+// event costs the API server about as much as a delete. The value is upstream's default for all its calls.
 const EventsPerSecond = 20
 
 const (
-	// podEventsAtOnce is how many events of pods are recorded in one burst: client-go's recorder keeps that many that
-	// wait, and drops the rest without a word.
+	// podEventsAtOnce is how many events of pods are recorded in one burst. client-go's recorder queues that many, and
+	// drops the rest without logging it.
 	podEventsAtOnce = 1000
-	// podEventsPerSecond leaves the other half to those that another Recorder writes by the same client.
+	// podEventsPerSecond leaves the other half to another Recorder that writes with the same client.
 	podEventsPerSecond = EventsPerSecond / 2
-	// summarizeEvery is how long events are counted before they are told of.
+	// summarizeEvery is how long events are counted before they are reported.
 	summarizeEvery = 10 * time.Second
 )
 
@@ -34,16 +34,16 @@ const (
 type podEvents struct {
 	recorder record.EventRecorder
 	limiter  *rate.Limiter
-	news     chan struct{} // of one element: something was counted
+	news     chan struct{} // signals that something was counted
 
 	mu      sync.Mutex
 	counted map[summary]*tally
 }
 
-// summary is what events of pods have in common that one event of their node can stand for.
+// summary is what pod events have in common that one event of their node can report.
 type summary struct{ node, kind, reason, format string }
 
-// tally is how many events a summary stands for, and the text of the last.
+// tally is how many events a summary reports, and the text of the last.
 type tally struct {
 	number int
 	last   string
@@ -58,13 +58,13 @@ func newPodEvents(recorder record.EventRecorder) *podEvents {
 	}
 }
 
-// OfPod records an event of a pod that is bound to a node. In a storm it is counted instead, and an event of the node
-// follows.
+// OfPod records an event of a pod that is bound to a node. In a storm it counts the event instead, and an event of the
+// node follows.
 func (r *Recorder) OfPod(pod *corev1.ObjectReference, node, kind, reason, format string, args ...any) {
 	r.pods.record(pod, summary{node, kind, reason, format}, fmt.Sprintf(format, args...))
 }
 
-// record records an event, or counts it. Once one is counted, so are all, until the nodes have been told of.
+// record records an event, or counts it. Once one event is counted, so are all, until all nodes have been reported.
 func (p *podEvents) record(pod *corev1.ObjectReference, of summary, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *podEvents) record(pod *corev1.ObjectReference, of summary, text string)
 	}
 }
 
-// run tells of what was counted, until the context ends.
+// run reports what was counted, until the context ends.
 func (p *podEvents) run(ctx context.Context) {
 	for {
 		select {
@@ -101,7 +101,7 @@ func (p *podEvents) run(ctx context.Context) {
 	}
 }
 
-// tell tells of as many nodes as there is room for, and reports whether some are left.
+// tell writes events of as many nodes as there is room for, and reports whether some are left.
 func (p *podEvents) tell() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *podEvents) tell() bool {
 		if !p.limiter.Allow() {
 			return true
 		}
-		// As the kubelet's, an event of a node has the node's name for a UID: kubectl describe shows both kinds.
+		// Like the kubelet's, an event of a node has the node's name as its UID; kubectl describe shows both kinds.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: of.node, UID: types.UID(of.node)}
 		p.recorder.Eventf(node, of.kind, of.reason,
 			"%d events like this one, of Pods on this Node: %s", tally.number, tally.last)

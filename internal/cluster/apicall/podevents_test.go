@@ -91,7 +91,7 @@ func TestAfterAStormPodsHaveEventsOfTheirOwnAgain(t *testing.T) {
 	})
 }
 
-func TestWhatIsCountedIsToldOfByReasonAndNoFasterThanEventsAreWritten(t *testing.T) {
+func TestWhatIsCountedIsReportedByReasonAndNoFasterThanEventsAreWritten(t *testing.T) {
 	inAStorm(t, func(recorder *Recorder, client *fake.Clientset) {
 		marking(recorder, "full", podEventsAtOnce)
 		for i := range 250 {

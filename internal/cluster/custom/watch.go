@@ -21,21 +21,21 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 )
 
-// lookAgain is how often to look whether the resource is installed by now.
+// lookAgain is how often to check whether the resource has been installed.
 const lookAgain = 30 * time.Second
 
-// Resource is what is watched.
+// Resource is a resource to watch.
 type Resource[T client.Object] struct {
 	Kind   string
-	Object T                        // an empty one
+	Object T                        // an empty object
 	List   func() client.ObjectList // returns an empty list
-	// Without says what there is not as long as the resource is not installed, and how to have it.
+	// Without says what is missing while the resource is not installed, and how to install it.
 	Without string
-	// Required makes Run end with an error if the resource is installed and the API server forbids to list it.
+	// Required makes Run return an error if the resource is installed and the API server forbids listing it.
 	Required bool
 }
 
-// Watch watches the objects. Without the resource, it waits until there is one.
+// Watch watches the objects. If the resource is not installed, it waits for it.
 type Watch[T client.Object] struct {
 	resource Resource[T]
 	client   client.WithWatch
@@ -46,8 +46,8 @@ type Watch[T client.Object] struct {
 	once     sync.Once
 }
 
-// New returns a watch that calls a function with all objects whenever one came, went, or has another spec. Run must be
-// called once.
+// New returns a watch that calls a function with all objects whenever one is added or deleted, or its spec changes. Run
+// must be called once.
 func New[T client.Object](from client.WithWatch, resource Resource[T], log logr.Logger, changed func(all []T)) (
 	*Watch[T], error,
 ) {
@@ -69,7 +69,7 @@ func New[T client.Object](from client.WithWatch, resource Resource[T], log logr.
 	return w, err
 }
 
-// SameSpec reports whether two versions of an object say the same, its status aside.
+// SameSpec reports whether two versions of an object are the same except for the status.
 func SameSpec(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp())
@@ -112,11 +112,11 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 			})
 			refused = false
 		case w.resource.Required && apierrors.IsForbidden(err):
-			if refused { // an API server that has just started may not know the rights yet
+			if refused { // an API server that has just started may not know the permissions yet
 				return err
 			}
 			refused = true
-		default: // any other trouble is the watch's
+		default: // the watch handles any other error
 			if w.wasAbsent() {
 				w.log.Info("The resource " + w.resource.Kind + " is installed now")
 			}
@@ -141,8 +141,7 @@ func (w *Watch[T]) wasAbsent() bool {
 
 func notInstalled(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// trouble logs why the objects cannot be watched. That the resource was taken away meanwhile is not worth a line per
-// try.
+// trouble logs why the objects cannot be watched. If the resource was removed meanwhile, it does not log each try.
 func (w *Watch[T]) trouble(ctx context.Context, reflector *cache.Reflector, err error) {
 	if notInstalled(err) {
 		w.log.V(1).Info("The resource " + w.resource.Kind + " is no longer installed")
@@ -154,7 +153,7 @@ func (w *Watch[T]) trouble(ctx context.Context, reflector *cache.Reflector, err 
 // Listed reports whether all objects are known.
 func (w *Watch[T]) Listed() bool { return w.handler.HasSynced() }
 
-// Checker tells when all objects are known.
+// Checker reports when all objects are known.
 func (w *Watch[T]) Checker() cache.DoneChecker { return w.handler.HasSyncedChecker() }
 
 // Absent is closed once the resource was found not to be installed.

@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intern keeps one copy of values that many records have in common.
+// Package intern keeps a single copy of values that many records share.
 package intern
 
-// Pool keeps one copy of every value in use, by a key: a cluster of a hundred thousand pods has a handful of
-// different toleration lists. Not safe for concurrent use.
+// Pool keeps one copy of every value in use, by key: a cluster of a hundred thousand pods has a handful of different
+// toleration lists. It is not safe for concurrent use.
 type Pool[K comparable, T any] map[K]*Shared[T]
 
 // Shared is a value of a pool.

@@ -1,10 +1,10 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listwatch brings the objects of a list to a store one by one, as they arrive.
+// Package listwatch passes the objects of a list to a store one by one, as they arrive.
 //
-// client-go's reflector collects a list before it hands it over, so that all objects are in memory besides what the
-// store makes of them. Here no more than a page of them is, whether the API server streams lists or not.
+// client-go's reflector collects a list before it hands it over, so that all objects are in memory in addition to the
+// store's records. Here at most a page of objects is, whether the API server streams lists or not.
 package listwatch
 
 import (
@@ -17,27 +17,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is how many objects are in memory at once while they are listed: client-go's own size of a page.
+// pageSize is how many objects are in memory at once during a list. It is client-go's own page size.
 const pageSize = 500
 
 // Store takes objects one by one.
 type Store interface {
 	cache.ReflectorStore
-	// BeginList is called when a list begins: from then on updates are of objects that are listed, too. When the list is
-	// complete Replace is called, without objects. A list that breaks off is followed by another.
+	// BeginList is called when a list begins. From then on, updates can also be of listed objects. When the list is
+	// complete, Replace is called without objects. A list that breaks off is followed by another.
 	BeginList()
 }
 
-// lister lists and watches. Every object of a list goes to the store when it arrives, and the reflector is told of an
-// empty list when that is complete.
+// lister lists and watches. Every object of a list goes to the store when it arrives, and the reflector gets an empty
+// list when the list is complete.
 type lister struct {
 	*streamed
 
 	store Store
 }
 
-// New returns what a reflector with the given store lists and watches with. The calls are a client's own; the
-// client says whether lists can be streamed.
+// New returns the ListerWatcher for a reflector with the given store. The calls are a client's own; the client says
+// whether lists can be streamed.
 func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 	l := lister{streamed: newStreamed(calls), store: to}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -46,9 +46,9 @@ func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 	}, client)
 }
 
-// list lists page by page. The newest state is asked for, whatever version the reflector proposes: what is asked for at
-// version 0 many API servers answer from their cache, and then all at once. All pages are of the version of the first.
-// If that expires the list fails, and the reflector begins it again.
+// list lists page by page. It requests the newest state, whatever version the reflector proposes, because many API
+// servers answer a request for version 0 from their cache, and then without pages. All pages are of the version of the
+// first. If that expires, the list fails, and the reflector restarts it.
 func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	l.store.BeginList()
 	l.fresh = true
@@ -75,8 +75,8 @@ func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object,
 	}
 }
 
-// watch watches. If the options ask for a list first it returns when that is complete, with a watch that goes on with
-// the event that ended the list.
+// watch watches. If the options ask for a list first, it returns when the list is complete, with a watch that continues
+// with the event that ended the list.
 func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := l.begin(ctx, options)
 	if err != nil || !wantsList(options) {
@@ -90,7 +90,7 @@ func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 	return continued(w, last), nil
 }
 
-// listed keeps the object of an event, and reports whether the list goes on.
+// listed stores the object of an event, and reports whether the list continues.
 func (l lister) listed(event watch.Event) bool {
 	switch event.Type {
 	case watch.Added, watch.Modified:
@@ -102,7 +102,7 @@ func (l lister) listed(event watch.Event) bool {
 	}
 }
 
-// continuedWatch is a watch of which some events were read already. Only one goroutine may read it.
+// continuedWatch is a watch of which some events have already been read. Only one goroutine may read it.
 type continuedWatch struct {
 	watch.Interface
 
@@ -117,8 +117,8 @@ func continued(w watch.Interface, first ...watch.Event) continuedWatch {
 	return c
 }
 
-// ResultChan implements watch.Interface. It must be called again after each of the first events, as the reflector
-// does, so that no goroutine is needed to carry over every later one.
+// ResultChan implements watch.Interface. It must be called again after each of the first events, as the reflector does,
+// so that no goroutine is needed to copy every later event.
 func (c continuedWatch) ResultChan() <-chan watch.Event {
 	if len(c.first) > 0 {
 		return c.first

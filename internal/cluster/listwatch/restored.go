@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// askedWithin bounds how long the API server may take to say which version is the newest.
+	// askedWithin bounds how long the API server may take to return the newest version.
 	askedWithin = 10 * time.Second
-	// askedAgain is how long to wait before it is asked once more.
+	// askedAgain is how long to wait before asking again.
 	askedAgain = time.Second
 )
 
-// restores finds out whether etcd was restored from a snapshot and its revisions went back. The API server accepts a
-// watch from a version that lies ahead, and sends nothing until the revisions have passed that version. A reflector
-// would not notice, and would never see what the restore changed (kubernetes/kubernetes#107457). So when a watch is
-// opened again the newest version is asked for, while the watch goes on.
+// restores detects that etcd was restored from a snapshot and its revisions went back. The API server accepts a watch
+// from a future version, and sends nothing until the revisions have passed that version. A reflector would not notice,
+// and would never see what the restore changed (kubernetes/kubernetes#107457). When a watch is reopened, restores
+// therefore requests the newest version while the watch continues.
 type restores struct {
 	calls *cache.ListWatch
-	end   context.CancelFunc // of the check that is under way, if one is
+	end   context.CancelFunc // cancels the check under way, if any
 	found *atomic.Bool       // what it has found
 }
 
-// begin checks a watch from a version, and stops it if the API server has not reached that version.
+// begin checks a watch from a version, and stops the watch if the API server has not reached that version.
 func (r *restores) begin(ctx context.Context, w watch.Interface, version string) {
 	r.forget()
 	ctx, r.end = context.WithCancel(ctx)
@@ -69,12 +69,12 @@ func (r *restores) forget() bool {
 	return r.found.Load()
 }
 
-// refused reports whether the API server will not answer, however often it is asked. The next list says so.
+// refused reports whether the API server will not answer, however often it is asked. The next list returns that error.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
 
-// isBehind reports whether a version is older than one that was seen before. Those that are no numbers say nothing.
+// isBehind reports whether a version is older than one that was seen before. Versions that are not numbers say nothing.
 func isBehind(version, seen string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, seen)
 	return err == nil && order < 0

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// silentFor is how long nothing may come of a streamed list that is not complete. Some proxies, and the API servers
-	// of some clouds, drop the bookmark that ends it (kubernetes/kubernetes#140890). client-go's reflector waits for it
-	// until the watch ends, and then begins again.
+	// silentFor is how long an incomplete streamed list may bring nothing. Some proxies, and the API servers of some
+	// clouds, drop the bookmark that ends it (kubernetes/kubernetes#140890). client-go's reflector waits for the bookmark
+	// until the watch ends, and then starts again.
 	silentFor = 10 * time.Second
-	// streamedWithin is how long a streamed list may take in all: on a busy cluster changes follow, and it is never
-	// silent. A million pods take less than a minute.
+	// streamedWithin is how long a streamed list may take in total, because on a busy cluster changes keep coming. A
+	// million pods take less than a minute.
 	streamedWithin = 5 * time.Minute
-	// refusedTimes is how many times in a row the API server may answer that it is too busy for a streamed list. The
-	// reflector would ask indefinitely.
+	// refusedTimes is how many refusals in a row the API server may answer that it is too busy for a streamed list. The
+	// reflector would retry indefinitely.
 	refusedTimes = 3
 )
 
-// streamed lets a reflector list page by page when streaming a list does not work. It is for one reflector.
+// streamed makes a reflector list page by page when streaming a list does not work. It is for one reflector.
 type streamed struct {
 	calls    *cache.ListWatch
 	refused  int  // times in a row
-	fresh    bool // a list has just said from which version to watch
+	fresh    bool // a list has just returned the version to watch from
 	restores restores
 }
 
@@ -42,8 +42,8 @@ func newStreamed(calls *cache.ListWatch) *streamed {
 	return &streamed{calls: calls, restores: restores{calls: calls}}
 }
 
-// Bounded returns what a reflector lists and watches with, if its store takes whole lists. The calls are a client's
-// own; the client says whether lists can be streamed.
+// Bounded returns the ListerWatcher for a reflector whose store takes whole lists. The calls are a client's own; the
+// client says whether lists can be streamed.
 func Bounded(calls *cache.ListWatch, client any) cache.ListerWatcher {
 	s := newStreamed(calls)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -57,7 +57,7 @@ func (s *streamed) list(ctx context.Context, options metav1.ListOptions) (runtim
 	return s.calls.ListWithContextFunc(ctx, options)
 }
 
-// watch watches. If the options ask for a list first it returns when that is complete.
+// watch watches. If the options ask for a list first, it returns when the list is complete.
 func (s *streamed) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := s.begin(ctx, options)
 	if err != nil || !wantsList(options) {
@@ -78,7 +78,8 @@ func wantsList(options metav1.ListOptions) bool {
 	return options.SendInitialEvents != nil && *options.SendInitialEvents
 }
 
-// begin begins a watch. An error that a reflector would retry indefinitely becomes one after which it lists.
+// begin starts a watch. It turns an error that a reflector would retry indefinitely into one after which the reflector
+// lists.
 func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	goesOn := !s.fresh && !wantsList(options)
 	s.fresh = false
@@ -97,15 +98,15 @@ func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch
 		return w, err
 	}
 	s.refused = 0
-	return nil, fmt.Errorf("list page by page, as streaming is refused: %v", err) //nolint:errorlint // see above
+	return nil, fmt.Errorf("list page by page, because streaming is refused: %v", err) //nolint:errorlint // see above
 }
 
-// complete reads a streamed list as long as take says that it goes on, and returns the event that ended it.
+// complete reads a streamed list as long as take reports that it continues, and returns the event that ended it.
 func complete(ctx context.Context, w watch.Interface, take func(watch.Event) bool) (watch.Event, error) {
 	silence, late := time.NewTimer(silentFor), time.NewTimer(streamedWithin)
 	defer silence.Stop()
 	defer late.Stop()
-	err := errors.New("list page by page, as the streamed list does not end")
+	err := errors.New("list page by page, because the streamed list does not end")
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,15 +121,15 @@ func complete(ctx context.Context, w watch.Interface, take func(watch.Event) boo
 			if ok {
 				return event, nil
 			}
-			err = errors.New("list page by page, as the streamed list has broken off")
+			err = errors.New("list page by page, because the streamed list broke off")
 		}
 		w.Stop()
 		return watch.Event{}, err
 	}
 }
 
-// goesOn reports whether a streamed list goes on after an event: after anything but objects and bookmarks on the way it
-// is for the reflector to say.
+// goesOn reports whether a streamed list continues after an event. The reflector handles anything but objects and
+// intermediate bookmarks.
 func goesOn(event watch.Event) bool {
 	switch event.Type {
 	case watch.Added, watch.Modified, watch.Deleted:

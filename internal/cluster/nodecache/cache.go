@@ -18,8 +18,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// Change is one change of a record, under the node's name. In a gap of the watch a taint of both records may have been
-// taken off and set again.
+// Change is one change of a record, under the node's name. In a gap of the watch, a taint that both records have may
+// have been removed and added again.
 type Change = records.Change[corev1.Node, Node]
 
 // Config configures a Cache.
@@ -28,7 +28,7 @@ type Config struct {
 	Client kubernetes.Interface
 	// Clock is the timeline of the process.
 	Clock *timeline.Clock
-	// NeverStamped says that nobody writes timeAdded to taints that have none. Then a gap of the watch does not end the
+	// NeverStamped means that nothing writes timeAdded to taints that have none. A gap of the watch then does not end the
 	// countdown of such a taint.
 	NeverStamped bool
 }
@@ -40,7 +40,7 @@ type Cache struct {
 	nodes nodes
 }
 
-// nodes says what is kept of nodes.
+// nodes decides what is kept of nodes.
 type nodes struct {
 	clock   *timeline.Clock
 	strings intern.Pool[string, string] // of labels and reasons
@@ -70,7 +70,7 @@ func allNodes(client kubernetes.Interface) *cache.ListWatch {
 	}
 }
 
-// SetUnstampable notes whether writing timeAdded to the taints of a node was refused. Where it is, a gap of the watch
+// SetUnstampable notes whether writing timeAdded to the taints of a node was refused. If it was, a gap of the watch
 // does not end the countdown of a taint that has none.
 func (c *Cache) SetUnstampable(name string, refused bool) {
 	c.Change(name, func(change *Change) bool {
@@ -82,7 +82,7 @@ func (c *Cache) SetUnstampable(name string, refused bool) {
 	})
 }
 
-// neverStamped reports whether a taint of a node that has no timeAdded gets none.
+// neverStamped reports whether taints of a node without timeAdded will not get one.
 func (k nodes) neverStamped(name string) bool {
 	_, refused := k.refused[name]
 	return k.never || refused
@@ -91,7 +91,7 @@ func (k nodes) neverStamped(name string) bool {
 // Key implements records.Kind.
 func (k nodes) Key(node *corev1.Node) (string, bool) { return node.Name, true }
 
-// Keep implements records.Kind: it keeps the record of a node, unless there is nothing new in it.
+// Keep implements records.Kind: it keeps the record of a node, unless nothing in it is new.
 func (k nodes) Keep(change *Change) bool {
 	object, before := change.Object, change.Before
 	change.Gap = change.Gap && before.ResourceVersion != object.ResourceVersion

@@ -22,7 +22,7 @@ import (
 
 func samePointer(a, b *Node) bool { return a == b }
 
-func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
+func TestAChangeIsReportedOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 	tests := []struct {
 		name string
 		edit edit
@@ -55,7 +55,7 @@ func TestAChangeIsToldOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 	}
 }
 
-func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
+func TestChangesWithoutNewsAreNotReported(t *testing.T) {
 	c := newCache()
 	await.Must(t, listed(c, newNode("n", withVersion("7"), withTaints(noExecute("off")))))
 	before := get(t, c, "n")
@@ -203,7 +203,7 @@ func TestOnlyTaintsThatMakePodsLeaveHaveAHistory(t *testing.T) {
 	}
 }
 
-func TestATaintWithoutTimeAddedGoesOnOverAGapWhereNoneIsEverWritten(t *testing.T) {
+func TestATaintWithoutTimeAddedContinuesOverAGapIfNoneIsEverWritten(t *testing.T) {
 	for name, test := range map[string]struct {
 		never  bool
 		change func(c *Cache)
@@ -258,7 +258,7 @@ func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
+func TestTheCacheHasSyncedWhenSubscribersHaveTheFirstList(t *testing.T) {
 	c := newCache()
 	if c.Name() == "" {
 		t.Error("the error does not say what the cache waits for")
@@ -288,7 +288,7 @@ func TestTheCacheHasSyncedWhenTheFirstListIsTold(t *testing.T) {
 	}
 }
 
-func TestWhoSubscribesLateIsToldOfWhatIsThere(t *testing.T) {
+func TestALateSubscriberGetsTheExistingRecords(t *testing.T) {
 	c := newCache()
 	await.Must(t, listed(c, newNode("a"), newNode("b")))
 	told := map[string]Change{}

@@ -3,7 +3,7 @@
 
 // Package nodecache keeps a small record of every node. It is the one watch of nodes of the process.
 //
-// Besides what the objects say it tells two things that only a watcher knows: when this process first saw a NoExecute
-// taint, and whether versions of a node may have been missed between two that were seen. What follows from them is
-// decided elsewhere. Records are made of nodes one by one, as they arrive, as in package podcache.
+// In addition to what the objects say, it has two facts that only a watcher knows: when this process first saw a
+// NoExecute taint, and whether versions of a node may have been missed between two that were seen. Other packages
+// decide what follows from them. Nodes become records one by one, as they arrive, as in package podcache.
 package nodecache

@@ -5,11 +5,11 @@ package nodecache
 
 import "maps"
 
-// Labels are most of a record, and most of their strings occur on many nodes: keys, zones, instance types. There is
-// one copy of each, and of each reason of a condition. Taints have too few strings for that to pay.
+// Labels are most of a record, and most of their strings occur on many nodes: keys, zones, instance types. The cache
+// keeps one copy of each, and of each reason of a condition. Taints have too few strings for that to pay off.
 
-// shareLabels makes a new record use what is kept already: all labels of the record before it if they are the same, as
-// they are in nearly every change, or else the one copy of every string.
+// shareLabels makes a new record use what is already kept: all labels of the previous record if they are the same, as
+// in nearly every change, or else the shared copy of every string.
 func (k nodes) shareLabels(after, before *Node) {
 	if before != nil && maps.Equal(before.Labels, after.Labels) {
 		after.Labels = before.Labels
@@ -30,7 +30,7 @@ func (k nodes) shareLabels(after, before *Node) {
 	}
 }
 
-// releaseLabels ends the use of the labels of a record that goes.
+// releaseLabels ends the use of the labels of a dropped record.
 func (k nodes) releaseLabels(node *Node) {
 	for key, value := range node.Labels {
 		k.strings.Release(key)
@@ -40,7 +40,7 @@ func (k nodes) releaseLabels(node *Node) {
 	}
 }
 
-// shareReasons makes the conditions of a new record use the one copy of their reasons.
+// shareReasons makes the conditions of a new record use the shared copies of their reasons.
 func (k nodes) shareReasons(after, before *Node) {
 	for i := range after.Status.Conditions {
 		if reason := &after.Status.Conditions[i].Reason; *reason != "" {
@@ -52,7 +52,7 @@ func (k nodes) shareReasons(after, before *Node) {
 	}
 }
 
-// releaseReasons ends the use of the reasons of a record that goes.
+// releaseReasons ends the use of the reasons of a dropped record.
 func (k nodes) releaseReasons(node *Node) {
 	for i := range node.Status.Conditions {
 		if reason := node.Status.Conditions[i].Reason; reason != "" {

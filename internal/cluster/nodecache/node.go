@@ -17,21 +17,20 @@ import (
 
 // Node is the record of a node. Records are shared and never modified: a change makes a new one.
 //
-// The object in it has what somebody reads and nothing else, see [trimmed]. It is Kubernetes' own type because node
-// health and the rules decide about a node that they have just read live by the same functions, some of them
-// Kubernetes' own.
+// The object in it has only what is read, see [trimmed]. It is Kubernetes' own type because node health and the rules
+// use the same functions, some of them Kubernetes' own, for nodes that they have just read live.
 type Node struct {
 	*corev1.Node
-	// NoExecute are the node's taints of that effect, in their order, with all that this process knows of their history.
-	// They are read, never modified.
+	// NoExecute are the node's taints of that effect, in their order, with all that this process knows about their
+	// history. They are read, never modified.
 	NoExecute []verdict.Taint
-	// Tainted is when this process saw those taints become what they are.
+	// Tainted is when this process saw the last change of these taints.
 	Tainted time.Time
 	// Shown is when the watch brought this version of the node, if it has such taints.
 	Shown time.Time
 }
 
-// Object returns the trimmed object of a record; nil of none.
+// Object returns the trimmed object of a record, or nil for a nil record.
 func (n *Node) Object() *corev1.Node {
 	if n == nil {
 		return nil
@@ -39,7 +38,7 @@ func (n *Node) Object() *corev1.Node {
 	return n.Node
 }
 
-// SameTaints reports whether two records of one node make no difference to any verdict or timeAdded. Either may be nil.
+// SameTaints reports whether two records of one node lead to the same verdicts and timeAdded. Either may be nil.
 func (n *Node) SameTaints(other *Node) bool {
 	switch {
 	case n == nil:
@@ -52,7 +51,7 @@ func (n *Node) SameTaints(other *Node) bool {
 	return n.UID == other.UID && slices.EqualFunc(n.NoExecute, other.NoExecute, verdict.Taint.Same)
 }
 
-// record makes the record of a node that is seen now, after what is known of it.
+// record makes the record of a node that is seen now, given what is known about it.
 func (k nodes) record(object *corev1.Node, change Change) *Node {
 	node, before := &Node{Node: trimmed(object)}, change.Before
 	if len(taints.NoExecute(object.Spec.Taints)) == 0 {
@@ -78,7 +77,8 @@ func (n *Node) same(other *Node) bool {
 	return n.ResourceVersion == other.ResourceVersion && apiequality.Semantic.DeepEqual(n.Node, other.Node)
 }
 
-// trimmed returns what is kept of a node. Messages of conditions are not: who writes a condition reads the node first.
+// trimmed returns what is kept of a node. Messages of conditions are not, because writers of conditions read the node
+// first.
 func trimmed(full *corev1.Node) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

@@ -122,7 +122,7 @@ func checkNames(t *testing.T, c *Cache, want ...string) {
 	checkShared(t, c)
 }
 
-// checkShared: every string of the labels is the shared one and counted as often as it is used, but for the hostname.
+// checkShared: every string of the labels is the shared one and counted as often as it is used, except the hostname.
 func checkShared(t *testing.T, c *Cache) {
 	t.Helper()
 	uses := map[*byte]int{}

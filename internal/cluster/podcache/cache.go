@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// Change is one change of a record. That a pod has another version and is the same in everything else is not told.
+// Change is one change of a record. A new version of a pod without any other change is not reported.
 type Change = records.Change[corev1.Pod, Pod]
 
 // Cache holds the records. It is safe for concurrent use; Run must be called once.
@@ -25,7 +25,7 @@ type Cache struct {
 	pods *pods
 }
 
-// pods says what is kept of pods, and keeps them by node.
+// pods decides what is kept of pods, and indexes them by node.
 type pods struct {
 	clock   *timeline.Clock
 	byNode  map[string][]*Pod
@@ -51,7 +51,7 @@ func New(client kubernetes.Interface, clock *timeline.Clock) *Cache {
 	return &Cache{records.New("bound pods", boundPods(client), client, clock, k), k}
 }
 
-// There returns the record of a pod, if there is one and the pod does not terminate.
+// There returns the record of a pod, if there is one and the pod is not terminating.
 func (c *Cache) There(uid types.UID) (*Pod, bool) {
 	pod, ok := c.Get(uid)
 	return pod, ok && !pod.Flags.Has(Terminating)
@@ -63,7 +63,7 @@ func (c *Cache) OnNode(node string) (on []*Pod) {
 	return on
 }
 
-// KeepLabels sets the keys of the labels that are kept from now on, and reports whether all of them were kept before.
+// KeepLabels sets the keys of the labels that are kept from now on, and reports whether all of them were already kept.
 // If not, the records have them after the next list.
 func (c *Cache) KeepLabels(keys []string) (known bool) {
 	c.Write(func() {
@@ -109,7 +109,7 @@ func (k *pods) Drop(_ types.UID, pod *Pod) {
 	k.release(pod.common)
 }
 
-// put keeps a record, unless there is nothing new in it, and reports whether it says more than a newer version.
+// put keeps a record, unless nothing in it is new, and reports whether more than the version has changed.
 func (k *pods) put(change *Change, after *Pod) (told bool) {
 	before := change.Before
 	if before == nil {
@@ -132,7 +132,7 @@ func (k *pods) add(pod *Pod) {
 	k.byNode[pod.Node] = append(k.byNode[pod.Node], pod)
 }
 
-// replace puts a record where another of the same pod was, which is what nearly every change of a cluster comes to.
+// replace replaces a record of the same pod, which is what nearly every change in a cluster amounts to.
 func (k *pods) replace(before, after *Pod) {
 	if after.Node != before.Node || after.Namespace != before.Namespace || !sameCommon(after, before) {
 		k.Drop(before.UID, before)
@@ -156,8 +156,8 @@ func (k *pods) dropFromNode(pod *Pod) {
 	k.byNode[pod.Node] = onNode[:last]
 }
 
-// inherit carries over what an older record of the same pod knows and a newer object does not
-// say, and reports whether the newer record says anything else than the older one, its version aside.
+// inherit carries over what an older record of the same pod knows and a newer object does not say, and reports whether
+// the newer record differs from the older one in more than its version.
 func inherit(after, before *Pod) bool {
 	if after.Node == before.Node {
 		after.seen, after.bound = before.seen, before.bound
@@ -169,8 +169,8 @@ func inherit(after, before *Pod) bool {
 		!sameCommon(after, before)
 }
 
-// staysDeleted carries over that the API server has accepted the delete of a pod, which what comes by the watch may not
-// show yet. Where a list is older than that answer, the next eviction finds the pod terminating.
+// staysDeleted carries over that the API server has accepted the delete of a pod, which the watch may not show yet. If
+// a list is older than that answer, the next eviction finds the pod terminating.
 func (p *Pod) staysDeleted(before *Pod) {
 	if before.Flags.Has(deleted) && !p.Flags.Has(Terminating) {
 		p.Flags |= Terminating | deleted

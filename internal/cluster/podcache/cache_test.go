@@ -130,7 +130,7 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotTold(t *testing.T) {
+func TestAnUpdateThatOnlyHasAnotherVersionIsKeptAndNotReported(t *testing.T) {
 	c := newCache()
 	await.Must(t, c.Store().Add(newPod("a", withVersion("7"), withGeneration(1))))
 	before := get(t, c, "uid-a")
@@ -198,7 +198,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 	}
 }
 
-func TestSubscribersAreToldOnceTheCacheShowsTheChange(t *testing.T) {
+func TestSubscribersAreNotifiedOnceTheCacheShowsTheChange(t *testing.T) {
 	c := newCache()
 	var told []string
 	c.Subscribe(func(change Change) {
@@ -340,7 +340,7 @@ func TestTheFirstSightIsKept(t *testing.T) {
 	}
 }
 
-func TestAPodIsSeenAnewWhenItComesBackOrOnAnotherNode(t *testing.T) {
+func TestAPodIsSeenAgainWhenItComesBackOrOnAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache()
 		await.Must(t, c.Store().Add(newPod("a")))

@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// common is what many pods have in common. Records share it and never modify it. nil has neither.
+// common is what many pods have in common. Records share it and never modify it. nil has no tolerations and no labels.
 type common struct {
 	tolerations *[]corev1.Toleration // nil if there are none; many commons share one
 	labels      keptLabels
 }
 
-// commonOf returns what a pod has in common with others. Of its labels those with some keys are kept.
+// commonOf returns what a pod has in common with others. Only its labels with some keys are kept.
 func commonOf(pod *corev1.Pod, keys *[]string) *common {
 	c := common{labels: labelsOf(pod, keys)}
 	if len(pod.Spec.Tolerations) > 0 {
@@ -51,7 +51,7 @@ func SameTolerations(a, b *Pod) bool {
 	return a.common == b.common || equalTolerations(a.Tolerations(), b.Tolerations())
 }
 
-// SameLabels reports whether those labels of two records are equal that are kept.
+// SameLabels reports whether the kept labels of two records are equal.
 func SameLabels(a, b *Pod) bool {
 	return a.common == b.common || a.kept().equal(b.kept())
 }
@@ -71,8 +71,8 @@ func equalTolerations(a, b []corev1.Toleration) bool {
 	})
 }
 
-// identity writes a toleration list down so that equal lists, and only those, are written alike: no field of a valid
-// toleration holds a NUL.
+// identity encodes a toleration list so that only equal lists have the same identity: no field of a valid toleration
+// holds a NUL.
 func identity(tolerations []corev1.Toleration) string {
 	key := make([]byte, 0, 256)
 	for i := range tolerations {

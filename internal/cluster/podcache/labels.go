@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// keptLabels are the labels of a pod that are kept, in a form that is small and can be compared. The zero value has
-// none. No label holds a comma or an equals sign.
+// keptLabels are the kept labels of a pod, in a form that is small and comparable. The zero value has none. No label
+// contains a comma or an equals sign.
 type keptLabels struct {
-	keys   *[]string // all pods that were recorded with these keys share them
+	keys   *[]string // shared by all pods that were recorded with these keys
 	values string    // in the order of the keys, "=value" or nothing for each, with commas between them
 }
 
 var _ labels.Labels = &keptLabels{}
 
-// labelsOf returns those labels of a pod that have some keys.
+// labelsOf returns the labels of a pod with some keys.
 func labelsOf(pod *corev1.Pod, keys *[]string) keptLabels {
 	var values strings.Builder
 	found := false
@@ -79,7 +79,7 @@ func (l *keptLabels) Get(label string) string {
 	return value
 }
 
-// equal compares what is kept of two pods. Only those that were recorded with different keys cost more than a look.
+// equal compares the kept labels of two pods. It is expensive only for pods that were recorded with different keys.
 func (l keptLabels) equal(other keptLabels) bool {
 	return l == other || maps.Equal(l.set(), other.set())
 }

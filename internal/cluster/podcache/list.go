@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Gather is how long changes of pods may lie before they are read, for a client that reads them together; see
-// apicall.Gathered. It is small compared with the time that a change takes through the API server, and much longer than
-// the time between two changes in a cluster so large that it matters.
+// Gather is how long changes of pods may wait before they are read, for a client that reads them together; see
+// apicall.Gathered. It is short compared with the time that a change takes through the API server, and much longer than
+// the time between two changes in a cluster large enough for it to matter.
 const Gather = 10 * time.Millisecond
 
 var bound = fields.OneTermNotEqualSelector("spec.nodeName", "").String()

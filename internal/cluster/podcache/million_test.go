@@ -183,7 +183,7 @@ func (g *generator) page(w http.ResponseWriter, query url.Values) {
 	_, _ = w.Write(enveloped("PodList", &list))
 }
 
-// change sends changes evenly, each by itself, for as long as somebody listens.
+// change sends single changes at a steady rate for as long as the watch is read.
 func (g *generator) change(ctx context.Context, w http.ResponseWriter, frames io.Writer) {
 	flush := http.NewResponseController(w).Flush
 	_ = flush()

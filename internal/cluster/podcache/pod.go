@@ -20,8 +20,8 @@ const (
 	// EvictionReason is the reason of the condition DisruptionTarget that a taint eviction sets,
 	// as upstream's taint-eviction-controller writes it.
 	EvictionReason = "DeletionByTaintManager"
-	// MarkPrefix begins the message of that condition when Taintkeeper sets it. It tells our mark from upstream's, which
-	// the admission policy of config/coexistence.yaml refuses while Taintkeeper is alive.
+	// MarkPrefix begins the message of that condition when Taintkeeper sets it. It distinguishes our mark from upstream's,
+	// which the admission policy of config/coexistence.yaml refuses while Taintkeeper is alive.
 	MarkPrefix = "Taintkeeper:"
 )
 
@@ -29,10 +29,10 @@ const (
 type Flags uint8
 
 const (
-	// Mirror marks the mirror image of a static pod: only its kubelet can end it.
+	// Mirror marks the mirror pod of a static pod, which only its kubelet can end.
 	Mirror Flags = 1 << iota
-	// Terminating marks a pod that has a deletionTimestamp, or whose delete the API server has accepted. It is taken back
-	// only when etcd is restored.
+	// Terminating marks a pod that has a deletionTimestamp, or whose delete the API server has accepted. It is reset only
+	// when etcd is restored.
 	Terminating
 	// Finished marks a pod in phase Succeeded or Failed.
 	Finished
@@ -41,11 +41,11 @@ const (
 	// MarkedByUs marks a pod whose condition DisruptionTarget is True with [EvictionReason] and a message that begins
 	// with [MarkPrefix].
 	MarkedByUs
-	// MarkedByBuiltIn marks a pod whose condition is the same with any other message: kube-controller-manager's.
+	// MarkedByBuiltIn marks a pod with the same condition and any other message, which is kube-controller-manager's.
 	MarkedByBuiltIn
-	// Ready marks a pod that has a condition Ready, and not one that is False.
+	// Ready marks a pod that has a condition Ready that is not False.
 	Ready
-	// deleted marks a pod that terminates, which only the answer to a delete has told so far.
+	// deleted marks a terminating pod that only the answer to a delete has shown as terminating so far.
 	deleted
 )
 
@@ -78,13 +78,13 @@ func (p *Pod) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// Rule is what the rule needs to know of the pod.
+// Rule is what the rule needs to know about the pod.
 func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations(), Bound: p.Bound()}
 }
 
-// AsOf returns the record of the same pod as the API server itself has just shown it, which can be
-// newer than what the watch has brought. The cache keeps its own.
+// AsOf returns the record of the same pod as the API server has just returned it, which can be newer than what the
+// watch has brought. The cache keeps its own.
 func (p *Pod) AsOf(live *corev1.Pod) *Pod {
 	newer := record(live, verdict.Sight{}, new(slices.Collect(maps.Keys(live.Labels))))
 	newer.seen, newer.bound = p.seen, p.bound
@@ -92,8 +92,7 @@ func (p *Pod) AsOf(live *corev1.Pod) *Pod {
 	return newer
 }
 
-// record makes the record of a pod that is first seen now, with those of its labels that have some keys. Nothing in it
-// is shared yet.
+// record makes the record of a pod that is first seen now, with its labels of some keys. Nothing in it is shared yet.
 func record(pod *corev1.Pod, seen verdict.Sight, keys *[]string) *Pod {
 	p := &Pod{
 		Namespace:  pod.Namespace,
@@ -112,8 +111,8 @@ func record(pod *corev1.Pod, seen verdict.Sight, keys *[]string) *Pod {
 	return p
 }
 
-// version makes a number of a resourceVersion, so that versions of one pod can be compared: Kubernetes promises the
-// order of those that are decimal numbers, as all of the API server's own are.
+// version turns a resourceVersion into a number, so that versions of one pod can be compared. Kubernetes guarantees the
+// order of decimal numbers, which all of the API server's own versions are.
 func version(resourceVersion string) uint64 {
 	number, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestFlagsOfAPod(t *testing.T) {
 		{"the reason on another condition", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, EvictionReason)}, Ready},
 		{"ready", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, "")}, Ready},
 		{"not ready", []edit{withCondition(corev1.PodReady, corev1.ConditionFalse, "")}, 0},
-		{"nobody knows whether it is ready", []edit{withCondition(corev1.PodReady, corev1.ConditionUnknown, "")}, Ready},
+		{"it is not known whether it is ready", []edit{withCondition(corev1.PodReady, corev1.ConditionUnknown, "")}, Ready},
 		{"among other conditions", []edit{
 			withCondition(corev1.PodReady, corev1.ConditionTrue, ""),
 			markedBy(ourMessage),

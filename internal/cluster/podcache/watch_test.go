@@ -365,7 +365,7 @@ func TestAStreamThatIsStoppedWhileItListsEnds(t *testing.T) {
 		synctest.Wait()
 		stream := streams.Newest()
 		cancel()
-		for i := range 5 { // nobody reads the results any more, and no goroutine may wait indefinitely for a reader
+		for i := range 5 { // nothing reads the results any longer, and no goroutine may wait indefinitely for a reader
 			stream.Add(newPod(string(rune('a' + i))))
 		}
 		<-stopped

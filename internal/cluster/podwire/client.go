@@ -21,8 +21,8 @@ import (
 )
 
 // NewForConfig makes a client whose pods have only the fields that this package's doc comment and [podFields] name, and
-// some labels, where the API server answers in protobuf. Everything else, and JSON, is decoded as ever. It refuses to
-// send a whole pod: one that it has read lacks most of its fields. Patch pods instead.
+// some labels, if the API server answers in protobuf. Everything else, and JSON, is decoded as usual. It refuses to
+// send a whole pod, because a pod that it has read lacks most of its fields. Patch pods instead.
 func NewForConfig(config *rest.Config, labels *Labels) (kubernetes.Interface, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -52,7 +52,7 @@ type client struct {
 // CoreV1 implements kubernetes.Interface.
 func (c client) CoreV1() typedcorev1.CoreV1Interface { return c.core }
 
-// codecs are client-go's, but for protobuf.
+// codecs are client-go's, except for protobuf.
 type codecs struct {
 	runtime.NegotiatedSerializer
 
@@ -76,8 +76,8 @@ func (c codecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return supported
 }
 
-// buffering reads a stream in as large pieces as there are. Frames are read in two small ones each, and after every few
-// kilobytes that are read of it HTTP/2 writes to the API server that more may come.
+// buffering reads a stream in pieces that are as large as possible. Otherwise each frame takes two small reads, and
+// after every few kilobytes HTTP/2 tells the API server that it may send more.
 type buffering struct{ runtime.Framer }
 
 // streamBuffer is how much is read at once.
@@ -100,20 +100,20 @@ type trimming struct {
 	as *message
 }
 
-// Decode implements runtime.Decoder. What is not understood, and objects that are no pods, are decoded as they are:
-// the ordinary decoder is the judge of that.
+// Decode implements runtime.Decoder. Data that is not understood, and objects that are not pods, go to the ordinary
+// decoder as they are.
 func (t trimming) Decode(data []byte, defaults *schema.GroupVersionKind,
 	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	kept, err := appendKept((*buffer)[:0], data, t.as)
-	if err == nil && len(kept) > 0 { // no bytes at all mean something else than an empty message
+	if err == nil && len(kept) > 0 { // no bytes do not mean the same as an empty message
 		*buffer, data = kept, kept
 	}
 	return t.Serializer.Decode(data, defaults, into)
 }
 
-// buffers are used again: the decoders of protobuf copy what they keep.
+// buffers are reused, because the decoders of protobuf copy what they keep.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 var errIncomplete = errors.New("a pod that this client has read lacks most of its fields and cannot be sent; patch it instead")

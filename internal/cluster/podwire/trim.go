@@ -15,15 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// message says what is kept of a message of the wire.
+// message says what is kept of a message on the wire.
 type message struct {
-	fields []*message      // by their numbers; nil are those that are not kept
-	keys   func() []string // if set: the message is the entry of a map, and is kept only with one of these keys
-	kinds  *kinds          // if set: the message is an object as it is sent
+	fields []*message      // by number; nil if not kept
+	keys   func() []string // if set, the message is the entry of a map, kept only with one of these keys
+	kinds  *kinds          // if set, the message is an object in its envelope
 }
 
-// kinds says what is kept of an object by its kind. It is sent with a prefix, in a message that says of what kind it is
-// and has it encoded.
+// kinds says what is kept of an object, by kind. An object is sent with a prefix, in a message that has its kind and
+// its encoding.
 type kinds struct{ pod, list *message }
 
 func (m *message) field(number protowire.Number) *message {
@@ -33,10 +33,10 @@ func (m *message) field(number protowire.Number) *message {
 	return m.fields[number]
 }
 
-// Labels are the keys of the labels that a client decodes. The zero value has none. Safe for concurrent use.
+// Labels are the keys of the labels that a client decodes. The zero value has none. It is safe for concurrent use.
 type Labels struct{ keys atomic.Pointer[[]string] }
 
-// Keep sets the keys. They count for what the API server sends from then on.
+// Keep sets the keys. They apply to what the API server sends from then on.
 func (l *Labels) Keep(keys []string) { l.keys.Store(&keys) }
 
 func (l *Labels) kept() []string {
@@ -46,7 +46,7 @@ func (l *Labels) kept() []string {
 	return nil
 }
 
-// annotations are what marks mirrors of static pods, and the bookmark that ends a streamed list.
+// annotations are those that mark mirror pods, and the bookmark that ends a streamed list.
 func annotations() []string {
 	return []string{corev1.MirrorPodAnnotationKey, metav1.InitialEventsAnnotationKey}
 }
@@ -109,7 +109,7 @@ func enveloped(object *message) *message {
 	}}
 }
 
-// envelopePrefix is in front of every object that is not embedded in another; see the serializer of apimachinery.
+// envelopePrefix precedes every object that is not embedded in another; see the serializer of apimachinery.
 var envelopePrefix = []byte{'k', '8', 's', 0}
 
 var (
@@ -117,8 +117,8 @@ var (
 	errUnusual = errors.New("not as the API server writes it")
 )
 
-// appendKept appends what is kept of a message, or fails where that cannot be told. Fields stay in their order, so that
-// what the order decides, which of two values counts, is decided by k8s.io/api.
+// appendKept appends what is kept of a message, or fails if it cannot tell. Fields stay in their order, so that
+// k8s.io/api decides which of two values counts.
 func appendKept(to, data []byte, as *message) ([]byte, error) {
 	if as.kinds != nil {
 		return appendObject(to, data, as.kinds)
@@ -196,7 +196,7 @@ func appendObject(to, data []byte, by *kinds) ([]byte, error) {
 	return appendKept(append(to, envelopePrefix...), data, as)
 }
 
-// contents says what is kept of an envelope, by the kind of the object that it says it has.
+// contents says what is kept of an envelope, depending on the kind of its object.
 func (k *kinds) contents(envelope []byte) (*message, error) {
 	var typeMeta []byte
 	for len(envelope) > 0 {

@@ -240,7 +240,7 @@ func TestTheGoldenFilesOfKubernetesAreReadAsKubernetesReadsThem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPodIsReadAsEver(t *testing.T) {
+func TestObjectsThatAreNotPodsAreReadAsUsual(t *testing.T) {
 	pod := marshalled(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}})
 	named := func(apiVersion, kind string) []byte {
 		wire, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: pod}).Marshal()

@@ -1,10 +1,10 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package records keeps a small record of every object of one kind, which one list and watch brings.
+// Package records keeps a small record of every object of one kind, with one list and watch.
 //
-// Records are made of objects one by one, as they arrive. That holds for lists, too, streamed or in pages: no more than
-// a page of objects is in memory besides the records.
+// Objects become records one by one, as they arrive. That holds for lists, too, streamed or in pages: at most a page of
+// objects is in memory in addition to the records.
 package records
 
 import (
@@ -23,27 +23,27 @@ import (
 
 // Change is one change of a record R of an object O. Records are shared and never modified: a change makes a new one.
 type Change[O, R any] struct {
-	// Before is nil for an object that came, After for one that went. Of keys that can be used again, such as names, both
-	// can be of different objects, if the watch was interrupted.
+	// Before is nil for an added object, After for a deleted one. If keys can be reused, as names can, and the watch was
+	// interrupted, the two can be of different objects.
 	Before, After *R
-	// Object is as the watch or the list has just brought it; of one that went, as it was last. It is nil where the change
-	// came another way. It must not be kept: the records are small because objects are not.
+	// Object is the object as the watch or the list has just brought it, or the last state of a deleted one. It is nil if
+	// the change came in another way. It must not be kept, because objects are large.
 	Object *O
 	// Gap is set if versions between Before and After may have been missed, because the watch was interrupted.
 	Gap bool
-	// Initial is set for what was there before the subscriber could see it come: it is part of the first list.
+	// Initial is set for objects that existed before the subscriber could see them appear, as part of the first list.
 	Initial bool
 }
 
-// Kind says what is kept of the objects of one kind. Its methods are called one at a time, under the lock of the cache,
-// so it may keep an index that [Cache.Read] reads.
+// Kind decides what is kept of the objects of one kind. Its methods are called one at a time, under the lock of the
+// cache, so it may keep an index that [Cache.Read] reads.
 type Kind[K comparable, O, R any] interface {
-	// Key returns the key of an object, and false if no record is kept of it.
+	// Key returns the key of an object, and false if no record of it is kept.
 	Key(object *O) (K, bool)
 	// Keep completes a change that has Before and Object with After, the record to keep; nil leaves Before. It reports
-	// whether subscribers are told.
+	// whether to notify subscribers.
 	Keep(change *Change[O, R]) (told bool)
-	// Drop is told which record is dropped.
+	// Drop is called with each record that is dropped.
 	Drop(key K, record *R)
 }
 
@@ -52,11 +52,11 @@ type Cache[K comparable, O, R any] struct {
 	name     string
 	kind     Kind[K, O, R]
 	clock    *timeline.Clock
-	reflects func() *cache.Reflector // makes one that begins with a list
+	reflects func() *cache.Reflector // makes a reflector that begins with a list
 	synced   chan struct{}
 	syncOnce sync.Once
 
-	telling     sync.Mutex // a change is told before the next is made
+	telling     sync.Mutex // subscribers are notified of a change before the next is made
 	subscribers []func(Change[O, R])
 
 	mu        sync.RWMutex
@@ -64,13 +64,13 @@ type Cache[K comparable, O, R any] struct {
 	interrupt context.CancelFunc // ends the run of the reflector; nil if it does not run
 	records   map[K]*R
 	listed    time.Time
-	unlisted  map[K]struct{} // of records that the list under way has not shown yet
-	asked     []func()       // wait for a list that begins from now on
-	awaiting  []func()       // wait for the list under way
+	unlisted  map[K]struct{} // keys of records that the list under way has not shown yet
+	asked     []func()       // called after a list that begins from now on
+	awaiting  []func()       // called after the list under way
 }
 
-// New returns a cache of what the calls list and watch. They are a client's own; the client says whether lists can be
-// streamed. The name is what logs and errors call the objects, in the plural.
+// New returns a cache of what the calls list and watch. The calls are a client's own; the client says whether lists can
+// be streamed. The name is what logs and errors call the objects, in the plural.
 func New[K comparable, O, R any](
 	name string, calls *cache.ListWatch, client any, clock *timeline.Clock, kind Kind[K, O, R],
 ) *Cache[K, O, R] {
@@ -104,8 +104,8 @@ func (c *Cache[K, O, R]) begin(ctx context.Context) (*cache.Reflector, context.C
 	return c.reflector, listing, interrupt
 }
 
-// Relist lists everything once more, and calls the function when the list is complete. Records stay what they are
-// meanwhile. The function must return quickly.
+// Relist lists everything again, and calls the function when the list is complete. Records stay as they are meanwhile.
+// The function must return quickly.
 func (c *Cache[K, O, R]) Relist(done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *Cache[K, O, R]) Relist(done func()) {
 	}
 }
 
-// HasSynced reports whether the first list is complete, and told.
+// HasSynced reports whether the first list is complete, and subscribers have been notified.
 func (c *Cache[K, O, R]) HasSynced() bool { return cache.IsDone(c) }
 
 // Name implements cache.DoneChecker.
@@ -124,7 +124,7 @@ func (c *Cache[K, O, R]) Name() string { return c.name }
 // Done implements cache.DoneChecker: the channel is closed when the first list is complete.
 func (c *Cache[K, O, R]) Done() <-chan struct{} { return c.synced }
 
-// LastSyncResourceVersion returns the version that the watch has come to.
+// LastSyncResourceVersion returns the version that the watch has reached.
 func (c *Cache[K, O, R]) LastSyncResourceVersion() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -138,9 +138,9 @@ func (c *Cache[K, O, R]) Listed() time.Time {
 	return c.listed
 }
 
-// Subscribe calls the function for every existing record, and then after every change, once the cache shows it.
-// The calls come one after another, in the order of the changes; the function must return quickly, and must neither
-// subscribe nor make a change.
+// Subscribe calls the function for every existing record, and then after every change, once the cache shows it. Calls
+// are made one at a time, in the order of the changes. The function must return quickly, and must neither subscribe nor
+// make a change.
 func (c *Cache[K, O, R]) Subscribe(changed func(Change[O, R])) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -165,7 +165,7 @@ func (c *Cache[K, O, R]) All() []*R {
 	return slices.AppendSeq(make([]*R, 0, len(c.records)), maps.Values(c.records))
 }
 
-// Each calls the function for every record, and holds up all changes meanwhile.
+// Each calls the function for every record, and blocks all changes meanwhile.
 func (c *Cache[K, O, R]) Each(do func(*R)) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -174,27 +174,27 @@ func (c *Cache[K, O, R]) Each(do func(*R)) {
 	}
 }
 
-// Read lets the function read what the kind keeps, and holds up all changes meanwhile.
+// Read calls the function so that it can read what the kind keeps, and blocks all changes meanwhile.
 func (c *Cache[K, O, R]) Read(do func()) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	do()
 }
 
-// Write lets the function change how the kind keeps what comes from now on.
+// Write calls the function so that it can change how the kind keeps later objects.
 func (c *Cache[K, O, R]) Write(do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	do()
 }
 
-// Change lets the function change what the kind keeps of a key, in the way of [Kind.Keep]. There is no object, and
-// Before is nil if there is no record.
+// Change calls the function to change the record of a key, as [Kind.Keep] does. There is no object, and Before is nil
+// if there is no record.
 func (c *Cache[K, O, R]) Change(key K, keep func(change *Change[O, R]) (told bool)) {
 	c.change(func() (Change[O, R], bool) { return c.put(key, Change[O, R]{}, keep) })
 }
 
-// change makes a change under the lock and then, if it was one, tells the subscribers.
+// change makes a change under the lock and then, if anything changed, notifies the subscribers.
 func (c *Cache[K, O, R]) change(apply func() (_ Change[O, R], told bool)) {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -209,7 +209,7 @@ func (c *Cache[K, O, R]) change(apply func() (_ Change[O, R], told bool)) {
 	}
 }
 
-// put keeps what a function makes of a record. The caller holds the lock.
+// put keeps the record that a function returns. The caller holds the lock.
 func (c *Cache[K, O, R]) put(key K, change Change[O, R], keep func(*Change[O, R]) bool) (_ Change[O, R], told bool) {
 	change.Before, change.Initial = c.records[key], !c.HasSynced()
 	told = keep(&change)

@@ -15,7 +15,7 @@ import (
 
 var _ cache.DoneChecker = (*Cache[string, struct{}, struct{}])(nil)
 
-// Store returns the cache as its reflector sees it. A test can bring it objects by hand.
+// Store returns the cache as its reflector sees it. Tests can add objects to it directly.
 func (c *Cache[K, O, R]) Store() listwatch.Store { return store[K, O, R]{c} }
 
 type store[K comparable, O, R any] struct{ *Cache[K, O, R] }
@@ -66,7 +66,7 @@ func (s store[K, O, R]) BeginList() {
 	}
 }
 
-// Replace is called when a list is complete. Its objects came one by one.
+// Replace is called when a list is complete. Its objects have come one by one.
 func (s store[K, O, R]) Replace(objects []any, _ string) error {
 	if len(objects) > 0 {
 		return fmt.Errorf("%d %s are in the list of those that are left", len(objects), s.name)
@@ -82,7 +82,7 @@ func (s store[K, O, R]) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// complete ends the list. It returns what was not in it, and who waits for it.
+// complete ends the list. It returns the keys that were not in it, and the functions that wait for it.
 func (s store[K, O, R]) complete() (gone []K, awaiting []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// QuietErrors returns a logger that writes errors at level 1. It is for a controller whose reconciler says itself when
-// a failure lasts: controller-runtime logs each error that a reconciler returns, in an outage for every node and try.
+// QuietErrors returns a logger that writes errors at level 1. It is for controllers whose reconcilers log persistent
+// failures themselves, because controller-runtime logs each error that a reconciler returns, which in an outage is one
+// for every node and try.
 func QuietErrors(logger logr.Logger) logr.Logger {
 	if logger.GetSink() == nil { // it discards
 		return logger

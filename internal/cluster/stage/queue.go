@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Queue is controller-runtime's priority queue, but for its end: it is shut down only when no worker waits for a
-// request any more. Otherwise one may go without taking what is just being handed to it, and the queue stands still
-// forever (kubernetes-sigs/controller-runtime#3538). To be removed with controller-runtime 0.25, which is for
-// Kubernetes 1.37.
+// Queue is controller-runtime's priority queue with another shutdown: it shuts down only when no worker waits for a
+// request. Otherwise a worker may end without taking the request that is being handed to it, and the queue blocks
+// forever (kubernetes-sigs/controller-runtime#3538). Remove it with controller-runtime 0.25, which is for Kubernetes
+// 1.37.
 func Queue[request comparable](inner priorityqueue.PriorityQueue[request]) priorityqueue.PriorityQueue[request] {
 	return &queue[request]{PriorityQueue: inner}
 }
@@ -76,7 +76,7 @@ func (q *queue[request]) ShutDown() {
 	}
 }
 
-// letGo hands something to the next worker that waits, or ends the queue if none does. The caller holds the lock.
+// letGo hands an item to the next waiting worker, or shuts the queue down if none waits. The caller holds the lock.
 func (q *queue[request]) letGo() {
 	if q.waiting == 0 {
 		q.PriorityQueue.ShutDown()

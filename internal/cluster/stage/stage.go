@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage assembles the parts of Taintkeeper's controllers, so that they run in a manager, and in a test
-// without one. The parts are stages, which are controllers of controller-runtime and run in the leader alone, and
-// what feeds them, which runs in every replica.
+// Package stage assembles the parts of Taintkeeper's controllers, so that they run in a manager or, in tests, without
+// one. The parts are stages, which are controllers of controller-runtime and run only in the leader, and what feeds
+// them, which runs in every replica.
 package stage
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Parts are all that runs together. The zero value has none.
+// Parts are all parts that run together. The zero value has none.
 type Parts struct {
 	everyReplica []manager.Runnable
 	leader       []manager.Runnable
@@ -33,7 +33,7 @@ func (p *Parts) InEveryReplica(run ...func(context.Context) error) {
 	}
 }
 
-// InLeader adds what runs in the leader alone: whatever changes something.
+// InLeader adds what runs only in the leader: everything that changes something.
 func (p *Parts) InLeader(stages ...manager.Runnable) { p.leader = append(p.leader, stages...) }
 
 // Run runs everything, without a manager or an election, until the context ends. What runs in the leader
@@ -46,7 +46,7 @@ func (p *Parts) Run(ctx context.Context) error {
 
 	leading, end := context.WithCancel(ctx)
 	defer end()
-	defer context.AfterFunc(feeding, end)() // one that feeds has failed
+	defer context.AfterFunc(feeding, end)() // a feeding part has failed
 	leader, leading := errgroup.WithContext(leading)
 	start(leading, leader, p.leader)
 	leader.Go(func() error { <-leading.Done(); return nil })
@@ -77,13 +77,13 @@ func (p *Parts) AddTo(mgr manager.Manager) error {
 	return nil
 }
 
-// New makes a stage that takes its requests from a source. Several of one name may live in one process.
+// New makes a stage that takes its requests from a source. A process may have several of the same name.
 func New[request comparable](
 	logger logr.Logger, name string, options controller.TypedOptions[request], from source.TypedSource[request],
 ) (manager.Runnable, error) {
 	options.SkipNameValidation = new(true)
 	options.Logger = logger
-	options.CacheSyncTimeout = math.MaxInt64 // the watches keep trying, and /readyz says that they do
+	options.CacheSyncTimeout = math.MaxInt64 // the watches keep trying, and /readyz reports it
 	if options.NewQueue == nil {
 		options.NewQueue = newQueue[request]
 	}
@@ -96,24 +96,24 @@ func New[request comparable](
 	}
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		err := c.Start(ctx)
-		if ctx.Err() != nil { // the process ended before what it waited for came, which is not a failure
+		if ctx.Err() != nil { // the process ended while it waited, which is not a failure
 			return nil //nolint:nilerr // the context has ended
 		}
 		return err
 	}), nil
 }
 
-// feeding is a runnable that a manager takes for a cache: those run in every replica, and end after what runs in the
-// leader. Without it the manager ends what feeds the leader first (controller-runtime, pkg/manager/internal.go).
+// feeding is a runnable that a manager treats as a cache. Caches run in every replica, and end after what runs in the
+// leader. Otherwise the manager would first end what feeds the leader (controller-runtime, pkg/manager/internal.go).
 type feeding struct{ manager.Runnable }
 
-// GetCache is what the manager knows a cache by.
+// GetCache is how the manager recognizes a cache.
 func (feeding) GetCache() cache.Cache { return synced{} }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (feeding) NeedLeaderElection() bool { return false }
 
-// synced is a cache that nobody waits for: each stage waits for what it needs.
+// synced is a cache that needs no waiting, because each stage waits for what it needs.
 type synced struct{ cache.Cache }
 
 // WaitForCacheSync implements cache.Cache.

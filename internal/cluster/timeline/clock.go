@@ -13,8 +13,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Clock is the timeline of a process, with what is known of the API server's clock. All parts of a process share one.
-// The zero value is ready. It is safe for concurrent use.
+// Clock is the timeline of a process, with what is known about the API server's clock. All parts of a process share
+// one. The zero value is ready. It is safe for concurrent use.
 type Clock struct {
 	// Wall is this machine's clock, which can be wrong and can be set. The default is time.Now.
 	Wall func() time.Time
@@ -22,14 +22,14 @@ type Clock struct {
 	mu     sync.Mutex
 	begun  time.Time     // with a monotonic reading
 	ticked time.Time     // the newest instant of the monotonic clock that was read
-	now    time.Time     // the instant of the timeline then
-	fast   time.Duration // by how much the monotonic clock has been too fast in all
-	debt   time.Duration // by how much of it the timeline has not been held back yet
+	now    time.Time     // the instant of the timeline at that moment
+	fast   time.Duration // how much the monotonic clock has been too fast in total
+	debt   time.Duration // how much of that the timeline has not been slowed by yet
 	server server
 }
 
-// Now returns the present instant of the timeline. It never goes back, and never stands still. Instants of the timeline
-// have no monotonic reading of their own. Compare them with each other only, and not with time.Now or by time.Since.
+// Now returns the current instant of the timeline. It never goes back, and never stops. Instants of the timeline have
+// no monotonic reading of their own. Compare them only with each other, not with time.Now, and do not use time.Since.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *Clock) Now() time.Time {
 // Since returns how long ago an instant of the timeline was.
 func (c *Clock) Since(instant time.Time) time.Duration { return c.Now().Sub(instant) }
 
-// tick returns the present instant of the timeline, and that of the monotonic clock. What the latter has been too fast
-// by is taken off little by little. The caller holds c.mu.
+// tick returns the current instants of the timeline and of the monotonic clock. It corrects the timeline gradually by
+// as much as the monotonic clock has been too fast. The caller holds c.mu.
 func (c *Clock) tick() (now, monotonic time.Time) {
 	monotonic = c.monotonic(time.Now())
 	if c.ticked.IsZero() {
@@ -54,8 +54,8 @@ func (c *Clock) tick() (now, monotonic time.Time) {
 	return c.now, monotonic
 }
 
-// monotonic returns an instant of the monotonic clock without its reading, so that nothing falls back on the wall clock
-// when it is compared. The caller holds c.mu.
+// monotonic returns an instant of the monotonic clock without its reading, so that comparisons never fall back to the
+// wall clock. The caller holds c.mu.
 func (c *Clock) monotonic(at time.Time) time.Time {
 	if c.begun.IsZero() {
 		c.begun = at
@@ -70,8 +70,8 @@ func (c *Clock) wall() time.Time {
 	return time.Now().Round(0)
 }
 
-// See returns the sight of something that this process sees now. What the API server has recorded can be dated by it
-// once a Date was heard: one clock alone is not believed.
+// See returns the sight of something that this process sees now. With it, what the API server has recorded can be
+// dated, but only once a Date was received, because one clock alone is not trusted.
 func (c *Clock) See() verdict.Sight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,12 +85,12 @@ func (c *Clock) See() verdict.Sight {
 	return seen
 }
 
-// Latest returns the latest that the API server's clock can show, which is what is written down. Before a Date was
-// heard it is this machine's clock.
+// Latest returns the latest time that the API server's clock can show, which is the time to write. Before a Date was
+// received, it is this machine's clock.
 func (c *Clock) Latest() time.Time { return c.See().Latest }
 
-// Ahead returns by how much the API server's clock is ahead of the timeline, at the least and at the most, where two
-// contradict of both. Before a Date was heard that is by this machine's clock.
+// Ahead returns the least and the most by which the API server's clock can be ahead of the timeline, including a
+// recently contradicted server's. Before a Date was received, it uses this machine's clock.
 func (c *Clock) Ahead() (least, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,8 +106,8 @@ func (c *Clock) Ahead() (least, most time.Duration) {
 // Shown returns what this machine's clock shows at an instant of the timeline, for people to read.
 func (c *Clock) Shown(instant time.Time) time.Time { return instant.Add(c.wall().Sub(c.Now())) }
 
-// Offset returns by how much the API server's clock is ahead of this machine's at least; negative if it is behind, and
-// zero if they agree as far as can be told, or if no Date was heard.
+// Offset returns the least by which the API server's clock is ahead of this machine's; negative if it is behind, and
+// zero if they agree as far as is known, or if no Date was received.
 func (c *Clock) Offset() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,11 +125,11 @@ func (c *Clock) Offset() time.Duration {
 	return 0
 }
 
-// Heard notes the Date of an answer that has just come to a question of the given instant of time.Now.
+// Heard notes the Date of an answer that has just arrived for a request sent at the given instant of time.Now.
 func (c *Clock) Heard(date, asked time.Time) { c.heard(date, asked, &pace{}) }
 
-// heard notes the same of an answer of a connection. The timeline is held back by the most that any connection has
-// found: each finds what comes after it began, or began again, to compare.
+// heard does the same for an answer on a connection. The timeline is slowed by the most that any connection has found,
+// because each finds only what comes after it began, or restarted, to compare.
 func (c *Clock) heard(date, asked time.Time, by *pace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *Clock) heard(date, asked time.Time, by *pace) {
 	}
 }
 
-// Listen returns the configuration of a client whose answers tell the time.
+// Listen returns the configuration of a client whose answers tell the API server's time.
 func (c *Clock) Listen(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &listener{next: next, clock: c} })
@@ -173,6 +173,6 @@ func (l *listener) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery: client-go cancels a request that it
-// gives up at the connection below.
+// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery: client-go cancels abandoned requests
+// at the underlying connection.
 func (l *listener) WrappedRoundTripper() http.RoundTripper { return l.next }

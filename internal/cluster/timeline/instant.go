@@ -21,7 +21,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Next returns the earlier of two instants of which either may be zero, which is none.
+// Next returns the earlier of two instants. Either may be zero, which means none.
 func Next(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -6,33 +6,33 @@ package timeline
 import "time"
 
 const (
-	// drift is by how much a second of this machine and a second of the API server's usually differ at most, in parts of
-	// it. While the kernel slews a clock it can be more: see slew.
+	// drift is the most, as a fraction, by which a second of this machine and a second of the API server's usually differ.
+	// While the kernel slews a clock it can be more: see slew.
 	drift = 1000
-	// slew is the part of a second by which a second of the monotonic clock can be too short at most, while the kernel
-	// slews it: 10 % in Linux (adjtimex(2), tick and frequency).
+	// slew is the largest fraction by which a second of the monotonic clock can be too short while the kernel slews it: 10
+	// % in Linux (adjtimex(2), tick and frequency).
 	slew = 8
-	// setBy is from when on a difference is no slewing: the API server's clock was set, or another server answered.
+	// setBy is the difference that cannot come from slewing: the API server's clock was set, or another server answered.
 	setBy = 2 * time.Second
 )
 
-// otherFor is for how long what was known before a contradiction counts in what is written: behind one address there
-// can be several API servers.
+// otherFor is how long what was known before a contradiction still counts in what is written, because there can be
+// several API servers behind one address.
 const otherFor = time.Minute
 
-// server is what is known of the API server's clock. It is pure: instants are given, of our monotonic clock.
+// server is what is known about the API server's clock. It is pure: it is given instants of our monotonic clock.
 type server struct {
 	known reckoning
 	other reckoning // what was known before the last contradiction
 }
 
-// reckoning is what answers that agree tell.
+// reckoning is what agreeing answers tell.
 type reckoning struct {
-	at       time.Time // of the newest answer, or zero before the first
+	at       time.Time // when the newest answer came, or zero before the first
 	from, to time.Time // the bounds of the server's clock then
 }
 
-// bounds returns between which instants the API server's clock is at an instant of ours.
+// bounds returns the earliest and latest time of the API server's clock at an instant of ours.
 func (r reckoning) bounds(at time.Time) (from, to time.Time) {
 	passed := at.Sub(r.at)
 	slack := passed.Abs() / drift
@@ -52,8 +52,9 @@ func (s *server) widest(at time.Time) (from, to time.Time) {
 	return Earlier(from, otherFrom), Later(to, otherTo)
 }
 
-// answered notes the Date of an answer: at some instant between asked and came the API server's clock showed a time in
-// that second. Answers that agree narrow the bounds. One that contradicts the others is believed alone from then on.
+// answered notes the Date of an answer: at some instant between asked and came, the API server's clock showed a time in
+// that second. Answers that agree narrow the bounds. After an answer that contradicts the others, only that answer
+// counts.
 func (s *server) answered(date, asked, came time.Time) {
 	next := reckoning{at: came, from: date, to: date.Add(time.Second + came.Sub(asked))}
 	if s.heard() {
@@ -67,22 +68,22 @@ func (s *server) answered(date, asked, came time.Time) {
 	s.known = next
 }
 
-// pace compares how fast the monotonic clock and that of the API server go, by the answers of one connection.
+// pace compares the speeds of the monotonic clock and the API server's, using the answers on one connection.
 type pace struct {
-	found time.Duration // by how much ours has been too fast in all, see Clock.heard
+	found time.Duration // how much ours has been too fast in total, see Clock.heard
 
-	since time.Time     // when the server's clock was last seen further ahead, or zero if it was never heard
-	ahead time.Duration // of ours, at the least
+	since time.Time     // when the server's clock was last seen further ahead, or zero if no answer came yet
+	ahead time.Duration // of our clock, at the least
 	held  time.Duration // by how much ours has been too fast since
 	last  time.Time     // when ahead was found
-	mixed time.Time     // until then several servers are taken to answer
+	mixed time.Time     // until then, several servers may be answering
 }
 
 // mixedFor is for how long a clock that went back and forward again counts as several clocks.
 const mixedFor = 10 * time.Minute
 
-// answered returns by how much ours has been too fast since the last answer. More than a slewed clock can be is none of
-// it: then the API server's clock was set, or another server answered. So is what comes and goes.
+// answered returns how much ours has been too fast since the last answer. A difference that slewing cannot explain does
+// not count, because then the API server's clock was set, or another server answered. Nor does one that comes and goes.
 func (p *pace) answered(date, asked, came time.Time) (fast time.Duration) {
 	least, most := date.Sub(came), date.Add(time.Second).Sub(asked)
 	if p.since.IsZero() || least >= p.ahead {

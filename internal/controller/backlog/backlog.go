@@ -5,22 +5,23 @@
 //
 //  1. At most 16 evictions are in flight for less than 250 ms, and at most 64 for longer (slow).
 //  2. When a 65th becomes slow, the youngest slow one of the group with the most slow ones is cancelled.
-//  3. Groups take turns, pod by pod. Within a group the pod that is due first goes first, then the one with the lowest
-//     priority; pods of one node go together.
-//  4. A group hangs when a try there timed out or was cancelled for room, until a try that began later is answered.
-//  5. Retries, and all evictions of groups that hang, go first in 4 of the 16 places and get no others.
+//  3. Groups take turns, pod by pod. Within a group the order is: earliest due, then lowest priority, with pods of one
+//     node together.
+//  4. A group hangs when one of its tries times out or is cancelled to make room, until a try that began later is
+//     answered.
+//  5. Retries, and all evictions of groups that hang, have priority in 4 of the 16 places and get no others.
 //  6. In a group that hangs, first tries come before retries. Retries are first come, first served.
-//  7. An eviction that was refused or that failed waits for its own backoff. At most 50 of these a second are retried.
+//  7. An eviction that was refused or failed waits for its own backoff. At most 50 of these are retried per second.
 //
 // A group is a namespace, because what hangs is a webhook, and webhooks select by namespace and labels, never by node.
 // Together, 1 and 2 keep at most 80 of the 98 seats that the API server gives to all controllers (workload-high), so
-// the calls of others get through.
+// calls of other controllers get through.
 //
 // With G other groups that have due pods, the k-th due pod of a group begins within (G+1)k/48 s: 12 places serve groups
-// that do not hang, and each is free again after 250 ms. n groups that begin to hang cost the others n/48 s, once.
+// that do not hang, and each is free again after 250 ms. n groups that begin to hang delay the others by n/48 s, once.
 // The oldest slow eviction is never cancelled, so each group that hangs finds out when it no longer does.
 //
-// A Backlog makes no calls and has no clock, goroutine, lock or logger. Instants are the caller's.
+// A Backlog makes no calls and has no clock, goroutine, lock or logger. The caller passes instants in.
 package backlog
 
 import (
@@ -36,12 +37,12 @@ type Limits struct {
 	Prompt   int           // in flight for less than Patience
 	Retries  int           // of these, retries and evictions of groups that hang
 	Slow     int           // in flight for longer than Patience
-	Patience time.Duration // how long an eviction takes at most that is answered promptly
+	Patience time.Duration // the longest that a prompt eviction takes
 	Pace     time.Duration // between two retries of evictions that were refused or failed
 }
 
-// LimitsFor returns the limits for a number of places, which is at least 1. With 16 of them at most 80 evictions are in
-// flight.
+// LimitsFor returns the limits for a number of places, which must be at least 1. With 16 places, at most 80 evictions
+// are in flight.
 func LimitsFor(places int) Limits {
 	return Limits{
 		Prompt: places, Retries: max(places/4, 1), Slow: 4 * places,
@@ -50,20 +51,20 @@ func LimitsFor(places int) Limits {
 }
 
 const (
-	// movesPerCall bounds how many evictions one call of Next moves from one order to another, and thereby how long it
-	// takes when very many pods are due at once: a few milliseconds.
+	// movesPerCall bounds how many evictions one call of Next moves from one order to another, so that it takes at most a
+	// few milliseconds even if very many pods are due at once.
 	movesPerCall = 1000
 	// rememberRefusal is how long a refusal counts for a pod that may stay. Otherwise a taint that comes and goes would
-	// send the refused call each time.
+	// repeat the refused call each time.
 	rememberRefusal = 10 * time.Minute
 )
 
-// group is what hangs together.
+// group is a set of evictions that hang together.
 type group struct {
 	name             string
 	members          int
 	hangs            bool
-	judged           time.Time // when the try began that says whether it hangs
+	judged           time.Time // when the try began that decided whether it hangs
 	served           int       // its last turn
 	firsts           ordered[*Eviction]
 	retries          ordered[*Eviction]
@@ -84,12 +85,12 @@ type Backlog struct {
 	careful  ordered[*group]    // have retries, or hang
 	inFlight []*Eviction        // in the order in which they began
 	turns    int                // taken so far
-	paced    time.Time          // no retry of a failed eviction before
+	paced    time.Time          // no failed eviction is retried before
 	begun    time.Time          // the last try
 }
 
-// New returns an empty Backlog. It asks whether a pod that need not leave is still there: if not, the API server is
-// about to answer its try in flight, or never will, and nobody withdraws it.
+// New returns an empty Backlog. It calls there to ask whether a pod that need not leave still exists. If not, its try
+// in flight is not withdrawn: the API server is about to answer it, or never will.
 func New(limits Limits, there func(types.UID) bool) *Backlog {
 	inTurn := func(a, b *group) bool { return a.served < b.served }
 	return &Backlog{
@@ -101,8 +102,9 @@ func New(limits Limits, there func(types.UID) bool) *Backlog {
 	}
 }
 
-// Set replaces what is known of a node. It returns the evictions of pods that may stay now, and the evictions that must
-// be cancelled because they are in flight and the pods need not leave now. Those are in both if the pods may stay.
+// Set replaces what is known about a node. It returns the evictions of pods that may stay now, and the evictions in
+// flight that must be cancelled because their pods need not leave now. An eviction in flight whose pod may stay is in
+// both.
 func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, cancel []*Eviction) {
 	known := b.nodes[node]
 	next := make(map[types.UID]*Eviction, len(leaving))
@@ -135,10 +137,10 @@ func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, canc
 	return stay, cancel
 }
 
-// Knows reports whether a pod of a node waits here, is in flight, or was refused.
+// Knows reports whether the eviction of a pod of a node waits here, is in flight, or was refused.
 func (b *Backlog) Knows(node string, pod types.UID) bool { return b.nodes[node][pod] != nil }
 
-// update takes in what is known of a pod that must leave, and reports whether its try in flight must be cancelled.
+// update applies what is known about a pod that must leave, and reports whether its try in flight must be cancelled.
 func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 	same, ready := !e.unwanted && e.equal(l), l.mayBeTried(now)
 	news := e.unsure || l.Due.Sub(e.Due).Abs() >= time.Second
@@ -152,8 +154,8 @@ func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 	return false
 }
 
-// goOn lets an eviction wait again after a change of its pod. As long as the pod may be tried it is the same eviction;
-// a first try that was put off is due at once if there is news. One that was tried keeps its backoff while it is held.
+// goOn makes an eviction wait again after a change of its pod. It remains the same eviction as long as it may be tried.
+// A postponed first try is due at once if there is news. An eviction that was tried keeps its backoff while it is held.
 func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	waits := e.in
 	b.take(e)
@@ -173,7 +175,7 @@ func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	}
 }
 
-// withdraw takes in that a pod may stay. It reports whether the eviction is remembered anyway, and whether it is in
+// withdraw applies that a pod may stay. It reports whether the eviction is remembered anyway, and whether it is in
 // flight and must be cancelled.
 func (b *Backlog) withdraw(e *Eviction) (remembered, cancel bool) {
 	switch {
@@ -187,8 +189,7 @@ func (b *Backlog) withdraw(e *Eviction) (remembered, cancel bool) {
 	return b.spare(e), false
 }
 
-// spare ends the eviction of a pod that may stay. It reports whether that is remembered, because the eviction was
-// refused.
+// spare ends the eviction of a pod that may stay. It reports whether the eviction is remembered because it was refused.
 func (b *Backlog) spare(e *Eviction) (remembered bool) {
 	if e.Refuser == "" {
 		b.leave(e.group)
@@ -232,13 +233,13 @@ func (b *Backlog) drop(e *Eviction) {
 	b.remember(e.Node, b.nodes[e.Node])
 }
 
-// renew begins an eviction, or begins it again, from an instant on.
+// renew starts an eviction, or restarts it, from an instant on.
 func (b *Backlog) renew(e *Eviction, from time.Time) {
 	e.Tries, e.Refuser, e.Memo, e.began, e.unsure = 0, "", nil, time.Time{}, false
 	b.wait(e, from)
 }
 
-// wait lets an eviction wait until an instant, or until it is no longer held.
+// wait makes an eviction wait until an instant, or until it is no longer held.
 func (b *Backlog) wait(e *Eviction, from time.Time) {
 	e.from = from
 	if !e.Answer.Held {
@@ -246,7 +247,7 @@ func (b *Backlog) wait(e *Eviction, from time.Time) {
 	}
 }
 
-// retry lets an eviction that failed wait until its backoff is over and its answer lets it be tried.
+// retry makes a failed eviction wait until its backoff is over and its answer allows a try.
 func (b *Backlog) retry(e *Eviction, rested time.Time) {
 	e.rested, e.from = rested, latest(rested, e.Leaving.from())
 	if !e.Answer.Held {
@@ -268,15 +269,15 @@ func (b *Backlog) take(e *Eviction) {
 	}
 }
 
-// order keeps a group where its turn is.
+// order puts a group in the order of turns, or takes it out.
 func (b *Backlog) order(g *group) {
 	b.ready.keep(g, !g.hangs && !g.firsts.empty())
 	b.careful.keep(g, g.hangs && !g.firsts.empty() || !g.retries.empty())
 }
 
-// Next returns the eviction to try now, which is then in flight until Done. Without one it returns when to call Next
-// and Excess again if neither Set nor Done is called before; zero means not before. That may be at once: a call does
-// only so much.
+// Next returns the eviction to try now, which is then in flight until Done. If there is none, it returns when to call
+// Next and Excess again, unless Set or Done is called earlier; zero means only after one of these. That instant may be
+// now, because one call does a limited amount of work.
 func (b *Backlog) Next(now time.Time) (_ *Eviction, again time.Time) {
 	b.wake(now)
 	young, retries, again := b.young(now)
@@ -300,8 +301,7 @@ func (b *Backlog) Next(now time.Time) (_ *Eviction, again time.Time) {
 	return nil, again
 }
 
-// young counts the evictions that hold a place, and the retries among them, and returns when the first of them becomes
-// slow.
+// young counts the evictions that hold a place and the retries among them, and returns when the first becomes slow.
 func (b *Backlog) young(now time.Time) (young, retries int, slow time.Time) {
 	for _, e := range b.inFlight {
 		at := e.began.Add(b.limits.Patience)
@@ -317,7 +317,7 @@ func (b *Backlog) young(now time.Time) (young, retries int, slow time.Time) {
 	return young, retries, slow
 }
 
-// wake moves evictions that may be tried to where they wait for their turn, and forgets old refusals.
+// wake moves evictions that may be tried now to the order of their group, and forgets old refusals.
 func (b *Backlog) wake(now time.Time) {
 	for range movesPerCall {
 		if b.pending.empty() || b.pending.first().from.After(now) {
@@ -343,7 +343,7 @@ func (b *Backlog) wake(now time.Time) {
 	}
 }
 
-// begin begins a try of the group whose turn it is.
+// begin starts a try of the group whose turn it is.
 func (b *Backlog) begin(g *group, retry bool, now time.Time) *Eviction {
 	from := &g.firsts
 	if retry && (!g.hangs || g.firsts.empty()) {
@@ -358,7 +358,7 @@ func (b *Backlog) begin(g *group, retry bool, now time.Time) *Eviction {
 	return e
 }
 
-// Done ends a try that Next began.
+// Done ends a try that Next started.
 func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	b.inFlight = slices.DeleteFunc(b.inFlight, func(f *Eviction) bool { return f == e })
 	withdrawn := errors.Is(e.cancelled, ErrWithdrawn)
@@ -375,7 +375,7 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 		if e.rested = now.Add(o.after); !b.spare(e) {
 			b.drop(e)
 		}
-	case withdrawn && o.kind != failed: // the pod must leave again: that is another eviction
+	case withdrawn && o.kind != failed: // the pod must leave again, which is another eviction
 		b.renew(e, latest(e.Leaving.from(), now))
 	case o.kind == later, o.kind == unsure:
 		e.unsure = o.kind == unsure
@@ -388,8 +388,8 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	}
 }
 
-// learn takes in what the end of a try says of its group. A pod that hangs again says nothing new, nor does one that
-// was not tried to the end.
+// learn applies what the end of a try tells about its group. A pod that hangs again tells nothing new, nor does a try
+// that did not finish.
 func (b *Backlog) learn(e *Eviction, o Outcome, withdrawn bool) {
 	again := o.kind == hung && e.hung
 	if g := e.group; !withdrawn && !again && o.kind != later && o.kind != unsure && !e.began.Before(g.judged) {
@@ -413,7 +413,7 @@ func (b *Backlog) Excess(now time.Time) (cancel []*Eviction) {
 	}
 	for len(slow) > b.limits.Slow {
 		victim := 0
-		for i, e := range slow { // they are in the order in which they began: of equals the last
+		for i, e := range slow { // they are in the order in which they began: the last of equals
 			if of[e.group] >= of[slow[victim].group] {
 				victim = i
 			}
@@ -426,8 +426,8 @@ func (b *Backlog) Excess(now time.Time) (cancel []*Eviction) {
 	return cancel
 }
 
-// Stop returns the evictions to cancel at the end of the process, because they have been in flight for longer than a
-// limit, and when to call it again, if any are in flight.
+// Stop returns the evictions to cancel at the end of the process because they have been in flight for longer than a
+// limit. If any are still in flight, it also returns when to call it again.
 func (b *Backlog) Stop(limit time.Duration, now time.Time) (cancel []*Eviction, again time.Time) {
 	for _, e := range b.inFlight {
 		switch at := e.began.Add(limit); {

@@ -23,7 +23,7 @@ var (
 	std = LimitsFor(16)
 )
 
-// there says of every pod that it is there.
+// there says about every pod that it is there.
 func there(types.UID) bool { return true }
 
 // pods are due in a namespace; their names are their places in the list.
@@ -206,7 +206,7 @@ func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *tes
 	}
 }
 
-// 200 namespaces hang. Those of which an eviction began first must find out when they do not hang any more.
+// 200 namespaces hang. Those of which an eviction began first must find out when they do not hang any longer.
 func TestTheOldestSlowEvictionsAreNeverCancelled(t *testing.T) {
 	b := New(std, there)
 	for i := range 200 {
@@ -310,7 +310,7 @@ func TestWhetherATryThatWasPutOffIsMadeAtOnceWhenItsPodChanges(t *testing.T) {
 	}
 }
 
-// What is known of a node is set again with each of its changes, and the node can have very many pods.
+// What is known about a node is set again with each of its changes, and the node can have very many pods.
 func TestASetThatBringsNothingNewMovesNothing(t *testing.T) {
 	b := New(std, there)
 	all := pods("a", 100, t0)

@@ -14,16 +14,16 @@ import (
 type Leaving struct {
 	UID             types.UID
 	Namespace, Name string
-	Group           string // of evictions that hang together; it never changes
+	Group           string // evictions of a group hang together; never changes
 	Due             time.Time
 	Priority        int32
 	Answer          Answer
 }
 
-// Answer is what the policies say of a pod that is due. The zero value lets it leave.
+// Answer is what the policies say about a due pod. The zero value lets it leave.
 type Answer struct {
-	Held  bool      // it may not be tried until another answer comes
-	After time.Time // it may not be tried before
+	Held  bool      // no try until another answer comes
+	After time.Time // no try before
 }
 
 // Free reports whether the pod may leave when it is due.
@@ -50,29 +50,29 @@ type Eviction struct {
 	Leaving
 
 	Node    string
-	Tries   int    // that failed or hung
-	Refuser string // who refused the last try; empty if nobody did
+	Tries   int    // tries that failed or hung
+	Refuser string // what refused the last try; empty if nothing did
 	Memo    any    // what the caller remembers between tries; nil when the eviction begins
 
 	group     *group
-	from      time.Time           // it is not tried before
-	rested    time.Time           // when the backoff of its last try is over; an answer may keep it for longer
-	in        *ordered[*Eviction] // where it waits; nil if it is held or in flight
-	at        int                 // its place there
+	from      time.Time           // no try before
+	rested    time.Time           // when the backoff of its last try is over; an answer may delay it further
+	in        *ordered[*Eviction] // the order in which it waits; nil if held or in flight
+	at        int                 // its place in that order
 	inFlight  bool
 	began     time.Time // the last try
 	retry     bool      // the try takes one of the places of retries
 	unsure    bool      // the last try was not confirmed, so news of its node let it be tried at once
-	hung      bool      // the last try did, so another that hangs says nothing new of its group
-	refused   time.Time // the last time
-	cancelled error     // the try in flight is cancelled
+	hung      bool      // the last try hung, so another that hangs tells nothing new about its group
+	refused   time.Time // when it was last refused
+	cancelled error     // why the try in flight is cancelled
 	unwanted  bool      // the pod may stay; it is remembered because it is in flight or was refused
 }
 
 // Errors that say why an eviction in flight is cancelled.
 var (
 	ErrWithdrawn = errors.New("the pod need not leave now")
-	ErrNoRoom    = errors.New("it hangs, and so do too many others")
+	ErrNoRoom    = errors.New("too many evictions hang, including this one")
 )
 
 // Begun reports whether the eviction was tried.
@@ -90,7 +90,7 @@ func (e *Eviction) cancel(why error) bool {
 	return true
 }
 
-// turn returns where an eviction waits for its turn.
+// turn returns the order in which an eviction waits for its turn.
 func (e *Eviction) turn() *ordered[*Eviction] {
 	if e.Tries > 0 {
 		return &e.group.retries
@@ -118,17 +118,17 @@ const (
 var (
 	// Over means that the pod is gone, or need not be evicted.
 	Over = Outcome{}
-	// Hung means that the try timed out or was cancelled for room.
+	// Hung means that the try timed out or was cancelled to make room.
 	Hung = Outcome{kind: hung}
 )
 
-// Failed means that the try was refused, or failed otherwise, and may be repeated after some time. The refuser is who
-// refused it, or empty.
+// Failed means that the try was refused or failed in another way, and may be repeated after some time. The refuser is
+// what refused it, or empty.
 func Failed(after time.Duration, refuser string) Outcome { return Outcome{failed, after, refuser} }
 
-// Later means that the pod cannot be evicted yet. It is a first try again after some time.
+// Later means that the pod cannot be evicted yet. After some time it gets a first try again.
 func Later(after time.Duration) Outcome { return Outcome{kind: later, after: after} }
 
-// Unsure means that what is known of the pod or its node is not confirmed yet. It is a first try again after some time,
-// or at once when Set brings news of its node.
+// Unsure means that what is known about the pod or its node is not confirmed yet. It gets a first try again after some
+// time, or at once when Set brings news of its node.
 func Unsure(after time.Duration) Outcome { return Outcome{kind: unsure, after: after} }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ordered is a heap whose elements know their places, so that each can be taken out.
+// ordered is a heap whose elements know their positions, so that each can be removed.
 type ordered[T any] struct {
 	all  []T
 	less func(a, b T) bool
@@ -20,8 +20,8 @@ func evictions(less func(a, b *Eviction) bool) ordered[*Eviction] {
 	return ordered[*Eviction]{less: less, at: func(e *Eviction) *int { return &e.at }}
 }
 
-// first is the order of first tries: by the second in which they are due, by priority, and by node, because one read of
-// a node serves all its pods.
+// first is the order of first tries: by the second in which they are due, then by priority, then by node, because one
+// read of a node serves all its pods.
 func first(a, b *Eviction) bool {
 	return cmp.Or(cmp.Compare(a.Due.Unix(), b.Due.Unix()), next(a, b)) < 0
 }
@@ -40,7 +40,7 @@ func (o *ordered[T]) take(x T)    { heap.Remove(o, *o.at(x)-1) }
 func (o *ordered[T]) empty() bool { return len(o.all) == 0 }
 func (o *ordered[T]) first() T    { return o.all[0] }
 
-// keep puts, moves or takes out an element after a change of what it is ordered by.
+// keep adds, moves or removes an element after its sort key has changed.
 func (o *ordered[T]) keep(x T, in bool) {
 	switch at := *o.at(x); {
 	case in && at == 0:
@@ -80,7 +80,7 @@ func (o *ordered[T]) Pop() any {
 	return x
 }
 
-// earliest returns the earlier of two instants; the zero one is none.
+// earliest returns the earlier of two instants; zero means none.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -73,7 +73,7 @@ func TestNewNamespacesThatHangHoldUpOthersByLessThanASecond(t *testing.T) {
 }
 
 // A webhook selects by labels: half of the pods of the namespaces that hang do not.
-func TestInNamespacesOfWhichHalfHangsTheOtherHalfLeaves(t *testing.T) {
+func TestIfHalfOfTheNamespacesHangTheOtherHalfLeaves(t *testing.T) {
 	w := newWorld(t, deletesHang(labelled("bad")))
 	for i := range 4000 {
 		if w.random.IntN(2) == 0 {
@@ -129,7 +129,7 @@ func Test5000PodsThatAWebhookRefusesAreTriedAtMost60TimesASecond(t *testing.T) {
 	w.allLate("the others", good, 30*ms, 260*ms)
 }
 
-func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
+func TestPodsThatHungOnceLeaveNextToOthersThatHangForever(t *testing.T) {
 	w := newWorld(t, func(c call) (answer, bool) {
 		return hanging, c.verb == "delete" && (c.pod.label == "" || c.at < 60*sec)
 	})
@@ -180,7 +180,7 @@ func TestThePodsOfAWebhookThatHangsAreFound(t *testing.T) {
 }
 
 // What the rule gives up: a namespace that is slow, but not too slow, has 1/301 of the places.
-func TestANamespaceWhoseDeletesTake10SecondsLeavesNextTo300ThatHangForEver(t *testing.T) {
+func TestANamespaceWhoseDeletesTake10SecondsLeavesNextTo300ThatHangForever(t *testing.T) {
 	w := newWorld(t, func(c call) (answer, bool) {
 		if c.pod.Group == "slow0" {
 			return answer{takes: 10 * sec}, c.verb == "delete"

@@ -64,7 +64,7 @@ type answer struct {
 	refuser string
 }
 
-// hanging is the answer of a webhook that nobody serves, after 30 s.
+// hanging is the answer of a webhook that does not respond, after 30 s.
 var hanging = answer{takes: 30 * sec, hangs: true}
 
 type request struct {

@@ -5,18 +5,18 @@ package backlog
 
 import "time"
 
-// Stats count the evictions of a Backlog. They are counted when they are asked for, so no gauge must be kept in step.
+// Stats are counted on demand, so no gauge needs to be kept in step.
 type Stats struct {
 	Pending  int            // not due yet
-	Held     int            // due, and a policy does not let them be tried now
-	Due      int            // due, and may be tried; those in flight included
-	InFlight int            // those included whose pods may stay by now
-	Refused  map[string]int // due, and their last tries were refused, by who refused them
+	Held     int            // due, but a policy does not allow a try now
+	Due      int            // due, and may be tried; includes those in flight
+	InFlight int            // includes those whose pods may stay now
+	Refused  map[string]int // due, with the last try refused, by what refused it
 
-	Next    time.Time // the first of those that are pending is due
-	Oldest  time.Time // the first of those that are due was due
-	Untried time.Time // the first of those was due that are due and were never tried
-	Begun   time.Time // the last try began
+	Next    time.Time // when the first pending one is due
+	Oldest  time.Time // when the first due one became due
+	Untried time.Time // when the first due one that was never tried became due
+	Begun   time.Time // when the last try began
 }
 
 // Stats counts the evictions at an instant. It looks at each of them.
@@ -38,7 +38,7 @@ func (s *Stats) count(e *Eviction, now time.Time) {
 		s.Pending++
 		s.Next = earliest(s.Next, e.Due)
 		return
-	case e.Answer.Held || e.Answer.After.After(now): // mayBeTried would copy what it does not need of each
+	case e.Answer.Held || e.Answer.After.After(now): // mayBeTried would copy more of each than it needs
 		s.Held++
 		return
 	}
@@ -52,7 +52,7 @@ func (s *Stats) count(e *Eviction, now time.Time) {
 	}
 }
 
-// Overdue is for how long the first of the pods that are due has been due at an instant; zero if none is.
+// Overdue returns how long, at an instant, the oldest due pod has been due; zero if no pod is due.
 func (s *Stats) Overdue(now time.Time) time.Duration {
 	if s.Oldest.IsZero() {
 		return 0
@@ -61,7 +61,7 @@ func (s *Stats) Overdue(now time.Time) time.Duration {
 }
 
 // Due returns the pods that are due at an instant, by node, whether they may be tried or not. It copies each of them;
-// to ask for one node, DueOn is faster.
+// for one node, DueOn is faster.
 func (b *Backlog) Due(now time.Time) map[string][]Leaving {
 	due := map[string][]Leaving{}
 	for node := range b.nodes {

@@ -23,30 +23,30 @@ import (
 )
 
 const (
-	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is of this
-	// kind because every API server watches ServiceAccounts anyway: the policy finds it from the first request after a
-	// start on, which it does not with a resource of our own (kubernetes/kubernetes#124237).
+	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is a
+	// ServiceAccount because every API server watches these anyway, so the policy finds it from the first request after a
+	// start. It would not find a resource of our own (kubernetes/kubernetes#124237).
 	ServiceAccount = "taintkeeper-eviction-clock"
-	// Annotation is the eviction clock: the instant of the last renewal by the API server's clock, in RFC 3339.
+	// Annotation is the eviction clock: the instant of the last renewal on the API server's clock, in RFC 3339.
 	Annotation = "taintkeeper.dev/renewed"
-	// BacklogUntil is the instant until which the built-in may not mark some pods although the clock is stale. Like
-	// BacklogSince it is by the API server's clock, in RFC 3339.
+	// BacklogUntil is the instant until which the built-in may not mark some pods even if the clock is stale. Like
+	// BacklogSince, it is on the API server's clock, in RFC 3339.
 	BacklogUntil = "taintkeeper.dev/backlog-until"
-	// BacklogSince is the instant since which such a pod was created, if its name can come again.
+	// BacklogSince is the instant since which a pod must have been created to be one of these, if its name can come again.
 	BacklogSince = "taintkeeper.dev/backlog-since"
-	// BacklogSpared has the nodes on which it may mark no pod at all, separated by spaces; "*" are all.
+	// BacklogSpared has the nodes on which it may mark no pod at all, separated by spaces; "*" means all nodes.
 	BacklogSpared = "taintkeeper.dev/backlog-spared"
 
 	// DefaultKubeAPIQPS is kube-controller-manager's default for --kube-api-qps.
 	DefaultKubeAPIQPS = 20
-	// stallAfter is how long no write may be accepted before the API server counts as having stood still.
+	// stallAfter is how long after the last accepted write the API server counts as stalled.
 	stallAfter = 3 * renewEvery
 )
 
 // AccountConfig is what an Account needs.
 type AccountConfig struct {
 	Client kubernetes.Interface
-	// Clock listens to the answers that Client gets.
+	// Clock must observe the answers to Client.
 	Clock *timeline.Clock
 	// Namespace is where the ServiceAccount is.
 	Namespace string
@@ -54,26 +54,26 @@ type AccountConfig struct {
 	KubeAPIQPS float32
 }
 
-// Account is the ServiceAccount that tells the admission policy what the built-in may do: the eviction clock and, so
-// that a stop at any moment is safe, the hold. It is safe for concurrent use.
+// Account is the ServiceAccount that tells the admission policy what the built-in may do: the eviction clock and the
+// hold, which makes it safe to stop at any moment. It is safe for concurrent use.
 type Account struct {
 	config AccountConfig
 	perTry time.Duration // of the built-in
-	born   time.Time     // since when it is told what the built-in does
-	spares chan struct{} // has an element when the spared nodes have changed
+	born   time.Time     // since when this process has observed what the built-in does
+	spares chan struct{} // signals that the spared nodes have changed
 
-	writing sync.Mutex // one write at a time; what follows belongs to the writer
-	known   bool       // what another process has written was read
+	writing sync.Mutex // one write at a time; the fields below belong to the writer
+	known   bool       // whether what another process wrote was read
 	version string     // the ServiceAccount's resourceVersion
 
 	mu       sync.Mutex
 	hold     hold
 	written  record
-	sent     map[string]bool // what this process has written, whether it was told so or not
+	sent     map[string]bool // what this process wrote, even if it got no answer
 	accepted time.Time       // when the last write was
 }
 
-// NewAccount makes an Account. It calls nobody before it is asked to.
+// NewAccount makes an Account. It makes no call by itself.
 func NewAccount(config AccountConfig) *Account {
 	qps := config.KubeAPIQPS
 	if qps == 0 {
@@ -102,8 +102,8 @@ func (a *Account) Decided(d eviction.NodeDecision) {
 	}
 }
 
-// Left takes in what is left of a node when nothing more is decided: so many pods are due, the first since an instant
-// of the timeline. The built-in may try them once more. Some may stay: then the node is spared.
+// Left records, once nothing more is decided, how many pods of a node are due, and since when the first of them is, on
+// the timeline. The built-in may try them once more. If some pods stay, the node is spared.
 func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
@@ -114,8 +114,7 @@ func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
 	}
 }
 
-// Recorded implements eviction.BuiltIn: it returns when the API server has what is known of the built-in's backlog. The
-// error says why it does not.
+// Recorded implements eviction.BuiltIn: it returns once the API server has what is known about the built-in's backlog.
 func (a *Account) Recorded(ctx context.Context) error {
 	if a.isRecorded() {
 		return nil
@@ -124,7 +123,7 @@ func (a *Account) Recorded(ctx context.Context) error {
 	defer cancel()
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	if a.isRecorded() { // the last writer has written it
+	if a.isRecorded() { // the previous writer has written it
 		return nil
 	}
 	return a.write(ctx, nil)
@@ -144,14 +143,14 @@ func (a *Account) Renew(ctx context.Context) error {
 	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Latest().UTC().Format(time.RFC3339)})
 }
 
-// HandBack takes the clock away. Until T the built-in may still not mark what the hold says.
+// HandBack removes the clock. Until T, the built-in still may not mark what the hold says.
 func (a *Account) HandBack(ctx context.Context) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	return a.write(ctx, map[string]any{Annotation: nil})
 }
 
-// write writes the hold and the given annotations. After a standstill of the API server it writes a longer hold. The
+// write writes the hold and the given annotations. After the API server was stalled, it writes a longer hold. The
 // caller holds a.writing.
 func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 	for {
@@ -178,7 +177,7 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 	}
 }
 
-// note takes in that a record was written, and reports whether that is all: after a standstill it is not.
+// note records that a record was written, and reports whether that is enough: after a stall it is not.
 func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
 	a.version = answer.ResourceVersion
 	at := a.config.Clock.Now()
@@ -194,7 +193,7 @@ func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
 	return a.written.covers(a.hold.record(at))
 }
 
-// read takes in what the ServiceAccount has. A patch that changes nothing needs no right to get.
+// read merges what the ServiceAccount has. It uses a patch that changes nothing, because that needs no right to get.
 func (a *Account) read(ctx context.Context) error {
 	answer, err := a.patch(ctx, record{}, nil)
 	if err != nil {
@@ -204,7 +203,7 @@ func (a *Account) read(ctx context.Context) error {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.sent[textOf(answer.Annotations)] { // what it has written itself is nothing new
+	if !a.sent[textOf(answer.Annotations)] { // what this process wrote itself is not news
 		a.hold.merge(found, at, a.born)
 	}
 	a.written = found
@@ -212,8 +211,8 @@ func (a *Account) read(ctx context.Context) error {
 	return nil
 }
 
-// patch writes a record, if there is one, and annotations (nil: takes one away) on the condition that the
-// ServiceAccount is as it was read, if anything is to be written.
+// patch writes a record, if there is one, and annotations, of which nil removes one. It writes only if the
+// ServiceAccount has not changed since it was read.
 func (a *Account) patch(ctx context.Context, r record, annotations map[string]any) (*corev1.ServiceAccount, error) {
 	all := map[string]any{}
 	maps.Copy(all, annotations)
@@ -243,8 +242,8 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 	return answer, nil
 }
 
-// annotationsOf returns the annotations of a record, by the API server's clock, and remembers that they were sent.
-// Where API servers' clocks differ they hold rather too much, but not longer than the policy of any of them heeds.
+// annotationsOf returns the annotations of a record, on the API server's clock, and remembers that they were sent. If
+// API servers' clocks differ, they hold slightly too much, but no longer than any server's policy accepts.
 func (a *Account) annotationsOf(r record) map[string]any {
 	least, most := a.config.Clock.Ahead()
 	until := timeline.Earlier(r.until.Add(most), a.config.Clock.Now().Add(least+ahead))
@@ -267,12 +266,12 @@ func (a *Account) annotationsOf(r record) map[string]any {
 	return all
 }
 
-// textOf is the record of annotations, as they have it.
+// textOf returns the record of annotations, as text.
 func textOf(annotations map[string]string) string {
 	return annotations[BacklogSince] + " " + annotations[BacklogUntil] + " " + annotations[BacklogSpared]
 }
 
-// recordOf reads a record from annotations, by the API server's clock; one that cannot be read is none.
+// recordOf reads a record from annotations, on the API server's clock. One that cannot be read counts as none.
 func recordOf(annotations map[string]string) record {
 	since, sinceErr := time.Parse(time.RFC3339, annotations[BacklogSince])
 	until, untilErr := time.Parse(time.RFC3339, annotations[BacklogUntil])
@@ -282,8 +281,8 @@ func recordOf(annotations map[string]string) record {
 	return record{since: since, until: until, spared: annotations[BacklogSpared]}
 }
 
-// moved returns a record that was read, on the timeline. The API server's clock is ahead of that by a time between
-// least and most, so it holds rather too much.
+// moved returns a record that was read, moved to the timeline. The API server's clock is ahead of the timeline by
+// between least and most, so the result holds slightly too much.
 func (r record) moved(least, most time.Duration) record {
 	if r.until.IsZero() {
 		return r
@@ -292,19 +291,19 @@ func (r record) moved(least, most time.Duration) record {
 	return r
 }
 
-// Backlog is what the built-in has left of the evictions that it began while Taintkeeper kept it from carrying them
-// out.
+// Backlog describes the evictions that the built-in began while Taintkeeper kept it from carrying them out, and that
+// are left.
 type Backlog struct {
-	// Until is the instant, by the API server's clock, at which the hold ends; zero if there is none.
+	// Until is the instant, on the API server's clock, at which the hold ends; zero if there is none.
 	Until time.Time
 	// Evictions is how many the built-in may still try, an upper bound.
 	Evictions int
-	// Spared are the names of the nodes with pods that were due and stay; AllSpared says that all nodes count as such.
+	// Spared are the names of the nodes with pods that were due and stay. If AllSpared, all nodes count as such.
 	Spared    []string
 	AllSpared bool
 }
 
-// Working returns for how long the built-in still tries pods, as far as this process knows.
+// Working returns how long the built-in will still try pods, as far as this process knows.
 func (a *Account) Working() time.Duration {
 	at := a.config.Clock.Now()
 	a.mu.Lock()

@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// needed are the rights without which nothing is evicted.
+// needed are the permissions without which nothing is evicted.
 var needed = []authorizationv1.ResourceAttributes{
 	{Verb: "patch", Resource: "pods", Subresource: "status"},
 	{Verb: "delete", Resource: "pods"},
 	{Verb: "get", Resource: "nodes"},
 }
 
-// renew asks the API server whether we still may evict, and writes its time into the clock. A server that does not
-// answer within the time between two renewals counts as gone.
+// renew asks the API server whether we still may evict, and writes the server's time into the clock. A server that does
+// not answer within the time between two renewals counts as gone.
 func (k *Keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewEvery)
 	defer cancel()
@@ -53,7 +53,7 @@ func (k *Keeper) mayEvict(ctx context.Context) error {
 	return nil
 }
 
-// fresh reports whether the built-in is kept from evicting by a renewal of ours.
+// fresh reports whether a renewal of ours keeps the built-in from evicting now.
 func (k *Keeper) fresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

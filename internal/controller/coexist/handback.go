@@ -24,26 +24,26 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// handBackTimeout bounds a hand-back, so that a shutdown ends.
+// handBackTimeout bounds a hand-back, so that a shutdown always ends.
 const handBackTimeout = 10 * time.Second
 
-// seenAfter is how long the API servers need to see, on their watches, that the clock is gone. One that has not
-// seen it still refuses the built-in, and it forgets a pod again after five tries within some 50 ms.
+// seenAfter is how long API servers need to see, on their watches, that the clock is gone. A server that has not seen
+// it still refuses the built-in, which gives up on a pod after five tries within about 50 ms.
 const seenAfter = time.Second
 
-// worthWaiting is how long a hand-back waits for the built-in to have tried all pods that it still tries.
+// worthWaiting is how long a hand-back waits for the built-in to finish its remaining tries.
 const worthWaiting = 3 * time.Second
 
-// HandBack gives the evictions back to the built-in at once, when this process led and no other takes over. It takes
-// the clock away. What is left of the built-in's backlog stays refused: see hold.
+// HandBack gives the evictions back to the built-in at once if this process led and no other takes over. It removes the
+// clock. What is left of the built-in's backlog stays refused: see hold.
 //
-// Then it touches the timeAdded of the nodes with pods that are due: the built-in has forgotten those, and decides
-// about a node again when a taint changes. What their pods tolerate counts from then on again. As long as the built-in
-// still tries pods it has not forgotten them, and nodes are left alone: a second try of a pod deletes, by the mark of
-// the first, what has taken its name.
+// Then it changes timeAdded on nodes with due pods. The built-in has forgotten these pods, and decides about a node
+// again when a taint changes; their tolerationSeconds count again from then on. As long as the built-in still tries
+// pods, it has not forgotten them, and nodes are left alone: a second try of a pod would delete whatever pod has taken
+// its name, because of the mark of the first try.
 //
-// This process has seen nothing since it began to stop, and the built-in has gone on. So nodes with pods that are due
-// by now are read again, and what they tell is recorded, also for a successor.
+// This process has seen nothing since it began to stop, but the built-in has continued. HandBack therefore reads nodes
+// with due pods again, and records what it finds, for a successor too.
 func (k *Keeper) HandBack(ctx context.Context) error {
 	k.mu.Lock()
 	led, term := k.leads, k.term
@@ -63,7 +63,7 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	if succeeded {
 		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
 	}
-	defer k.sayBacklog() // also if the rights to hand back are gone, because the backlog is there anyway
+	defer k.sayBacklog() // even without the permissions to hand back, because the backlog exists anyway
 	if err := k.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
@@ -75,7 +75,7 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	return errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx))
 }
 
-// leave notes what is left of the nodes with pods that are due, and returns the names of those whose pods all leave.
+// leave records what is left on nodes with due pods, and returns the names of the nodes whose pods all leave.
 func (k *Keeper) leave(ctx context.Context) (nodes []string) {
 	var mu sync.Mutex
 	var group errgroup.Group
@@ -85,7 +85,7 @@ func (k *Keeper) leave(ctx context.Context) (nodes []string) {
 			node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			spared := apierrors.IsNotFound(err) || err == nil && k.config.Evictor.Spares(node)
 			k.config.Account.Left(name, overdue.Pods, overdue.Since, spared)
-			if !spared { // one that cannot be read is touched, which says so
+			if !spared { // one that cannot be read is touched, which returns the error
 				mu.Lock()
 				defer mu.Unlock()
 				nodes = append(nodes, name)
@@ -93,11 +93,11 @@ func (k *Keeper) leave(ctx context.Context) (nodes []string) {
 			return nil
 		})
 	}
-	_ = group.Wait() // none of them fails
+	_ = group.Wait() // the functions return no errors
 	return nodes
 }
 
-// sayBacklog says what is left of the built-in's evictions.
+// sayBacklog logs what is left of the built-in's evictions.
 func (k *Keeper) sayBacklog() {
 	backlog := k.config.Account.Backlog()
 	if backlog.Until.IsZero() {
@@ -112,7 +112,7 @@ func (k *Keeper) sayBacklog() {
 		"until", backlog.Until.UTC().Format(time.RFC3339), "evictionsAtMost", backlog.Evictions, "sparedNodes", spared)
 }
 
-// nodesAtOnce is how many nodes are read or written at the same time: a zone can have hundreds.
+// nodesAtOnce is how many nodes are read or written at the same time. A zone can have hundreds.
 const nodesAtOnce = 16
 
 // touchAll touches many nodes within the time that is left. It returns the first error.
@@ -130,7 +130,7 @@ func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("hand the evictions back to kube-controller-manager: %d of %d nodes with due pods failed, of which one is: %w", failed.Load(), len(nodes), err)
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: %d of %d nodes with due pods failed, for example: %w", failed.Load(), len(nodes), err)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noteTerm notes the transitions of the Lease under which this process leads.
+// noteTerm remembers the leaseTransitions of the Lease under which this process leads.
 func (k *Keeper) noteTerm(ctx context.Context) {
 	k.mu.Lock()
 	known := k.term >= 0
@@ -181,7 +181,7 @@ func (k *Keeper) transitions(ctx context.Context) (int32, error) {
 	return ptr.Deref(lease.Spec.LeaseTransitions, 0), nil
 }
 
-// touch sets the timeAdded of a node's NoExecute taints to now, unless the node is spared by now.
+// touch sets the timeAdded of a node's NoExecute taints to now, unless the node has become spared.
 func (k *Keeper) touch(ctx context.Context, name string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -202,9 +202,9 @@ func (k *Keeper) touch(ctx context.Context, name string) error {
 	return nil
 }
 
-// touched returns the taints with another timeAdded where the effect is NoExecute. The API keeps whole seconds: what
-// was added within this one is dated a second later, or else nothing would change and the built-in would not look
-// again.
+// touched returns the taints, with another timeAdded if the effect is NoExecute. The API keeps whole seconds: a taint
+// that was added within this second is dated a second later. Otherwise nothing would change, and the built-in would not
+// look again.
 func touched(taints []corev1.Taint, at time.Time) []corev1.Taint {
 	taints = slices.Clone(taints)
 	for i := range taints {
@@ -215,7 +215,7 @@ func touched(taints []corev1.Taint, at time.Time) []corev1.Taint {
 	return taints
 }
 
-// otherThan is an instant, to the second, or a second later if it is that already.
+// otherThan returns an instant, to the second, or a second later if the time is that already.
 func otherThan(is *metav1.Time, at time.Time) *metav1.Time {
 	at = at.Truncate(time.Second)
 	if is != nil && is.Truncate(time.Second).Equal(at) {

@@ -84,7 +84,7 @@ func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
 	}
 }
 
-// What was due long before this process came cannot be in the backlog any more.
+// What was due long before this process came cannot be in the backlog any longer.
 func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
 	var h hold
 	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began}, after(24*time.Hour), perTry)
@@ -201,7 +201,7 @@ func TestANewLeaderTakesTheLaterEndTheEarlierBeginningAndAllThatIsSpared(t *test
 	}
 }
 
-func TestWhatIsOverOrCannotBeMeantIsNotTakenOver(t *testing.T) {
+func TestWhatIsOverOrInvalidIsNotTakenOver(t *testing.T) {
 	for name, until := range map[string]time.Time{"over": began, "in the year 9999": time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		var h hold
 		h.merge(record{since: began, until: until, spared: "n"}, after(time.Second), began)

@@ -25,23 +25,23 @@ import (
 const (
 	// validFor is how long a renewal keeps the built-in from evicting, as config/coexistence.yaml has it.
 	validFor = 30 * time.Second
-	// renewEvery is how often the clock is renewed, and retryEvery how often that is tried when it failed.
+	// renewEvery is how often the clock is renewed, and retryEvery how often a failed renewal is retried.
 	renewEvery = 5 * time.Second
 	retryEvery = time.Second
-	// Lapse is how long after the death of a leader another may take to renew the clock, so that the built-in does not
-	// evict in between: the leader may just have been about to.
+	// Lapse is how long after the death of a leader the next may take to renew the clock without the built-in evicting in
+	// between. The dead leader may have been just about to renew it.
 	Lapse = validFor - renewEvery
-	// silentFor is how long the API server may say nothing by a watch. Where nothing happens it sends the first bookmark
-	// after two minutes and then one a minute. A connection that hangs is noticed sooner, by the pings of HTTP/2.
+	// silentFor is how long a watch may bring nothing. Without changes, the API server sends the first bookmark after two
+	// minutes and then one a minute. HTTP/2 pings detect a hanging connection sooner.
 	silentFor = 150 * time.Second
-	// stalledAfter is how long pods may be due without that any eviction is begun.
+	// stalledAfter is how long pods may be due before any eviction must have begun.
 	stalledAfter = 30 * time.Second
-	// giveUpAfter is how long this process may get no events or be stalled before it gives up the lead: as long as it
-	// holds the Lease no standby can take over.
+	// giveUpAfter is how long this process may get no events or be stalled before it gives up the lead. No standby can
+	// take over while it holds the Lease.
 	giveUpAfter = validFor
 )
 
-// Evictor is what must be able to evict; see eviction.Evictor.
+// Evictor is the part that must be able to evict; see eviction.Evictor.
 type Evictor interface {
 	HasSynced() bool
 	Versions() []string
@@ -55,14 +55,14 @@ type Config struct {
 	Client kubernetes.Interface
 	// Clock listens to the answers that Client gets.
 	Clock *timeline.Clock
-	// Account is what is renewed, in Namespace; the Evictor tells it what the built-in does.
+	// Account is renewed, in Namespace. The Evictor tells it what the built-in does.
 	Account *Account
 	Pods    *podcache.Cache
 	Evictor Evictor
 	// Namespace is where the ServiceAccount is, and the Lease.
 	Namespace string
-	// Lease is the name of the Lease by which replicas elect a leader; empty if they do not. TakeOver is how long a
-	// standby takes at most to see that it is free.
+	// Lease is the name of the Lease with which replicas elect a leader; empty if they do not. TakeOver is the longest
+	// that a standby takes to see that the Lease is free.
 	Lease    string
 	TakeOver time.Duration
 	// Registerer takes the metrics; nil means none are registered.
@@ -78,7 +78,7 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	leads    bool      // or has led
-	term     int32     // the transitions of the Lease when this process led; -1 as long as they are not known
+	term     int32     // the leaseTransitions when this process led; -1 if not known
 	renewed  time.Time // when the last renewal was accepted; zero for none
 	versions []string  // of the watches
 	moved    []time.Time
@@ -100,7 +100,7 @@ func New(config Config) (*Keeper, error) {
 // Run renews the clock, without a manager or an election, until the context ends.
 func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 
-// AddTo adds the Keeper to a manager: it renews in the leader.
+// AddTo adds the Keeper to a manager. It renews only in the leader.
 func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
 
 // HasSynced reports that the Keeper waits for nothing of its own.
@@ -125,8 +125,8 @@ func (k *Keeper) lead(ctx context.Context) error {
 	return nil
 }
 
-// rest waits for the next try. Nodes that are spared meanwhile are recorded at once: the built-in may have begun to
-// evict their pods.
+// rest waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may have
+// begun to evict their pods.
 func (k *Keeper) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -145,7 +145,7 @@ func (k *Keeper) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// try renews the clock if this process can evict, and returns why if it does not, and when it is time for the next.
+// try renews the clock if this process can evict. It returns why it did not, and when to try next.
 func (k *Keeper) try(ctx context.Context) (time.Duration, error) {
 	k.noteTerm(ctx)
 	err := k.unable(k.config.Clock.Now())
@@ -181,7 +181,7 @@ func (k *Keeper) unable(at time.Time) error {
 	return nil
 }
 
-// hears reports whether both watches have brought something recently.
+// hears reports whether both watches brought something recently.
 func (k *Keeper) hears(at time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

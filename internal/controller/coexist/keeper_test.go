@@ -258,7 +258,7 @@ func TestAnAPIServerThatDoesNotAnswerGetsNoRenewal(t *testing.T) {
 	})
 }
 
-func TestWhoHasLostTheLeadRenewsNoMore(t *testing.T) {
+func TestAReplicaThatHasLostTheLeadRenewsNoMore(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Minute)
 		s.stop()
@@ -311,7 +311,7 @@ func TestAShutdownWithoutAStandbyHandsTheEvictionsBackAtOnce(t *testing.T) {
 	})
 }
 
-func TestAHandBackThatFailsForManyNodesIsToldInOneSentence(t *testing.T) {
+func TestAHandBackThatFailsForManyNodesIsReportedInOneSentence(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Minute)
 		s.stop()
@@ -385,13 +385,13 @@ func (s *scene) lease(transitions int32) {
 	}
 }
 
-func TestAShutdownUnderAnElectionHandsBackWhenNobodyTakesOver(t *testing.T) {
+func TestAShutdownUnderAnElectionHandsBackWhenNoReplicaTakesOver(t *testing.T) {
 	play(t, func(s *scene) {
 		s.lease(3)
 		s.pass(time.Minute)
 		s.stop()
 		if !s.handBack() {
-			t.Error("nobody took over, and the taint of the node with due pods is not touched")
+			t.Error("no replica took over, but the taint of the node with due pods is not touched")
 		}
 	}, underLease)
 }

@@ -27,14 +27,14 @@ const conditionMessage = podcache.MarkPrefix + " deleting due to NoExecute taint
 // api makes the API calls of an eviction.
 type api struct {
 	client  kubernetes.Interface
-	limiter *rate.Limiter // nil: no limit
+	limiter *rate.Limiter // nil for no limit
 	clock   *timeline.Clock
 }
 
 // token waits for a token of the rate limit.
 func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
-// node reads a node, consistently.
+// node does a consistent read of a node.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if err := a.token(ctx); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func heldMessage(answer policy.Answer) string {
 	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; " + answer.String()
 }
 
-// patchCondition sets the condition DisruptionTarget on exactly this pod, as the UID in the patch
-// is a precondition, and returns the pod as it is then.
+// patchCondition sets the condition DisruptionTarget on exactly this pod, because the UID in the patch is a
+// precondition. It returns the patched pod.
 func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 	status corev1.ConditionStatus, message string,
 ) (*corev1.Pod, error) {
@@ -64,7 +64,7 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, a.clock.Latest()))
 }
 
-// patchConditionOf is patchCondition on the condition that the pod has not changed since it was cached.
+// patchConditionOf is patchCondition with the precondition that the pod has not changed since it was cached.
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
 	status corev1.ConditionStatus, message string,
 ) error {
@@ -89,7 +89,7 @@ func condition(pod *podcache.Pod, status corev1.ConditionStatus, message string,
 		"reason":  podcache.EvictionReason,
 		"message": message,
 	}
-	if pod.Generation > 0 { // servers before 1.33 set none, and warn of the field
+	if pod.Generation > 0 { // servers before 1.33 set none, and warn about the field
 		condition["observedGeneration"] = pod.Generation
 	}
 	if was := pod.Flags.Has(podcache.DisruptionTarget); was != (status == corev1.ConditionTrue) {
@@ -116,7 +116,7 @@ func (a api) evict(ctx context.Context, pod *podcache.Pod) error {
 	})
 }
 
-// pod reads the pod that has the name now, consistently.
+// pod does a consistent read of the pod that has the name now.
 func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
@@ -124,7 +124,7 @@ func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 }
 
 // patchTaints writes the taints of a node, on the condition that nobody has changed the node since it was read. It
-// returns the node as it is then. The caller has waited for the token.
+// returns the patched node. The caller has waited for the token.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 )
 
-// asksInFlight is about how many pods the Eviction API is asked at the same time. It may take 10 s over a call, by
-// design, so such calls have places of their own.
+// asksInFlight is how many pods the Eviction API is asked about at the same time. A call may take 10 s by design, so
+// these calls have places of their own.
 const asksInFlight = 8
 
-// asksLimits are the limits of evictions that ask. None of them hangs, however long it takes.
+// asksLimits are the limits of evictions that ask. However long such an eviction takes, it never hangs.
 func asksLimits() backlog.Limits {
 	return backlog.Limits{
 		Prompt: asksInFlight, Retries: asksInFlight, Slow: asksInFlight,
@@ -25,9 +25,10 @@ func asksLimits() backlog.Limits {
 	}
 }
 
-// ask asks the Eviction API to let a pod go. It reads the pod first: the API server takes a disruption off the budget
-// before it compares the UID, and gives it back after two minutes
-// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). It sets the condition DisruptionTarget itself.
+// ask asks the Eviction API to evict a pod. It reads the pod first, because the API server charges the budget before it
+// compares the UID, and refunds it only after two minutes
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). The API server sets the condition DisruptionTarget
+// itself.
 func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
 	if err := x.api.token(ctx); err != nil {
 		return "", err

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// BuiltIn is what must know how the built-in controller's backlog grows, in a cluster in which that runs and an
-// admission policy keeps it from evicting; see coexist.Account. It is called concurrently.
+// BuiltIn follows how the built-in controller's backlog grows, in a cluster in which the built-in runs and an admission
+// policy keeps it from evicting; see coexist.Account. It is called concurrently.
 type BuiltIn interface {
-	// Decided tells what was decided about a node, before any pod is evicted because of it. It returns at once.
+	// Decided is called with each decision about a node, before any pod is evicted because of it. It returns at once.
 	Decided(decision NodeDecision)
-	// Recorded returns once all that was told is recorded in the cluster. No pod may be evicted before: if this process
-	// is killed, the record alone keeps the built-in from deleting pods that took the name of evicted ones. The error
-	// says why it cannot be recorded; then the built-in is left to evict.
+	// Recorded returns once all decisions are recorded in the cluster. No pod may be evicted before: if this process is
+	// killed, only the record keeps the built-in from deleting pods that took the names of evicted ones. If it returns an
+	// error, the built-in is left to evict.
 	Recorded(ctx context.Context) error
 }
 
@@ -25,9 +25,9 @@ type NodeDecision struct {
 	// Tries is how many evictions the built-in has begun since the last decision, From the instant of the first of these.
 	Tries int
 	From  time.Time
-	// Spared is when the last pod that the built-in has tried and that stays was spared; zero if there is none.
+	// Spared is when the last pod that the built-in tried and that stays was spared; zero if there is none.
 	Spared time.Time
-	// Stays says that some pod of the node stays, for now or for good, whether it was tried or not.
+	// Stays reports whether some pod of the node stays, for now or for good, whether it was tried or not.
 	Stays bool
 }
 
@@ -37,8 +37,8 @@ type alone struct{}
 func (alone) Decided(NodeDecision)           {}
 func (alone) Recorded(context.Context) error { return nil }
 
-// notRecordedError says that an eviction waits until the built-in's backlog is recorded. It hides what kind of error
-// that was: nobody has refused the eviction of this pod.
+// notRecordedError says that an eviction waits until the built-in's backlog is recorded. It hides the kind of the
+// underlying error, because the eviction of this pod was not refused.
 type notRecordedError struct{ cause error }
 
 // Error implements error.

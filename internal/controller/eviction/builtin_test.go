@@ -90,7 +90,7 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 	}
 }
 
-func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
+func TestPodsThatWereDueAndStayAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		spare func(w *world)
 		want  bool
@@ -129,7 +129,7 @@ func TestPodsThatWereDueAndStayAreTold(t *testing.T) {
 }
 
 // The built-in has seen the taint, however short it was.
-func TestATaintThatComesAndGoesBetweenTwoDecisionsIsToldToo(t *testing.T) {
+func TestATaintThatComesAndGoesBetweenTwoDecisionsIsReportedToo(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var book backlogBook
 		w.On("patch", "pods", "status", func() error { return errors.New("not now") })
@@ -181,7 +181,7 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 			w.Pass(5 * sec)
 			w.Taint("n", "soon-")
 		},
-		"the second in place of the first": func(w *world) {
+		"the second instead of the first": func(w *world) {
 			w.Taint("n", "soon:NoExecute")
 			w.Pass(5 * sec)
 			w.Taint("n", "soon-", "late:NoExecute")
@@ -240,7 +240,7 @@ func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 	})
 }
 
-// Each write of a taint makes the built-in try all due pods of the node once more.
+// Each write of a taint makes the built-in try all due pods of the node again.
 func TestANodeIsNotStampedWhileDuePodsAreLeavingIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		refused time.Duration // for so long nothing is deleted

@@ -119,7 +119,7 @@ func TestAShutdownDuringTheLiveReadStartsNoCallAfterIt(t *testing.T) {
 	})
 }
 
-func TestA404ThatIsNotThePodsIsNoEnd(t *testing.T) {
+func TestA404ThatIsNotAboutThePodDoesNotEndIt(t *testing.T) {
 	webhook := &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotFound,
 		Message: `admission webhook "owner.example.com" denied the request: deployments.apps "web" not found`,

@@ -37,13 +37,13 @@ func TestAnUntaintAbortsTheDeleteInFlight(t *testing.T) {
 		w.Pass(hour)
 		w.wantDeletes(nil)
 		if said := w.Did("event Cancelling"); len(said) != 1 || said[0] != 3*sec {
-			t.Errorf("'Cancelling deletion' was said at %v, want once, at the untaint", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want once, at the untaint", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
 }
 
-func TestAnEvictionThatIsAbortedIsCarriedOutWhenThePodHasToLeaveAgain(t *testing.T) {
+func TestAnEvictionThatIsAbortedIsCarriedOutWhenThePodMustLeaveAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("p")
@@ -69,13 +69,13 @@ func TestATolerationThatComesDuringTheDeleteAbortsIt(t *testing.T) {
 		w.Pass(hour)
 		w.wantDeletes(map[string]time.Duration{"p": 70 * sec})
 		if said := w.Did("event Cancelling"); len(said) != 0 {
-			t.Errorf("'Cancelling deletion' was said at %v of a pod that leaves later", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want none about a pod that leaves later", said)
 		}
 	})
 }
 
 // An API server that does not notice that a call was given up.
-func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
+func TestNoEvictionIsReportedAsCancelledIfThePodIsDeletedAnyway(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.Client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtimeObject, error) {
 			w.hang(10 * sec)
@@ -90,7 +90,7 @@ func TestNothingIsSaidToBeCancelledThatIsDeletedAllTheSame(t *testing.T) {
 		w.Taint("n", "k-")
 		w.Pass(hour)
 		if said := w.Did("event Cancelling"); len(said) != 0 {
-			t.Errorf("'Cancelling deletion' was said at %v of a pod that was deleted", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want none about a pod that was deleted", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "deleted", 1)
 	})
@@ -110,7 +110,7 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		}
 		w.wantMetric("taintkeeper_refused_evictions", "policy keep", 1)
 		if said := w.Did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
-			t.Errorf("the refusal was said at %v, want once", said)
+			t.Errorf("events about the refusal at %v, want one", said)
 		}
 		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
 			t.Errorf("the condition is %v, want that it is False and names the policy", got)
@@ -177,7 +177,7 @@ func (w *world) untaintInCall() {
 }
 
 // The node is untainted after a try has failed, and before that is noted.
-func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) {
+func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsReportedAsCancelled(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.On("delete", "pods", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
 		w.addNode("n", "k:NoExecute")
@@ -185,20 +185,20 @@ func TestAnEvictionThatIsWithdrawnAsItsTryEndsIsSaidToBeCancelled(t *testing.T) 
 		w.run(inLog("Eviction failed, will retry", w.untaintInCall))
 		w.Pass(hour)
 		if said := w.Did("event Cancelling"); len(said) != 1 {
-			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want once", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "cancelled", 1)
 	})
 }
 
-func TestADryRunThatIsWithdrawnAsItIsSaidIsCountedOnce(t *testing.T) {
+func TestADryRunThatIsWithdrawnAsItIsReportedIsCountedOnce(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
 		w.addPod("p")
 		w.run(func(c *Config) { c.Mode = DryRun }, inLog("Dry run: would evict", w.untaintInCall))
 		w.Pass(hour)
 		if said := w.Did("event Cancelling"); len(said) != 1 {
-			t.Errorf("'Cancelling deletion' was said at %v, want once", said)
+			t.Errorf("events 'Cancelling deletion' at %v, want once", said)
 		}
 		w.wantMetric("taintkeeper_evictions_total", "dry_run", 1)
 	})

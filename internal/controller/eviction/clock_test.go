@@ -33,7 +33,7 @@ func (w *world) machineAhead(by time.Duration) {
 	w.Clock.Wall = func() time.Time { return time.Now().Add(by) }
 }
 
-// taintedByServer sets taint k of node n as somebody with the API server's clock does.
+// taintedByServer sets taint k of node n as a client with the API server's clock does.
 func (w *world) taintedByServer(ahead time.Duration) {
 	w.T.Helper()
 	taint := noExecute("k")
@@ -161,7 +161,7 @@ func TestOneOfTwoAPIServersWithAWrongClockDelaysNoEviction(t *testing.T) {
 }
 
 // A proxy takes the Date away, and this machine's clock is an hour ahead.
-func TestWithoutADateOneClockIsNotBelieved(t *testing.T) {
+func TestWithoutADateOneClockIsNotTrusted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.Clock = &timeline.Clock{}
 		w.machineAhead(hour)

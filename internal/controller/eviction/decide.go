@@ -21,24 +21,24 @@ import (
 // NodeRequest asks for a decision about the pods of a node.
 type NodeRequest struct{ Name string }
 
-// decider says to the queue which pods must leave.
+// decider tells the queues which pods must leave.
 type decider struct {
 	judge   judge
 	nodes   nodes
 	pods    *podcache.Cache
-	queue   *queue // of pods to delete
-	asks    *queue // of pods to ask the Eviction API about; nil without policies
+	queue   *queue // pods to delete
+	asks    *queue // pods to ask the Eviction API about; nil without policies
 	events  *events
 	metrics *metrics
 	witness *witness
 
-	mu      sync.Mutex      // of two decisions about a node the later one counts
+	mu      sync.Mutex      // the later of two decisions about a node counts
 	leaving map[string]bool // nodes that pods must leave
 	held    map[string]map[types.UID]heldPod
 	rarely  rarely
 }
 
-// Reconcile decides about all pods of one node, and comes back when the built-in's next timer there fires.
+// Reconcile decides about all pods of one node, and requeues it for when the built-in's next timer there fires.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: d.look(ctx, req.Name)}, nil
 }
@@ -65,7 +65,7 @@ type decided struct {
 	again         time.Time // when policies may no longer want to ask about a pod
 }
 
-// set replaces what the queues know of a node, and returns the evictions that have ended thereby.
+// set replaces what the queues know about a node, and returns the evictions that this ends.
 func (d *decider) set(node string, all decided) (ended []spared) {
 	if d.asks == nil {
 		return d.queue.set(node, all.deletes)
@@ -73,10 +73,10 @@ func (d *decider) set(node string, all decided) (ended []spared) {
 	return setBoth(d.queue, d.asks, node, all.deletes, all.asks)
 }
 
-// decide decides about the pods of a node. Policies are asked about those that are due.
+// decide decides about the pods of a node. It asks policies about the due ones.
 func (d *decider) decide(name string) (all decided) {
 	var on, due []*podcache.Pod
-	var leaving []backlog.Leaving // those that are due
+	var leaving []backlog.Leaving // the due ones
 	tainted, ok := d.nodes.get(name)
 	if ok {
 		on = d.pods.OnNode(name)
@@ -102,7 +102,7 @@ func (d *decider) decide(name string) (all decided) {
 	return all
 }
 
-// add adds a pod that is due, and what policies say of it.
+// add adds a due pod, and what policies say about it.
 func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
 	if said.Stays() {
 		l.Answer = backlog.Answer{Held: said.Again.IsZero(), After: said.Again}
@@ -116,7 +116,7 @@ func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) 
 	}
 }
 
-// tell says that pods must leave a node, once, and for one whose taint comes and goes at most once a minute.
+// tell logs once that pods must leave a node. If the taint comes and goes, it logs at most once a minute.
 func (d *decider) tell(ctx context.Context, name string, pods int) {
 	switch {
 	case pods == 0:
@@ -130,8 +130,8 @@ func (d *decider) tell(ctx context.Context, name string, pods int) {
 	}
 }
 
-// spare says what happened to evictions that are not in flight. A pod that went another way, or whose node is gone,
-// does not stay.
+// spare reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node is
+// gone, does not stay.
 func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 	cancelled := 0
 	for _, e := range ended {

@@ -46,7 +46,7 @@ func TestFailedDeletesAreTriedAgainAfterTwiceTheTimeAndCounted(t *testing.T) {
 	})
 }
 
-func TestToWaitForTheWatchIsNoFailure(t *testing.T) {
+func TestWaitingForTheWatchIsNotAFailure(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.API.Watches("nodes").Lag(10 * sec)
 		w.addStampedNode("n", "k:NoExecute")

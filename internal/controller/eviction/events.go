@@ -44,19 +44,19 @@ func (e *events) cancelled(pod *podcache.Pod) {
 		"Cancelling deletion of Pod %s%s", pod.Key(), e.suffix)
 }
 
-// unmarked says that a pod was deleted without the condition DisruptionTarget.
+// unmarked records that a pod was deleted without the condition DisruptionTarget.
 func (e *events) unmarked(pod *podcache.Pod, err error) {
 	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "DisruptionTargetNotSet",
 		"Deleted Pod %s without the condition DisruptionTarget, which could not be set: %v", pod.Key(), err)
 }
 
-// refused says that a pod stays although it is due, and who refuses its eviction.
+// refused records that a due pod stays, and what refuses its eviction.
 func (e *events) refused(pod *podcache.Pod, err error) {
 	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "EvictionRefused",
 		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
 }
 
-// held says that a pod stays although it is due, because a policy objects.
+// held records that a due pod stays because a policy objects.
 func (e *events) held(pod *podcache.Pod, answer policy.Answer) {
 	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, "EvictionHeld",
 		"Pod %s is due to leave, and stays: %s%s", pod.Key(), answer, e.suffix)

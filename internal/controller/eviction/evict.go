@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// stopWithin bounds how long a try may go on when the process ends: until then nobody else evicts. An API server that
-	// is only slow has answered before that; what hangs is tried again by the next leader.
+	// stopWithin bounds how long a try may continue when the process ends, because no other replica evicts until then. An
+	// API server that is merely slow has answered by that time; the next leader retries what hangs.
 	stopWithin = 5 * time.Second
 	// learnWithin bounds how long to ask whether a cancelled delete was accepted.
 	learnWithin = 5 * time.Second
 )
 
-// executor carries out what the queue says.
+// executor carries out the evictions that the queue returns.
 type executor struct {
 	judge   judge
 	mode    Mode
@@ -42,7 +42,7 @@ type executor struct {
 	live    *liveNodes
 	api     api
 	queue   *queue
-	asks    bool // the queue is of pods about which the Eviction API is asked
+	asks    bool // the queue is for pods about which the Eviction API is asked
 	decide  *decider
 	events  *events
 	metrics *metrics
@@ -51,8 +51,8 @@ type executor struct {
 	rarely  rarely
 }
 
-// run begins one try after the other until the context ends, and waits for those in flight. Our own rate limit is
-// waited for before the queue is asked: a try that waits for it would count as slow.
+// run starts one try after the other until the context ends, and waits for those in flight. It waits for our own rate
+// limit before it asks the queue, because a try that waits for a token would count as slow.
 func (x *executor) run(ctx context.Context) error {
 	var tries sync.WaitGroup
 	for x.api.token(ctx) == nil {
@@ -84,7 +84,7 @@ func (x *executor) try(ctx context.Context, t *try) {
 		t.learned = true
 		x.queue.done(t, backlog.Over)
 		x.decide.look(ctx, t.node) // the pod may have been withdrawn because the other queue has it now
-	case result == resultCancelled, result == resultHeld: // by what the caches show, and the decider has not said so yet
+	case result == resultCancelled, result == resultHeld: // the caches show it, but the decider has not said so yet
 		x.decide.look(ctx, t.node)
 	case outcome == backlog.Over:
 		x.count(t, result)
@@ -94,11 +94,11 @@ func (x *executor) try(ctx context.Context, t *try) {
 // outcome says what happens to an eviction after a try that was not withdrawn.
 func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
 	switch {
-	case result == "" && apicall.Stopping(ctx): // the next process goes on
+	case result == "" && apicall.Stopping(ctx): // the next process continues
 		return backlog.Later(0)
 	case result == "":
 		return x.retry(ctx, t, err)
-	case result == resultDryRun: // it is remembered for as long as the pod must leave, so there is one event
+	case result == resultDryRun: // remembered for as long as the pod must leave, so that there is one event
 		return backlog.Later(apicall.LastRefused)
 	case result == resultCancelled, result == resultHeld:
 		return backlog.Later(apicall.FirstBackoff)
@@ -112,7 +112,7 @@ func (x *executor) count(t *try, result result) {
 	}
 }
 
-// learn finds out what happened to an eviction that was cancelled because the pod need not leave now: its delete may
+// learn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete may
 // have been accepted anyway.
 func (x *executor) learn(ctx context.Context, t *try, done result, failure error) result {
 	switch done {
@@ -129,7 +129,7 @@ func (x *executor) learn(ctx context.Context, t *try, done result, failure error
 		}
 	}
 	if tainted, ok := x.nodes.get(pod.Node); ok && x.leaves(pod, tainted.NoExecute) {
-		return "" // later, or again: that is another eviction
+		return "" // if it must leave later, or again, that is another eviction
 	}
 	if x.nodes.exists(pod.Node) {
 		x.events.cancelled(pod)
@@ -142,7 +142,7 @@ func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	return leaves
 }
 
-// lookSoon asks what happened to a pod, but not for long. It returns a result if the pod has ended.
+// lookSoon asks what happened to a pod, with a short timeout. It returns a result if the pod has ended.
 func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
 	defer time.AfterFunc(learnWithin, func() { abort(nil) }).Stop()
@@ -154,8 +154,8 @@ func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	return done
 }
 
-// evict makes one try. Before each call that changes something it decides again. The token of its first call was waited
-// for.
+// evict makes one try. It decides again before each call that changes something. The caller has waited for the token of
+// the first call.
 func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	x.witness.lookSince(t.node, t.due)
 	if err := x.builtIn.Recorded(ctx); err != nil {
@@ -198,13 +198,12 @@ func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.P
 	return x.decideAgain(ctx, t, live)
 }
 
-// decideAgain decides about the pod from the newest knowledge; livePod is what the API server itself has said of it, if
-// it was asked already. It returns a result when there is nothing left to do, and an error when the pod must leave by
-// what is cached, but what is live does not confirm it.
+// decideAgain decides about the pod from the newest knowledge; livePod is the pod as the API server last returned it,
+// if it was asked. It returns a result when there is nothing left to do, and an error when the pod must leave according
+// to the caches but live reads do not confirm it.
 //
-// Live reads are needed because the watches are not in step: a pod can be seen bound to a node
-// whose taint is already gone, while the cached node still shows it (kubernetes/kubernetes#119862),
-// and the cached pod can lack a toleration that it has by now.
+// Live reads are needed because the watches are not in step. A pod can appear bound to a node whose taint is already
+// gone but still in the cache (kubernetes/kubernetes#119862), and the cached pod can lack a toleration that it has now.
 func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
 	*podcache.Pod, verdict.Verdict, result, error,
 ) {
@@ -218,8 +217,8 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
 			return nil, verdict.Verdict{}, "", err
 		}
-		// The read, and the wait for its token, took time: what the watches brought meanwhile counts,
-		// and if the taints changed the read is too old to confirm them.
+		// The read, and the wait for its token, took time. What the watches brought meanwhile counts, and if the taints
+		// changed, the read is too old to confirm them.
 		read := tainted.Tainted
 		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.Tainted.Equal(read) {
 			continue
@@ -234,8 +233,8 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 	return nil, verdict.Verdict{}, done, nil
 }
 
-// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed since says
-// what had to happen when it was made, as long as the newest still shows the same.
+// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed tells what
+// had to happen when it was made, as long as the newest read still shows the same.
 func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
 	verdict.Verdict, error,
 ) {
@@ -252,18 +251,18 @@ func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, p
 	if !v.DueAt(at) {
 		return v, errUnconfirmed
 	}
-	// Policies may let it go because of a taint that is not confirmed, and hold it or want to ask because of the others.
+	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
 	if said := x.judge.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !x.asks {
 		return v, errUnconfirmed
 	}
 	return v, nil
 }
 
-// clocksDiffer is from when on a difference of the clocks is worth a warning: deadlines are kept to the second.
+// clocksDiffer is the difference between the clocks that is worth a warning. Deadlines are kept to the second.
 const clocksDiffer = 5 * time.Second
 
-// warnOfClocks says now and then that this machine's clock and the API server's differ: a restart makes evictions late
-// by that.
+// warnOfClocks logs periodically that this machine's clock and the API server's differ, because a restart makes
+// evictions late by that difference.
 func (x *executor) warnOfClocks(ctx context.Context) {
 	offset := x.judge.clock.Offset()
 	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.judge.clock.Now()) {
@@ -288,7 +287,7 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 	return pod, tainted, ""
 }
 
-// announce says, once for each eviction, that it begins. A dry run counts it here: it goes no further.
+// announce reports, once for each eviction, that it begins. A dry run goes no further, and counts it here.
 func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
 	x.events.marking(pod)
 	if x.mode == DryRun {
@@ -313,7 +312,7 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 	return x.left(ctx, pod, v), nil
 }
 
-// left notes that the API server lets a pod go.
+// left notes that the API server has accepted the eviction of a pod.
 func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) result {
 	x.pods.MarkTerminating(pod.UID)
 	x.metrics.deleted(x.judge.clock.Since(v.Due))
@@ -322,14 +321,15 @@ func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdic
 	return resultDeleted
 }
 
-// tellRefusal says who refuses the delete of a pod, in an event and in the condition, once it is more than a passing
-// trouble. The condition is False until the next try: kube-controller-manager would take it back after two minutes
-// (kubernetes/kubernetes pkg/controller/disruption), and the pod is not about to end.
+// tellRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
+// passing failure. The condition is False until the next try, because the pod is not about to end, and
+// kube-controller-manager would reset the condition after two minutes (kubernetes/kubernetes
+// pkg/controller/disruption).
 func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
 	if !refused(err) || t.tries+1 < troubleAfter {
 		return
 	}
-	if _, _, done, err := x.decideWithToken(ctx, t, nil); done != "" || err != nil { // the refusal took its time, too
+	if _, _, done, err := x.decideWithToken(ctx, t, nil); done != "" || err != nil { // the refusal took some time, too
 		return
 	}
 	if by := refuser(err); t.refuser != by {

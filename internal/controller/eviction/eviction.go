@@ -31,59 +31,59 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Mode says what an Evictor does with a pod that is due.
+// Mode says what an Evictor does with a due pod.
 type Mode int
 
 const (
 	// Evict deletes it.
 	Evict Mode = iota
-	// DryRun says and counts what would happen. Nothing is changed in the cluster but for events,
-	// which are marked as of a dry run.
+	// DryRun logs and counts what would happen. It changes nothing in the cluster except for writing events, which are
+	// marked as a dry run.
 	DryRun
 )
 
-// DefaultConcurrentEvictions is how many evictions are carried out at the same time by default.
-// More do not end a storm sooner where the API server is what is short, and the first pod of the
-// storm leaves later, because each worker's PATCH comes before any worker's DELETE.
+// DefaultConcurrentEvictions is how many evictions run at the same time by default. If the API server is the
+// bottleneck, more do not end a storm sooner, and the first pod leaves later, because every worker's PATCH comes before
+// any worker's DELETE.
 const DefaultConcurrentEvictions = 16
 
-// MaxConcurrentEvictions is how many can be asked for. Five times as many calls can be open then, which is more than
-// the API server takes from all controllers together by default.
+// MaxConcurrentEvictions is the largest value allowed. Five times as many calls can be open then, which is more than
+// the API server accepts from all controllers together by default.
 const MaxConcurrentEvictions = 100
 
-// concurrentNodes is how many nodes are decided about, or stamped, at the same time.
+// concurrentNodes is how many nodes are decided about at the same time, and how many are stamped.
 const concurrentNodes = 4
 
 // Config configures an Evictor.
 type Config struct {
-	// Client reads, watches and changes. One from ClientConfig is never made to wait unseen.
+	// Client reads, watches and writes. It must have no rate limit of its own.
 	Client kubernetes.Interface
-	// EventClient writes the events; Client does when it is nil. With one of its own the events
-	// do not compete with evictions for the connection.
+	// EventClient writes events; if nil, Client does. With a client of their own, events do not compete with evictions for
+	// the connection.
 	EventClient kubernetes.Interface
-	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Evictor. Nodes must know
-	// by its own Config whether timeAdded is written.
+	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Evictor. The Config of
+	// Nodes must say whether timeAdded is written.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Policies may object to evictions. It may be nil. The caller runs them, next to the Evictor.
 	Policies Policies
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which hears no
+	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which learns no
 	// Date.
 	Clock *timeline.Clock
 	// Mode is Evict or DryRun.
 	Mode Mode
-	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns start again with the process.
+	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns restart with the process.
 	NeverStamp bool
-	// BuiltIn is told what the built-in controller is about to do, in a cluster in which that runs and the admission
-	// policy of config/coexistence.yaml keeps it from evicting. Then its marks are rewritten, too. nil: it does not run.
+	// BuiltIn is told what the built-in controller is about to do, if that runs in the cluster and the admission policy of
+	// config/coexistence.yaml keeps it from evicting. Its marks are rewritten then, too. nil means that it does not run.
 	BuiltIn BuiltIn
 	// ConcurrentEvictions bounds the evictions that have been in flight for less than a quarter of a second. Four times as
 	// many can be in flight for longer; see package backlog. Zero means DefaultConcurrentEvictions.
 	ConcurrentEvictions int
-	// Limiter bounds the rate of calls; nil means no limit. A limit belongs here and not into
-	// Client, where decisions would wait behind it and grow old.
+	// Limiter bounds the rate of calls; nil means no limit. Set the limit here, not in Client, where decisions would grow
+	// old while they wait for it.
 	Limiter *rate.Limiter
 	// Registerer takes the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
@@ -113,7 +113,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Evictor is the whole of the eviction: events and controllers.
+// Evictor combines everything that evicts: events and controllers.
 type Evictor struct {
 	config Config
 	nodes  nodes
@@ -169,11 +169,12 @@ func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
 func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
 
-// AddTo adds the Evictor to a manager: events run in every replica, as the caches must, so that a standby is warm and
-// has seen for itself when taints came; the controllers run in the leader.
+// AddTo adds the Evictor to a manager. Events run in every replica, as the caches must, so that a standby is warm and
+// has seen when taints came. The controllers run only in the leader.
 func (e *Evictor) AddTo(mgr manager.Manager) error { return e.parts.AddTo(mgr) }
 
-// HasSynced reports whether all is known that decides: the Evictor is ready, to act or to stand by.
+// HasSynced reports whether everything that decisions need is known, so that the Evictor is ready to act or to stand
+// by.
 func (e *Evictor) HasSynced() bool {
 	return !slices.ContainsFunc(e.known(), func(one cache.DoneChecker) bool { return !cache.IsDone(one) })
 }
@@ -220,7 +221,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	return e.addWriters(judge, calls, live, metrics)
 }
 
-// addWriters adds what writes marks and timeAdded.
+// addWriters adds the controllers that write marks and timeAdded.
 func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *metrics) error {
 	if err := e.addReclaim(judge, calls); err != nil || e.config.neverStamps() {
 		return err
@@ -259,7 +260,7 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 // nodeQueue is the name of the queue of nodes in the workqueue metrics: upstream's.
 const nodeQueue = "noexec_taint_node"
 
-// taintChanges brings the nodes whose NoExecute taints change.
+// taintChanges is the source of nodes whose NoExecute taints change.
 type taintChanges struct {
 	e     *Evictor
 	after time.Duration // the change
@@ -280,8 +281,8 @@ func (s taintChanges) WaitForSync(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// nodeChanges brings the nodes about which to decide: those whose taints change, and the tainted ones whose pods do, or
-// about whose pods policies say something else.
+// nodeChanges is the source of nodes to decide about: nodes whose taints change, and tainted nodes whose pods change or
+// about whose pods policies give another answer.
 type nodeChanges struct {
 	e     *Evictor
 	after time.Duration // the change

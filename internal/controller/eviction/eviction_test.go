@@ -76,7 +76,7 @@ func TestARestartChangesNoDeadlineByMoreThanTheResolutionOfTimeAdded(t *testing.
 	}
 }
 
-func TestWhatWasDueWhileNobodyRanIsEvictedAtTheStart(t *testing.T) {
+func TestWhatWasDueDuringADowntimeIsEvictedAtTheStart(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addNode("n")
 		w.addPod("p", tolerating("k", 20))
@@ -133,7 +133,7 @@ func TestTimeAddedIsTriedAgainAndNeverHoldsAnEvictionUp(t *testing.T) {
 	})
 }
 
-func TestAFailedDeleteIsTriedAgainForEver(t *testing.T) {
+func TestAFailedDeleteIsRetriedIndefinitely(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var fixed atomic.Bool
 		w.On("delete", "pods", "", func() error {
@@ -191,7 +191,7 @@ func TestOtherChangesOnTheNodeDoNotCutABackoffShort(t *testing.T) {
 	})
 }
 
-func TestRetryAfterOfA429IsHonouredAndTheDecisionTakenAnew(t *testing.T) {
+func TestRetryAfterOfA429IsHonoredAndTheDecisionMadeAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		var throttled atomic.Int32
 		w.On("delete", "pods", "", func() error {
@@ -315,7 +315,7 @@ func TestAPodThatIsMarkedAlreadyIsNotMarkedAgain(t *testing.T) {
 		w.Pass(10 * sec)
 		w.Stop()
 		deny.Store(false)
-		w.run() // another process goes on where the first one stopped
+		w.run() // another process continues where the first one stopped
 		w.Pass(hour)
 		if got := w.Did("patch p"); len(got) != 1 {
 			t.Errorf("the condition was patched at %v, want once", got)
@@ -413,7 +413,7 @@ func TestATerminatingPodIsNotDeletedTwice(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtimeObject, error) {
 			w.Book.Note(action)
-			return true, nil, nil // accepted, but the watch says nothing of it yet
+			return true, nil, nil // accepted, but the watch says nothing about it yet
 		})
 		w.addNode("n")
 		w.addPod("p")

@@ -21,8 +21,8 @@ type Overdue struct {
 	Since time.Time // the first of them is due, on the timeline
 }
 
-// Overdue returns the pods that are due, not held by a policy, and still there, by the names of their nodes. It also
-// counts those that have come due since the Evictor was stopped.
+// Overdue returns the pods that are due, not held by a policy, and still there, by the names of their nodes. It
+// includes pods that became due after the Evictor was stopped.
 func (e *Evictor) Overdue() map[string]Overdue {
 	all := map[string]Overdue{}
 	for node, leaving := range e.due() {
@@ -75,8 +75,8 @@ func (e *Evictor) stats() (backlog.Stats, time.Time) {
 	return all, at
 }
 
-// Spares reports whether a node, as the API server shows it now, lets a pod stay that was due by what the Evictor knew
-// last. A taint that it did not know counts from now on.
+// Spares reports whether a pod may stay on a node as the API server shows it now, although the Evictor last knew the
+// pod as due. A taint that the Evictor did not know counts from now on.
 func (e *Evictor) Spares(live *corev1.Node) bool {
 	at := e.config.Clock.Now()
 	var known []verdict.Taint
@@ -100,15 +100,15 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 	return false
 }
 
-// Stalled reports whether a pod has been due for longer than the given time, was never tried, and nothing was tried
-// in that time: then something is wrong with this process, whatever else it does.
+// Stalled reports whether a pod has been due for longer than the given time, was never tried, and nothing else was
+// tried in that time either. Something is wrong with this process then.
 func (e *Evictor) Stalled(after time.Duration) bool {
 	s, now := e.queue.stats()
 	return !s.Untried.IsZero() && now.Sub(s.Untried) > after && now.Sub(s.Begun) > after
 }
 
-// Versions returns the resourceVersions that the watches of nodes and of pods have come to. Where the API server is
-// heard they change at least once a minute, with its bookmarks.
+// Versions returns the resourceVersions that the watches of nodes and of pods have reached. If the watches work, these
+// change at least once a minute, with bookmarks.
 func (e *Evictor) Versions() []string {
 	return []string{e.nodes.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
 }

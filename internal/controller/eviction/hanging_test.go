@@ -154,7 +154,7 @@ func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
 }
 
 // Pods whose delete hung once, next to 2,000 of another namespace that hang indefinitely.
-func TestPodsThatHungOnceLeaveNextToOthersThatHangForEver(t *testing.T) {
+func TestPodsThatHungOnceLeaveNextToOthersThatHangForever(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		server := w.slow(func(verb, name string) (time.Duration, error) {
 			if verb == "delete" && (name[0] == 's' || time.Since(w.Start) < 20*sec) {
@@ -309,7 +309,7 @@ func TestARefusalKeepsItsBackoffWhenATaintFlapsAndTheLogStaysQuiet(t *testing.T)
 	})
 }
 
-// Somebody else deletes the pod while our PATCH of it hangs.
+// Another client deletes the pod while our PATCH of it hangs.
 func TestTheEndDoesNotWaitForACallAboutAPodThatIsGone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")
@@ -341,7 +341,7 @@ func TestCallsAboutPodsThatAreGoneDoNotTakeAllPlaces(t *testing.T) {
 	})
 }
 
-// hangingPatches takes its time for patches of pods, but for those that are called free.
+// hangingPatches takes its time for patches of pods, except those that are called free.
 func hangingPatches(verb, name string) (time.Duration, error) {
 	if verb == "patch" && name != "free" {
 		return 30 * sec, errWebhook

@@ -15,11 +15,11 @@ import (
 type judge struct {
 	rule     verdict.Rule
 	clock    *timeline.Clock
-	policies Policies // nil: there are none
+	policies Policies // nil if there are none
 }
 
-// over returns the verdict over a pod on a node with the given taints, if it must leave. Mirror pods can only be ended
-// by their kubelet (kubernetes/kubernetes#96363), and terminating ones leave already.
+// over returns the verdict on a pod on a node with the given taints, if it must leave. Only their kubelet can end
+// mirror pods (kubernetes/kubernetes#96363), and terminating pods are leaving already.
 func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict, bool) {
 	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 		return verdict.Verdict{}, false
@@ -34,7 +34,7 @@ func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	return v.DueAt(j.clock.Now())
 }
 
-// look returns what the policies say of the pods of a node that are due.
+// look returns what the policies say about the due pods of a node.
 func (j judge) look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
 	if j.policies == nil {
 		return make([]policy.Said, len(due))
@@ -42,7 +42,7 @@ func (j judge) look(name string, node *nodecache.Node, due []*podcache.Pod) []po
 	return j.policies.Look(name, node, due)
 }
 
-// says returns what the policies say of a pod that is due because of some of these taints of its node.
+// says returns what the policies say about a pod that is due because of some of these taints of its node.
 func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) policy.Said {
 	if j.policies == nil {
 		return policy.Said{}
@@ -50,7 +50,7 @@ func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.T
 	return j.policies.Says(pod, node, tainted)
 }
 
-// held reports whether a pod is due on its node, as the caches show both, and whether a policy holds it, and why.
+// held reports whether a pod is due on its node, according to the caches, and whether a policy holds it, and why.
 func (j judge) held(pod *podcache.Pod, nodes nodes) (due, held bool, _ policy.Answer) {
 	node, ok := nodes.get(pod.Node)
 	if !ok || !j.due(pod, node.NoExecute) {

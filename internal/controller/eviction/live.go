@@ -22,13 +22,12 @@ import (
 )
 
 const (
-	// confirmedFor is how long one live read of a node serves for the pods of that node. Within a
-	// second of an accepted untaint no pod is deleted any more, whatever the watch is doing.
+	// confirmedFor is how long one live read of a node serves for the pods of that node. A second after an accepted
+	// untaint no more pods are deleted, whatever the watch does.
 	confirmedFor = 500 * time.Millisecond
 	// passedFor is how long a live read is remembered until the watch passes it: how far the watch may lag.
 	passedFor = 10 * time.Second
-	// stuckAfter is how long a read may take that others wait for. An API server that is only slow has answered before
-	// that.
+	// stuckAfter is how long other tries wait for a read. An API server that is merely slow answers sooner.
 	stuckAfter = 4 * time.Second
 )
 
@@ -40,38 +39,38 @@ type liveNodes struct {
 	mu       sync.Mutex
 	underWay map[string]*readUnderWay
 	reads    map[string]reads
-	swept    time.Time // when those that say nothing any more were forgotten
+	swept    time.Time // when useless reads were last forgotten
 }
 
 func newLiveNodes(api api, clock *timeline.Clock) *liveNodes {
 	return &liveNodes{api: api, clock: clock, underWay: map[string]*readUnderWay{}, reads: map[string]reads{}}
 }
 
-// readUnderWay is a read of a node for all who wait for it: when the last of them is aborted, so is the read.
+// readUnderWay is a read of a node for all callers that wait for it. When the last caller is aborted, so is the read.
 type readUnderWay struct {
 	began   time.Time
 	waiting int
 	abort   context.CancelCauseFunc
-	over    chan struct{} // is closed when it has ended, with what follows
+	over    chan struct{} // closed when the read has ended; the fields below are set then
 	read    liveRead
 	err     error
 }
 
-// reads are the live reads of one node that still say something.
+// reads are the live reads of one node that are still useful.
 type reads struct {
 	newest liveRead
-	passed liveRead // the newest that the watch has passed
-	ahead  liveRead // the oldest that the watch has not passed yet
+	passed liveRead // the newest read that the watch has passed
+	ahead  liveRead // the oldest read that the watch has not passed yet
 }
 
 type liveRead struct {
 	started time.Time
-	node    *corev1.Node // nil: there was none
+	node    *corev1.Node // nil if there was no node
 }
 
-// node returns the node as the API server had it after the given instant, at which the newest of
-// the pod and the taints was seen: by a read of its own, or another's that started at most confirmedFor
-// ago. It stops waiting, and leaves the read to others, when the context is aborted.
+// node returns the node as the API server had it after the given instant, at which the newer of the pod and the taints
+// was seen. It uses a read of its own, or another caller's that started at most confirmedFor ago. When the context is
+// aborted, it stops waiting and leaves the read to others.
 func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liveRead, error) {
 	for {
 		read, underWay := l.join(ctx, name, after)
@@ -94,8 +93,8 @@ func (l *liveNodes) node(ctx context.Context, name string, after time.Time) (liv
 	}
 }
 
-// join returns a read of a node that serves, or one that is under way to wait for. Callers that come when that is
-// stuck do not wait for it.
+// join returns a finished read of a node that is recent enough, or one under way to wait for. New callers do not wait
+// for a read that is stuck.
 func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liveRead, *readUnderWay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +118,7 @@ func (l *liveNodes) join(ctx context.Context, name string, after time.Time) (liv
 	return liveRead{}, r
 }
 
-// leave says that somebody waits no longer for a read.
+// leave notes that a caller no longer waits for a read.
 func (l *liveNodes) leave(name string, r *readUnderWay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +127,7 @@ func (l *liveNodes) leave(name string, r *readUnderWay) {
 	}
 }
 
-// end says that no caller may wait for a read any more. The caller holds the lock.
+// end makes later callers start another read. The caller holds the lock.
 func (l *liveNodes) end(name string, r *readUnderWay) {
 	if l.underWay[name] == r {
 		delete(l.underWay, name)
@@ -154,14 +153,14 @@ func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 		l.swept = started
 	}
 	known := l.reads[name]
-	if !started.Before(known.newest.started) { // another may have begun later, and ended first
+	if !started.Before(known.newest.started) { // another may have started later and ended first
 		known.newest = read
 	}
 	l.reads[name] = known
 	return read, nil
 }
 
-// remembered returns what is needed of a node that was read live: most of it, such as its images, is not.
+// remembered returns the parts of a live node that are needed. Most of it, such as its images, is not.
 func remembered(node *corev1.Node) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -176,9 +175,9 @@ func remembered(node *corev1.Node) *corev1.Node {
 	}
 }
 
-// passed returns the newest read of a node that started after the given instant and that the watch has passed, by
-// the version that it has brought. A node that changes all the time, under a watch that lags, is never read in the
-// version that the watch has just brought; but what was read now will soon be passed.
+// passed returns the newest read of a node that started after the given instant and that the watch, at the given
+// version, has passed. If a node changes all the time and the watch lags, a read never returns the version that the
+// watch has just brought, but the watch will soon pass what was read now.
 func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,8 +198,8 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 	return known.passed
 }
 
-// confirmedBy returns the taints of a node that a live read shows too, as far as it can be told that they are the
-// same and not taken off and set again since. passed is another read, that the watch has passed since, or nil.
+// confirmedBy returns the taints of a node that a live read shows too, if they are certainly the same and were not
+// removed and added again since. passed is another read that the watch has passed since, or nil.
 func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Taint {
 	var all []verdict.Taint
 	if live.UID != known.UID {
@@ -220,9 +219,9 @@ func confirmedBy(known *nodecache.Node, live, passed *corev1.Node) []verdict.Tai
 	return all
 }
 
-// confirm returns the known taint as far as one that was read live confirms it: as it is, if the watch has passed the
-// version that was read and the taint was there all along, or if it reads the same and the watch has passed another
-// read of a moment ago. Otherwise only its timeAdded can tell, and to the second.
+// confirm returns the known taint as far as the live one confirms it. It is confirmed as it is if the watch has passed
+// the version that was read and the taint was there all along, or if it reads the same and the watch has passed another
+// recent read. Otherwise only its timeAdded can tell, to the second.
 func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, passed *corev1.Node) (
 	toTheSecond, confirmed bool,
 ) {
@@ -237,16 +236,16 @@ func confirm(known *nodecache.Node, is verdict.Taint, taint corev1.Taint, live, 
 	return true, is.ToldBy(taint.TimeAdded)
 }
 
-// covers reports whether the node had the taint in a version for certain: it lies between the one in which the taint
-// was first seen and the newest that the watch has brought.
+// covers reports whether the node certainly had the taint in a version: whether that lies between the version in which
+// the taint was first seen and the newest that the watch has brought.
 func covers(known *nodecache.Node, is verdict.Taint, live *corev1.Node) bool {
 	version, newest := live.ResourceVersion, known.ResourceVersion
 	return version == newest || notAfter(is.From, version) && notAfter(version, newest)
 }
 
-// wentBack reports whether a read that began after the watch had brought a version shows an older one. Then etcd was
-// restored from a snapshot and its revisions went back, and they give versions that the watch has brought to other
-// states of the node.
+// wentBack reports whether a read that began after the watch had brought a version shows an older one. In that case
+// etcd was restored from a snapshot, its revisions went back, and a version that the watch has brought can now mean
+// another state of the node.
 func wentBack(known *nodecache.Node, read liveRead) bool {
 	return read.started.After(known.Shown) && !notAfter(known.ResourceVersion, read.node.ResourceVersion) &&
 		notAfter(read.node.ResourceVersion, known.ResourceVersion)

@@ -14,15 +14,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
 
-// markTries is how often the patch of the condition, or the read of a pod that has it, may fail before
-// it stops blocking the delete. It is still tried first each time. A status patch that could
-// never succeed once switched evictions off for good (kubernetes/kubernetes#112517).
+// markTries is how often the patch of the condition, or the read of a pod that has it, may fail before it no longer
+// blocks the delete. It is still tried first each time. In upstream, a status patch that could never succeed once
+// blocked evictions permanently (kubernetes/kubernetes#112517).
 const markTries = 3
 
-// mark sets the condition DisruptionTarget, by which Job pod failure policies recognise an
-// eviction, unless the pod has it. It returns the pod as the API server has it now: the answer to
-// the patch costs no further call, and shows what a watch that lags behind has not brought yet. The
-// pod is nil where nothing newer than the cached one is known and the delete must not wait any longer.
+// mark sets the condition DisruptionTarget, with which Job pod failure policies recognize an eviction, unless the pod
+// has it. It returns the pod as the API server has it now: the answer to the patch costs no further call, and shows
+// what a lagging watch has not brought yet. The pod is nil if nothing newer than the cached one is known and the delete
+// must not wait any longer.
 func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
 	if t.marked || pod.Flags.Has(podcache.MarkedByUs) {
 		live, done, err := x.look(ctx, pod)
@@ -32,7 +32,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 		if err != nil || done != "" || t.shown(live).Flags.Has(podcache.MarkedByUs) {
 			return live, done, err
 		}
-		// Someone took it off again.
+		// A client removed it again.
 		if pod, _, done, err = x.decideWithToken(ctx, t, live); done != "" || err != nil {
 			return nil, done, err
 		}
@@ -45,12 +45,12 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 	return x.unmarked(ctx, t, pod, err)
 }
 
-// unmarked says what happens to a pod on which the condition could not be set. The error is one only as long as the
-// delete waits for the condition.
+// unmarked decides what happens to a pod on which the condition could not be set. It returns an error only as long as
+// the delete waits for the condition.
 func (x *executor) unmarked(
 	ctx context.Context, t *try, pod *podcache.Pod, err error,
 ) (*podcache.Pod, result, error) {
-	// A conflict that cannot be looked into is a refusal like any other: it must not block the delete.
+	// A conflict whose cause cannot be read is a refusal like any other, and must not block the delete.
 	if done, _ := x.ended(ctx, pod, err); done != "" {
 		return nil, done, nil
 	}
@@ -68,7 +68,7 @@ func (x *executor) unmarked(
 	return live, done, nil
 }
 
-// look reads the pod. It returns a result when that pod has ended, as far as evictions go.
+// look reads the pod. It returns a result when the eviction of the pod has ended.
 func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
 	answer, err := x.api.pod(ctx, pod)
 	switch {
@@ -82,8 +82,8 @@ func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, 
 	return live, done, nil
 }
 
-// show returns our pod as the API server has shown it, and tells whether it has ended: it terminates,
-// or another has its name. The cache may still have it, and is told.
+// show returns our pod as the API server returned it, and whether it has ended, because it is terminating or another
+// pod has its name. It tells the cache, which may still have the pod.
 func (x *executor) show(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
 	live := pod.AsOf(answer)
 	switch {
@@ -97,9 +97,8 @@ func (x *executor) show(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, r
 	return live, ""
 }
 
-// ended tells from the error of a call whether the pod has ended. It looks into a conflict, which
-// can have other causes than another UID, and into a 404, which can be a webhook's, about another
-// object.
+// ended tells from the error of a call whether the pod has ended. After a conflict it reads the pod, because the UID is
+// not the only possible cause, and after a 404 too, because that can come from a webhook and be about another object.
 func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
 	switch {
 	case apicall.IsAnotherUID(err):

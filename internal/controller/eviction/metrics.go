@@ -17,14 +17,14 @@ type result string
 
 const (
 	resultDeleted   result = "deleted"   // deleted by us
-	resultGone      result = "gone"      // gone or terminating already
+	resultGone      result = "gone"      // already gone or terminating
 	resultReplaced  result = "replaced"  // another pod has its name
-	resultCancelled result = "cancelled" // the pod need not leave any more
+	resultCancelled result = "cancelled" // the pod need no longer leave
 	resultDryRun    result = "dry_run"   // would have been deleted
-	resultHeld      result = "held"      // by a policy, for now; it is not counted, as the eviction has not ended
+	resultHeld      result = "held"      // by a policy, for now; not counted, because the eviction has not ended
 )
 
-// metrics holds what is counted as it happens; backlogCollector has what is asked for at scrape time.
+// metrics holds what is counted as it happens; backlogCollector reports what is counted at scrape time.
 type metrics struct {
 	upstreamDeletions prometheus.Counter
 	upstreamDuration  prometheus.Histogram
@@ -83,8 +83,8 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 	return nil
 }
 
-// backlogCollector reports what is ahead, counted when it is asked for: a gauge that is kept in
-// step by hand drifts.
+// backlogCollector reports pending and due evictions, counted at scrape time, because a gauge that is kept in step by
+// hand drifts.
 type backlogCollector struct {
 	nodes nodes
 	stats func() (backlog.Stats, time.Time)

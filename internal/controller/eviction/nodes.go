@@ -22,8 +22,8 @@ func (n nodes) exists(name string) bool {
 	return exists
 }
 
-// subscribe calls the function with the name of every node whose NoExecute taints change or that goes, and with those
-// of the nodes that have some now. It may ask about nodes.
+// subscribe calls the function with the name of every node whose NoExecute taints change or that is deleted, and of
+// each node that has some now. The function may call get and exists.
 func (n nodes) subscribe(changed func(name string)) {
 	n.Subscribe(func(change nodecache.Change) {
 		switch before, after := change.Before, change.After; {

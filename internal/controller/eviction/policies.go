@@ -17,33 +17,33 @@ import (
 
 // Policies may object to evictions. They must answer at once, and are asked concurrently.
 type Policies interface {
-	// DoneChecker tells when the policies are known. No pod is evicted before.
+	// DoneChecker reports when the policies are known. No pod is evicted before.
 	cache.DoneChecker
-	// Look returns what they say of the pods of a node that are due. If only some pods may leave at once, those of them
-	// wait in line until the next look, and no others of the node do. So a node must be looked at again when its pods or
-	// taints change.
+	// Look returns what they say about the due pods of a node. If only some pods may leave at a time, these pods wait in
+	// line until the next look, and no other pods of the node do. A node must therefore be looked at again when its pods
+	// or taints change.
 	Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said
-	// Says returns what they say of a pod that is due because of some of these taints of its node.
+	// Says returns what they say about a pod that is due because of some of these taints of its node.
 	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said
-	// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, and takes its places. It
-	// reports false if the pod may not leave that way now. End says that an eviction that began has ended, and whether it
-	// is known that the pod stays.
+	// Begin takes the places of a pod when its eviction begins, with a delete or a request to the Eviction API. It reports
+	// false if the pod may not leave that way now. End is called when an eviction that began has ended, with whether it is
+	// known that the pod stays.
 	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
 	End(node string, pod types.UID, stays bool)
 	// Subscribe calls a function with the name of each node that must be looked at again, because the answers about its
-	// pods may be others now.
+	// pods may have changed.
 	Subscribe(changed func(node string))
 }
 
-// heldPod is a pod that is due and that a policy holds.
+// heldPod is a due pod that a policy holds.
 type heldPod struct {
 	*podcache.Pod
 
 	answer policy.Answer
-	said   []policy.Why // the reasons for which an event says that it is held
+	said   []policy.Why // the reasons that events have already reported
 }
 
-// tellHeld says of each pod that is held why, once for each reason.
+// tellHeld reports for each held pod why it is held, once for each reason.
 func (d *decider) tellHeld(node string, held []heldPod) {
 	now := make(map[types.UID]heldPod, len(held))
 	for _, pod := range held {
@@ -59,13 +59,13 @@ func (d *decider) tellHeld(node string, held []heldPod) {
 	}
 }
 
-// objection is who objects to evictions, and for which reason.
+// objection is the policy that objects to evictions, and its reason.
 type objection struct {
 	policy string
 	why    policy.Why
 }
 
-// objections counts the held pods by who holds them.
+// objections counts the held pods by objection.
 func (d *decider) objections() map[objection]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +78,8 @@ func (d *decider) objections() map[objection]int {
 	return counts
 }
 
-// begins reports whether the eviction of a pod may begin. If so, its places in paces and budgets are taken until ends.
+// begins reports whether the eviction of a pod may begin. If so, it takes places in paces and budgets until ends is
+// called.
 func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	node, ok := x.nodes.get(pod.Node)
 	if x.judge.policies == nil || !ok {
@@ -88,8 +89,8 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	return t.begun
 }
 
-// ends gives back the places of a try if its pod stays. A pod counts as one that has left while it is not known what
-// happened to it.
+// ends gives back the places of a try if its pod stays. As long as it is not known what happened to a pod, it counts as
+// having left.
 func (x *executor) ends(t *try) {
 	if t.begun {
 		_, there := x.pods.There(t.UID)

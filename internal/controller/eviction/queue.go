@@ -17,9 +17,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 )
 
-// queue gives the Backlog what it lacks: a clock, a lock, a way to wait, and a way to cancel. Safe for concurrent use.
+// queue adds to the Backlog what it lacks: a clock, a lock, a way to wait, and a way to cancel. It is safe for
+// concurrent use.
 type queue struct {
-	changed chan struct{} // holds one element if something may be tried earlier than at the instant last returned
+	changed chan struct{} // signals that something may be tried before the instant that was last returned
 
 	clock *timeline.Clock
 
@@ -37,16 +38,16 @@ func newQueue(limits backlog.Limits, clock *timeline.Clock, there func(types.UID
 	}
 }
 
-// set replaces what is known of the pods that must leave a node. It cancels the tries in flight of those that need not
-// leave now. It returns the evictions that have ended thereby, which are those that are not in flight.
+// set replaces what is known about the pods that must leave a node. It cancels the tries in flight of pods that need
+// not leave now. It returns the evictions that this ends, which are those that are not in flight.
 func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.setLocked(node, leaving)
 }
 
-// setBoth replaces what two queues know of a node. A pod that moves from one to the other waits until its try in flight
-// has ended. One that is held does not move: it would lose the backoff of the tries that failed.
+// setBoth replaces what two queues know about a node. A pod that moves from one to the other waits until its try in
+// flight has ended. A held pod does not move, because it would lose the backoff of its failed tries.
 func setBoth(a, b *queue, node string, inA, inB []backlog.Leaving) (ended []spared) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +95,7 @@ func (q *queue) inFlight() map[types.UID]bool {
 	return pods
 }
 
-// spared is an eviction that has ended because the pod need not leave its node any more.
+// spared is an eviction that has ended because the pod need no longer leave its node.
 type spared struct {
 	pod   types.UID
 	begun bool
@@ -112,8 +113,8 @@ func (q *queue) abort(e *backlog.Eviction) {
 	q.aborts[e](e.Cancelled())
 }
 
-// next waits for the next eviction and begins a try of it, whose calls the returned context can abort. It returns nil
-// when the context ends.
+// next waits for the next eviction and starts a try, whose calls the returned context can abort. It returns nil when
+// ctx ends.
 func (q *queue) next(ctx context.Context) (*try, context.Context) {
 	for ctx.Err() == nil {
 		t, trying, wait := q.begin(ctx)
@@ -125,7 +126,8 @@ func (q *queue) next(ctx context.Context) (*try, context.Context) {
 	return nil, ctx
 }
 
-// begin begins the next try, or returns how long there is nothing to do; less than zero means until something changes.
+// begin starts the next try, or returns how long there is nothing to do; a negative duration means until something
+// changes.
 func (q *queue) begin(ctx context.Context) (_ *try, _ context.Context, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,8 +168,8 @@ func (q *queue) cancelled(t *try) error {
 	return t.eviction.Cancelled()
 }
 
-// done says how a try ended, and what to remember until the next. It does nothing and returns false if the try was
-// withdrawn and it is not known yet what happened to the pod.
+// done ends a try with its outcome, and with what to remember until the next. It does nothing and returns false if the
+// try was withdrawn and it is not known yet what happened to the pod.
 func (q *queue) done(t *try, outcome backlog.Outcome) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,11 +184,11 @@ func (q *queue) done(t *try, outcome backlog.Outcome) bool {
 	return true
 }
 
-// drainEvery is how often the tries in flight are looked at while the process ends.
+// drainEvery is how often drain checks the tries in flight while the process ends.
 const drainEvery = 100 * time.Millisecond
 
 // drain waits until the tries in flight have ended, and cancels those that take longer than a limit. Pods can still be
-// spared: look decides about a node again.
+// spared meanwhile, because look decides about a node again.
 func (q *queue) drain(ended <-chan struct{}, limit time.Duration, look func(node string)) {
 	for {
 		select {

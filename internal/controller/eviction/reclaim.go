@@ -19,12 +19,12 @@ import (
 
 // reclaimer corrects marks.
 //
-// Where the built-in controller runs, it replaces the built-in's marks with ours. The built-in deletes a
-// pod that has its exact mark without setting it again (pkg/controller/tainteviction/taint_eviction.go), and so without
-// asking the admission policy that keeps it from evicting.
+// Where the built-in controller runs, it replaces the built-in's marks with ours. If a pod has its exact mark, the
+// built-in deletes the pod without setting the mark again (pkg/controller/tainteviction/taint_eviction.go), which
+// bypasses the admission policy that keeps it from evicting.
 //
-// It also takes our mark back from a pod that a policy holds now. Such a pod is not about to end, and
-// kube-controller-manager would take the mark back after two minutes (pkg/controller/disruption).
+// It also resets our mark on a pod that a policy holds now. Such a pod is not about to end, and kube-controller-manager
+// would reset the mark after two minutes (pkg/controller/disruption).
 type reclaimer struct {
 	judge   judge
 	nodes   nodes
@@ -33,7 +33,7 @@ type reclaimer struct {
 	builtIn bool // the built-in controller runs
 }
 
-// keptMessage is the message of the condition of a pod that the built-in has marked and that need not leave now.
+// keptMessage is the message of the condition of a pod that the built-in marked although it need not leave now.
 const keptMessage = podcache.MarkPrefix + " marked by kube-controller-manager, and does not have to leave now"
 
 // Reconcile rewrites the mark of one pod, if it is wrong.
@@ -73,7 +73,7 @@ func (r *reclaimer) marked(pod *podcache.Pod) bool {
 		r.judge.policies != nil && pod.Flags.Has(podcache.MarkedByUs)
 }
 
-// marks brings the pods that are marked, and brings them again when policies may say something else of them.
+// marks is the source of marked pods. It returns them again when the answers of policies may have changed.
 type marks struct {
 	e *Evictor
 	r *reclaimer
@@ -104,7 +104,7 @@ func (s marks) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 }
 
 // String names the source in the log.
-func (s marks) String() string { return "pods that are marked" }
+func (s marks) String() string { return "marked pods" }
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s marks) WaitForSync(ctx context.Context) error {

@@ -11,11 +11,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// refused reports whether a call about a pod was refused, and would be again. A 404 is a refusal here: as the pod is
-// there, it is a webhook's.
+// refused reports whether a call about a pod was refused, and would be again. A 404 counts as a refusal: the pod
+// exists, so the 404 comes from a webhook.
 func refused(err error) bool { return apicall.Refused(err) || apierrors.IsNotFound(err) }
 
-// The words by which the API server names what refused a call (k8s.io/apiserver/pkg/admission/plugin).
+// The words with which the API server names what refused a call (k8s.io/apiserver/pkg/admission/plugin).
 var (
 	webhookWords = regexp.MustCompile(`admission webhook "([^"]+)" denied`)
 	policyWords  = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)

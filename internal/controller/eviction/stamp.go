@@ -23,13 +23,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// stamper writes the timeAdded of NoExecute taints from which they count. Only the node-lifecycle
-// controller sets it (not kubectl, not the API server), and writes another when not-ready becomes unreachable; without
-// the right one no deadline survives this process. Until it is written, and where that is refused, the instant of first
-// sight serves.
+// stamper writes the timeAdded from which NoExecute taints count. Only the node-lifecycle controller sets it (not
+// kubectl, not the API server), and sets another when not-ready becomes unreachable. Without the right timeAdded, no
+// deadline survives this process. Until it is written, or if the write is refused, the taint counts from first sight.
 type stamper struct {
-	// sparing: nodes on which no countdown runs are left alone. Each write makes the built-in controller, where it runs,
-	// try all due pods of the node once more.
+	// sparing leaves alone nodes on which no countdown runs. Each write makes the built-in controller, if it runs, try all
+	// due pods of the node again.
 	sparing bool
 	judge   judge
 	nodes   nodes
@@ -37,7 +36,7 @@ type stamper struct {
 	live    *liveNodes
 	api     api
 	metrics *metrics
-	lag     workqueue.TypedRateLimiter[NodeRequest] // how long to wait for the watch, which is not a failure
+	lag     workqueue.TypedRateLimiter[NodeRequest] // waits for the watch, which are not failures
 	stamps  sync.Map                                // NodeRequest -> stamps
 }
 
@@ -50,7 +49,7 @@ func newStamper(
 	}
 }
 
-// forget ends the waits of a node.
+// forget resets the backoffs of a node.
 func (s *stamper) forget(req NodeRequest) {
 	if past := s.past(req); past.failures > 0 {
 		past.failures = 0
@@ -65,18 +64,18 @@ func (s *stamper) wait(req NodeRequest) time.Duration {
 	return apicall.Backoff(past.failures, past.failed)
 }
 
-// stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first:
-// in the outage of a zone every node must be read and written, just when the first pods must leave.
+// stampAfter is how long a taint is known before it is stamped. Pods that are due at once go first: when a zone fails,
+// every node must be read and written just when the first pods must leave.
 const stampAfter = 250 * time.Millisecond
 
-// How often one node is stamped at most. Taintkeeper does not fight a client that writes its taints without timeAdded,
-// or with another, again and again: each stamp that does not last doubles the time to the next.
+// Limits on how often one node is stamped. Taintkeeper does not fight a client that writes its taints without
+// timeAdded, or with another, again and again: each stamp that does not last doubles the time to the next.
 const (
 	firstStampAgain = time.Second
 	lastStampAgain  = time.Hour
 )
 
-// stamps is how often a node was stamped in a row, and when the last time; and how often since then it could not be,
+// stamps records how often in a row a node was stamped and when it last was, and how often stamping has failed since,
 // and why.
 type stamps struct {
 	count    int
@@ -85,7 +84,7 @@ type stamps struct {
 	failed   error
 }
 
-// rest is how long the node is left alone. Stamps that lasted for so long once more are forgotten.
+// rest returns how long the node is left alone. Stamps that have lasted for that long again are forgotten.
 func (s stamps) rest() time.Duration {
 	return apicall.Doubled(firstStampAgain, s.count, lastStampAgain)
 }
@@ -104,7 +103,7 @@ func (s stamps) another(at time.Time) stamps {
 	return stamps{count: s.count + 1, last: at}
 }
 
-// Reconcile stamps one node, and comes back until it is stamped or there is nothing to stamp.
+// Reconcile stamps one node, and requeues it until it is stamped or there is nothing to stamp.
 func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	known, ok := s.nodes.get(req.Name)
 	if !ok && !s.nodes.exists(req.Name) {
@@ -139,7 +138,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 	return reconcile.Result{}, err // the queue asks for the wait
 }
 
-// needs reports whether a timeAdded of a node is to be written.
+// needs reports whether a timeAdded of a node must be written.
 func (s *stamper) needs(tainted *nodecache.Node) bool {
 	return unstamped(tainted) && (!s.sparing || s.counts(tainted))
 }
@@ -153,9 +152,9 @@ func (s *stamper) counts(tainted *nodecache.Node) bool {
 	})
 }
 
-// leaving returns how long to wait until the pods of a node that are due now have left it; zero if there are none. The
-// built-in still holds their names. A second try of them, which the write would begin, deletes by the mark of the first
-// what has taken their names. A pod that does not leave is not waited for.
+// leaving returns how long to wait until the pods of a node that are due now have left; zero if there are none. The
+// built-in still has their names. The write would start a second try, which, because of the mark of the first, would
+// delete whatever pod has taken the name. It does not wait for a pod that does not leave.
 func (s *stamper) leaving(tainted *nodecache.Node) time.Duration {
 	if !s.sparing {
 		return 0
@@ -171,7 +170,7 @@ func (s *stamper) leaving(tainted *nodecache.Node) time.Duration {
 	return 0
 }
 
-// leavesWithin is how long a node is not stamped because of a pod that is due.
+// leavesWithin is how long a due pod keeps its node from being stamped.
 const leavesWithin = time.Minute
 
 // fail notes why a node could not be stamped.
@@ -195,9 +194,10 @@ func (s *stamper) past(req NodeRequest) stamps {
 }
 
 var (
-	// errStripped: the answer to the write lacks what was written; somebody takes it away.
+	// errStripped says that the answer to the write lacks what was written.
 	errStripped = errors.New("the API server accepted timeAdded, but its answer does not have it: a webhook removes it")
-	// errApplied: somebody owns the list of taints by server-side apply, and would meet a conflict with us from then on.
+	// errApplied says that a client owns the list of taints through server-side apply, and would get conflicts with us
+	// from then on.
 	errApplied = errors.New("the taints are managed by server-side apply")
 )
 
@@ -213,7 +213,7 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	if err := s.api.token(ctx); err != nil {
 		return err
 	}
-	// What was read may be a taint that was taken off and set again.
+	// The taint that was read may have been removed and added again.
 	known, ok = s.nodes.get(name)
 	if !ok || !unstamped(known) {
 		return nil
@@ -229,11 +229,11 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 	return s.write(ctx, name, live.node, all)
 }
 
-// write writes the taints of a node as it was read, unless somebody owns them.
+// write writes the taints of a node as it was read, unless a client owns them.
 func (s *stamper) write(ctx context.Context, name string, live *corev1.Node, all []corev1.Taint) error {
 	if manager := applierOfTaints(live); manager != "" {
 		s.nodes.SetUnstampable(name, true)
-		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written, as the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
+		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written because the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
 		return errApplied
 	}
 	answer, err := s.api.patchTaints(ctx, live, all)
@@ -249,19 +249,19 @@ func (s *stamper) write(ctx context.Context, name string, live *corev1.Node, all
 	return err
 }
 
-// unconfirmedTries is after how many tries, in which the watch has lagged, a taint is stamped that it does not confirm.
+// unconfirmedTries is after how many tries with a lagging watch a taint is stamped without its confirmation.
 const unconfirmedTries = 2
 
-// unstamped reports whether the timeAdded of a NoExecute taint is to be written.
+// unstamped reports whether the timeAdded of a NoExecute taint must be written.
 func unstamped(node *nodecache.Node) bool {
 	return slices.ContainsFunc(node.NoExecute, verdict.Taint.Unstamped)
 }
 
-// stamp returns all taints of the node as it was read, with the timeAdded of its NoExecute taints as they should be,
-// and whether there is one for all. None is later than the present second by the API server's clock, of which less may
-// have been known at first sight. A taint that the read does not confirm gets the present second if it must be stamped
-// anyway. That is later than the truth, which is written once the watch has brought the stamp, and so shown that the
-// taint is the same.
+// stamp returns all taints of the node as it was read, with the right timeAdded on its NoExecute taints, and whether
+// all of them have one. None is later than the current second of the API server's clock, about which less may have been
+// known at first sight. A taint that the read does not confirm gets the current second if it must be stamped anyway.
+// That is later than the right one, which is written once the watch has brought the stamp and so shown that the taint
+// is the same.
 func stamp(known *nodecache.Node, live *corev1.Node, now *metav1.Time, anyway bool) (
 	all []corev1.Taint, complete bool,
 ) {
@@ -302,8 +302,9 @@ func hasStamps(node *corev1.Node, written []corev1.Taint) bool {
 	})
 }
 
-// applierOfTaints returns who manages the taints of a node by server-side apply, if somebody does. The list is atomic:
-// our timeAdded would make all of it ours, and the next apply of the very same configuration a conflict.
+// applierOfTaints returns the manager that owns the taints of a node through server-side apply, if there is one. The
+// list is atomic: with our timeAdded we would own all of it, and the next apply of the same configuration would
+// conflict.
 func applierOfTaints(node *corev1.Node) string {
 	for _, entry := range node.ManagedFields {
 		if entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil &&

@@ -50,7 +50,7 @@ func TestANodeThatIsTaintedNowAndThenIsStampedEachTime(t *testing.T) {
 }
 
 // A webhook, or an older version of the API, that drops timeAdded and answers that all is well.
-func TestAStampThatIsStrippedIsNotTakenForOne(t *testing.T) {
+func TestAStampThatIsStrippedDoesNotCount(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtimeObject, error) {
 			w.Book.Note(action)
@@ -128,7 +128,7 @@ func TestANodeWhoseStampIsRefusedIsNotAskedForTwiceAMinute(t *testing.T) {
 	})
 }
 
-// Each stamp makes the built-in controller try all due pods of the node once more.
+// Each stamp makes the built-in controller try all due pods of the node again.
 func TestNextToTheBuiltInANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n", "k:NoExecute")

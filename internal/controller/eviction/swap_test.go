@@ -85,7 +85,7 @@ func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
 		w.SetTaints("n", ahead(20*sec))
 		w.Pass(sec)
 		if taint := w.Node("n").Spec.Taints[0]; !taint.TimeAdded.Equal(ahead(20 * sec).TimeAdded) {
-			t.Errorf("timeAdded is %v: nobody has written over it, and it was changed", taint.TimeAdded)
+			t.Errorf("timeAdded is %v: it was changed although no other client had overwritten it", taint.TimeAdded)
 		}
 		w.SetTaints("n", ahead(30*sec))
 		w.Pass(sec)
@@ -173,7 +173,7 @@ func TestATaintThatIsWrittenAgainAndAgainPostponesNothing(t *testing.T) {
 	}
 }
 
-func TestAValueThatIsToleratedForEverEndsTheCountdown(t *testing.T) {
+func TestAValueThatIsToleratedIndefinitelyEndsTheCountdown(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		equal := func(value string, seconds *int64) func(*corev1.Pod) {
 			return func(pod *corev1.Pod) {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// A watch that lags has steps of its own, because it usually catches up at once.
+	// A lagging watch has steps of its own, because it usually catches up at once.
 	firstUnconfirmed = confirmedFor
 	lastUnconfirmed  = 4 * time.Second
 )
 
-// errUnconfirmed: the live node or pod does not confirm what the cached one says. One of the two
-// is about to change, so it is soon known which.
+// errUnconfirmed says that the live node or pod does not confirm the cached one. One of them is about to change, so it
+// will soon be clear which is right.
 var errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
 
-// retry notes a try without a result, and says when the next may begin.
+// retry notes a try without a result, and returns when the next may begin.
 func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
 	outcome, wait := t.next(err)
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
@@ -42,8 +42,8 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	return outcome
 }
 
-// next says what happens to an eviction whose try failed, and how long it waits. Waiting for a watch is not a failure,
-// and neither is making room for others.
+// next returns what happens to an eviction whose try failed, and how long it waits. Waiting for a watch is not a
+// failure, nor is making room for other evictions.
 func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
 	switch {
 	case errors.Is(err, errUnconfirmed):
@@ -61,7 +61,7 @@ func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
 	return backlog.Failed(wait, ""), wait
 }
 
-// reason names an error in a metric.
+// reason returns the name of an error in metrics.
 func reason(err error) string {
 	var unrecorded notRecordedError
 	switch {
@@ -75,8 +75,8 @@ func reason(err error) string {
 	return apicall.Reason(err)
 }
 
-// troubleAfter is how many failures in a row are worth a line in the log at the default level:
-// the first few are ordinary.
+// troubleAfter is how many failures in a row are worth a line in the log at the default level. The first few are
+// ordinary.
 const troubleAfter = 3
 
 // rarely keeps a storm from filling the log: one line per subject and minute. The zero value is ready to use. Safe for

@@ -35,11 +35,11 @@ type try struct {
 	eviction   *backlog.Eviction // the queue's
 	node       string
 	due        time.Time
-	tries      int   // that failed or hung before
+	tries      int   // earlier tries that failed or hung
 	unmarked   error // why the condition could not be set
 	begun      bool  // it has taken places in paces and budgets
-	unanswered bool  // the delete was
-	learned    bool  // it was withdrawn, and it is known what happened to the pod
+	unanswered bool  // the delete was accepted
+	learned    bool  // the try was withdrawn, and it is known what happened to the pod
 }
 
 // newTry copies what a try needs to know of an eviction.
@@ -56,14 +56,14 @@ func newTry(e *backlog.Eviction) *try {
 type memo struct {
 	announced    bool
 	marked       bool          // a try has set the condition, whatever the watch shows
-	markFailures int           // since it was last known to be marked
+	markFailures int           // failed tries since the pod was last known to be marked
 	unconfirmed  int           // tries in a row that were not confirmed
 	live         *podcache.Pod // as the API server itself showed it last
-	refuser      string        // who refuses the delete, as the last event says
+	refuser      string        // what refuses the delete, as the last event says
 }
 
-// blocks reports whether what has just failed on the way to the delete still keeps it back. What did
-// not reach the server counts nothing: a server that cannot be reached will not delete either.
+// blocks reports whether a failed step before the delete still blocks it. A call that did not reach the server does not
+// count, because the delete would not reach it either.
 func (m *memo) blocks(err error) bool {
 	if apicall.Answered(err) || errors.Is(err, context.DeadlineExceeded) {
 		m.markFailures++
@@ -71,7 +71,7 @@ func (m *memo) blocks(err error) bool {
 	return m.markFailures < markTries
 }
 
-// shown notes the pod as the API server has shown it.
+// shown notes the pod as the API server returned it.
 func (m *memo) shown(live *podcache.Pod) *podcache.Pod {
 	m.live = live
 	if live.Flags.Has(podcache.MarkedByUs) {
@@ -80,8 +80,8 @@ func (m *memo) shown(live *podcache.Pod) *podcache.Pod {
 	return live
 }
 
-// newest returns the pod as the API server showed it last, unless the watch has brought a newer one
-// since; then it is nil. Versions tell, as servers before 1.33 count no generation of pods.
+// newest returns the pod as the API server last returned it, or nil if the watch has brought a newer one since. It
+// compares resourceVersions, because servers before 1.33 set no generation on pods.
 func (m *memo) newest(cached *podcache.Pod) *podcache.Pod {
 	if m.live == nil || m.live.Version < cached.Version {
 		return nil

@@ -18,18 +18,18 @@ type VerdictsConfig struct {
 	Nodes *nodecache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process. The default is a Clock of its own, which hears no Date.
+	// Clock is the timeline of the process. The default is a Clock of its own, which sees no Date headers.
 	Clock *timeline.Clock
 }
 
-// Verdicts are the half of an Evictor that observes: they follow the nodes, say which pods must leave them and when,
+// Verdicts are the part of an Evictor that observes. They follow the nodes, say which pods must leave them and when,
 // and change nothing. They are safe for concurrent use.
 type Verdicts struct {
 	nodes nodes
 	judge judge
 }
 
-// NewVerdicts makes Verdicts, which know what the cache of nodes knows.
+// NewVerdicts makes Verdicts from the cache of nodes.
 func NewVerdicts(config VerdictsConfig) *Verdicts {
 	if config.Clock == nil {
 		config.Clock = &timeline.Clock{}
@@ -57,7 +57,7 @@ func (v *Verdicts) Taints(node string) []verdict.Taint {
 	return tainted.NoExecute
 }
 
-// Over returns the verdict over a pod on its node, if it must leave.
+// Over returns the verdict on a pod on its node, if it must leave.
 func (v *Verdicts) Over(pod *podcache.Pod) (verdict.Verdict, bool) {
 	tainted, ok := v.nodes.get(pod.Node)
 	if !ok {

@@ -25,7 +25,7 @@ func (w *world) missesAHeartbeat(name string) {
 	w.API.Watches("nodes").Repair()
 }
 
-// stampingRefused is an API server that lets nobody patch a node.
+// stampingRefused is an API server that refuses every patch of a node.
 func (w *world) stampingRefused() {
 	w.On("patch", "nodes", "", func() error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)
@@ -84,7 +84,7 @@ func TestBreaksOfTheWatchDoNotKeepADryRunFromItsAnswer(t *testing.T) {
 	})
 }
 
-func TestAListThatBringsNothingNewAndAHeartbeatDoNotBeginACountdownAnew(t *testing.T) {
+func TestAListThatBringsNothingNewAndAHeartbeatDoNotRestartACountdown(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		watch := w.API.Watches("nodes")
 		w.On("patch", "nodes", "", func() error { return apierrors.NewInternalError(errors.New("not now")) })
@@ -383,7 +383,7 @@ func TestAnEvictionThatWaitsForTheWatchIsTriedAgainAsSoonAsTheWatchBringsOtherTa
 	})
 }
 
-// etcd is restored from a backup of a moment ago: the pod is the same, and does not terminate any more.
+// etcd is restored from a backup of a moment ago: the pod is the same, and does not terminate any longer.
 func TestAPodThatDoesNotTerminateAnyMoreAfterARestoreLeaves(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")

@@ -14,16 +14,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// witness follows what the built-in does about pods on tainted nodes, in every replica from its start on: a replica
-// that comes to lead knows what happened before. The built-in (processPodOnNode in
+// witness follows what the built-in does about pods on tainted nodes. It runs in every replica from the start, so that
+// a new leader knows what happened before. The built-in (processPodOnNode in
 // pkg/controller/tainteviction/taint_eviction.go) begins to try a pod
 //
 //   - at once when the pod appears, or its tolerations or the NoExecute taints of its node change, and it is due then,
-//   - and when its timer fires. The first taint that is tolerated for a while sets it, and it stays at that instant
+//   - and when its timer fires. The first taint that is tolerated for a while sets the timer, which keeps its instant,
 //     whatever comes later, until the pod stays for good or is due at once.
 //
-// It tries pods that terminate, too. Where the instants of the built-in are not known they are taken to be those of the
-// rule: the earliest of them since the pod has had to leave.
+// It tries terminating pods, too. If the built-in's instants are not known, witness assumes the rule's: the earliest
+// since the pod has had to leave.
 //
 // A nil witness sees nothing. It is safe for concurrent use.
 type witness struct {
@@ -36,12 +36,12 @@ type witness struct {
 	byNode map[string]*witnessed
 }
 
-// witnessed is what is known of a node and its pods. A node without taints is kept as long as it has pods that were
+// witnessed is what is known about a node and its pods. A node without taints is kept as long as it has pods that were
 // tried.
 type witnessed struct {
 	state  *nodecache.Node // nil without taints
 	pods   map[types.UID]*triedPod
-	told   NodeDecision // but for its Tries and From
+	told   NodeDecision // except for its Tries and From
 	looked time.Time    // when all its pods were seen last
 }
 
@@ -50,7 +50,7 @@ type triedPod struct {
 	pod    *podcache.Pod
 	fires  time.Time // its timer; zero if there is none
 	tried  bool
-	spared time.Time // it was tried and stays since then; zero if not
+	spared time.Time // since when it stays after a try; zero if it does not
 	stays  bool      // now, or for good
 }
 
@@ -191,7 +191,7 @@ func (w *witness) dueOf(pod *podcache.Pod, state *nodecache.Node) (due time.Time
 	return v.Due, leaves
 }
 
-// tell tells the news of a node and which of its pods stay, if that is anything new.
+// tell passes on what is new about a node, and which of its pods stay.
 func (w *witness) tell(name string, known *witnessed, news NodeDecision) {
 	is, idle := NodeDecision{Node: name}, known.state == nil
 	for _, p := range known.pods {

@@ -89,7 +89,7 @@ func (w *world) addPod(name string, change ...func(*corev1.Pod)) {
 var tolerating = scene.Tolerating
 
 // wantTries wants calls whose description begins with the given words: at an instant, and then each after a backoff, of
-// which up to a fifth is taken off.
+// which up to a fifth is removed.
 func (w *world) wantTries(words string, first time.Duration, backoffs ...time.Duration) {
 	w.T.Helper()
 	got := w.Did(words)

@@ -19,13 +19,13 @@ import (
 // api makes the calls about nodes and pods.
 type api struct {
 	client  kubernetes.Interface
-	limiter *rate.Limiter // nil: no limit
+	limiter *rate.Limiter // nil for no limit
 }
 
 // token waits for a token of the rate limit.
 func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
-// readNode reads a node live. The API server has told the caller that the node has changed.
+// readNode reads a node live. The API server has told the caller that it changed.
 func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
 	if err := a.token(ctx); err != nil {
 		return nil, err
@@ -35,8 +35,8 @@ func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// patchConditions writes conditions of a node, on the condition that nobody has changed the node since it was read, and
-// returns the node as it is then. The caller has waited for the token.
+// patchConditions writes conditions of a node, with the precondition that the node has not changed since it was read,
+// and returns the patched node. The caller has waited for the token.
 func (a api) patchConditions(
 	ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition,
 ) (*corev1.Node, error) {
@@ -45,8 +45,8 @@ func (a api) patchConditions(
 	return apicall.PatchNodeConditions(ctx, a.client, read, conditions)
 }
 
-// patchTaints writes the taints and labels of a node in one call, on the same condition. The caller has
-// waited for the token.
+// patchTaints writes the taints and labels of a node in one call, with the same precondition. The caller has waited for
+// the token.
 func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.NodeEdit) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// blindAfter is how long there must be no echo until this process is not ready, and says so. It calls no node silent
-// until the next echo.
+// blindAfter is how long after the last echo this process reports that it is blind and not ready. It calls no node
+// silent until the next echo.
 const blindAfter = time.Minute
 
 // checkBlindnessEvery is how often that is checked.
 const checkBlindnessEvery = 10 * time.Second
 
-// Ready returns why no node can be called silent at present. It returns nil if nodes can be, or could be until
-// recently.
+// Ready returns why no node can be called silent at present. It returns nil if nodes can be, or could be until less
+// than blindAfter ago.
 func (k *Keeper) Ready() error {
 	if since := k.records.sinceEcho(k.config.Clock.Now()); since > blindAfter {
 		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back on the watch for %s, so no node is called silent; see docs/node-health.md",

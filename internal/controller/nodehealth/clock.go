@@ -9,17 +9,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// clock is the clock of silence. It runs only while this process hears its own renewals. An echo of one that was begun
-// at b shows that all that kubelets had stored before b has come, too. Time in which nobody could have been heard, or
-// in which this process stood still, is no node's silence. See "Node health on one page" in docs/design.md.
+// clock measures how long nodes have been silent. It runs only while this process receives its own renewals. The echo
+// of a renewal that began at b shows that everything that kubelets stored before b has arrived, too. Time in which no
+// renewal could arrive, or in which this process was paused, does not count as silence of any node. See "Node health on
+// one page" in docs/design.md.
 type clock struct {
-	now     time.Duration
-	began   time.Time     // this process
-	echoed  time.Time     // when the renewal of the latest echo began, or zero before the first
-	settled time.Duration // until then, nodes have [readiness.Settling] in addition to their grace
+	now        time.Duration
+	began      time.Time     // this process
+	echoed     time.Time     // when the renewal of the latest echo began, or zero before the first
+	extraUntil time.Duration // until then, nodes get [readiness.ExtraGrace] on top of their grace
 }
 
-// echo notes that a renewal which was begun at an instant has come back. It reports whether that is news.
+// echo notes that a renewal that began at an instant has come back. It reports whether that is news.
 func (c *clock) echo(begun time.Time) bool {
 	if !begun.After(c.echoed) {
 		return false
@@ -28,22 +29,22 @@ func (c *clock) echo(begun time.Time) bool {
 		gap := begun.Sub(c.echoed)
 		c.now += min(gap, readiness.CountedMost)
 		if gap > readiness.CountedMost {
-			c.settle()
+			c.giveExtraGrace()
 		}
 	}
 	c.echoed = begun
 	return true
 }
 
-// settle gives nodes that seem silent from now on some time to be heard.
-func (c *clock) settle() { c.settled = c.now + readiness.Settling }
+// giveExtraGrace gives nodes that seem silent from now on some extra time to be heard.
+func (c *clock) giveExtraGrace() { c.extraUntil = c.now + readiness.ExtraGrace }
 
-// freshAt reports whether a verdict may be carried out at an instant: the latest echo is not too old for it.
+// freshAt reports whether the latest echo is recent enough at an instant to act on a verdict.
 func (c *clock) freshAt(at time.Time) bool {
 	return !c.echoed.IsZero() && at.Sub(c.echoed) < readiness.CountedMost
 }
 
-// sinceEcho returns how long ago the renewal of the latest echo was begun, or this process if there was none.
+// sinceEcho returns how long ago the renewal of the latest echo began, or this process if there was none.
 func (c *clock) sinceEcho(at time.Time) time.Duration {
 	if c.echoed.IsZero() {
 		return at.Sub(c.began)
@@ -51,7 +52,7 @@ func (c *clock) sinceEcho(at time.Time) time.Duration {
 	return at.Sub(c.echoed)
 }
 
-// stamp returns when on the clock something is news that came at an instant: after what the latest echo counted.
+// stamp returns when on the clock something that arrived at an instant counts: after the latest echo.
 func (c *clock) stamp(at time.Time) time.Duration {
 	if c.echoed.IsZero() {
 		return c.now

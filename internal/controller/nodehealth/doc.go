@@ -3,7 +3,7 @@
 
 // Package nodehealth turns the silence and the conditions of nodes into taints, zone by zone. It replaces the tainting
 // half of kube-controller-manager's node-lifecycle-controller. Package readiness decides what happens to a node and
-// when; this one hears, and writes. The rules of both are on one page of docs/design.md.
+// when; this one receives signs of life, and writes. The rules of both are on one page of docs/design.md.
 //
 //	leases, echoes  the watch of leases, and our own renewals among them
 //	records         what is known of each node, under one lock: what comes in, and what follows from it

@@ -23,26 +23,26 @@ import (
 )
 
 const (
-	// OwnLease is the Lease in kube-node-lease that Taintkeeper renews next to the kubelets'. It stands for no node.
+	// OwnLease is the Lease in kube-node-lease that Taintkeeper renews next to the kubelets'. It belongs to no node.
 	OwnLease = "taintkeeper.dev"
-	// DryRunLease is the one that a dry run renews instead, so that it does not disturb a process that acts.
+	// DryRunLease is the Lease that a dry run renews instead, so that it does not disturb a process that acts.
 	DryRunLease = "dry-run.taintkeeper.dev"
-	// nonceAnnotation tells one of its renewals from another.
+	// nonceAnnotation identifies a renewal.
 	nonceAnnotation = "taintkeeper.dev/renewal"
 
-	renewEach     = time.Second      // how often it is renewed
+	renewEach     = time.Second      // how often the lease is renewed
 	renewalLimit  = 10 * time.Second // how long a renewal may take
-	renewalsAtOne = 10               // how many may be under way
+	renewalsAtOne = 10               // how many renewals may be under way
 )
 
-// echoes renews our own lease. Records know its renewals again when the watch of leases brings them.
+// echoes renews our own lease. Records recognize its renewals when the watch of leases brings them.
 type echoes struct {
 	client    kubernetes.Interface
 	clock     *timeline.Clock
 	records   *records
 	reconnect func()                    // closes the connection of the watch of leases
-	lease     string                    // the name of our own
-	owner     atomic.Pointer[types.UID] // of the namespace, or nil while it is not known
+	lease     string                    // the name of our lease
+	owner     atomic.Pointer[types.UID] // the UID of the namespace, or nil if not known yet
 }
 
 // ownLease returns the name of the lease that this process renews.
@@ -53,7 +53,7 @@ func ownLease(dryRun bool) string {
 	return OwnLease
 }
 
-// run renews the lease once a second until the context ends, also while earlier renewals are under way.
+// run renews the lease once a second until the context ends, even while earlier renewals are under way.
 func (e *echoes) run(ctx context.Context) {
 	ticker := time.NewTicker(renewEach)
 	defer ticker.Stop()
@@ -81,7 +81,7 @@ func (e *echoes) run(ctx context.Context) {
 	}
 }
 
-// renew renews the lease. It is applied by force: all replicas renew the same, and the last one's word stands.
+// renew renews the lease. It applies by force, because all replicas renew the same lease and the last write wins.
 func (e *echoes) renew(running context.Context) {
 	ctx, cancel := context.WithTimeout(running, renewalLimit)
 	defer cancel()
@@ -89,7 +89,7 @@ func (e *echoes) renew(running context.Context) {
 	lease := coordinationconfig.Lease(e.lease, corev1.NamespaceNodeLease).
 		WithAnnotations(map[string]string{nonceAnnotation: nonce}).
 		WithSpec(coordinationconfig.LeaseSpec().WithHolderIdentity("taintkeeper").WithRenewTime(metav1.NewMicroTime(e.clock.Latest())))
-	if owner := e.namespace(ctx); owner != "" { // some clusters delete leases that nobody owns
+	if owner := e.namespace(ctx); owner != "" { // some clusters delete leases without an owner
 		lease.WithOwnerReferences(metaconfig.OwnerReference().
 			WithAPIVersion("v1").WithKind("Namespace").WithName(corev1.NamespaceNodeLease).WithUID(owner))
 	}
@@ -105,7 +105,7 @@ func (e *echoes) renew(running context.Context) {
 	}
 }
 
-// nowFails notes how a renewal ended, and reports whether it is news that they fail.
+// nowFails notes how a renewal ended, and reports whether renewals have just begun to fail.
 func (e *echoes) nowFails(err error) (news bool) {
 	e.records.do(func() { news = e.records.renewals.ended(err, e.clock.Now()) })
 	return news

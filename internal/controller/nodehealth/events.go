@@ -19,7 +19,7 @@ const eventSource = "node-controller"
 const inDryRun = " (dry run)"
 
 // events writes events on nodes and pods, in the background. Their reasons and messages are upstream's
-// (pkg/controller/util/node), but for [readiness.ReasonHeld], which upstream has not.
+// (pkg/controller/util/node), except [readiness.ReasonHeld], which upstream does not have.
 type events struct {
 	*apicall.Recorder
 
@@ -56,13 +56,13 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 	e.OfPod(reference, pod.Node, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
 }
 
-// held says why a node that is not ready has no NoExecute taint.
+// held records why a node that is not ready has no NoExecute taint.
 func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 	e.Eventf(nodeReference(node), corev1.EventTypeWarning, readiness.ReasonHeld,
 		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
-// blindness says that no node can be called silent, and why, or for nil that they can be again.
+// blindness records why no node can be called silent, or, with nil, that nodes can be again.
 func (e *events) blindness(why error) {
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {

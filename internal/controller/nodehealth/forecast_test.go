@@ -63,7 +63,7 @@ var scenes = map[string]scene{
 		},
 		played: 3 * time.Minute, tainted: 5,
 	},
-	"every zone is disrupted, so nobody is tainted and taints are taken off": {
+	"every zone is disrupted, so no node is tainted and taints are removed": {
 		build: func(w *world) []string {
 			w.addNode("old", "a", notReadySince)
 			return slices.Concat(w.addZone("a", 3), w.addZone("b", 3))
@@ -213,7 +213,7 @@ func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 	}
 }
 
-// wantHeld wants the reason of a forecast to be what the Keeper tells of the node in an event.
+// wantHeld wants the reason of a forecast to be what the Keeper reports about the node in an event.
 func (w *world) wantHeld(course readiness.Course) {
 	w.T.Helper()
 	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {

@@ -163,7 +163,7 @@ func TestTheRateOfAZoneHoldsAfterATimeInWhichNothingCouldBeWritten(t *testing.T)
 	})
 }
 
-func TestInADryRunEventsSaySoAndNobodyIsRegistered(t *testing.T) {
+func TestInADryRunEventsSaySoAndNoNodeIsRegistered(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 20)
 		w.run(func(c *Config) { c.DryRun = true })
@@ -197,7 +197,7 @@ func TestInADryRunANodeThatWasSilentAndRenewsItsLeaseIsReadyAgain(t *testing.T) 
 	})
 }
 
-func TestNobodyIsLookedAtWithoutPauseWhileLeasesCannotBeSeen(t *testing.T) {
+func TestNoNodeIsPlannedAgainAndAgainWhileLeasesCannotBeSeen(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		leases := w.API.Watches("leases")
@@ -347,7 +347,7 @@ func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
 	})
 }
 
-func TestShortSightsBetweenOutagesDoNotForgiveSilenceForEver(t *testing.T) {
+func TestShortSightsBetweenOutagesDoNotExcuseSilenceForever(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
 		leases := w.API.Watches("leases")
@@ -439,7 +439,7 @@ func TestWhatControllerRuntimeCountsAsErrorsIsTrue(t *testing.T) {
 	})
 }
 
-// A policy lets nobody change labels of nodes.
+// An admission policy refuses changes of node labels.
 func TestALabelThatIsRefusedDoesNotKeepANodeFromItsTaints(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -496,7 +496,7 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 	})
 }
 
-// Somebody writes its object all the time, and the watch brings that late.
+// Another client writes the node all the time, and the watch lags.
 func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilent(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
@@ -515,7 +515,7 @@ func TestADeadNodeWhoseObjectOthersChangeFasterThanTheWatchBringsItIsCalledSilen
 	})
 }
 
-func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) {
+func TestANodeThatIsDeletedWhileTheWatchIsInterruptedIsReportedAsGone(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		late := w.API.Watches("nodes")
@@ -526,13 +526,13 @@ func TestANodeThatWentWhileTheWatchWasInterruptedIsSaidToHaveGone(t *testing.T) 
 		late.Expire()
 		w.Until(time.Minute)
 		if said := w.Did("event a-0 RemovingNode"); len(said) != 1 {
-			t.Errorf("that node a-0 went was said %d times, want once", len(said))
+			t.Errorf("%d events say that node a-0 is gone, want 1", len(said))
 		}
 	})
 }
 
 // An API server that has just started can say so.
-func TestANodeOfWhichAPatchSaysThatItIsNotThereIsLookedAtAgain(t *testing.T) {
+func TestANodeThatAPatchDoesNotFindIsLookedAtAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		var said atomic.Bool

@@ -24,13 +24,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// leases watches the leases that kubelets renew, and our own among them, and keeps nothing of them but when that was
-// seen. 15,000 nodes renew 1,500 leases a second, so there is no informer and no store between the watch and the clock
-// of silence.
+// leases watches the leases of kubelets and our own, and remembers only when renewals were seen. 15,000 nodes renew
+// 1,500 leases a second, so there is no informer and no store in between.
 type leases struct {
 	records *records
 	clock   *timeline.Clock
-	follow  func(readiness.News) // what follows from an echo
+	follow  func(readiness.News) // called after an echo
 	synced  chan struct{}
 	once    sync.Once
 }
@@ -74,12 +73,12 @@ func (l *leases) Update(object any) error {
 	return nil
 }
 
-// isOwn reports whether a lease is Taintkeeper's, of this process or another, and stands for no node.
+// isOwn reports whether a lease is Taintkeeper's, of this or another process, and belongs to no node.
 func isOwn(lease *coordinationv1.Lease) bool {
 	return lease.Name == OwnLease || lease.Name == DryRunLease
 }
 
-// renewTime returns when a kubelet last renewed its lease, by its clock, or zero if the lease does not say.
+// renewTime returns when a kubelet last renewed its lease, on the kubelet's clock, or zero if the lease does not say.
 func renewTime(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
@@ -97,7 +96,7 @@ func (l *leases) Delete(object any) error {
 	return nil
 }
 
-// Replace is called with a complete list. Our own lease is an echo of all others in it.
+// Replace is called with a complete list. Our own lease in it is an echo for all others.
 func (l *leases) Replace(objects []any, _ string) error {
 	all := make([]*coordinationv1.Lease, 0, len(objects))
 	there := make(map[string]bool, len(objects))

@@ -20,18 +20,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them
-// anything. Their own kubelet would do it, were it not silent.
+// marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them traffic. Their
+// kubelet would do it if it could.
 type marker struct {
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
 	clock    *timeline.Clock
 	api      api
 	events   *events
-	backoffs apicall.Backoffs[types.UID] // of pods that could not be marked
+	backoffs apicall.Backoffs[types.UID] // pods that could not be marked
 }
 
-// Reconcile marks the pods of one node. It comes back until all are done.
+// Reconcile marks the pods of one node, and requeues the node until all are done.
 func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	var failed []error
 	var next time.Duration
@@ -56,7 +56,7 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 	switch {
 	case apicall.Stopping(ctx):
 		return reconcile.Result{}, nil
-	case len(failed) > 0: // the next request finds that they wait
+	case len(failed) > 0: // the next request finds them waiting
 		return reconcile.Result{}, errors.Join(failed...)
 	}
 	return reconcile.Result{RequeueAfter: next}, nil
@@ -71,7 +71,7 @@ func (m *marker) silent(name string) bool {
 	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// mark marks one pod. One that is gone, or whose name another has, is done.
+// mark marks one pod. A pod that is gone, or whose name another pod has, is done.
 func (m *marker) mark(ctx context.Context, pod *podcache.Pod) error {
 	err := m.api.patchPodNotReady(ctx, pod, m.clock.Latest())
 	switch {

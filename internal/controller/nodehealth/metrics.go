@@ -10,15 +10,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// metrics holds what is counted as it happens; zoneCollector has what is asked for at scrape time.
+// metrics holds what is counted as it happens; zoneCollector reports what is counted at scrape time.
 type metrics struct {
 	updateNode prometheus.Histogram
 	retries    *prometheus.CounterVec
 }
 
 // newMetrics makes the metrics. The names that begin with node_collector are upstream's, with its buckets
-// (pkg/controller/nodelifecycle/metrics.go). There is no pass over all nodes here, so
-// node_collector_update_all_nodes_health_duration_seconds has nothing to tell and is not there.
+// (pkg/controller/nodelifecycle/metrics.go). node_collector_update_all_nodes_health_duration_seconds does not exist
+// here, because there is no pass over all nodes to measure.
 func newMetrics() *metrics {
 	return &metrics{
 		updateNode: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -43,8 +43,8 @@ func (m *metrics) register(registry prometheus.Registerer, records *records, clo
 	return nil
 }
 
-// zoneCollector says how zones are when it is asked. The label zone of upstream's metrics has upstream's
-// values; ours have the state next to it.
+// zoneCollector reports the zones at scrape time. In upstream's metrics, the label zone has upstream's values. Our own
+// have a label for the state as well.
 type zoneCollector struct{ records *records }
 
 var (
@@ -95,7 +95,7 @@ func (c zoneCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// health is the percentage of nodes that are ready; a zone without nodes is healthy.
+// health returns the percentage of ready nodes; a zone without nodes is healthy.
 func health(at readiness.Status) float64 {
 	if at.Size == 0 {
 		return 100
@@ -103,7 +103,7 @@ func health(at readiness.Status) float64 {
 	return 100 * float64(at.Size-at.NotReady) / float64(at.Size)
 }
 
-// echoCollector says how long ago the latest echo of our own renewals was begun.
+// echoCollector reports how long ago the renewal of the latest echo began.
 type echoCollector struct {
 	records *records
 	clock   *timeline.Clock

@@ -26,36 +26,36 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// concurrentNodes is how many nodes are changed at the same time, as upstream's workers.
+// concurrentNodes is how many nodes are changed at the same time; upstream has as many workers.
 const concurrentNodes = 8
 
-// troubleAfter is how many failures in a row to change a node are worth a line in the log: the first few are ordinary.
+// troubleAfter is how many failures in a row to change a node are worth a line in the log. The first few are ordinary.
 const troubleAfter = 3
 
-// GatherLeases is for how long renewals of leases may be gathered before they are read. Kubelets renew every ten
-// seconds.
+// GatherLeases is how long renewals of leases may be batched before they are read. Kubelets renew every ten seconds.
 const GatherLeases = 100 * time.Millisecond
 
 // Config configures a Keeper.
 type Config struct {
-	// Client reads, watches and changes.
+	// Client reads, watches and writes.
 	Client kubernetes.Interface
-	// LeaseClient watches the leases, and EventClient writes the events; Client does when they are nil.
+	// LeaseClient watches the leases, and EventClient writes the events. If nil, Client does.
 	LeaseClient, EventClient kubernetes.Interface
-	// EchoClient renews our own lease. It must not wait for anything else, nor for a limit. The default is Client.
+	// EchoClient renews our own lease. It must not wait for other calls or for a rate limit. The default is Client.
 	EchoClient kubernetes.Interface
-	// Reconnect closes the connection of LeaseClient, whose watch then starts again. It is nil if that cannot be closed.
+	// Reconnect closes the connection of LeaseClient, whose watch then restarts. It is nil if the connection cannot be
+	// closed.
 	Reconnect func()
 	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Keeper.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
-	// Grace is for how long nodes may be silent.
+	// Grace is how long nodes may be silent.
 	Grace readiness.Grace
 	// Policy is how fast nodes are tainted.
 	Policy readiness.Policy
-	// Clock is the timeline of the process. The default is a Clock of its own, which hears no Date.
+	// Clock is the timeline of the process. The default is a Clock of its own, which sees no Date headers.
 	Clock *timeline.Clock
-	// DryRun only says what would be done about nodes.
+	// DryRun only reports what would be done about nodes.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
 	Limiter *rate.Limiter
@@ -90,7 +90,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Keeper is the whole of node health: the watch of leases, events and controllers.
+// Keeper combines all parts of node health: the watch of leases, events and controllers.
 type Keeper struct {
 	config   Config
 	nodes    *nodecache.Cache
@@ -137,8 +137,8 @@ func New(config Config) (*Keeper, error) {
 // Run runs the Keeper alone, without a manager or an election, until the context ends.
 func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 
-// AddTo adds the Keeper to a manager: the watch of leases and events run in every replica, so that a standby has
-// heard for itself when nodes gave signs of life; the controllers run in the leader.
+// AddTo adds the Keeper to a manager. The watch of leases and events run in every replica, so that a standby has
+// received signs of life itself. The controllers run only in the leader.
 func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
 
 // HasSynced reports whether the watches have brought their first lists.
@@ -167,10 +167,10 @@ func (k *Keeper) observe(change nodecache.Change) {
 	}
 }
 
-// acts reports whether this replica is the one that acts.
+// acts reports whether this replica acts.
 func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
 
-// lead begins to act: every node is counted before the first is looked at.
+// lead begins to act. Every node is counted before the first one is planned.
 func (k *Keeper) lead(ctx context.Context) error {
 	all, err := k.known(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (k *Keeper) known(ctx context.Context) ([]*corev1.Node, error) {
 	return all, ctx.Err()
 }
 
-// follow says what has changed, and has the nodes looked at whose plan can be another.
+// follow logs what has changed, and requests the nodes whose plans may have changed.
 func (k *Keeper) follow(told readiness.News) {
 	log := k.config.Logger
 	for _, is := range told.States {
@@ -211,10 +211,10 @@ func (k *Keeper) follow(told readiness.News) {
 	}
 	if told.Disrupted {
 		log.Info("Every zone is fully disrupted, so the control plane is the more likely cause: " +
-			"NoExecute taints for readiness are taken off, and none is set")
+			"NoExecute taints for readiness are removed, and none are added")
 	}
 	if told.Recovered {
-		log.Info("Some nodes are ready again: every node has its full grace period again, and zones are tainted at their rate")
+		log.Info("Some nodes are ready again: every node gets its full grace period again, and zones are tainted at their rates")
 	}
 	k.looks.add(told.Wake...)
 }
@@ -252,7 +252,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	k.parts.InLeader(mark)
 	k.pods.Subscribe(func(change podcache.Change) {
 		pod := change.After
-		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may live, and know better
+		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may be alive, and know better
 			return
 		}
 		if pod.Flags.Has(podcache.Ready) && marker.silent(pod.Node) {

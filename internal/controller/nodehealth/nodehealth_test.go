@@ -145,7 +145,7 @@ func (w *world) noExecuteSince(name, key string) time.Duration {
 	return 0
 }
 
-func TestTheCountdownOfPodsGoesOnWhenNotReadyAndUnreachableTakeEachOthersPlace(t *testing.T) {
+func TestTheCountdownOfPodsContinuesWhenNotReadyAndUnreachableReplaceEachOther(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 5)
 		w.run()
@@ -279,7 +279,7 @@ func TestTheRateOfFullyDisruptedZonesCanBeSet(t *testing.T) {
 	})
 }
 
-func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAnew(t *testing.T) {
+func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAgain(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 3)
 		w.run()
@@ -299,7 +299,7 @@ func TestWhenTheLastFullDisruptionEndsEveryNodeHasItsGracePeriodAnew(t *testing.
 	})
 }
 
-func TestNobodyIsTaintedWhenEveryNodeFallsSilentAtTheSameMoment(t *testing.T) {
+func TestNoNodeIsTaintedWhenEveryNodeFallsSilentAtTheSameMoment(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := append(w.addZone("a", 20), w.addZone("b", 20)...)
 		w.run()
@@ -480,7 +480,7 @@ func TestARestartChangesNothingAndDelaysASilentNodeByOneGracePeriodAtMost(t *tes
 	})
 }
 
-func TestWhileLeasesCannotBeSeenNobodyIsCalledSilent(t *testing.T) {
+func TestWhileLeasesCannotBeSeenNoNodeIsCalledSilent(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 5)
 		leases := w.API.Watches("leases")

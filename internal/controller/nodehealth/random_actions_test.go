@@ -158,7 +158,7 @@ func (h *history) losesItsLease(name string) {
 		return
 	}
 	h.deleteLease(name)
-	if h.random.IntN(3) > 0 { // somebody makes the Keeper look
+	if h.random.IntN(3) > 0 { // make the Keeper look
 		h.ChangeNode(name, func(n *corev1.Node) { n.Labels["somebody"] = h.Start.String() })
 	}
 	synctest.Wait()

@@ -18,7 +18,7 @@ import (
 // What a history allows the Keeper.
 const (
 	// seesAgain is for how long an outage can last for the Keeper after its end: client-go tries to open a watch again,
-	// and the Keeper to change a node, every 30 s at the least.
+	// and the Keeper to change a node, every 30 s at least.
 	seesAgain = time.Minute
 	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
 	noticesWithin = 2 * readiness.DefaultStartupGrace
@@ -30,9 +30,9 @@ const (
 
 // invariants are what holds at every moment of every history, for a node as it is now.
 var invariants = []func(h *history, node *corev1.Node){
-	(*history).nobodyTouchesAForeignTaint,
+	(*history).foreignTaintsStay,
 	(*history).noNodeIsCalledSilentBeforeItsGracePeriodIsOver,
-	(*history).nobodyWhoLivesIsCalledSilent,
+	(*history).noLiveNodeIsCalledSilent,
 	(*history).aSilentNodeIsCalledSo,
 	(*history).aReadyNodeLosesItsTaints,
 	(*history).zonesTaintAtTheirRate,
@@ -62,9 +62,9 @@ func (h *history) violated(format string, args ...any) {
 	h.T.Errorf("after %s %s", time.Since(h.Start), fmt.Sprintf(format, args...))
 }
 
-func (h *history) nobodyTouchesAForeignTaint(node *corev1.Node) {
+func (h *history) foreignTaintsStay(node *corev1.Node) {
 	if !slices.Contains(node.Spec.Taints, foreign) {
-		h.violated("node %s has lost a taint of somebody else: %v", node.Name, node.Spec.Taints)
+		h.violated("node %s has lost a foreign taint: %v", node.Name, node.Spec.Taints)
 	}
 }
 
@@ -80,8 +80,8 @@ func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.No
 	}
 }
 
-// nobodyWhoLivesIsCalledSilent whatever the Keeper and the kubelets can see of the API server.
-func (h *history) nobodyWhoLivesIsCalledSilent(node *corev1.Node) {
+// noLiveNodeIsCalledSilent whatever the Keeper and the kubelets can see of the API server.
+func (h *history) noLiveNodeIsCalledSilent(node *corev1.Node) {
 	if calledSilent(node) && !h.known[node.Name].silent && !h.Silent[node.Name] {
 		h.violated("node %s lives, and is called silent", node.Name)
 	}

@@ -122,14 +122,14 @@ type history struct {
 
 	noticesWithin time.Duration
 	tokens        map[string][]time.Time // of zones: when a first NoExecute taint came
-	lost          map[string][]time.Time // of zones: when a restart found no taint that tells of the latest token
+	lost          map[string][]time.Time // of zones: when a restart found no taint that reports the latest token
 }
 
 // witness is what a history knows of a node.
 type witness struct {
 	lastSign  time.Time     // that its kubelet really gave
 	unnoticed time.Duration // of silence in which a Keeper with a fair chance has not called it silent
-	ready     time.Duration // for how long it has said so without anything that keeps its taints from being taken off
+	ready     time.Duration // for how long it has said so without anything that keeps its taints from being removed
 	posted    bool          // it has a condition Ready
 	silent    bool          // it is called so
 	executed  bool          // it has a NoExecute taint for its readiness
@@ -145,7 +145,7 @@ type refusedWrites struct {
 	err  error
 }
 
-// foreign is a taint of somebody else, which each node has.
+// foreign is a taint of another client, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
 
 func newHistory(w *world, seed uint64) *history {

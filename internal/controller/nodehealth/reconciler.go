@@ -25,7 +25,7 @@ import (
 // NodeRequest asks for a look at one node.
 type NodeRequest struct{ Name string }
 
-// reconciler makes a node what its plan says. It is the only writer of conditions and of taints for readiness.
+// reconciler changes a node as its plan says. It is the only writer of conditions and of taints for readiness.
 type reconciler struct {
 	dryRun  bool
 	clock   *timeline.Clock
@@ -34,12 +34,12 @@ type reconciler struct {
 	api     api
 	events  *events
 	metrics *metrics
-	looks   *requests                               // of nodes whose plan can be another
-	unready *requests                               // of nodes whose pods are not ready
+	looks   *requests                               // nodes whose plans may have changed
+	unready *requests                               // nodes whose pods are not ready
 	backoff workqueue.TypedRateLimiter[NodeRequest] // the queue's
 }
 
-// Reconcile looks at one node. Echoes, changes of nodes and zones ask for it.
+// Reconcile looks at one node. Echoes and changes of nodes and zones request it.
 func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	began := r.clock.Now()
 	defer func() { r.metrics.updateNode.Observe(r.clock.Since(began).Seconds()) }()
@@ -49,9 +49,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 	}
 	err := r.look(ctx, r.records.newest(known.Node))
 	switch {
-	case apicall.Stopping(ctx): // the next process goes on
+	case apicall.Stopping(ctx): // the next process continues
 		return reconcile.Result{}, nil
-	case apicall.IsNotFound(err): // the watch will say that it is gone; unless it is not
+	case apicall.IsNotFound(err): // the watch will report it as gone, if it is
 		return reconcile.Result{RequeueAfter: apicall.LastBackoff}, nil
 	case err != nil:
 		r.failed(ctx, req, err)
@@ -59,7 +59,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 	return reconcile.Result{}, err
 }
 
-// failed notes a failure, before the queue does. Nothing is ever given up.
+// failed notes a failure, before the queue does. Nodes are retried indefinitely.
 func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
 	if failures := r.backoff.NumRequeues(req) + 1; failures == troubleAfter {
@@ -68,8 +68,8 @@ func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	}
 }
 
-// look makes one node what it should be. Kubelets and others write the same object, so conflicts are ordinary: a live
-// read then shows it as it is, which may be a sign of life.
+// look changes one node to what it should be. Kubelets and others write the same object, so conflicts are ordinary.
+// After a conflict it reads the node live, which may be a sign of life.
 func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
 	err := r.apply(ctx, node)
 	if !apierrors.IsConflict(err) {
@@ -80,14 +80,14 @@ func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("read node %s, which others have changed: %w", node.Name, err)
 	}
-	if live.UID != node.UID { // the watch will bring the new one
+	if live.UID != node.UID { // the watch will bring the new node
 		return nil
 	}
 	r.records.saw(live, r.clock.See())
 	return r.apply(ctx, live)
 }
 
-// apply writes what the plan of a node says: first its conditions, and then, in one patch, its taints and labels.
+// apply writes what the plan of a node says: first its conditions, then, in one patch, its taints and labels.
 func (r *reconciler) apply(ctx context.Context, node *corev1.Node) error {
 	facts := readiness.Facts{Node: node, Standing: readiness.Silent}
 	d := r.decide(facts)
@@ -98,17 +98,17 @@ func (r *reconciler) apply(ctx context.Context, node *corev1.Node) error {
 	switch {
 	case err == nil:
 		facts.Node = changed
-	case apicall.Refused(err): // its taints can be right anyway
+	case apicall.Refused(err): // its taints may be writable anyway
 		facts.Node = readiness.WithConditions(node, d.Conditions)
 	case apierrors.IsConflict(err):
 		return err
-	default: // all else can be right
+	default: // the rest may be writable
 		facts.Standing = readiness.Doubtful
 	}
 	return cmp.Or(err, r.retaint(ctx, facts, r.decide(facts)))
 }
 
-// decide decides what a node should become now, and does what follows from it for others, and later.
+// decide decides what a node should become now, and requests other nodes, and this one later, accordingly.
 func (r *reconciler) decide(facts readiness.Facts) decision {
 	d := r.records.decide(facts, r.clock.See())
 	r.looks.add(d.wake...)
@@ -119,7 +119,7 @@ func (r *reconciler) decide(facts readiness.Facts) decision {
 	return d
 }
 
-// setUnknown writes the conditions of a silent node and returns it as it is then; in a dry run, as it would be.
+// setUnknown writes the conditions of a silent node and returns the patched node; in a dry run, as it would be.
 func (r *reconciler) setUnknown(ctx context.Context, facts readiness.Facts, conditions []corev1.NodeCondition) (
 	*corev1.Node, error,
 ) {
@@ -133,7 +133,7 @@ func (r *reconciler) setUnknown(ctx context.Context, facts readiness.Facts, cond
 	if err := r.api.token(ctx); err != nil {
 		return nil, err
 	}
-	if conditions = r.decide(facts).Conditions; len(conditions) == 0 { // it was heard while it waited, or nobody can tell
+	if conditions = r.decide(facts).Conditions; len(conditions) == 0 { // heard meanwhile, or no fresh echo
 		return node, nil
 	}
 	changed, err := r.api.patchConditions(ctx, node, conditions)
@@ -148,8 +148,8 @@ func (r *reconciler) setUnknown(ctx context.Context, facts readiness.Facts, cond
 	return changed, nil
 }
 
-// retaint writes the taints and labels of a node, in one patch if the API server takes it, if they are not as they
-// should be.
+// retaint writes the taints and labels of a node if they are not as they should be, in one patch if the API server
+// accepts it.
 func (r *reconciler) retaint(ctx context.Context, facts readiness.Facts, d decision) error {
 	if d.Key == corev1.TaintNodeUnreachable {
 		r.unready.add(facts.Node.Name)
@@ -169,7 +169,7 @@ func (r *reconciler) retaint(ctx context.Context, facts readiness.Facts, d decis
 	if !apicall.Refused(err) || !d.Retaints || len(d.Labels) == 0 {
 		return err
 	}
-	// Taints and labels have nothing to do with one another: one of them may be taken.
+	// Taints and labels are independent: the API server may accept one of them.
 	if why := r.write(ctx, facts, readiness.Plan.WithoutLabels); !apicall.Refused(why) {
 		return errors.Join(err, why)
 	}

@@ -13,29 +13,29 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// record is all that is known of one node. It has no lock: records have.
+// record is everything that is known about one node. It has no lock of its own; records has one.
 type record struct {
 	member readiness.Member // how its zone counts it
 
-	seen   bool // its object was. Otherwise only its lease was
+	seen   bool // its object was seen; otherwise only its lease was
 	uid    types.UID
-	posted bool          // there was a Ready condition
-	beat   metav1.Time   // the heartbeat of that
-	sign   time.Duration // when on the clock its latest sign of life came: of the object, or a renewal of its lease
+	posted bool          // it had a Ready condition
+	beat   metav1.Time   // the heartbeat of that condition
+	sign   time.Duration // when on the clock its latest sign of life came, from the object or the lease
 
-	lease *renewal // nil: there is none
+	lease *renewal // nil if there is none
 
 	awaits  bool         // it must be planned again at the next echo
-	written *corev1.Node // as a change of ours left it, until the watch has brought that
-	held    *wait        // nil: no zone holds it back
-	would   []string     // the taints that a dry run has said it would get
-	unheard string       // its version when a dry run said that it is silent
+	written *corev1.Node // as our last write left it, until the watch has brought that
+	held    *wait        // nil if its zone does not hold it back
+	would   []string     // the taints that a dry run reported it would get
+	unheard string       // its version when a dry run reported it as silent
 }
 
 // renewal is a lease as it was last renewed, and when on the clock that was news.
 type renewal struct {
 	at   time.Duration
-	last time.Time // by the kubelet's clock
+	last time.Time // on the kubelet's clock
 }
 
 // wait is why a node is held back, and since when.
@@ -45,15 +45,15 @@ type wait struct {
 	told  bool
 }
 
-// sayAfter is how long a node must be held back for the same reason before an event says so. While a zone falls, its
-// state changes within moments.
+// sayAfter is how long a node must be held back for the same reason before an event says so. While a zone fails, its
+// state changes quickly.
 const sayAfter = time.Second
 
-// isOf reports whether the record is of exactly this node. One that was recreated under its name must not be judged by
-// the signs of the one before.
+// isOf reports whether the record is of exactly this node. A node that was recreated under its name must not be judged
+// by the signs of life of its predecessor.
 func (k *record) isOf(node *corev1.Node) bool { return k.seen && k.uid == node.UID }
 
-// renewed notes a renewal of its lease, and when it was news. Any other time than before is a sign of life: the
+// renewed notes a renewal of its lease, and when it was news. Any different time is a sign of life, because the
 // kubelet's clock may be set back.
 func (k *record) renewed(last time.Time, at time.Duration) {
 	if k.lease != nil && last.Equal(k.lease.last) {
@@ -63,8 +63,8 @@ func (k *record) renewed(last time.Time, at time.Duration) {
 	k.sign = max(k.sign, at)
 }
 
-// waits notes that its zone holds it back. It reports whether an event should say so now, and otherwise how long to
-// wait before one may; zero if one has said it. The counts alone are no news.
+// waits notes that its zone holds it back. It reports whether an event should say so now. If not, it returns how long
+// to wait for that, or zero if an event has said it. Changed counts alone are not news.
 func (k *record) waits(held readiness.Held, now time.Time) (tell bool, in time.Duration) {
 	held.Size, held.NotReady = 0, 0
 	if k.held == nil || k.held.held != held {

@@ -16,8 +16,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// records are all that node health knows: a record of each node, and what concerns all of them. Whatever comes in is
-// noted here, and what follows is returned. Safe for concurrent use: theirs is the only lock of it.
+// records are all that node health knows: a record of each node, and what concerns all nodes. Everything that comes in
+// is noted here, and its consequences are returned. They are safe for concurrent use, and have the only lock of node
+// health.
 type records struct {
 	grace readiness.Grace
 
@@ -35,14 +36,14 @@ func newRecords(grace readiness.Grace, policy readiness.Policy, now time.Time) *
 	}
 }
 
-// do does something under the lock.
+// do calls a function under the lock.
 func (r *records) do(what func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	what()
 }
 
-// of returns the record of a node, which is begun if there is none. The caller holds the lock.
+// of returns the record of a node, and makes it if there is none. The caller holds the lock.
 func (r *records) of(name string) *record {
 	known, ok := r.nodes[name]
 	if !ok {
@@ -60,7 +61,7 @@ func (r *records) put(node *corev1.Node, seen verdict.Sight) readiness.News {
 	return r.follow(r.zones.Put(&known.member, node, r.standing(known), seen.At), seen.At)
 }
 
-// saw notes what a live read of a node says, unless the watch has brought that it is gone meanwhile. Its zone counts it
+// saw notes what a live read of a node says, unless the watch has since reported the node as gone. Its zone counts it
 // when the watch brings it.
 func (r *records) saw(node *corev1.Node, seen verdict.Sight) {
 	r.mu.Lock()
@@ -70,8 +71,8 @@ func (r *records) saw(node *corev1.Node, seen verdict.Sight) {
 	}
 }
 
-// see notes a node's heartbeat. The first sight of a node is a sign of life, unless it never posted its status: then
-// its creation is.
+// see notes a node's heartbeat. The first sight of a node is a sign of life. If it never posted its status, its
+// creation is.
 func (r *records) see(node *corev1.Node, seen verdict.Sight) *record {
 	known := r.of(node.Name)
 	posted, beat := false, known.beat
@@ -107,7 +108,7 @@ func (r *records) forgetNode(name string, now time.Time) readiness.News {
 	return r.follow(told, now)
 }
 
-// brought notes a lease that the watch of leases has brought. One of our own is an echo if this process renewed it.
+// brought notes a lease that the watch of leases has brought. Our own is an echo if this process renewed it.
 func (r *records) brought(lease *coordinationv1.Lease, now time.Time) readiness.News {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +123,7 @@ func (r *records) brought(lease *coordinationv1.Lease, now time.Time) readiness.
 	return readiness.News{}
 }
 
-// echoed counts all nodes after an echo, and wakes those that wait for one.
+// echoed counts all nodes after an echo, and wakes the nodes that wait for one.
 func (r *records) echoed(now time.Time) readiness.News {
 	told := r.follow(r.zones.Count(r.standings, now), now)
 	for name, known := range r.nodes {
@@ -134,7 +135,7 @@ func (r *records) echoed(now time.Time) readiness.News {
 	return told
 }
 
-// forgetLease notes that a lease was deleted. When its node was last alive stays known.
+// forgetLease notes that a lease was deleted. The last sign of life of its node is kept.
 func (r *records) forgetLease(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,8 +143,8 @@ func (r *records) forgetLease(name string) {
 	r.drop(name)
 }
 
-// listed notes which leases there are. With one that is gone went renewals that nobody saw, so its kubelet has time to
-// create it again, once.
+// listed notes which leases exist. A lease that is gone may have had renewals that this process did not see, so its
+// kubelet gets time to create it again, once.
 func (r *records) listed(there map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,12 +153,12 @@ func (r *records) listed(there map[string]bool) {
 		if known.lease == nil || there[name] {
 			continue
 		}
-		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-readiness.Settling, 0))
+		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-readiness.ExtraGrace, 0))
 		r.drop(name)
 	}
 }
 
-// drop forgets a lease, and the record if there is no node of it.
+// drop forgets a lease, and its record if there is no such node.
 func (r *records) drop(name string) {
 	known := r.nodes[name]
 	switch {
@@ -169,17 +170,17 @@ func (r *records) drop(name string) {
 	}
 }
 
-// lead notes that this process is the leader from now on: what cost the one before its place may have cut off kubelets,
-// too. Of these nodes the taints tell when their zones gave the latest tokens.
+// lead notes that this process is the leader from now on. Whatever ended the previous leader may have cut off kubelets,
+// too. The taints of these nodes tell when their zones gave the latest tokens.
 func (r *records) lead(nodes []*corev1.Node, seen verdict.Sight) readiness.News {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.clock.settle()
+	r.clock.giveExtraGrace()
 	return r.follow(r.zones.Begin(nodes, r.standings, seen), seen.At)
 }
 
-// follow does what follows from a change of zones. When the disruption of every zone has ended, every node that was
-// ever heard is heard now.
+// follow applies a change of zones. When the disruption of all zones has ended, every node that was ever heard counts
+// as heard now.
 func (r *records) follow(told readiness.News, now time.Time) readiness.News {
 	if told.Recovered {
 		r.restart(now)
@@ -195,8 +196,8 @@ func (r *records) follow(told readiness.News, now time.Time) readiness.News {
 	return told
 }
 
-// restart makes now a sign of life of every node that ever gave one: what was silent before proves nothing. One that
-// was never heard of has its start-up grace period once, however often zones fall and recover.
+// restart gives every node that was ever heard a sign of life now, because its earlier silence proves nothing. A node
+// that was never heard gets its start-up grace period only once, however often zones fail and recover.
 func (r *records) restart(now time.Time) {
 	for _, known := range r.nodes {
 		if known.posted || known.lease != nil {
@@ -205,7 +206,7 @@ func (r *records) restart(now time.Time) {
 	}
 }
 
-// standings says how all nodes stand.
+// standings returns the standing of every node.
 func (r *records) standings(yield func(*readiness.Member, readiness.Standing) bool) {
 	for _, known := range r.nodes {
 		if known.seen && !yield(&known.member, r.standing(known)) {
@@ -219,7 +220,7 @@ func (r *records) standing(known *record) readiness.Standing {
 	switch {
 	case over <= 0:
 		return readiness.Heard
-	case over <= readiness.Settling && r.clock.now < r.clock.settled:
+	case over <= readiness.ExtraGrace && r.clock.now < r.clock.extraUntil:
 		return readiness.Doubtful
 	}
 	return readiness.Silent
@@ -229,13 +230,13 @@ func (r *records) standing(known *record) readiness.Standing {
 type decision struct {
 	readiness.Plan
 
-	wake []string        // the nodes that are next in their zone
-	wait time.Duration   // how long to wait before deciding again; zero means until it is woken
+	wake []string        // the nodes that are next in their zones
+	wait time.Duration   // how long to wait before deciding again; zero means until woken
 	say  *readiness.Held // what holds it back, if an event should say so now
 }
 
-// decide decides what a node should become, of which the facts say how far its silence is believed, and whether it has
-// its zone's token already. A node that the zones do not know is never called silent.
+// decide decides what a node should become. The facts say whether it is silent or doubtful, and whether it already has
+// a token of its zone. A node that the zones do not know is never called silent.
 func (r *records) decide(f readiness.Facts, seen verdict.Sight) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +266,7 @@ func (r *records) decide(f readiness.Facts, seen verdict.Sight) decision {
 	return d
 }
 
-// wrote notes how a change of ours left a node, and whether that took its zone's token.
+// wrote notes how our write left a node, and whether it took a token of the zone.
 func (r *records) wrote(node *corev1.Node, executes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,7 +280,7 @@ func (r *records) wrote(node *corev1.Node, executes bool) {
 	}
 }
 
-// newest returns a node as the watch or an answer to a change of ours showed it, whichever is newer.
+// newest returns a node as the watch or the answer to a write of ours showed it, whichever is newer.
 func (r *records) newest(node *corev1.Node) *corev1.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,19 +324,19 @@ func (r *records) isSilent(node *corev1.Node) bool {
 	return true
 }
 
-// sinceEcho returns how long ago the renewal of the latest echo was begun, or this process if there was none.
+// sinceEcho returns how long ago the renewal of the latest echo began, or this process if there was none.
 func (r *records) sinceEcho(now time.Time) (since time.Duration) {
 	r.do(func() { since = r.clock.sinceEcho(now) })
 	return since
 }
 
-// status returns how each zone is.
+// status returns the status of each zone.
 func (r *records) status() (all []readiness.Status) {
 	r.do(func() { all = r.zones.All() })
 	return all
 }
 
-// sooner returns the shorter of two waits, of which either may be none.
+// sooner returns the shorter of two waits; zero means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)

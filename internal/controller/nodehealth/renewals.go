@@ -9,8 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// A watch that brings nothing for as long after a renewal was accepted hangs. After each reconnection it has twice the
-// time.
+// A watch hangs if it brings nothing for this long after a renewal was accepted. Each reconnection doubles the time.
 const (
 	hangsAfter    = 10 * time.Second
 	hangsAfterMax = 300 * time.Second
@@ -18,7 +17,7 @@ const (
 
 // renewals are the renewals of our own lease, which the watch of leases brings back.
 type renewals struct {
-	sent     map[string]time.Time // by nonce: when the renewal was begun
+	sent     map[string]time.Time // when each renewal began, by nonce
 	failing  bool                 // the last renewal failed
 	accepted time.Time            // the first renewal since the watch brought anything, or zero
 	patience time.Duration
@@ -37,7 +36,7 @@ func (r *renewals) begin(nonce string, begun time.Time) {
 	r.sent[nonce] = begun
 }
 
-// ended notes how a renewal ended, and reports whether it is news that they fail.
+// ended notes how a renewal ended, and reports whether renewals have just begun to fail.
 func (r *renewals) ended(err error, now time.Time) bool {
 	was := r.failing
 	r.failing = err != nil
@@ -50,7 +49,7 @@ func (r *renewals) ended(err error, now time.Time) bool {
 // came notes that the watch of leases has brought something.
 func (r *renewals) came() { r.accepted, r.patience = time.Time{}, hangsAfter }
 
-// hangs reports whether the watch of leases has brought nothing for too long. Then it has twice the time.
+// hangs reports whether the watch of leases has brought nothing for too long. If so, it doubles the time.
 func (r *renewals) hangs(now time.Time) bool {
 	if r.accepted.IsZero() || now.Sub(r.accepted) < r.patience {
 		return false
@@ -59,8 +58,8 @@ func (r *renewals) hangs(now time.Time) bool {
 	return true
 }
 
-// begunAt returns when the renewal was begun that a lease shows, if it is one of this process. Other replicas renew the
-// same lease.
+// begunAt returns when the renewal that a lease shows began, if this process made it. Other replicas renew the same
+// lease.
 func (r *renewals) begunAt(lease *coordinationv1.Lease) (time.Time, bool) {
 	begun, ours := r.sent[lease.Annotations[nonceAnnotation]]
 	return begun, ours

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// requests is the way of a node's name into the queue of a controller. Those that come before the queue are dropped: a
-// controller begins with all nodes.
+// requests passes the names of nodes to the queue of a controller. Names that come before the queue exists are dropped,
+// because a controller begins with all nodes.
 type requests struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[NodeRequest]]
 }
@@ -27,7 +27,7 @@ func (r *requests) add(names ...string) {
 	}
 }
 
-// addAfter asks for a look at a node after a while at most, or for none if that is zero.
+// addAfter asks for a look at a node after a wait at most, or for none if the wait is zero.
 func (r *requests) addAfter(name string, wait time.Duration) {
 	if queue := r.queue.Load(); queue != nil && wait > 0 {
 		(*queue).AddAfter(NodeRequest{name}, wait)
@@ -36,11 +36,11 @@ func (r *requests) addAfter(name string, wait time.Duration) {
 
 func (r *requests) started() bool { return r.queue.Load() != nil }
 
-// source is what a controller takes its requests from.
+// source is the source of a controller's requests.
 type source struct {
 	*requests
 
-	begin func(context.Context) error // asks for all nodes, once they are known
+	begin func(context.Context) error // requests all nodes, once they are known
 }
 
 // String names the source in the log.

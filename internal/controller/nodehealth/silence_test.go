@@ -233,7 +233,7 @@ func TestALeaderGivesNodesThatSeemSilentSomeTime(t *testing.T) {
 	s.heartbeats(called("n", 0), noon)
 	s.heartbeats(called("m", 0), noon)
 	s.echoes(1, 60)
-	s.clock.settle()
+	s.clock.giveExtraGrace()
 	wantSilent(t, s, 60)
 	if is := s.standing(s.of("n")); is != readiness.Doubtful {
 		t.Errorf("a node whose grace period was over before is %v", is)

@@ -28,18 +28,17 @@ import (
 // checkRightEvery is how often Taintkeeper checks its right to use the Eviction API.
 const checkRightEvery = time.Minute
 
-// budgets follows the PodDisruptionBudgets, from the first policy on that asks the Eviction API. It is safe for
-// concurrent use.
+// budgets follows the PodDisruptionBudgets once a policy asks the Eviction API. It is safe for concurrent use.
 type budgets struct {
 	client   kubernetes.Interface
-	line     *line       // has the budgets, and those who wait for them
-	labelled func() bool // the records of pods have the labels by which budgets select
-	selected func()      // is called when budgets select other pods, or the right to ask has changed
+	line     *line       // has the budgets, and the pods that wait for them
+	labelled func() bool // whether records of pods have the labels by which budgets select
+	selected func()      // called when budgets select other pods, or the permission has changed
 	informer cache.SharedIndexInformer
 	needed   chan struct{} // closed when a policy asks the Eviction API
 	once     sync.Once
 
-	forbidden atomic.Bool // to ask the Eviction API
+	forbidden atomic.Bool // no permission to ask the Eviction API
 }
 
 // budget is a PodDisruptionBudget.
@@ -60,7 +59,7 @@ func newBudgets(client kubernetes.Interface, line *line, labelled func() bool, s
 			selected()
 		}
 	}
-	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // which cannot fail before it runs
+	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before it runs
 		AddFunc: func(after any) { change(nil, after.(*policyv1.PodDisruptionBudget)) },
 		UpdateFunc: func(before, after any) {
 			change(before.(*policyv1.PodDisruptionBudget), after.(*policyv1.PodDisruptionBudget))
@@ -75,7 +74,7 @@ func newBudgets(client kubernetes.Interface, line *line, labelled func() bool, s
 	return b
 }
 
-// trimBudget drops the parts of a budget that are not read.
+// trimBudget drops the unused parts of a budget.
 func trimBudget(object any) (any, error) {
 	if is, ok := object.(*policyv1.PodDisruptionBudget); ok {
 		is.ManagedFields, is.Annotations, is.Labels, is.Status.DisruptedPods, is.Status.Conditions = nil, nil, nil, nil, nil
@@ -107,8 +106,8 @@ func (b *budgets) run(ctx context.Context) error {
 	return parts.Run(ctx)
 }
 
-// checkRight checks until the context ends whether Taintkeeper may use the Eviction API. As long as the API server does
-// not say, the last answer stands.
+// checkRight checks, until the context ends, whether Taintkeeper may use the Eviction API. If the API server does not
+// answer, the last answer remains valid.
 func (b *budgets) checkRight(ctx context.Context) error {
 	for ctx.Err() == nil {
 		question := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -126,7 +125,7 @@ func (b *budgets) checkRight(ctx context.Context) error {
 	return nil
 }
 
-// take takes in a change of a budget, and reports whether it selects other pods now.
+// take applies a change of a budget, and reports whether it selects other pods now.
 func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool) {
 	b.line.mu.Lock()
 	defer b.line.mu.Unlock()
@@ -191,13 +190,13 @@ func (b *budgets) one(pod *podcache.Pod) *budget {
 	return nil
 }
 
-// object returns what objects to asking the Eviction API about a pod, whatever its budget allows now.
+// object returns any objection to asking the Eviction API about a pod, regardless of what its budget allows now.
 func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
 	if b.forbidden.Load() {
 		return policy.Budgets{Objects: policy.NotPermitted}
 	}
 	if !b.informer.HasSynced() || !b.labelled() {
-		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are being read"}
+		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are still being read"}
 	}
 	var names []string
 	for _, is := range b.of(pod) {

@@ -16,10 +16,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// lookAtMost is the least time between two looks at breakers that no answer asks for.
+// lookAtMost is the shortest time between two looks at breakers, apart from looks for an answer.
 const lookAtMost = 100 * time.Millisecond
 
-// podChanged takes in a change of a pod that may change answers. The Evictor follows whether pods are due.
+// podChanged applies a change of a pod that may change answers. The Evictor follows whether pods are due.
 func (f *Follower) podChanged(change podcache.Change) {
 	before, after := change.Before, change.After
 	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
@@ -64,7 +64,7 @@ func (f *Follower) isTainted(node string) bool {
 	return ok && len(record.NoExecute) > 0
 }
 
-// nodeChanged takes in a change of a node that may change answers. The Evictor follows its taints.
+// nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
 	switch {
@@ -79,7 +79,7 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 	}
 }
 
-// watchBreakers tells of breakers that open and close.
+// watchBreakers reports breakers that open and close.
 func (f *Follower) watchBreakers(ctx context.Context) error {
 	for {
 		changed, again := f.demand.look()
@@ -87,7 +87,7 @@ func (f *Follower) watchBreakers(ctx context.Context) error {
 			f.config.Logger.Info("Breakers have tripped or closed", "policies", changed)
 			f.tellAll()
 		}
-		wait := time.Hour // nothing that changes with time alone
+		wait := time.Hour // nothing changes with time alone
 		if !again.IsZero() {
 			wait = again.Sub(f.config.Clock.Now())
 		}
@@ -97,7 +97,7 @@ func (f *Follower) watchBreakers(ctx context.Context) error {
 		case <-time.After(max(wait, lookAtMost)):
 		case <-f.demand.changed:
 		}
-		select { // what comes together is counted together
+		select { // changes that come together are counted together
 		case <-ctx.Done():
 			return nil
 		case <-time.After(lookAtMost):
@@ -105,12 +105,12 @@ func (f *Follower) watchBreakers(ctx context.Context) error {
 	}
 }
 
-// callWaiting tells of the nodes of pods that wait for places when there is room for them.
+// callWaiting reports the nodes of pods that wait for places when there is room for them.
 func (f *Follower) callWaiting(ctx context.Context) error {
 	for {
 		nodes, again := f.line.call()
 		f.tell(nodes...)
-		wait := time.Hour // nobody waits
+		wait := time.Hour // no pod waits
 		if !again.IsZero() {
 			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
 		}

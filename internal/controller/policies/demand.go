@@ -13,27 +13,26 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// demand counts, for every policy that has a breaker, the selected pods that are due. It counts what is there and not
-// what happens, so a process that has just started knows as much as one that has run for a week. It is safe for
-// concurrent use.
+// demand counts, for every policy that has a breaker, the selected pods that are due. It counts state, not events, so a
+// process that has just started knows as much as one that has run for a week. It is safe for concurrent use.
 type demand struct {
-	dues func(node string) map[string][]time.Time // of the pods that a breaker counts, by policy
+	dues func(node string) map[string][]time.Time // when the pods that a breaker counts are due, by policy
 	of   func(p *policy.Policy) int               // how many pods a policy selects
 	now  func() time.Time
-	// known reports whether all nodes and pods are known. Before, a count would say nothing, and nobody evicts.
+	// known reports whether all nodes and pods are known. Before that, counts are meaningless, and nothing is evicted.
 	known func() bool
 
 	mu       sync.Mutex
 	breakers map[string]*breaker // by policy
 	stale    map[string]struct{} // nodes to count again
 	nodes    map[string]map[string][]time.Time
-	changed  chan struct{} // holds one element if the counts may be others
+	changed  chan struct{} // signals that the counts may have changed
 }
 
 type breaker struct {
 	policy *policy.Policy
 	latch  policy.Latch
-	told   bool // that it is open
+	told   bool // reported as open
 }
 
 func newDemand(now func() time.Time) *demand {
@@ -43,7 +42,7 @@ func newDemand(now func() time.Time) *demand {
 	}
 }
 
-// follow takes in the policies. Latches go on; one that is new may have tripped before this process began.
+// follow applies the policies. Existing latches continue; a new one may have tripped before this process started.
 func (d *demand) follow(all []followed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +61,7 @@ func (d *demand) follow(all []followed) {
 	d.breakers = next
 }
 
-// markStale says that the pods of some nodes must be counted again.
+// markStale notes that the pods of some nodes must be counted again.
 func (d *demand) markStale(nodes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +77,7 @@ func (d *demand) markStale(nodes ...string) {
 	}
 }
 
-// open says why the breaker of a policy is open; empty if it is not. It counts first.
+// open returns why the breaker of a policy is open; empty if it is not. It counts first.
 func (d *demand) open(p *policy.Policy) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +91,7 @@ func (d *demand) open(p *policy.Policy) string {
 }
 
 // look counts for all breakers. It returns those that opened or closed, and when to look again if nothing changes; zero
-// means not before.
+// means only after a change.
 func (d *demand) look() (changed []string, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +128,7 @@ func (d *demand) recount() {
 	clear(d.stale)
 }
 
-// count takes in how many pods are due now. The caller of the demand holds its lock.
+// count applies how many pods are due now. The caller holds the lock of the demand.
 func (b *breaker) count(d *demand) {
 	now := d.now()
 	due := 0
@@ -139,10 +138,10 @@ func (b *breaker) count(d *demand) {
 	b.latch.Count(b.policy.Breaker(), due, d.of(b.policy), now)
 }
 
-// next returns when the next pod is due that a policy selects; zero if none is. The caller holds the lock.
+// next returns when the next pod that a policy selects is due; zero if none is. The caller holds the lock.
 func (d *demand) next(name string, now time.Time) (next time.Time) {
 	for _, of := range d.nodes {
-		for _, due := range of[name] { // in order
+		for _, due := range of[name] { // sorted
 			if due.After(now) {
 				next = timeline.Next(next, due)
 				break

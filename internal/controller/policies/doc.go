@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies follows the EvictionPolicies of a cluster, and says of pods that are due whether they may leave.
+// Package policies follows the EvictionPolicies of a cluster, and decides whether due pods may leave.
 //
-// The rule is in package policy. This package gives it what it needs: the policies, the labels of pods, namespaces
-// and nodes, and what happened before. All of that is read again for each answer, so an answer is never older than the
-// caches. What is not known yet makes an answer stricter: a pod leaves later, never sooner.
+// The rule is in package policy. This package passes it what it needs: the policies, the labels of pods, namespaces and
+// nodes, and what happened before. All of that is read again for each answer, so an answer is never older than the
+// caches. Anything that is not known yet makes an answer stricter: a pod leaves later, never sooner.
 //
 //	follower.go     the policies, and who is told when answers may change
 //	changes.go      which changes of pods, nodes, breakers and places change answers

@@ -15,18 +15,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// down says what happens to held pods while Taintkeeper is not running. It is not safe for concurrent use.
+// down tells what happens to held pods while Taintkeeper is not running. It is not safe for concurrent use.
 type down struct {
 	client  kubernetes.Interface
-	binding string    // of the admission policy for ifDown: Hold; empty where the built-in does not run
-	looked  time.Time // when the API server said whether the binding exists
+	binding string    // for ifDown: Hold; empty where the built-in does not run
+	looked  time.Time // when the API server last said whether the binding exists
 	exists  bool
 }
 
 // lookDownEvery is how often the binding is looked up, at most.
 const lookDownEvery = time.Minute
 
-// look finds out whether the binding exists. If the API server does not say, the last answer stands.
+// look finds out whether the binding exists. If the API server does not say, the last answer remains valid.
 func (d *down) look(ctx context.Context, now time.Time) {
 	if d.binding == "" || now.Sub(d.looked) < lookDownEvery {
 		return
@@ -40,7 +40,7 @@ func (d *down) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// says says whether the pods that a policy holds would stay if Taintkeeper died, with the reason and the message of
+// says returns whether the pods that a policy holds would stay if Taintkeeper died, with the reason and the message of
 // condition HeldWhenDown.
 func (d *down) says(p followed) (held bool, reason, message string) {
 	switch {

@@ -40,7 +40,7 @@ type Config struct {
 	// Nodes and Pods are the nodes and the bound pods. The caller runs the caches.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
-	// Labels are the keys of labels that the client of Pods decodes.
+	// Labels are the keys of the labels that the client of Pods decodes.
 	Labels *podwire.Labels
 	// Rule says when pods are due; the zero value is Kubernetes' default.
 	Rule verdict.Rule
@@ -82,27 +82,27 @@ type Follower struct {
 	line       *line
 	budgets    *budgets
 	unready    *unready
-	known      chan struct{} // is closed when the policies are known, or there is no such resource
-	statusDue  chan struct{} // holds one element if a condition of a policy may have changed
+	known      chan struct{} // closed when the policies are known, or the resource is not installed
+	statusDue  chan struct{} // signals that a condition of a policy may have changed
 
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
 	labels      kept
-	labelled    atomic.Bool // the records of pods have all labels that are wanted
+	labelled    atomic.Bool // whether the records of pods have all wanted labels
 	subscribers []func(node string)
 
 	counting sync.Mutex
 	counts   counts
 }
 
-// followed is a policy that is followed.
+// followed is a policy and what is known about it.
 type followed struct {
 	*policy.Policy
 
 	uid      types.UID
-	flaw     error     // what of it cannot be read
-	tripped  time.Time // the breaker, by the status as it was when the policy was first seen
-	labelled bool      // the records of pods have all labels by which it selects
+	flaw     error     // the part that cannot be read
+	tripped  time.Time // the breaker, from the status when the policy was first seen
+	labelled bool      // whether the records of pods have all labels by which it selects
 }
 
 // New assembles a Follower. Nothing runs before Run is called or a manager to which it was added starts.
@@ -157,7 +157,7 @@ func (f *Follower) Name() string { return "eviction policies" }
 // Done implements cache.DoneChecker: the channel is closed when the policies are known.
 func (f *Follower) Done() <-chan struct{} { return f.known }
 
-// follow watches the policies. A right that is missing must not read as "there are no policies".
+// follow watches the policies. A missing permission must not look like "there are no policies".
 func (f *Follower) follow(ctx context.Context) error {
 	if err := f.watch.Run(ctx); err != nil {
 		return fmt.Errorf("no evictions without the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
@@ -177,7 +177,7 @@ func (f *Follower) awaitKnown(ctx context.Context) error {
 	return nil
 }
 
-// set takes in all policies.
+// set replaces all policies.
 func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	if len(objects) > 0 {
 		f.namespaces.need()
@@ -223,7 +223,7 @@ func (f *Follower) keepLabels() {
 	f.tellAll()
 }
 
-// listed takes in that a list of all pods has brought the labels that were wanted when it was asked for.
+// listed notes that a list of all pods has brought the labels that were wanted when it was requested.
 func (f *Follower) listed(number int) {
 	f.mu.Lock()
 	news := f.labels.listed(number)
@@ -248,7 +248,7 @@ func (f *Follower) Subscribe(changed func(node string)) {
 	f.subscribers = append(f.subscribers, changed)
 }
 
-// tell says that the answers about the pods of some nodes may have changed.
+// tell notifies subscribers that the answers about the pods of some nodes may have changed.
 func (f *Follower) tell(nodes ...string) {
 	f.demand.markStale(nodes...)
 	f.mu.Lock()
@@ -294,7 +294,7 @@ func (f *Follower) all() []followed {
 	return f.policies
 }
 
-// tripped returns since when the breaker of a policy has been open, as its status says; zero if it is not.
+// tripped returns since when the breaker of a policy has been open, according to its status; zero if it is not.
 func tripped(object *v1alpha1.EvictionPolicy) time.Time {
 	c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
 	if c == nil || c.Status != metav1.ConditionTrue {

@@ -466,7 +466,7 @@ func (h *history) changes(name string, kind int, labels map[string]string, secon
 	h.update(pod)
 }
 
-// goes lets somebody else delete a pod, and replace one that is gone, on a node without taints.
+// goes lets another client delete a pod, and replace one that is gone, on a node without taints.
 func (h *history) goes(name string) {
 	was := h.at[0].pods[name]
 	if live := h.there(name); live != nil {
@@ -865,7 +865,8 @@ func TestPodsLeaveWhenTheModelLetsThemGoAndNotBefore(t *testing.T) {
 }
 
 // Where paces and budgets have places for some pods only, another pod can leave earlier if a policy holds one: these
-// histories have none, but for the pace of the policy that is added. Nor do they have faults, which would not hit the same calls.
+// histories have none, except the pace of the policy that is added. Nor do they have faults, which would not hit the
+// same calls.
 func TestAPolicyThatIsAddedNeverMakesAPodLeaveEarlier(t *testing.T) {
 	later := 0
 	for seed := range uint64(60) {

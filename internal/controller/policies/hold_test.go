@@ -230,7 +230,7 @@ func TestHeldPodsAreNeitherOverdueNorASignOfTrouble(t *testing.T) {
 
 var errRefused = apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("no"))
 
-func TestWithoutTheResourceNobodyObjects(t *testing.T) {
+func TestWithoutTheResourceNoPolicyObjects(t *testing.T) {
 	play(t, func(w *world) {
 		w.missing.Store(true)
 		w.AddPod("p", "n")

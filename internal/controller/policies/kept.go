@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// kept knows which labels the records of pods have. Records have few: only those with keys that a policy names, and
-// with a new key only after all pods were listed once more.
+// kept knows which labels the records of pods have. Records have few: only those with keys that a policy names. They
+// have a new key only after all pods were listed again.
 type kept struct {
 	wanted []string            // sorted
-	known  map[string]struct{} // that all records have
-	lists  int                 // that were asked for
+	known  map[string]struct{} // keys that all records have
+	lists  int                 // keys that were requested
 }
 
 // keysOf returns the keys by which policies select pods, in order.
@@ -27,8 +27,7 @@ func keysOf(all []followed) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// want sets the keys that are wanted. It reports whether they are others than before, and whether a list must bring
-// the labels of some.
+// want sets the wanted keys. It reports whether they have changed, and whether a list must bring the labels of some.
 func (k *kept) want(keys []string) (changed, list bool) {
 	changed = !slices.Equal(k.wanted, keys)
 	k.wanted = keys
@@ -40,7 +39,7 @@ func (k *kept) want(keys []string) (changed, list bool) {
 	return changed, list
 }
 
-// listed notes that the records have the labels that were wanted when a list was asked for. It reports whether that is
+// listed notes that the records have the labels that were wanted when a list was requested. It reports whether that is
 // news.
 func (k *kept) listed(number int) bool {
 	if number != k.lists { // another list is under way
@@ -53,7 +52,7 @@ func (k *kept) listed(number int) bool {
 	return true
 }
 
-// mark returns the policies, with which of them all labels are known by which they select.
+// mark returns the policies, each with whether all labels by which it selects are known.
 func (k *kept) mark(all []followed) []followed {
 	marked := slices.Clone(all)
 	for i := range marked {

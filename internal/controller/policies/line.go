@@ -17,10 +17,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// line knows who waits for the paces of policies and for budgets, and who leaves. It is safe for concurrent use.
+// line knows which pods wait for the paces of policies and for budgets, and which leave. It is safe for concurrent use.
 type line struct {
 	now     func() time.Time
-	changed chan struct{} // holds one element if something waits in line, or a place is free
+	changed chan struct{} // signals that a pod waits in line, or a place is free
 
 	mu      sync.Mutex
 	paced   map[string]*paced    // by policy
@@ -31,7 +31,7 @@ type line struct {
 // paced is a policy's pace in all its scopes.
 type paced struct {
 	pace    policy.Pace
-	since   time.Time // from when on departures are known, or zero if all are
+	since   time.Time // since when departures are known, or zero if all are
 	windows map[string]*policy.Window
 }
 
@@ -42,8 +42,8 @@ func newLine(now func() time.Time) *line {
 	}
 }
 
-// follow takes in the policies. The windows of a pace that has not changed go on. The windows of one that has changed
-// count as full at first, as do those of one that may be older than this process; seen says that a new one is not.
+// follow applies the policies. The windows of an unchanged pace continue. The windows of a changed pace count as full
+// at first, and so do those of a pace that may be older than this process; seen says that new ones are not.
 func (l *line) follow(all []followed, seen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *line) places(needs needs, node *nodecache.Node) []policy.Places {
 	return places
 }
 
-// set says which pods of a node need places, whether they have them or not.
+// set replaces which pods of a node need places, whether they have them or not.
 func (l *line) set(name string, node *nodecache.Node, pods map[types.UID]needs) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *line) has(needs needs, node *nodecache.Node, pod types.UID) bool {
 	return policy.Has(pod, l.places(needs, node), l.now())
 }
 
-// lacks returns why the budget of a pod that waits for its places lets it wait.
+// lacks returns why the budget of a pod makes it wait for its places.
 func (l *line) lacks(needs needs) policy.Budgets {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *line) lacks(needs needs) policy.Budgets {
 		return policy.Budgets{}
 	}
 	lacks := needs.budget.Lacks(l.now())
-	if len(needs.paces) == 0 { // room that there is now is for others, who were due first
+	if len(needs.paces) == 0 { // free places now are for other pods, which were due first
 		lacks = cmp.Or(lacks, policy.BudgetBusy)
 	}
 	return policy.Budgets{Objects: lacks, Name: needs.budget.name}
@@ -132,7 +132,7 @@ func (l *line) wake() {
 	}
 }
 
-// begin takes places of a pod, if it has those that it needs.
+// begin takes the places of a pod, if it has all that it needs.
 func (l *line) begin(needs, takes needs, node *nodecache.Node, pod types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +157,7 @@ func (l *line) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) {
 	l.wake()
 }
 
-// gone counts a pod that is gone wherever its eviction has begun.
+// gone counts a pod that is gone, wherever its eviction has begun.
 func (l *line) gone(pod types.UID) { l.left(nil, nil, pod) }
 
 // mayHaveLeft counts a pod wherever its eviction has begun. The caller holds the lock.
@@ -169,7 +169,7 @@ func (l *line) mayHaveLeft(pod types.UID) {
 	})
 }
 
-// ended says that an eviction that has begun on a node has ended. The pod counts, unless it is known to stay.
+// ended notes that an eviction that has begun on a node has ended. The pod counts, unless it is known to stay.
 func (l *line) ended(node string, pod types.UID, stays bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +195,8 @@ func (l *line) each(do func(policy.Places)) {
 	}
 }
 
-// call gives the free places to those that wait, and returns the nodes about which to decide again and when to call
-// again; zero means not before somebody waits.
+// call gives the free places to waiting pods. It returns the nodes about which to decide again, and when to call again;
+// zero means only when a pod waits.
 func (l *line) call() (nodes []string, again time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,8 +207,7 @@ func (l *line) call() (nodes []string, again time.Time) {
 	return slices.Sorted(maps.Keys(called)), again
 }
 
-// forgetIdle forgets the windows of which nothing is known, such as those of nodes that are gone. The caller holds the
-// lock.
+// forgetIdle forgets empty windows, such as those of nodes that are gone. The caller holds the lock.
 func (l *line) forgetIdle() {
 	for _, of := range l.paced {
 		maps.DeleteFunc(of.windows, func(_ string, w *policy.Window) bool { return w.Idle(l.now()) })

@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 )
 
-// namespaces knows the labels of namespaces, and which of them are being deleted, from the first policy on. It is safe
+// namespaces knows the labels of namespaces, and which of them are being deleted, once there is a policy. It is safe
 // for concurrent use.
 type namespaces struct {
 	informer cache.SharedIndexInformer
@@ -27,7 +27,8 @@ type namespaces struct {
 	once     sync.Once
 }
 
-// newNamespaces returns a watch of namespaces' metadata that calls a function when it has changed what policies say.
+// newNamespaces returns a watch of namespaces' metadata that calls a function when a change can affect what policies
+// say.
 func newNamespaces(from client.WithWatch, changed func()) *namespaces {
 	list := func() *metav1.PartialObjectMetadataList {
 		list := &metav1.PartialObjectMetadataList{}
@@ -45,7 +46,7 @@ func newNamespaces(from client.WithWatch, changed func()) *namespaces {
 	}
 	n := &namespaces{needed: make(chan struct{})}
 	n.informer = cache.NewSharedIndexInformer(listwatch.Bounded(calls, from), &metav1.PartialObjectMetadata{}, 0, nil)
-	_, _ = n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // which cannot fail before it runs
+	_, _ = n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before it runs
 		AddFunc: func(any) { changed() },
 		UpdateFunc: func(before, after any) {
 			was, is := before.(*metav1.PartialObjectMetadata), after.(*metav1.PartialObjectMetadata)

@@ -76,7 +76,7 @@ func TestAPaceHoldsInEveryWindowAndIsUsedUp(t *testing.T) {
 	}
 }
 
-func TestWhoWasDueFirstLeavesFirst(t *testing.T) {
+func TestThePodThatIsDueFirstLeavesFirst(t *testing.T) {
 	play(t, func(w *world) {
 		w.add("slow", paceOf(1, 10*sec, v1alpha1.ScopeCluster))
 		w.addPods(2, 2)

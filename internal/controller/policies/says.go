@@ -16,14 +16,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Says returns what the policies say of a pod that is due because of some of these taints of its node. Again is the
+// Says returns what the policies say about a pod that is due because of some of these taints of its node. Again is the
 // next instant at which that can change by itself; zero if there is none.
 func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said {
 	return f.says(pod, node, taints).Said
 }
 
-// Look returns what the policies say of the pods of a node that are due. Those that lack places in paces or budgets
-// wait for them in line until the next look, and no others of the node do.
+// Look returns what the policies say about the due pods of a node. Pods that lack places in paces or budgets wait for
+// them in line until the next look, and no other pods of the node do.
 func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
 	said, waiting := make([]policy.Said, len(due)), map[types.UID]needs{}
 	for i, pod := range due {
@@ -77,17 +77,17 @@ type asked struct {
 	causes    []policy.Cause
 }
 
-// decision is what the policies say of a pod.
+// decision is what the policies say about a pod.
 type decision struct {
 	policy.Said
 
 	selecting []*policy.Policy
 	needs     needs                             // whether the pod has these places or not
-	state     func(*policy.Policy) policy.State // what the policies remember of this pod
+	state     func(*policy.Policy) policy.State // what the policies remember about this pod
 }
 
-// decide asks the policies. Places are scarce, so a pod needs those of its budget and of paces only if nothing else
-// objects: as long as another policy holds it they would be of no use.
+// decide asks the policies. Places are scarce, so a pod needs places in its budget and in paces only if nothing else
+// objects: while another policy holds the pod, they would be wasted.
 func (f *Follower) decide(a asked) (d decision) {
 	var turns time.Time // when the pod counts as unready
 	if slices.ContainsFunc(a.selecting, (*policy.Policy).Asks) {
@@ -127,8 +127,8 @@ func (f *Follower) needs(a asked, now time.Time) needs {
 	return all
 }
 
-// Begin says that the eviction of a pod begins, by a delete or by asking the Eviction API, and takes its places until
-// End. It reports false if the pod may not leave that way now.
+// Begin takes the places of a pod until End when its eviction begins, with a delete or a request to the Eviction API.
+// It reports false if the pod may not leave that way now.
 func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
 	d := f.says(pod, node, node.NoExecute)
 	if d.Stays() || asks != (d.Step == policy.Ask) {
@@ -141,8 +141,8 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 	return f.line.begin(d.needs, takes, node, pod.UID)
 }
 
-// End says that an eviction that began has ended, and whether it is known that the pod stays. Otherwise the pod counts
-// as one that has left.
+// End is called when an eviction that began has ended, with whether it is known that the pod stays. If not, the pod
+// counts as having left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 
 // state returns what a policy remembers.

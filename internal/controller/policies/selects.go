@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// selecting returns what policies need to know of a pod, without its budgets, and those that select it.
+// selecting returns what policies need to know about a pod, without its budgets, and the policies that select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
 	is := &policy.Pod{
 		NodeLabels: labels.Set(node.Labels),
@@ -26,7 +26,7 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	podLabels := pod.Labels()
 	var selecting []*policy.Policy
 	for _, p := range all {
-		if is.Labels = nil; p.labelled { // else the record lacks labels by which the policy selects
+		if is.Labels = nil; p.labelled { // otherwise the record lacks labels by which the policy selects
 			is.Labels = podLabels
 		}
 		if p.Mismatch(is) == "" {
@@ -36,7 +36,7 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	return is, selecting
 }
 
-// dues returns when the pods of a node are due that breakers count, by policy.
+// dues returns when the pods of a node that breakers count are due, by policy.
 func (f *Follower) dues(name string) map[string][]time.Time {
 	node, ok := f.config.Nodes.Get(name)
 	if !ok || len(node.NoExecute) == 0 {
@@ -66,7 +66,7 @@ func (f *Follower) breakers() []followed {
 	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
 }
 
-// countEvery is how long the number of pods that a policy selects is good for: to count them is a walk over all pods.
+// countEvery is how long the number of pods that a policy selects is reused, because counting them walks over all pods.
 const countEvery = time.Minute
 
 // counts is how many pods each policy selected at an instant.
@@ -75,7 +75,7 @@ type counts struct {
 	of map[*policy.Policy]int
 }
 
-// selected returns how many pods a policy selects, on any node. One walk counts for all policies.
+// selected returns how many pods a policy selects, on all nodes. One walk counts for all policies.
 func (f *Follower) selected(p *policy.Policy) int {
 	f.counting.Lock()
 	defer f.counting.Unlock()

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// reportNumbers is the least time between two writes of a status in which only numbers have changed. A condition that
-	// changes is written after reportAtMost.
+	// reportNumbers is the shortest time between two writes of a status in which only numbers have changed. A changed
+	// condition is written after reportAtMost.
 	reportNumbers = 15 * time.Second
-	// reportAtMost is the least time between two counts for all statuses.
+	// reportAtMost is the shortest time between two counts for all statuses.
 	reportAtMost = time.Second
 )
 
@@ -34,13 +34,13 @@ type reporter struct {
 	written map[types.UID]report
 }
 
-// report is what was written of a policy last.
+// report is what was last written about a policy.
 type report struct {
 	status v1alpha1.EvictionPolicyStatus
 	at     time.Time
 }
 
-// run writes statuses until the context ends: when a condition may have changed, and every reportNumbers. It does not
+// run writes statuses until the context ends, when a condition may have changed and every reportNumbers. It does not
 // count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
 func (r *reporter) run(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", r.f.config.Nodes, r.f.config.Pods) {
@@ -50,7 +50,7 @@ func (r *reporter) run(ctx context.Context) error {
 		r.report(ctx)
 		for _, wait := range []time.Duration{reportAtMost, reportNumbers - reportAtMost} {
 			due := r.f.statusDue
-			if wait == reportAtMost { // what changes meanwhile is seen afterwards
+			if wait == reportAtMost { // later changes signal again
 				due = nil
 			}
 			select {
@@ -74,7 +74,7 @@ func (r *reporter) report(ctx context.Context) {
 	r.down.look(ctx, now)
 	for _, p := range all {
 		object, ok := r.f.watch.Get(p.Name)
-		if !ok || object.UID != p.uid || !p.labelled { // else the numbers would be of all pods
+		if !ok || object.UID != p.uid || !p.labelled { // otherwise the numbers would include all pods
 			continue
 		}
 		was, known := r.written[p.uid]
@@ -119,7 +119,7 @@ func sameConditions(a, b v1alpha1.EvictionPolicyStatus) bool {
 	return true
 }
 
-// status returns the status of a policy, after the one that it had.
+// status returns the new status of a policy, based on its old one.
 func (r *reporter) status(
 	object *v1alpha1.EvictionPolicy, was *v1alpha1.EvictionPolicyStatus, p followed, t *tally,
 ) v1alpha1.EvictionPolicyStatus {
@@ -148,7 +148,7 @@ func (r *reporter) status(
 	}
 	switch {
 	case t.held == 0:
-		say(v1alpha1.ConditionHolding, false, "NothingHeld", "No pod that is due is held.")
+		say(v1alpha1.ConditionHolding, false, "NothingHeld", "No due pod is held.")
 	case p.DryRun:
 		say(v1alpha1.ConditionHolding, false, "DryRun", "It would hold "+t.String()+".")
 	default:

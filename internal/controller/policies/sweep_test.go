@@ -64,12 +64,12 @@ func playScene(t *testing.T, begins func(h *history), what func() string) {
 		h.noteDeletes()
 		h.judge()
 		if len(h.left) != 7 {
-			t.Errorf("%s: %d pods left, want all but the one that somebody deleted: %v", h.what, len(h.left), h.left)
+			t.Errorf("%s: %d pods left, want all except the one that another client deleted: %v", h.what, len(h.left), h.left)
 		}
 	})
 }
 
-// noteDeletes notes which pods were deleted, but for those that somebody else deleted.
+// noteDeletes notes which pods were deleted, except those that another client deleted.
 func (h *history) noteDeletes() {
 	for _, call := range h.Book.Calls() {
 		name, deleted := strings.CutPrefix(call.What, "delete ")

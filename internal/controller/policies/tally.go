@@ -21,9 +21,9 @@ import (
 type tally struct {
 	due, held, asking int
 
-	since    time.Time // when the first of the held was due
+	since    time.Time // when the first held pod was due
 	why      map[policy.Why]int
-	examples []string // of the held, in order
+	examples []string // names of held pods, sorted
 }
 
 // tallies counts for each policy what it does now.

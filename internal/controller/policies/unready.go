@@ -19,26 +19,26 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// unready knows since when pods have not been ready. Records say only whether they are ready, so it reads a pod that is
-// not from the API server, once, and again if that fails. It is safe for concurrent use.
+// unready knows since when pods have not been ready. Records say only whether a pod is ready, so it reads each unready
+// pod from the API server, once, and again if that fails. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock
-	asked  chan struct{} // holds one element if pods are to be read
+	asked  chan struct{} // signals that there are pods to read
 
 	mu     sync.Mutex
-	since  map[types.UID]time.Time // zero: it is to be read
+	since  map[types.UID]time.Time // zero if it must be read
 	toRead []*podcache.Pod
 }
 
-// readAgainAfter is how long it waits after a read that failed.
+// readAgainAfter is how long it waits after a failed read.
 const readAgainAfter = time.Second
 
 func newUnready(client kubernetes.Interface, clock *timeline.Clock) *unready {
 	return &unready{client: client, clock: clock, asked: make(chan struct{}, 1), since: map[types.UID]time.Time{}}
 }
 
-// of returns since when a pod has not been ready, for one that is not; zero if that is not known yet.
+// of returns since when an unready pod has not been ready; zero if that is not known yet.
 func (u *unready) of(pod *podcache.Pod) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,7 +50,7 @@ func (u *unready) of(pod *podcache.Pod) time.Time {
 	return since
 }
 
-// ask has a pod read. The caller holds the lock.
+// ask requests a read of a pod. The caller holds the lock.
 func (u *unready) ask(pod *podcache.Pod) {
 	u.toRead = append(u.toRead, pod)
 	select {
@@ -66,7 +66,7 @@ func (u *unready) forget(pod types.UID) {
 	delete(u.since, pod)
 }
 
-// run reads pods and tells of those that have not been ready for some time.
+// run reads pods and reports those that have not been ready for some time.
 func (u *unready) run(ctx context.Context, tell func(nodes ...string)) error {
 	for {
 		select {
@@ -93,7 +93,7 @@ func (u *unready) run(ctx context.Context, tell func(nodes ...string)) error {
 	}
 }
 
-// next returns the next pod to read of those that are not forgotten, nil if there is none.
+// next returns the next pod to read, or nil if there is none.
 func (u *unready) next() *podcache.Pod {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -116,7 +116,7 @@ func (u *unready) know(pod types.UID, since time.Time) {
 	}
 }
 
-// read reads since when a pod has not been ready. A pod that is ready meanwhile, or is gone, counts from now.
+// read reads since when a pod has not been ready. If the pod is ready meanwhile, or gone, the answer is now.
 func (u *unready) read(ctx context.Context, pod *podcache.Pod) (time.Time, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

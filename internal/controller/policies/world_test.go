@@ -135,7 +135,7 @@ func metadata(stream watch.Interface) watch.Interface {
 	}
 	events := make(chan watch.Event)
 	brings := watch.NewProxyWatcher(events)
-	go func() { // watch.Filter would go on indefinitely once nobody reads it
+	go func() { // watch.Filter would continue indefinitely once nobody reads it
 		defer close(events)
 		defer stream.Stop()
 		for {

@@ -24,13 +24,13 @@ import (
 type api struct {
 	client  kubernetes.Interface
 	rules   client.Client
-	limiter *rate.Limiter // nil: no limit
+	limiter *rate.Limiter // nil for no limit
 }
 
 // token waits for a token of the rate limit.
 func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
-// patchNode writes the taints and the labels of a node in one call, on the condition that nobody has changed the node
+// patchNode writes the taints and the labels of a node in one call, with the precondition that the node has not changed
 // since it was read. The caller has waited for the token.
 func (a api) patchNode(ctx context.Context, e edit) error {
 	ctx, cancel := apicall.InFlight(ctx)
@@ -49,8 +49,8 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// labelled reads the names of the nodes that have the label of a rule, live. It asks for their metadata only, which
-// is cheap.
+// labelled reads the names of the nodes that have the label of a rule, live. It requests only their metadata, which is
+// cheap.
 func (a api) labelled(ctx context.Context, r *rule) ([]string, error) {
 	if err := a.token(ctx); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func (a api) labelled(ctx context.Context, r *rule) ([]string, error) {
 	return names, nil
 }
 
-// patchFinalizers writes the finalizers of a rule, on the condition that nobody has changed it since it was read. It
-// returns the rule as it is then.
+// patchFinalizers writes the finalizers of a rule, with the precondition that the rule has not changed since it was
+// read. It returns the patched rule.
 func (a api) patchFinalizers(
 	ctx context.Context, read *v1alpha1.NodeTaintRule, finalizers []string,
 ) (*v1alpha1.NodeTaintRule, error) {
@@ -84,7 +84,7 @@ func (a api) patchFinalizers(
 	return changed, nil
 }
 
-// patchStatus writes the status of a rule, which nobody else does, and returns the rule as it is then.
+// patchStatus writes the status of a rule, which has no other writer, and returns the patched rule.
 func (a api) patchStatus(
 	ctx context.Context, read *v1alpha1.NodeTaintRule, status v1alpha1.NodeTaintRuleStatus,
 ) (*v1alpha1.NodeTaintRule, error) {
@@ -107,7 +107,7 @@ func (a api) patchRule(ctx context.Context, patch func(context.Context) error) e
 	return patch(ctx)
 }
 
-// briefly returns what the API server says, so that it fits into an event.
+// briefly shortens a message of the API server to fit into an event.
 func briefly(err error) string {
 	const enough = 400
 	text := err.Error()

@@ -18,12 +18,12 @@ import (
 type edit struct {
 	apicall.NodeEdit
 	node *corev1.Node
-	adds bool // the taint comes with it
+	adds bool // it adds the taint
 }
 
-// edit returns what must be written to a node that was read live, to make it what the newest plan of a rule wants,
-// and false if nothing must. What the plan did not know when it was made, such as another node of the name, is left to
-// the next. The taint comes only if it may.
+// edit returns what must be written to a node that was read live so that it is as the newest plan of a rule wants, and
+// false if nothing must. Anything that the plan did not know, such as another node of that name, is left to the next
+// plan. It adds the taint only if admitted.
 func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, now time.Time) (edit, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,10 +35,10 @@ func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, n
 	return e, len(e.Labels) > 0 || e.adds || len(e.Taints) < len(node.Spec.Taints)
 }
 
-// change returns what the newest plan of a rule wants changed of a node. The caller holds the lock.
+// change returns what the newest plan of a rule wants to change on a node. The caller holds the lock.
 func (v *view) change(f *followed, node *corev1.Node, may bool, now time.Time) edit {
 	is, place := f.rule.facts(node), f.places[node.Name]
-	// What was the rule's when it was seen is still its own, though the plan may not want it any more; compare owns.
+	// A taint that was the rule's when it was seen still is, even if the plan no longer wants it; compare owns.
 	owned := is.standing == f.rule.text && (is.labelled || place != nil && place.owned)
 	wanted := place.wantedBy(f.rule)
 	e := edit{node: node}
@@ -57,8 +57,8 @@ func (v *view) change(f *followed, node *corev1.Node, may bool, now time.Time) e
 	return e
 }
 
-// come puts the taint of a rule on, and its label, unless a taint of somebody else is in its way. If a rival left the
-// very same taint there, only the owner changes.
+// come adds the taint of a rule, and its label, unless another taint is in its way. If a rival left the very same taint
+// there, only the owner changes.
 func (v *view) come(e *edit, f *followed, is facts, now time.Time) {
 	room := edit{NodeEdit: apicall.NodeEdit{Taints: e.Taints, Labels: map[string]*string{}}, node: e.node}
 	if !v.makesRoom(&room, f, is) {
@@ -74,8 +74,8 @@ func (v *view) come(e *edit, f *followed, is facts, now time.Time) {
 	}
 }
 
-// makesRoom takes off what rivals that do not want it any more have left on a node, and reports whether the taint of a
-// rule can come then. A taint of somebody else is in its way.
+// makesRoom removes what rivals have left on a node and no longer want, and reports whether the taint of a rule can be
+// added then. A taint that no rule owns is in its way.
 func (v *view) makesRoom(e *edit, f *followed, is facts) bool {
 	free := is.standing == ""
 	for _, other := range v.rules {
@@ -95,7 +95,7 @@ func (v *view) makesRoom(e *edit, f *followed, is facts) bool {
 	return free
 }
 
-// leave takes the taint of a rule off, and its label, unless another rule wants to have the taint in its place.
+// leave removes the taint of a rule, and its label, unless another rule wants the taint instead.
 func (v *view) leave(e *edit, f *followed, is facts, owned bool) {
 	if heir := v.heir(f, e.node.Name); heir != nil {
 		if !heir.rule.facts(e.node).labelled {
@@ -111,7 +111,7 @@ func (v *view) leave(e *edit, f *followed, is facts, owned bool) {
 	}
 }
 
-// heir returns the rule that wants a taint of the same key and effect on a node, or nil.
+// heir returns the other rule that wants a taint of the same key and effect on a node, or nil.
 func (v *view) heir(f *followed, node string) *followed {
 	for _, other := range v.rules {
 		place := other.places[node]

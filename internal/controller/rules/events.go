@@ -18,17 +18,17 @@ func newEvents(client kubernetes.Interface) *events {
 	return &events{apicall.NewRecorder("taintkeeper", client)}
 }
 
-// refused says that a rule does not do its work.
+// refused records that a rule is not accepted.
 func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {
 	e.Eventf(reference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
 }
 
-// accepted says that a rule that did not do its work does it now.
+// accepted records that a rule that was not accepted is accepted now.
 func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
 	e.Eventf(reference(rule), corev1.EventTypeNormal, why.reason, "%s", why.message)
 }
 
-// holding says that a rule has begun to hold nodes back, or has ended it.
+// holding records that a rule has begun or ceased to hold nodes back.
 func (e *events) holding(p planned) {
 	suffix := ""
 	if p.rule.onlyReports {
@@ -37,7 +37,7 @@ func (e *events) holding(p planned) {
 	rule := reference(p.object)
 	if p.outcome.held == 0 {
 		e.Eventf(rule, corev1.EventTypeNormal, "TaintNoLongerHeld",
-			"No node waits for taint %s any more.%s", p.rule.text, suffix)
+			"No node waits for taint %s any longer.%s", p.rule.text, suffix)
 		return
 	}
 	e.Eventf(rule, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)

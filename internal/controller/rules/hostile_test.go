@@ -23,13 +23,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-func TestADeletedRuleTakesItsTaintOffThoughSomebodyTookItsLabel(t *testing.T) {
+func TestADeletedRuleRemovesItsTaintAlthoughItsLabelWasRemoved(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.ChangeNode("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
 		w.deleteRule("deadlock")
@@ -41,13 +41,13 @@ func TestADeletedRuleTakesItsTaintOffThoughSomebodyTookItsLabel(t *testing.T) {
 	})
 }
 
-func TestATaintGoesWithItsConditionThoughSomebodyTookItsLabel(t *testing.T) {
+func TestATaintGoesWithItsConditionAlthoughItsLabelWasRemoved(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.ChangeNode("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
 		w.unlocks("a-0")
@@ -62,7 +62,7 @@ func TestADeletedRuleThatWasInvalidHandsItsNodesToTheNext(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.changeRule(about(corev1.NodeReady, corev1.ConditionFalse))
 		w.Pass(time.Second)

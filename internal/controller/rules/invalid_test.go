@@ -78,7 +78,7 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 				w.addRule("deadlock", evicts, atMost(intstr.FromInt32(4)))
 				w.run()
 				w.locks("a-0", "a-1", "a-2")
-				w.settle()
+				w.waitForPlans()
 				w.wantDeadlocked("a-0", "a-1", "a-2")
 				w.changeRule(flaw.edit)
 				w.wantInvalid(flaw.says)
@@ -99,14 +99,14 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 					r.Spec.NodeSelector = nil
 					atMost(intstr.FromInt32(4))(r)
 				})
-				w.settle()
+				w.waitForPlans()
 				w.wantDeadlocked("a-1", "a-2", "a-3")
 				if events := w.Did("event deadlock Accepted"); len(events) != 1 {
 					t.Errorf("told at %v that the rule is accepted again, want once", events)
 				}
 				w.changeRule(flaw.edit)
 				w.deleteRule("deadlock")
-				w.settle()
+				w.waitForPlans()
 				w.wantDeadlocked()
 				if !w.isGone("deadlock") {
 					t.Error("the deleted rule is still there")
@@ -116,7 +116,7 @@ func TestARuleThatBecomesInvalidFreezesWhatStands(t *testing.T) {
 	}
 }
 
-func TestTheNameOfARuleHasToFitIntoALabel(t *testing.T) {
+func TestTheNameOfARuleMustFitIntoALabel(t *testing.T) {
 	for length, want := range map[int]string{v1alpha1.LongestName: v1alpha1.ReasonAccepted, v1alpha1.LongestName + 1: v1alpha1.ReasonInvalid} {
 		object := aRule(func(r *v1alpha1.NodeTaintRule) { r.Name = strings.Repeat("x", length) })
 		if got := judge(object, nil); got.reason != want {
@@ -130,7 +130,7 @@ func (w *world) wantInvalid(says string) {
 	w.T.Helper()
 	rule := w.rule("deadlock")
 	accepted := rule.Status.Conditions[0]
-	if accepted.Reason != v1alpha1.ReasonInvalid || !strings.Contains(accepted.Message, says) || !strings.HasSuffix(accepted.Message, untilMended) {
+	if accepted.Reason != v1alpha1.ReasonInvalid || !strings.Contains(accepted.Message, says) || !strings.HasSuffix(accepted.Message, untilFixed) {
 		w.T.Errorf("after %s the rule says %s: %q, want it to be invalid because of %q", time.Since(w.Start), accepted.Reason, accepted.Message, says)
 	}
 	if events := w.Did("event deadlock Invalid " + accepted.Message); len(events) != 1 {
@@ -168,14 +168,14 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 		w.run()
 		away := w.awayWebhook()
 		w.locks(nodes...)
-		w.settle()
+		w.waitForPlans()
 		w.changeRule(requires("pool", "in", "batch"))
 		w.Pass(time.Minute)
 		away.Store(false)
 		w.Pass(time.Minute)
 		w.wantDeadlocked()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Spec.NodeSelector = nil })
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked(nodes...)
 	})
 }
@@ -191,7 +191,7 @@ func TestARuleAboutAPressureWorks(t *testing.T) {
 			w.run()
 			w.wantDeadlocked()
 			w.Report("n", corev1.NodePIDPressure, status)
-			w.settle()
+			w.waitForPlans()
 			w.wantDeadlocked("n")
 		})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics holds what is counted as it happens; ruleCollector says the rest.
+// metrics holds what is counted as it happens; ruleCollector reports the rest.
 type metrics struct{ retries *prometheus.CounterVec }
 
 // newMetrics makes the metrics and registers them, if there is a registry.
@@ -31,7 +31,7 @@ func newMetrics(registry prometheus.Registerer, view *view) (*metrics, error) {
 	return m, registry.Register(ruleCollector{view})
 }
 
-// ruleCollector says what the rules do when it is asked.
+// ruleCollector reports, at scrape time, what the rules do.
 type ruleCollector struct{ view *view }
 
 var ruleNodesDesc = prometheus.NewDesc("taintkeeper_rule_nodes",

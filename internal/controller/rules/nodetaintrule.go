@@ -29,12 +29,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// togetherWithin is for how long changes of nodes are gathered before a rule is planned again.
+// togetherWithin is how long changes of nodes are batched before a rule is planned again.
 const togetherWithin = 250 * time.Millisecond
 
 // Config configures a Controller.
 type Config struct {
-	// Client reads and changes nodes.
+	// Client reads and writes nodes.
 	Client kubernetes.Interface
 	// EventClient writes the events; Client does when it is nil.
 	EventClient kubernetes.Interface
@@ -44,7 +44,7 @@ type Config struct {
 	Nodes *nodecache.Cache
 	// Clock is the timeline of the process.
 	Clock *timeline.Clock
-	// DryRun only says what would be done.
+	// DryRun only reports what would be done.
 	DryRun bool
 	// Limiter bounds the rate of calls; nil means no limit.
 	Limiter *rate.Limiter
@@ -73,7 +73,7 @@ var resource = custom.Resource[*v1alpha1.NodeTaintRule]{
 	Without: "so there are no rules for other conditions of nodes; to have them, apply config/crd.yaml",
 }
 
-// Controller is the whole of the rules: their watch, their events and their reconciler.
+// Controller combines all parts of the rules: their watch, their events and their reconciler.
 type Controller struct {
 	nodes *nodecache.Cache
 	parts stage.Parts
@@ -131,14 +131,15 @@ func New(config Config) (*Controller, error) {
 // Run runs the Controller alone, without a manager or an election, until the context ends.
 func (c *Controller) Run(ctx context.Context) error { return c.parts.Run(ctx) }
 
-// AddTo adds the Controller to a manager: the watch and the events run in every replica, so that a standby has seen for
-// itself when conditions changed; the reconciler runs in the leader.
+// AddTo adds the Controller to a manager. The watch and the events run in every replica, so that a standby has seen
+// when conditions changed. The reconciler runs only in the leader.
 func (c *Controller) AddTo(mgr manager.Manager) error { return c.parts.AddTo(mgr) }
 
 // HasSynced reports whether the nodes are known. Rules need not be: there may be no such resource.
 func (c *Controller) HasSynced() bool { return c.nodes.HasSynced() }
 
-// requests is the source of the reconciler. What comes before it starts needs not be kept: everything is planned then.
+// requests is the source of the reconciler. Requests from before it starts are dropped, because it then plans
+// everything.
 type requests struct {
 	view         *view
 	nodes, rules cache.DoneChecker
@@ -169,7 +170,7 @@ func (r *requests) WaitForSync(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// add asks for plans of rules in some time at most.
+// add requests plans of rules within some time.
 func (r *requests) add(in time.Duration, rules ...Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// facts are what a rule knows of a node.
+// facts are what a rule knows about a node.
 type facts struct {
 	selected bool
-	holds    bool   // the condition has the status, and a reason, that brings the taint
+	holds    bool   // the condition has the status and reason of the rule
 	labelled bool   // the node's label says that it has the taint from this rule
 	standing string // its taint of the rule's key and effect, as text, or empty if it has none
 }
@@ -42,29 +42,29 @@ func (r *rule) facts(node *corev1.Node) facts {
 type look struct {
 	node *corev1.Node
 	seen verdict.Sight
-	gap  bool // versions of the node may have been missed since the look before
+	gap  bool // versions of the node may have been missed since the last look
 }
 
 func (f facts) matches() bool { return f.selected && f.holds }
 
-// place is a node that a rule is concerned with: the node has the condition, or the rule's taint.
+// place is a node that concerns a rule, because it has the condition or the rule's taint.
 type place struct {
 	facts
 
 	since   time.Time // since when the condition holds, or does not
 	owned   bool      // the node has the taint from this rule
-	wanted  bool      // it is to have it, by the newest plan
-	refusal *refusal  // nil: none
+	wanted  bool      // the newest plan wants it to have the taint
+	refusal *refusal  // nil for none
 }
 
-// owns reports whether a node has the taint from a rule that knew the node as a place, which is nil if it did not.
-// Somebody may have taken the label away: the taint is still the rule's, because it never went.
+// owns reports whether a node has the taint from a rule that knew the node as a place, which is nil if it did not. If a
+// client has removed the label, the taint is still the rule's, because it was there all along.
 func (r *rule) owns(is facts, known *place) bool {
 	return is.standing == r.text && (is.labelled || known != nil && known.owned && known.wanted)
 }
 
-// has reports whether the node counts as one with the rule's taint. Of a rule that writes nothing, what it wanted
-// counts as done.
+// has reports whether the node counts as having the rule's taint. For a rule that writes nothing, what it wanted counts
+// as done.
 func (p *place) has(r *rule) bool { return p.owned || r.asIf && p.wanted }
 
 // counts reports whether the node counts as tainted.
@@ -75,7 +75,7 @@ func (p *place) counts(r *rule) bool {
 	return p.owned
 }
 
-// wantedBy reports whether the node is to have the rule's taint written, by the newest plan.
+// wantedBy reports whether the newest plan wants the rule's taint written to the node.
 func (p *place) wantedBy(r *rule) bool { return p != nil && p.wanted && !r.onlyReports }
 
 // asPlanned reports whether the node is as the newest plan wants it.
@@ -86,18 +86,19 @@ func (p *place) asPlanned(r *rule) bool {
 	return r.frozen || !p.owned && !p.labelled
 }
 
-// refusal is when the API server last refused to have a node tainted, and what it said.
+// refusal records when the API server last refused to taint a node, and its message.
 type refusal struct {
 	at  time.Time
 	why string
 }
 
-// refusedFor is how long a node whose taint was refused waits for the next try.
+// refusedFor is how long a node waits for the next try after its taint was refused.
 const refusedFor = time.Minute
 
-// sinceWhen returns since when the condition of a node holds, or does not. What this process saw change counts from
-// its sight. lastTransitionTime, which the node's clock and its reporter decide, serves for what was so at first sight,
-// and for what changed in a gap of the watch. Otherwise the condition goes on, whatever lastTransitionTime says.
+// sinceWhen returns since when the condition of a node holds, or does not. A change that this process saw counts from
+// that moment. lastTransitionTime, which depends on the node's clock and on the reporter, is used for conditions at
+// first sight and for changes in a gap of the watch. Otherwise the condition continues, whatever lastTransitionTime
+// says.
 func sinceWhen(r *rule, known *place, before *corev1.Node, is look) time.Time {
 	holds := r.facts(is.node).holds
 	goesOn := known != nil && !known.since.IsZero() && known.holds == holds
@@ -113,8 +114,9 @@ func sinceWhen(r *rule, known *place, before *corev1.Node, is look) time.Time {
 	return known.since
 }
 
-// dated returns since when the condition is as it is according to its lastTransitionTime. That is about the status: of
-// a rule that names reasons it does not tell since when the reason is the one that is there, so the sight serves.
+// dated returns since when the condition has been as it is, according to its lastTransitionTime. That is about the
+// status only. For a rule that names reasons it does not tell since when the reason has been there, so first sight
+// counts.
 func (r *rule) dated(is look) time.Time {
 	c := condition(is.node, r.spec.Condition.Type)
 	if c == nil || c.LastTransitionTime.IsZero() ||
@@ -124,7 +126,7 @@ func (r *rule) dated(is look) time.Time {
 	return is.seen.Start(c.LastTransitionTime.Add(-time.Second)) // from the beginning of that second
 }
 
-// missed reports whether the condition changed in a gap of the watch, though it is as it was before.
+// missed reports whether the condition changed and changed back in a gap of the watch.
 func (r *rule) missed(before *corev1.Node, is look) bool {
 	if before == nil || !is.gap {
 		return false
@@ -136,16 +138,16 @@ func (r *rule) missed(before *corev1.Node, is look) bool {
 	return !was.LastTransitionTime.Equal(&now.LastTransitionTime)
 }
 
-// outcome is what a plan of a rule comes to.
+// outcome is the result of a plan of a rule.
 type outcome struct {
-	// selected, matching and held count nodes; tainted those that have the taint, refused those of the held that the
-	// API server refuses to have tainted.
+	// selected, matching and held count nodes; tainted counts nodes that have the taint, and refused the held nodes that
+	// the API server refuses to taint.
 	selected, matching, tainted, held, refused int
-	// example is the first of the refused by name, and why is the reason of its refusal.
+	// example is the first refused node by name, and why is the reason of the refusal.
 	example, why string
-	// bound is the most that may be tainted at once; -1: any number.
+	// bound is the most nodes that may be tainted at once; -1 means any number.
 	bound int
-	// next is the next instant at which anything changes by time alone, or zero.
+	// next is the next instant at which anything changes with time alone, or zero.
 	next time.Time
 }
 
@@ -160,34 +162,34 @@ func (o *outcome) holding() string {
 	return v1alpha1.ReasonNoNodeHeld
 }
 
-// candidate is a node that is to have the taint if the bound allows it.
+// candidate is a node that gets the taint if the bound allows it.
 type candidate struct {
 	*place
 
 	name    string
-	rank    int       // 0: it may have the taint already, so its place is taken; 1: otherwise
-	refused time.Time // zero: never
+	rank    int       // 0 if it may already have the taint, so that its place is taken; otherwise 1
+	refused time.Time // zero means never
 }
 
-// planning is a plan of a rule in the making.
+// planning is the making of a plan of a rule.
 type planning struct {
 	outcome
 
 	rule *rule
 	now  time.Time
-	// blocked reports whether a node has another's taint of the same key and effect.
+	// blocked reports whether a node has a taint of the same key and effect with another owner.
 	blocked func(name string, of *place) bool
 }
 
-// plan says which nodes are to have the taint of a rule, in the places themselves. The taint comes when the condition
-// has held for long enough: to the nodes that have had it longest first, then by name, and to no more than the bound at
-// once; those that were refused come last. It goes when the condition has been over for long enough, and at once when
-// the node is no longer selected. unseen are the
-// nodes that have the taint, or may have it, though the watch has not shown it.
+// plan marks, in the places, which nodes should have the taint of a rule. A node gets the taint when the condition has
+// held for long enough. The nodes that have had it longest come first, then the order is by name, and refused nodes
+// come last. No more nodes than the bound have the taint at once. It is removed when the condition has been over for
+// long enough, and at once when the node is no longer selected. unseen are the nodes that have the taint, or may have
+// it, although the watch has not shown it.
 func (p *planning) plan(selected int, places map[string]*place, unseen []string) outcome {
 	p.outcome = outcome{selected: selected, bound: -1}
 	var candidates []candidate
-	taken := 0 // of the places below the bound, by nodes that are no candidates
+	taken := 0 // places below the bound, taken by nodes that are not candidates
 	for name, node := range places {
 		ripe, has := p.ripe(name, node), node.has(p.rule)
 		node.wanted = ripe && has
@@ -212,7 +214,7 @@ func (p *planning) plan(selected int, places map[string]*place, unseen []string)
 	return p.outcome
 }
 
-// ripe reports whether a node is to have the taint, as far as time and the node itself decide.
+// ripe reports whether a node should have the taint, as far as time and the node itself decide.
 func (p *planning) ripe(name string, node *place) bool {
 	switch {
 	case p.rule.frozen || !node.selected:
@@ -222,11 +224,11 @@ func (p *planning) ripe(name string, node *place) bool {
 	case !node.holds || p.blocked(name, node):
 		return false
 	}
-	// A taint that somebody else took off comes again at once.
+	// A taint that another client removed is added again at once.
 	return node.labelled && node.standing == "" || p.over(node.since.Add(p.rule.spec.After.Duration))
 }
 
-// candidate reports whether a node that waits for the taint may be given it now. It counts a refusal.
+// candidate reports whether a node that waits for the taint may get it now. It counts a refusal.
 func (p *planning) candidate(name string, node *place) (candidate, bool) {
 	c := candidate{place: node, name: name, rank: 1}
 	if node.refusal == nil {
@@ -241,8 +243,8 @@ func (p *planning) candidate(name string, node *place) (candidate, bool) {
 	return c, p.over(c.refused.Add(refusedFor))
 }
 
-// reserve puts the candidates that may have the taint already before the others: their places are taken. It returns how
-// many more places are, by unseen nodes that are no candidates.
+// reserve puts candidates that may already have the taint before the others, because their places are taken. It returns
+// how many more places are taken by unseen nodes that are not candidates.
 func reserve(candidates []candidate, places map[string]*place, unseen []string) int {
 	taken := 0
 	for _, name := range unseen {
@@ -256,7 +258,8 @@ func reserve(candidates []candidate, places map[string]*place, unseen []string) 
 	return taken
 }
 
-// choose takes as many candidates as the bound leaves free places. Those that may have the taint already have theirs.
+// choose takes as many candidates as the bound leaves places free. Candidates that may already have the taint have a
+// place.
 func (p *planning) choose(candidates []candidate, taken int) {
 	free := len(candidates)
 	if most, bounded := p.rule.bound(p.selected); bounded {
@@ -274,7 +277,7 @@ func (p *planning) choose(candidates []candidate, taken int) {
 	}
 }
 
-// over reports whether an instant has come, and otherwise notes that it will.
+// over reports whether an instant has come. If not, it notes the instant as one to plan again at.
 func (p *planning) over(at time.Time) bool {
 	if !at.After(p.now) {
 		return true

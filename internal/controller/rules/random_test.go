@@ -32,7 +32,7 @@ const (
 	mostClear        = 10 // seconds, of clearAfter
 )
 
-// foreign is a taint of somebody else, which each node has.
+// foreign is a taint of another client, which each node has.
 var foreign = corev1.Taint{Key: "foreign", Value: "x", Effect: corev1.TaintEffectNoExecute}
 
 // history is a random one: eight nodes, a rule, and what can befall them. It is the same for the same seed; only in
@@ -85,10 +85,10 @@ func (h *history) losesTheLabel(name string) {
 	if h.wrote != nil { // the watch may be late
 		return
 	}
-	h.settle()
+	h.waitForPlans()
 	if !h.isGone("deadlock") && h.rule("deadlock").DeletionTimestamp.IsZero() && !h.rule("deadlock").Spec.DryRun && has(h.Node(name), corev1.ConditionTrue) {
 		h.ChangeNode(name, func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
-		h.settle()
+		h.waitForPlans()
 	}
 }
 
@@ -130,7 +130,7 @@ func has(node *corev1.Node, status corev1.ConditionStatus) bool {
 }
 
 // Of five seeds at least one fails with each of these faults: one node more than maxTainted, and a label whose loss
-// makes the taint somebody else's. What happens to calls that are not answered, and to a watch that is late, has tests
+// makes the taint another client's. What happens to calls that are not answered, and to a watch that is late, has tests
 // of its own.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
@@ -223,7 +223,7 @@ func (h *history) pass(d time.Duration) {
 		}
 		for _, name := range h.nodes {
 			if taints := h.Node(name).Spec.Taints; !slices.Contains(taints, foreign) {
-				h.T.Errorf("after %s node %s has lost a taint of somebody else: %v", time.Since(h.Start), name, taints)
+				h.T.Errorf("after %s node %s has lost a foreign taint: %v", time.Since(h.Start), name, taints)
 			}
 		}
 	}

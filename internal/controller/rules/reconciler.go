@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// Request asks for a plan of a rule.
+// Request requests a plan of a rule.
 type Request struct {
 	Name string
 	UID  types.UID
@@ -32,12 +32,12 @@ type Request struct {
 const (
 	// concurrentNodes is how many nodes are changed at the same time.
 	concurrentNodes = 8
-	// heirsTake is how long a deleted rule waits before it looks whether another has taken its taints over.
+	// heirsTake is how long a deleted rule waits before it checks whether another rule has taken over its taints.
 	heirsTake = time.Second
 )
 
-// reconciler plans a rule and writes what the plan says. It is the only one that writes rules' taints and labels, for
-// one rule after another, and it plans only between its writes, so that no plan must reckon with writes under way.
+// reconciler plans a rule and writes what the plan says. It is the only writer of rules' taints and labels. It handles
+// one rule at a time and plans only between its writes, so no plan needs to consider writes under way.
 type reconciler struct {
 	dryRun   bool
 	clock    *timeline.Clock
@@ -50,18 +50,18 @@ type reconciler struct {
 	notes    map[types.UID]*note
 }
 
-// note is what this process has done and said about a rule.
+// note is what this process has done and reported about a rule.
 type note struct {
 	holding  string                       // the reason in the last event about its condition Holding, or empty
-	would    v1alpha1.NodeTaintRuleStatus // that a dry run has logged
-	written  *v1alpha1.NodeTaintRule      // the newest answer to a write of it
-	backoffs apicall.Backoffs[string]     // of its nodes, and of the rule itself
+	would    v1alpha1.NodeTaintRuleStatus // what a dry run has logged
+	written  *v1alpha1.NodeTaintRule      // the newest answer to a write of the rule
+	backoffs apicall.Backoffs[string]     // backoffs of its nodes, and of the rule itself
 }
 
-// Reconcile plans a rule, makes the nodes what the plan wants, and says what has come of it.
+// Reconcile plans a rule, changes the nodes as the plan wants, and reports the result.
 func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.Result, error) {
 	if !r.watch.Listed() {
-		return reconcile.Result{}, nil // once all are known there is another request
+		return reconcile.Result{}, nil // once all rules are known, there is another request
 	}
 	began := r.clock.Now()
 	p, ok := r.view.plan(request.UID, nil, began)
@@ -75,11 +75,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 	if p.gone && p.clean {
 		delete(r.notes, request.UID)
 	}
-	if apicall.Stopping(ctx) { // the next process goes on
+	if apicall.Stopping(ctx) { // the next process continues
 		return reconcile.Result{}, nil
 	}
 	now := r.clock.Now()
-	next := timeline.Next(p.next, backoffs.Next(began)) // also what could have been tried again meanwhile
+	next := timeline.Next(p.next, backoffs.Next(began)) // including what could have been tried again meanwhile
 	if len(p.pending) > 0 && !r.dryRun && !p.object.DeletionTimestamp.IsZero() {
 		next = timeline.Next(next, now.Add(heirsTake))
 	}
@@ -89,9 +89,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 	return reconcile.Result{}, err
 }
 
-// admit reports whether the taint may come to nodes now. The rule must stay until its taints are off, and the API
-// server must say which nodes have the taint, so that there are never more than maxTainted. It returns the plan that
-// knows that.
+// admit reports whether the rule may add its taint to nodes now. The rule must have our finalizer, so that it stays
+// until its taints are removed, and the API server must say which nodes have the taint, so that there are never more
+// than maxTainted. It returns a plan that takes that into account.
 func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error) {
 	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() {
 		return p, false, nil
@@ -126,7 +126,7 @@ func (r *reconciler) keepRule(ctx context.Context, p planned) error {
 	return r.writeFinalizers(ctx, object, append(slices.Clone(object.Finalizers), v1alpha1.Finalizer))
 }
 
-// writeNodes makes the nodes what the plan wants.
+// writeNodes changes the nodes as the plan wants.
 func (r *reconciler) writeNodes(ctx context.Context, p planned, may bool) error {
 	if r.dryRun {
 		return nil
@@ -146,11 +146,12 @@ func (r *reconciler) writeNodes(ctx context.Context, p planned, may bool) error 
 			return nil
 		})
 	}
-	_ = group.Wait() // the errors are in failed: one does not stop the others
+	_ = group.Wait() // the errors are in failed, so that one does not stop the others
 	return errors.Join(failed...)
 }
 
-// writeNode makes a node what the plan wants, decided from a live read: the watch may be behind what was written last.
+// writeNode changes a node as the plan wants. It decides from a live read, because the watch may lag behind the last
+// write.
 func (r *reconciler) writeNode(ctx context.Context, p planned, name string, may bool) error {
 	node, err := r.api.node(ctx, name)
 	if apicall.IsNotFound(err) {
@@ -182,7 +183,7 @@ func (r *reconciler) writeNode(ctx context.Context, p planned, name string, may 
 	return fmt.Errorf("write the taints of node %s: %w", name, err)
 }
 
-// note returns what this process has done and said about a rule.
+// note returns what this process has done and reported about a rule.
 func (r *reconciler) note(p planned) *note {
 	if r.notes[p.object.UID] == nil {
 		r.notes[p.object.UID] = &note{}
@@ -202,7 +203,7 @@ func (r *reconciler) newest(p planned) *v1alpha1.NodeTaintRule {
 	return object
 }
 
-// try does something about a rule, unless it failed a moment ago. It counts failures, and spaces them out.
+// try calls a function for a rule, unless it failed a moment ago. It counts failures, and backs off.
 func (r *reconciler) try(p planned, what string, do func() error) error {
 	backoffs := &r.notes[p.object.UID].backoffs
 	if backoffs.Wait(what, r.clock.Now()) > 0 {

@@ -16,8 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// report says what happens to a rule: it lets go of one that is deleted when no node has its taint any more, or writes
-// its status.
+// report writes the status of a rule. It releases a rule that is being deleted once no node has its taint any longer.
 func (r *reconciler) report(ctx context.Context, p planned) error {
 	if p.gone {
 		return nil
@@ -31,7 +30,7 @@ func (r *reconciler) report(ctx context.Context, p planned) error {
 	})
 }
 
-// release takes our finalizer off when the API server, too, knows of no node with the rule's taint.
+// release removes our finalizer if, according to the API server too, no node has the rule's taint.
 func (r *reconciler) release(ctx context.Context, p planned) error {
 	object := r.newest(p)
 	if r.dryRun || !p.clean || !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
@@ -44,7 +43,7 @@ func (r *reconciler) release(ctx context.Context, p planned) error {
 	if len(late) > 0 {
 		p.pending = late
 		return errors.Join(r.writeNodes(ctx, p, false),
-			fmt.Errorf("node %s still had the taint of deleted rule %s: the watch is late", late[0], p.rule.name))
+			fmt.Errorf("node %s still had the taint of deleted rule %s, because the watch lags", late[0], p.rule.name))
 	}
 	left := slices.DeleteFunc(slices.Clone(object.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
 	return r.writeFinalizers(ctx, object, left)
@@ -55,7 +54,7 @@ func (r *reconciler) writeFinalizers(ctx context.Context, object *v1alpha1.NodeT
 	return r.wrote(object, written, err)
 }
 
-// wrote notes the answer to a write of a rule. One that is not there any more needs none.
+// wrote notes the answer to a write of a rule. A rule that no longer exists needs none.
 func (r *reconciler) wrote(object, written *v1alpha1.NodeTaintRule, err error) error {
 	if err == nil {
 		r.notes[object.UID].written = written
@@ -66,7 +65,7 @@ func (r *reconciler) wrote(object, written *v1alpha1.NodeTaintRule, err error) e
 	return err
 }
 
-// tellHolding says that a rule has begun to hold nodes back, or has ended it.
+// tellHolding reports that a rule has begun or ceased to hold nodes back.
 func (r *reconciler) tellHolding(ctx context.Context, p planned) {
 	note := r.note(p)
 	if note.holding == "" {
@@ -80,7 +79,7 @@ func (r *reconciler) tellHolding(ctx context.Context, p planned) {
 	if p.outcome.held > 0 {
 		log.Info("A rule holds nodes back", "held", p.outcome.held, "why", heldMessage(p))
 	} else {
-		log.Info("A rule holds no node back any more")
+		log.Info("A rule no longer holds nodes back")
 	}
 	if !r.dryRun {
 		r.events.holding(p)

@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// rule is a NodeTaintRule as it is planned.
+// rule is a NodeTaintRule, prepared for planning.
 type rule struct {
 	name     string
 	text     string // its taint, as key=value:Effect
@@ -26,30 +26,29 @@ type rule struct {
 	print    string // the label's value
 	selector labels.Selector
 	spec     v1alpha1.NodeTaintRuleSpec
-	// onlyReports: no node gets the taint from this rule, and one that has it loses it.
+	// onlyReports means that no node gets the taint from this rule, and that nodes lose it if they have it.
 	onlyReports bool
-	// asIf: nothing is written, so what would be done counts as done.
+	// asIf means that nothing is written, so what would be done counts as done.
 	asIf bool
-	// frozen: the rule cannot be meant as it is, so the taints that it has brought stay as they are, and no others
-	// come.
+	// frozen means that the rule is invalid: its existing taints stay, and it adds none.
 	frozen bool
 }
 
-// taint returns what a node gets, without an instant.
+// taint returns the taint that a node gets, without timeAdded.
 func (r *rule) taint() corev1.Taint {
 	return corev1.Taint{Key: r.spec.Taint.Key, Value: r.spec.Taint.Value, Effect: r.spec.Taint.Effect}
 }
 
-// fingerprint is the value of the label for a taint. It tells a rule's taint from one that a rule of the same name had
-// before; who may write the label may write the taint, see [v1alpha1.TaintedLabelPrefix].
+// fingerprint is the value of the label for a taint. It distinguishes a rule's taint from one of an earlier rule with
+// the same name. A client that may write the label may write the taint, see [v1alpha1.TaintedLabelPrefix].
 func fingerprint(taint string) string {
 	const enough = 8
 	sum := sha256.Sum256([]byte(taint))
 	return hex.EncodeToString(sum[:enough])
 }
 
-// rivals reports whether two rules cannot both have their taints on a node: they have the same key and effect, or were
-// made under the same name.
+// rivals reports whether two rules cannot both have their taints on a node, because they have the same key and effect,
+// or the same name.
 func (r *rule) rivals(other *rule) bool {
 	a, b := r.spec.Taint, other.spec.Taint
 	return a.Key == b.Key && a.Effect == b.Effect || r.label == other.label
@@ -62,12 +61,12 @@ func (r *rule) bound(selected int) (int, bool) {
 	}
 	most, err := intstr.GetScaledValueFromIntOrPercent(r.spec.MaxTainted, selected, false)
 	if err != nil {
-		return 0, true // judge does not accept such a rule
+		return 0, true // judge refuses such a rule
 	}
 	return max(most, 0), true
 }
 
-// ruling is whether a rule does its work; if not, why.
+// ruling is whether a rule is accepted, and if not, why.
 type ruling struct {
 	reason  string
 	message string
@@ -75,13 +74,13 @@ type ruling struct {
 
 func (r ruling) accepted() bool { return r.reason == v1alpha1.ReasonAccepted }
 
-// flawed reports whether the rule cannot do its work, whatever others there are.
+// flawed reports whether the rule cannot be accepted, whatever other rules exist.
 func (r ruling) flawed() bool {
 	return r.reason == v1alpha1.ReasonInvalid || r.reason == v1alpha1.ReasonBuiltInKey
 }
 
-// judge says whether a rule does its work, given all the others. One that cannot do its own, or is
-// being deleted, leaves its taint to the next.
+// judge decides whether a rule is accepted, given all other rules. A rule that is invalid or being deleted leaves its
+// taint to the next.
 func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling {
 	if flaw, found := flawOf(object); found {
 		return flaw
@@ -98,34 +97,34 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	if object.Spec.DryRun {
 		return ruling{v1alpha1.ReasonAccepted, "The rule only reports: dryRun is true."}
 	}
-	return ruling{v1alpha1.ReasonAccepted, "The rule does its work."}
+	return ruling{v1alpha1.ReasonAccepted, "The rule is in force."}
 }
 
-// flawOf returns what keeps a rule from doing its work, whatever others there are. The API server refuses most of it,
-// but not in rules that it has taken before it knew of that.
+// flawOf returns what is wrong with a rule, whatever other rules exist. The API server refuses most such rules, but not
+// those that it accepted before it had these checks.
 func flawOf(object *v1alpha1.NodeTaintRule) (ruling, bool) {
 	if key := object.Spec.Taint.Key; builtIn(key) {
-		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule again with a key of your own. %s", key, untilMended)}, true
+		return ruling{v1alpha1.ReasonBuiltInKey, fmt.Sprintf("Taint key %s belongs to Kubernetes itself: create the rule again with a key of your own. %s", key, untilFixed)}, true
 	}
 	if err := validate(object); err != nil {
-		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilMended)}, true
+		return ruling{v1alpha1.ReasonInvalid, fmt.Sprintf("Invalid %v. %s", err, untilFixed)}, true
 	}
 	return ruling{}, false
 }
 
-// pressures are the conditions, besides Ready, that become Unknown when a kubelet is silent.
+// pressures are the conditions, in addition to Ready, that become Unknown when a kubelet is silent.
 var pressures = []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure}
 
-// Messages about rules that must not do their work. The API server uses them, too (config/crd.yaml).
+// Messages about rules that are not accepted. The API server uses them, too (config/crd.yaml).
 const (
 	aboutReady    = "a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
 	aboutUnknown  = "MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
 	withoutABound = "a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
 	tooLong       = "the name of a rule has at most 63 characters, since nodes that it taints get a label with it: create the rule under a shorter name"
-	untilMended   = "Until that is mended the rule neither taints a node nor takes a taint off."
+	untilFixed    = "Until this is fixed, the rule neither adds nor removes taints."
 )
 
-// validate says which field of a rule cannot be used, and why.
+// validate returns which field of a rule is invalid, and why.
 func validate(object *v1alpha1.NodeTaintRule) error {
 	if len(object.Name) > v1alpha1.LongestName {
 		return fmt.Errorf("metadata.name: %s", tooLong)
@@ -178,7 +177,7 @@ func compareAge(a, b *v1alpha1.NodeTaintRule) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// newRule returns a rule as it is planned. One that is not accepted, or is being deleted, selects no node.
+// newRule prepares a rule for planning. A rule that is not accepted, or is being deleted, selects no node.
 func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule {
 	deleted := !object.DeletionTimestamp.IsZero()
 	r := &rule{
@@ -198,7 +197,7 @@ func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule 
 	return r
 }
 
-// condition returns the condition of a node of a type, nil if there is none.
+// condition returns the condition of a type of a node, or nil.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {

@@ -40,7 +40,7 @@ func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 		w.addRule("deadlock")
 		w.run(func(c *Config) { c.Clock = clock })
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0", deadlocked)
 		if early := time.Now().Add(behind - 2*time.Second).Sub(w.Node("a-0").Spec.Taints[0].TimeAdded.Time); early > 0 {
 			t.Errorf("timeAdded is %s before the API server's clock", early)
@@ -57,7 +57,7 @@ func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
 		w.locks("a-0")
 		w.Until(64 * time.Second)
 		w.WantTaints("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantStatus("deadlock", [4]int32{3, 1, 0, 0}, "Accepted", "NoNodeHeld")
 		w.Until(66 * time.Second)
 		w.WantTaints("a-0", deadlocked)
@@ -67,7 +67,7 @@ func TestARulesTaintComesWhenTheConditionHasHeldForLongEnough(t *testing.T) {
 		if patches := w.Did("patch nodes a-0/"); len(patches) != 1 {
 			t.Errorf("patches at %v, want one of the taint and of what says whose it is", patches)
 		}
-		w.settle()
+		w.waitForPlans()
 		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
 		w.wantMetric("tainted", 1)
 		w.wantDeadlocked("a-0")
@@ -96,7 +96,7 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 		w.addRule("deadlock", goesAfter(time.Minute))
 		w.run()
 		w.locks("a-0", "a-1", "a-2")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0", "a-1", "a-2")
 		w.Until(10 * time.Second)
 		w.unlocks("a-0", "a-1")
@@ -129,7 +129,7 @@ func TestARuleWithReasonsTaintsWhileTheConditionHasOneOfThem(t *testing.T) {
 		}
 		says("a-0", "DockerHung")
 		says("a-1", "DiskHung")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.wantStatus("deadlock", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
 		says("a-0", "KubeletHung")
@@ -168,14 +168,14 @@ func TestWithoutALiveListOfItsNodesARuleWithABoundAddsNoTaint(t *testing.T) {
 		w.addRule("deadlock", atMost(intstr.FromInt32(2)))
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.unlistable.Store(true)
 		w.locks("a-1")
 		w.Until(time.Minute)
 		w.wantDeadlocked("a-0")
 		w.unlocks("a-0") // what goes needs no list
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked()
 		w.unlistable.Store(false)
 		w.Until(2 * time.Minute)
@@ -190,13 +190,13 @@ func TestTheNodesOfARuleAreListedOnlyWhenATaintWouldBeAdded(t *testing.T) {
 		w.addRule("unbounded", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/unbounded" })
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0", deadlocked, "example.com/unbounded:NoSchedule")
 		for range 10 {
 			w.locks("a-1", "a-2", "a-3")
-			w.settle()
+			w.waitForPlans()
 			w.unlocks("a-0", "a-1")
-			w.settle()
+			w.waitForPlans()
 		}
 		w.wantDeadlocked("a-0")
 		if got := w.listed.Load(); got != 1 {
@@ -217,11 +217,11 @@ func TestANodeThatIsNoLongerSelectedLosesTheTaintAtOnce(t *testing.T) {
 		w.addRule("deadlock", goesAfter(time.Hour), selects("a"))
 		w.run()
 		w.locks("a-0", "a-1", "b-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0", "a-1")
 		w.wantStatus("deadlock", [4]int32{2, 2, 2, 0}, "Accepted", "NoNodeHeld")
 		w.ChangeNode("a-1", func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.changeRule(selects("b"))
 		w.wantDeadlocked("a-1", "b-0")
@@ -240,7 +240,7 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 					w.Until(time.Duration(i+1) * 10 * time.Second)
 					w.locks(name)
 				}
-				w.settle()
+				w.waitForPlans()
 				w.wantDeadlocked("a-3", "a-7")
 				w.wantStatus("deadlock", [4]int32{10, 5, 2, 3}, "Accepted", "MaxTainted")
 				w.wantMetric("held", 3)
@@ -248,12 +248,12 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 					t.Errorf("told at %v that nodes wait, want once", events)
 				}
 				w.unlocks("a-7")
-				w.settle()
-				w.settle()
+				w.waitForPlans()
+				w.waitForPlans()
 				w.wantDeadlocked("a-3", "a-9")
 				w.unlocks("a-3", "a-1")
-				w.settle()
-				w.settle()
+				w.waitForPlans()
+				w.waitForPlans()
 				w.wantDeadlocked("a-0", "a-9")
 				w.wantStatus("deadlock", [4]int32{10, 2, 2, 0}, "Accepted", "NoNodeHeld")
 				if events := w.Did("event deadlock TaintNoLongerHeld"); len(events) != 1 {
@@ -336,10 +336,10 @@ func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.locks(nodes[:3]...)
-		w.settle()
+		w.waitForPlans()
 		w.changeRule(atMost(intstr.FromInt32(1)))
 		w.locks(nodes[3])
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked(nodes[:3]...)
 		w.wantStatus("deadlock", [4]int32{4, 4, 3, 1}, "Accepted", "MaxTainted")
 	})
@@ -374,14 +374,14 @@ func TestOfTwoRulesWithOneTaintTheOlderWinsAndTheOtherTakesOverWhenItGoes(t *tes
 		w.addRule("a-second", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Value = "second" })
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0", deadlocked)
 		w.wantStatus("a-second", [4]int32{}, "TaintConflict", "NoNodeHeld")
 		if message := w.rule("a-second").Status.Conditions[0].Message; !strings.Contains(message, "z-first") {
 			t.Errorf("%q does not name the other rule", message)
 		}
 		w.deleteRule("z-first")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0", "example.com/deadlock=second:NoSchedule")
 		w.wantStatus("a-second", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
 		if !w.isGone("z-first") {
@@ -396,7 +396,7 @@ func TestARuleMayNotOwnAKeyOfKubernetes(t *testing.T) {
 		w.addRule("taken", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "node.kubernetes.io/not-ready" })
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0")
 		w.wantStatus("taken", [4]int32{}, "BuiltInKey", "NoNodeHeld")
 	})
@@ -408,7 +408,7 @@ func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
 		w.addRule("deadlock", goesAfter(time.Hour))
 		w.run()
 		w.locks(nodes...)
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked(nodes...)
 		if finalizers := w.rule("deadlock").Finalizers; !slices.Equal(finalizers, []string{v1alpha1.Finalizer}) {
 			t.Errorf("finalizers are %q", finalizers)
@@ -442,13 +442,13 @@ func TestTheTaintsOfARuleThatIsGoneGoWithOrWithoutAFinalizer(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) { r.Finalizers = nil })
 		w.Stop()
 		w.Must(nil, w.rules.Delete(w.T.Context(), w.rule("deadlock")))
 		w.wantDeadlocked("a-0")
 		w.run()
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked()
 	})
 }
@@ -459,7 +459,7 @@ func TestADryRunOfARuleOnlyReports(t *testing.T) {
 		w.addRule("deadlock", dryRun, atMost(intstr.FromInt32(2)))
 		w.run()
 		w.locks("a-0", "a-1", "a-2")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked()
 		w.wantStatus("deadlock", [4]int32{4, 3, 2, 1}, "Accepted", "MaxTainted")
 		if events := w.Did("event deadlock TaintHeld 1 node waits"); len(events) != 1 {
@@ -523,13 +523,13 @@ func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run()
 		w.locks("n", "same")
-		w.settle()
+		w.waitForPlans()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0", deadlocked) // those of others count for nothing
 		w.wantStatus("deadlock", [4]int32{4, 3, 1, 0}, "Accepted", "NoNodeHeld")
 		w.unlocks("n", "same", "a-0")
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("n", "example.com/deadlock=mine:NoSchedule")
 		w.WantTaints("same", deadlocked)
 		w.WantTaints("a-0")
@@ -541,16 +541,16 @@ func TestRulesNeverTouchATaintOfOthersNorTakeItOver(t *testing.T) {
 	})
 }
 
-func TestARulesTaintThatSomebodyTakesOffComesAgainAndOneThatSomebodyOverwritesIsTheirs(t *testing.T) {
+func TestARulesTaintThatIsRemovedComesAgainAndOneThatIsOverwrittenIsForeign(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 2)
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0", "a-1")
-		w.settle()
+		w.waitForPlans()
 		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
 		w.ChangeNode("a-1", func(n *corev1.Node) { n.Spec.Taints[0].Value = "theirs" })
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0", deadlocked)
 		w.WantTaints("a-1", "example.com/deadlock=theirs:NoSchedule")
 		w.deleteRule("deadlock")
@@ -615,7 +615,7 @@ func TestWithoutTheResourceThereAreNoRulesUntilItIsInstalled(t *testing.T) {
 		w.run()
 		w.locks("a-1")
 		w.Until(10 * time.Minute)
-		w.wantDeadlocked("n") // nobody knows that there is no such rule
+		w.wantDeadlocked("n") // the API server does not say yet that the rule is gone
 		w.addRule("deadlock")
 		w.missing.Store(false)
 		w.Until(11 * time.Minute)
@@ -672,21 +672,21 @@ func TestRulesThatMayNotBeReadAreFollowedOnceTheyMay(t *testing.T) {
 	})
 }
 
-func TestMaxTaintedHoldsWhenSomebodyRemovesTheLabel(t *testing.T) {
+func TestMaxTaintedHoldsWhenTheLabelIsRemoved(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run()
 		w.locks("a-0", "a-1")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.ChangeNode("a-0", func(n *corev1.Node) { delete(n.Labels, v1alpha1.TaintedLabelPrefix+"deadlock") })
-		w.settle()
-		w.settle()
+		w.waitForPlans()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.unlocks("a-0", "a-1")
-		w.settle()
-		w.settle()
+		w.waitForPlans()
+		w.waitForPlans()
 		w.wantDeadlocked()
 	})
 }
@@ -701,7 +701,7 @@ func TestAnOlderRuleThatIsInvalidDoesNotStopAYoungerOne(t *testing.T) {
 		w.addRule("young")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 	})
 }
@@ -715,7 +715,7 @@ func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
 		w.run()
 		w.unlocks("a-0")
 		w.ChangeNode("a-0", fromOthers) // an administrator's, who looks into the node
-		w.settle()
+		w.waitForPlans()
 		w.ChangeNode("a-0", func(n *corev1.Node) {
 			n.Annotations = map[string]string{
 				"taintkeeper.dev/node-taint-rules":       `{"deadlock":"example.com/deadlock:NoSchedule"}`,
@@ -723,12 +723,12 @@ func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
 			}
 			n.Labels["taintkeeper.dev/deadlock"] = fingerprint(deadlocked)
 		})
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.unlocks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 	})
 }
@@ -742,7 +742,7 @@ func TestALabelCannotTakeOffATaintThatNoRuleHas(t *testing.T) {
 		})
 		w.addRule("deadlock")
 		w.run()
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("n", "dedicated=secure:NoSchedule")
 	})
 }
@@ -784,7 +784,7 @@ func TestATakeOverBetweenTwoRulesWithOneTaintChangesOnlyTheOwner(t *testing.T) {
 		w.addRule("younger")
 		w.run()
 		w.locks("a-0", "a-1")
-		w.settle()
+		w.waitForPlans()
 		w.unlocks("a-2")
 		before := w.Node("a-0")
 		w.Pass(5 * time.Second)
@@ -803,7 +803,7 @@ func TestATakeOverBetweenTwoRulesWithOneTaintChangesOnlyTheOwner(t *testing.T) {
 			}
 		}()
 		w.deleteRule("older")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0", "a-1")
 		if seen.Load() != 1 || changed.Load() != 0 {
 			t.Errorf("the node changed %d times, and %d times it had other taints, want one change of the owner", seen.Load(), changed.Load())
@@ -812,7 +812,7 @@ func TestATakeOverBetweenTwoRulesWithOneTaintChangesOnlyTheOwner(t *testing.T) {
 			t.Error("the deleted rule is still there")
 		}
 		w.unlocks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-1")
 		w.wantStatus("younger", [4]int32{3, 1, 1, 0}, "Accepted", "NoNodeHeld")
 	})
@@ -827,7 +827,7 @@ func TestATakeOverWaitsForARuleThatCannotTaintYet(t *testing.T) {
 		w.addRule("younger")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.unwritable.Store(true)
 		w.deleteRule("older")
 		w.Pass(time.Minute)
@@ -850,19 +850,19 @@ func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
 		lead := w.standBy()
 		w.run()
 		w.locks(nodes[:4]...)
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.Pass(8 * time.Second)
 		late.HoldFirst()
 		w.unlocks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-1")
 		w.Stop()
 		lead()
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-1")
 		late.Release()
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-1")
 	})
 }
@@ -876,7 +876,7 @@ func TestARuleIsNotLetGoWhileANodeHasItsTaintThatTheWatchHasNotBrought(t *testin
 		w.run()
 		late.HoldFirst()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		w.Stop()
 		w.deleteRule("deadlock")
@@ -959,7 +959,7 @@ func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		tries := w.refusesTaint("example.com/deadlock")
 		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Taints = nil })
@@ -973,13 +973,13 @@ func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
 	})
 }
 
-func TestATaintOfARuleThatWasMadeAnewWithAnotherGoes(t *testing.T) {
+func TestATaintOfARuleThatWasRecreatedWithAnotherTaintGoes(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
 		rule := w.rule("deadlock")
 		rule.Finalizers = nil // by force
@@ -1010,7 +1010,7 @@ func TestAPlaceBelowMaxTaintedIsFreeWhenAWriteWasNotDone(t *testing.T) {
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
 			r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "one"}}
 		})
-		w.settle()
+		w.waitForPlans()
 		away.Store(false)
 		w.Until(time.Minute)
 		w.wantDeadlocked("a-1")
@@ -1046,7 +1046,7 @@ func playLostAnswer(t *testing.T, unreadable bool) {
 			return away.Load(), nil, apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 		})
 		w.run()
-		w.settle()
+		w.waitForPlans()
 		w.changeRule(func(r *v1alpha1.NodeTaintRule) {
 			r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "one"}}
 		})

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// statusOf returns the status of a rule by its newest plan.
+// statusOf returns the status of a rule according to its newest plan.
 func statusOf(object *v1alpha1.NodeTaintRule, p planned) v1alpha1.NodeTaintRuleStatus {
 	plan, verdict, generation := p.outcome, p.verdict, p.object.Generation
 	status := *object.Status.DeepCopy()
@@ -38,7 +38,7 @@ func statusIf(holds bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// heldMessage says in sentences why nodes wait.
+// heldMessage explains in sentences why nodes wait.
 func heldMessage(p planned) string {
 	plan := p.outcome
 	var sentences []string
@@ -75,7 +75,7 @@ func saysHolding(object *v1alpha1.NodeTaintRule) string {
 	return v1alpha1.ReasonNoNodeHeld
 }
 
-// saysRefused returns for which reason the status of a rule says that it is not accepted; empty if it does not.
+// saysRefused returns the reason for which the rule is not accepted according to its status, or empty.
 func saysRefused(object *v1alpha1.NodeTaintRule) string {
 	said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionAccepted)
 	if said == nil || said.Status != metav1.ConditionFalse {

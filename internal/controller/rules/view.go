@@ -22,15 +22,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// view is what the watches have shown of the rules and of the nodes that they are concerned with. A change of a node
-// costs what it changes: only rules that see something else of the node are planned again, and only for the nodes that
-// have their condition or their taint. It makes no calls and asks no clock. Safe for concurrent use.
+// view is what the watches have shown of the rules and of the nodes that concern them. A change of a node costs what it
+// changes: only rules for which it makes a difference are planned again, and only for the nodes that have their
+// condition or their taint. It makes no calls and reads no clock. It is safe for concurrent use.
 type view struct {
 	dryRun bool
 
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
-	rules map[types.UID]*followed // one that was made again under its name is another
+	rules map[types.UID]*followed // a rule that was recreated under its name is another rule
 }
 
 // followed is a rule with its newest plan.
@@ -38,21 +38,21 @@ type followed struct {
 	object     *v1alpha1.NodeTaintRule
 	verdict    ruling
 	rule       *rule
-	gone       bool // there is no such rule any more
+	gone       bool // the rule no longer exists
 	selected   int
 	places     map[string]*place
 	outcome    outcome
 	unanswered map[string]unanswered // by node
 }
 
-// unanswered is a write of the rule's taint without an answer. While the node has the version that the write was bound
-// to, the taint may still come, until the call has ended in the API server, too.
+// unanswered is a write of the rule's taint without an answer. As long as the node has the version that is the
+// precondition of the write, the taint may still be added, until the call has ended in the API server.
 type unanswered struct {
 	version metav1.Object
 	until   time.Time
 }
 
-// planned is what is known of a rule, as of its newest plan.
+// planned is what is known about a rule as of its newest plan.
 type planned struct {
 	object  *v1alpha1.NodeTaintRule
 	verdict ruling
@@ -60,17 +60,17 @@ type planned struct {
 	gone    bool
 	outcome outcome
 	clean   bool      // no node has the taint, can have it, or is about to get it
-	adds    bool      // a node is to get the taint
+	adds    bool      // a node should get the taint
 	pending []string  // the nodes that are not as the rule wants them
-	next    time.Time // when anything changes by time alone, or zero
+	next    time.Time // when anything changes with time alone, or zero
 }
 
 func newView(dryRun bool) *view {
 	return &view{dryRun: dryRun, nodes: map[string]*corev1.Node{}, rules: map[types.UID]*followed{}}
 }
 
-// setRules notes which rules there are now, and reports whether any has changed. Then all must be planned again: what
-// one leaves another may take.
+// setRules notes which rules exist now, and reports whether any has changed. If so, all must be planned again, because
+// one rule may take what another leaves.
 func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) (news bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -98,17 +98,17 @@ func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdic
 		v.rules[object.UID] = f
 	}
 	v.define(f, object, ruled, seen)
-	maps.DeleteFunc(v.rules, func(_ types.UID, old *followed) bool { // what it has left is the new one's
+	maps.DeleteFunc(v.rules, func(_ types.UID, old *followed) bool { // what it has left belongs to the new one
 		return old.gone && old.rule.label == f.rule.label && old.rule.print == f.rule.print
 	})
 	return true
 }
 
-// define gives a rule its spec, and looks at all nodes with it.
+// define sets the spec of a rule, and looks at all nodes again.
 func (v *view) define(f *followed, object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) {
 	before := f.places
 	if f.object != nil && !apiequality.Semantic.DeepEqual(f.object.Spec.Condition, object.Spec.Condition) {
-		for _, known := range before { // of another condition nothing is known
+		for _, known := range before { // nothing is known about another condition
 			known.since = time.Time{}
 		}
 	}
@@ -121,7 +121,7 @@ func (v *view) define(f *followed, object *v1alpha1.NodeTaintRule, ruled ruling,
 
 func (f *followed) request() Request { return Request{Name: f.object.Name, UID: f.object.UID} }
 
-// sees notes what a rule sees of a node, after what it knew of the node.
+// sees notes what a rule sees of a node, given what it knew about the node.
 func (f *followed) sees(known *place, before *corev1.Node, now look) {
 	is := f.rule.facts(now.node)
 	if is.selected {
@@ -142,7 +142,7 @@ func (f *followed) sees(known *place, before *corev1.Node, now look) {
 	f.places[now.node.Name] = next
 }
 
-// brought notes what the watch has brought of a node that is there. It returns the rules that must be planned again.
+// brought notes an existing node as the watch has brought it. It returns the rules that must be planned again.
 func (v *view) brought(now look) []Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -164,7 +164,7 @@ func (v *view) brought(now look) []Request {
 	return news
 }
 
-// went notes that a node has gone. It returns the rules that must be planned again.
+// went notes that a node is gone. It returns the rules that must be planned again.
 func (v *view) went(name string) []Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -186,7 +186,7 @@ func sameForRules(a, b *corev1.Node) bool {
 		slices.EqualFunc(a.Status.Conditions, b.Status.Conditions, same)
 }
 
-// update notes what a rule sees of a node that changed, and reports whether that is news.
+// update notes what a rule sees of a changed node, and reports whether that is news.
 func (f *followed) update(before *corev1.Node, now look) bool {
 	if before == nil {
 		f.sees(nil, nil, now)
@@ -234,8 +234,8 @@ func (v *view) requests() []Request {
 	return all
 }
 
-// plan plans a rule, and its rivals, to which it may leave its nodes. It returns what is known of the rule then. listed
-// are the nodes that have its label according to the API server, whether the watch has brought that or not.
+// plan plans a rule, and its rivals, to which it may leave its nodes. It returns what is known about the rule then.
+// listed are the nodes that have its label according to the API server, whether the watch has brought that or not.
 func (v *view) plan(uid types.UID, listed []string, now time.Time) (planned, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -286,7 +286,7 @@ func (f *followed) planned() planned {
 	return p
 }
 
-// all returns what is known of the existing rules.
+// all returns what is known about the existing rules.
 func (v *view) all() []planned {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -300,7 +300,7 @@ func (v *view) all() []planned {
 	return all
 }
 
-// blocked reports whether a node has another taint where a rule's should be that is not about to be taken off or over.
+// blocked reports whether a node has a taint in the way of a rule's that is not about to be removed or taken over.
 func (v *view) blocked(name string, of *place) bool {
 	if of.standing == "" {
 		return false
@@ -313,8 +313,8 @@ func (v *view) blocked(name string, of *place) bool {
 	return true
 }
 
-// refused notes that the API server refused to have a node tainted, for certain. It is tried again later, and others
-// take its place below the bound.
+// refused notes that the API server definitely refused to taint a node. It is tried again later, and other nodes take
+// its place below the bound.
 func (v *view) refused(uid types.UID, node, why string, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -323,7 +323,7 @@ func (v *view) refused(uid types.UID, node, why string, now time.Time) {
 	}
 }
 
-// lost notes that it is not known whether a node was tainted, by a call that has ended by an instant for certain.
+// lost notes that it is not known whether a node was tainted by a call that has certainly ended by an instant.
 func (v *view) lost(uid types.UID, node *corev1.Node, until time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

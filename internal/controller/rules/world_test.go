@@ -245,11 +245,11 @@ func (w *world) addRule(name string, change ...func(*v1alpha1.NodeTaintRule)) {
 		apply(rule)
 	}
 	w.Must(nil, w.rules.Create(w.T.Context(), rule))
-	w.settle()
+	w.waitForPlans()
 }
 
-// settle lets what was begun come to its end.
-func (w *world) settle() {
+// waitForPlans passes the time that a change takes to be planned and written.
+func (w *world) waitForPlans() {
 	for range 3 {
 		w.Pass(planningTime)
 	}
@@ -268,13 +268,13 @@ func (w *world) changeRule(change func(*v1alpha1.NodeTaintRule)) {
 	change(rule)
 	rule.Generation++
 	w.Must(nil, w.rules.Update(w.T.Context(), rule))
-	w.settle()
+	w.waitForPlans()
 }
 
 func (w *world) deleteRule(name string) {
 	w.T.Helper()
 	w.Must(nil, w.rules.Delete(w.T.Context(), w.rule(name)))
-	w.settle()
+	w.waitForPlans()
 }
 
 func (w *world) isGone(name string) bool {

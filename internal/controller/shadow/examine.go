@@ -9,95 +9,95 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
 
-// examine decides again about all pods of a node and says what there is to say about each promise. It returns how long
-// to wait before looking again; zero if there is nothing to wait for.
-func (b *book) examine(node string, at time.Time) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sweep(at)
-	if !b.verdicts.Exists(node) {
-		b.abandon(node)
+// examine decides again about all pods of a node and reports what is due about each promise. It returns how long to
+// wait before looking again; zero if there is nothing to wait for.
+func (ps *promises) examine(node string, at time.Time) time.Duration {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.sweep(at)
+	if !ps.verdicts.Exists(node) {
+		ps.abandon(node)
 		return 0
 	}
-	b.decide(node, at)
+	ps.decide(node, at)
 	var next time.Time
-	for _, p := range b.byNode[node] {
-		again := b.look(p, at)
+	for _, p := range ps.byNode[node] {
+		again := ps.look(p, at)
 		if next.IsZero() || again.Before(next) {
 			next = again
 		}
 	}
-	if len(b.byNode[node]) == 0 {
+	if len(ps.byNode[node]) == 0 {
 		return 0
 	}
 	return max(next.Sub(at), time.Millisecond)
 }
 
-// abandon forgets the promises about a node that is gone: its pods are left to the pod garbage collection.
-func (b *book) abandon(node string) {
-	for _, p := range b.byNode[node] {
+// abandon forgets the promises about a node that is gone. Its pods are left to pod garbage collection.
+func (ps *promises) abandon(node string) {
+	for _, p := range ps.byNode[node] {
 		if !p.left.IsZero() {
-			b.count(p, Unjudged)
+			ps.count(p, Unjudged)
 		}
-		b.forget(p)
+		ps.forget(p)
 	}
 }
 
-// decide brings the promises about a node up to date. What happens to pods that terminate or are gone is observed, not
-// decided: it depends on who deleted them.
-func (b *book) decide(node string, at time.Time) {
-	unsure, untainted := b.unsure(node), len(b.verdicts.Taints(node)) == 0
-	for _, pod := range b.pods.OnNode(node) {
+// decide updates the promises about a node. What happened to pods that are terminating or gone is observed, not
+// decided, because it depends on the client that deleted them.
+func (ps *promises) decide(node string, at time.Time) {
+	unsure, untainted := ps.unsure(node), len(ps.verdicts.Taints(node)) == 0
+	for _, pod := range ps.pods.OnNode(node) {
 		if pod.Flags.Has(podcache.Terminating) {
 			continue
 		}
-		if v, leaves := b.verdicts.Over(pod); leaves {
-			b.promise(pod).leaving(v, at, unsure || v.Due.Before(b.began))
-		} else if p := b.byNode[node][pod.UID]; p != nil {
+		if v, leaves := ps.verdicts.Over(pod); leaves {
+			ps.promise(pod).leaving(v, at, unsure || v.Due.Before(ps.began))
+		} else if p := ps.byNode[node][pod.UID]; p != nil {
 			p.staying(at, untainted)
 		}
 	}
 }
 
-// look says what there is to say about a promise, and returns when to look again.
-func (b *book) look(p *promise, at time.Time) time.Time {
+// look reports what is due about a promise, and returns when to look again.
+func (ps *promises) look(p *promise, at time.Time) time.Time {
 	switch {
 	case p.judged:
-		return b.until(p, p.leftSeen.Add(remembered), at)
+		return ps.until(p, p.leftSeen.Add(remembered), at)
 	case !p.left.IsZero():
-		return b.judge(p, at)
+		return ps.judge(p, at)
 	case p.leaves:
-		return b.await(p, at)
+		return ps.await(p, at)
 	case p.ended.IsZero(): // marked, and it never had to leave
-		return b.until(p, p.marked.Add(remembered), at)
+		return ps.until(p, p.marked.Add(remembered), at)
 	}
-	b.setOverdue(p, false)
+	ps.setOverdue(p, false)
 	if p.reported {
-		b.count(p, Never)
+		ps.count(p, Never)
 	}
-	return b.until(p, p.ended.Add(remembered), at)
+	return ps.until(p, p.ended.Add(remembered), at)
 }
 
 // count counts a pod, once.
-func (b *book) count(p *promise, outcome Outcome) {
+func (ps *promises) count(p *promise, outcome Outcome) {
 	if p.counted {
 		return
 	}
 	p.counted = true
-	b.report.count(outcome)
+	ps.report.count(outcome)
 }
 
 // until forgets a promise at an instant.
-func (b *book) until(p *promise, end, at time.Time) time.Time {
+func (ps *promises) until(p *promise, end, at time.Time) time.Time {
 	if !at.Before(end) {
-		b.forget(p)
+		ps.forget(p)
 	}
 	return end
 }
 
-// await looks at a pod that must leave and is there.
-func (b *book) await(p *promise, at time.Time) time.Time {
-	b.setOverdue(p, !p.due.After(at))
+// await looks at an existing pod that must leave.
+func (ps *promises) await(p *promise, at time.Time) time.Time {
+	ps.setOverdue(p, !p.due.After(at))
 	missed, never := p.due.Add(MissedAfter), p.due.Add(NeverAfter)
 	switch {
 	case p.due.After(at):
@@ -107,47 +107,47 @@ func (b *book) await(p *promise, at time.Time) time.Time {
 	}
 	if !p.reported {
 		p.reported = true
-		b.tell(p, Never, b.whyNever(p, at), at)
+		ps.tell(p, Never, ps.whyNever(p, at), at)
 	}
 	if at.Before(never) {
 		return never
 	}
-	b.count(p, Never)
+	ps.count(p, Never)
 	return at.Add(remembered)
 }
 
-// judge judges an eviction. One that the rule does not explain is judged a little later.
-func (b *book) judge(p *promise, at time.Time) time.Time {
-	b.justify(p)
+// judge judges an eviction. If the rule does not explain it, it is judged a little later.
+func (ps *promises) judge(p *promise, at time.Time) time.Time {
+	ps.justify(p)
 	if end := p.leftSeen.Add(judgedAfter); !p.justified() && at.Before(end) {
 		return end
 	}
-	outcome := b.outcome(p)
+	outcome := ps.outcome(p)
 	if !p.due.IsZero() && p.hadToLeave(p.left) && outcome != Unjudged {
-		b.report.observe(p.left.Sub(p.due))
+		ps.report.observe(p.left.Sub(p.due))
 	}
 	if p.counted && outcome == Late {
-		outcome = Never // which cannot be taken back
+		outcome = Never // a counter cannot go back
 	}
-	b.count(p, outcome)
+	ps.count(p, outcome)
 	if outcome.differs() {
-		b.tell(p, outcome, b.why(p, outcome), at)
+		ps.tell(p, outcome, ps.why(p, outcome), at)
 	} else {
-		b.report.takeBack(p.pod.UID)
+		ps.report.takeBack(p.pod.UID)
 	}
 	p.judged = true
-	b.went(p, at)
-	b.setOverdue(p, false)
+	ps.went(p, at)
+	ps.setOverdue(p, false)
 	if !outcome.differs() {
-		b.forget(p)
+		ps.forget(p)
 	}
 	return p.leftSeen.Add(remembered)
 }
 
-// justify looks again for what explains an eviction that was not: the watch of nodes was behind.
-func (b *book) justify(p *promise) {
-	if v, leaves := b.verdicts.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
-		p.leaving(v, p.left, b.unsure(p.pod.Node))
+// justify looks again for what explains an unexplained eviction, because the watch of nodes may have lagged.
+func (ps *promises) justify(p *promise) {
+	if v, leaves := ps.verdicts.Over(p.pod); leaves && !v.Due.After(p.left.Add(Tolerance)) && !p.justified() {
+		p.leaving(v, p.left, ps.unsure(p.pod.Node))
 	}
 }
 
@@ -156,12 +156,12 @@ func (p *promise) justified() bool {
 	return p.hadToLeave(p.left) && !p.due.After(p.left.Add(Tolerance))
 }
 
-func (b *book) outcome(p *promise) Outcome {
+func (ps *promises) outcome(p *promise) Outcome {
 	switch {
-	case !p.justified() && (p.unsure || b.verdicts.Listed().After(p.left)):
+	case !p.justified() && (p.unsure || ps.verdicts.Listed().After(p.left)):
 		return Unjudged // a taint may have come and gone unseen
 	case !p.hadToLeave(p.left):
-		if f, ok := b.former[p.pod.Key()]; ok && f.uid != p.pod.UID {
+		if f, ok := ps.former[p.pod.Key()]; ok && f.uid != p.pod.UID {
 			return Twice
 		}
 		return Stayed

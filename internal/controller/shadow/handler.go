@@ -27,7 +27,7 @@ func (c *Comparison) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "the report can only be read", http.StatusMethodNotAllowed)
+			http.Error(w, "the report is read-only", http.StatusMethodNotAllowed)
 			return
 		}
 		write, kind := writePage, "text/html; charset=utf-8"
@@ -47,7 +47,8 @@ func (c *Comparison) Handler() http.Handler {
 	})
 }
 
-// wantsJSON reports whether JSON is asked for: by the query, or by an Accept that names it and no HTML, as browsers do.
+// wantsJSON reports whether the client asks for JSON, with the query or with an Accept header that names it and not
+// HTML, as those of browsers do.
 func wantsJSON(r *http.Request) bool {
 	if format := r.URL.Query().Get("format"); format != "" {
 		return format == "json"
@@ -84,7 +85,7 @@ func (r rows) Rows() []row {
 	return all
 }
 
-// meaning says in a few words what an outcome is.
+// meaning describes an outcome in a few words.
 func (o Outcome) meaning() string {
 	switch o {
 	case OnTime:
@@ -98,7 +99,7 @@ func (o Outcome) meaning() string {
 	case Stayed:
 		return "evicted, and should have stayed"
 	case Twice:
-		return "evicted again: it terminated already, or its predecessor of the same name had to leave"
+		return "evicted again: it was already terminating, or its predecessor of the same name had to leave"
 	default:
 		return "the countdown began before it could be seen"
 	}

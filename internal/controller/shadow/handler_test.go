@@ -31,7 +31,7 @@ func ask(t *testing.T, handler http.Handler, method, url, accept string) *httpte
 	return answer
 }
 
-func TestTheReportIsJSONForThoseWhoAskAndAPageForPeople(t *testing.T) {
+func TestTheReportIsJSONOnRequestAndAPageForPeople(t *testing.T) {
 	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	play(t, func(w *world) {
 		w.run()
@@ -160,7 +160,7 @@ taintkeeper_shadow_pending_pods 1
 		}
 		w.evict("p")
 		w.Until(time.Minute)
-		if got := testutil.CollectAndCount(w.comparison.book.report.metrics.difference); got != 1 {
+		if got := testutil.CollectAndCount(w.comparison.promises.report.metrics.difference); got != 1 {
 			t.Errorf("%d histograms", got)
 		}
 	})

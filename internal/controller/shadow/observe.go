@@ -12,8 +12,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// deletedAt returns when the API server accepted the delete of a pod that was seen to go at an instant: what its object
-// says, or that instant.
+// deletedAt returns when the API server accepted the delete of a pod: what its object says, or the instant at which it
+// was seen to leave.
 func deletedAt(pod *corev1.Pod, seen verdict.Sight) time.Time {
 	if pod == nil || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return seen.At
@@ -23,10 +23,10 @@ func deletedAt(pod *corev1.Pod, seen verdict.Sight) time.Time {
 }
 
 // observe notes what a change of a pod says about the built-in.
-func (b *book) observe(change podcache.Change, seen verdict.Sight) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.began.IsZero() || change.Before == nil {
+func (ps *promises) observe(change podcache.Change, seen verdict.Sight) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.began.IsZero() || change.Before == nil {
 		return
 	}
 	before, after := change.Before, change.After
@@ -34,17 +34,17 @@ func (b *book) observe(change podcache.Change, seen verdict.Sight) {
 	switch {
 	case before.Flags.Has(podcache.Terminating):
 		if marked {
-			b.observeAgain(before, deletedAt(change.Object, seen), seen.At)
+			ps.observeAgain(before, deletedAt(change.Object, seen), seen.At)
 		}
 	case after == nil || after.Flags.Has(podcache.Terminating):
-		b.observeDelete(change, seen)
+		ps.observeDelete(change, seen)
 	case marked:
-		b.observeMark(after, seen.At)
+		ps.observeMark(after, seen.At)
 	}
 }
 
-// observeDelete notes that a pod was deleted, by the built-in or by somebody else.
-func (b *book) observeDelete(change podcache.Change, seen verdict.Sight) {
+// observeDelete notes that a pod was deleted, by the built-in or by another client.
+func (ps *promises) observeDelete(change podcache.Change, seen verdict.Sight) {
 	newest := change.Before
 	if change.After != nil {
 		newest = change.After
@@ -52,26 +52,26 @@ func (b *book) observeDelete(change podcache.Change, seen verdict.Sight) {
 	byBuiltIn := newest.Flags.Has(podcache.MarkedByBuiltIn)
 	switch {
 	case byBuiltIn && change.Object == nil:
-		b.observeUnseen(change.Before)
-	case !byBuiltIn || b.stale(change, seen):
-		b.observeOther(change.Before, seen.At)
+		ps.observeUnseen(change.Before)
+	case !byBuiltIn || ps.stale(change, seen):
+		ps.observeOther(change.Before, seen.At)
 	default:
-		b.observeEviction(change.Before, deletedAt(change.Object, seen), seen.At)
+		ps.observeEviction(change.Before, deletedAt(change.Object, seen), seen.At)
 	}
 }
 
-// markHolds is for how long a mark says that it is the built-in that deletes a pod which is not due: it deletes right
-// after it marks, or later by what its queue takes in a storm. Marks of evictions that failed stay on their pods.
+// markHolds is how long after a mark a delete of a pod that is not due is attributed to the built-in. The built-in
+// deletes right after it marks, or, in a storm, later by what its queue takes. Marks of failed evictions stay on their
+// pods.
 const markHolds = 5 * time.Minute
 
-// stale reports whether a marked pod was deleted so long after the mark, and without being due, that somebody else did
-// it.
-func (b *book) stale(change podcache.Change, seen verdict.Sight) bool {
+// stale reports whether a marked pod was deleted by another client, because it was not due and the mark is too old.
+func (ps *promises) stale(change podcache.Change, seen verdict.Sight) bool {
 	if !change.Before.Flags.Has(podcache.MarkedByBuiltIn) {
 		return false // it was marked just now
 	}
 	marked, left := seen.Start(markedAt(change.Object)), deletedAt(change.Object, seen)
-	p := b.byNode[change.Before.Node][change.Before.UID]
+	p := ps.byNode[change.Before.Node][change.Before.UID]
 	if p != nil && p.marked.After(marked) {
 		marked = p.marked
 	}
@@ -79,8 +79,8 @@ func (b *book) stale(change podcache.Change, seen verdict.Sight) bool {
 	return !due && left.Sub(marked) > markHolds
 }
 
-// markedAt returns when a pod was marked, by its own account: that is too early if it had the condition for another
-// reason.
+// markedAt returns when a pod was marked, according to its condition. That is too early if it had the condition for
+// another reason before.
 func markedAt(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == corev1.DisruptionTarget {
@@ -91,53 +91,53 @@ func markedAt(pod *corev1.Pod) time.Time {
 }
 
 // observeMark notes that the built-in is about to delete a pod.
-func (b *book) observeMark(pod *podcache.Pod, at time.Time) {
-	if p := b.promise(pod); p.marked.IsZero() {
+func (ps *promises) observeMark(pod *podcache.Pod, at time.Time) {
+	if p := ps.promise(pod); p.marked.IsZero() {
 		p.marked = at
 	}
 }
 
 // observeEviction notes that the built-in has deleted a pod.
-func (b *book) observeEviction(pod *podcache.Pod, left, at time.Time) {
-	b.evictions++
-	p := b.promise(pod)
-	if v, leaves := b.verdicts.Over(pod); leaves && !p.leaves {
-		p.leaving(v, left, b.unsure(pod.Node))
+func (ps *promises) observeEviction(pod *podcache.Pod, left, at time.Time) {
+	ps.evictions++
+	p := ps.promise(pod)
+	if v, leaves := ps.verdicts.Over(pod); leaves && !p.leaves {
+		p.leaving(v, left, ps.unsure(pod.Node))
 	}
 	p.left, p.leftSeen = left, at
 }
 
-// observeOther notes that somebody else has deleted a pod, or that it went while nobody looked.
-func (b *book) observeOther(pod *podcache.Pod, at time.Time) {
-	p := b.byNode[pod.Node][pod.UID]
+// observeOther notes that another client has deleted a pod, or that it left unobserved.
+func (ps *promises) observeOther(pod *podcache.Pod, at time.Time) {
+	p := ps.byNode[pod.Node][pod.UID]
 	if p == nil {
 		return
 	}
 	if p.reported {
-		b.count(p, Never)
+		ps.count(p, Never)
 	}
-	b.went(p, at)
-	b.forget(p)
+	ps.went(p, at)
+	ps.forget(p)
 }
 
-// observeUnseen notes that a pod that the built-in has marked went while the watch of pods was interrupted: nobody can
-// tell when.
-func (b *book) observeUnseen(pod *podcache.Pod) {
-	p := b.promise(pod)
-	b.count(p, Unjudged)
-	b.report.takeBack(pod.UID)
-	b.forget(p)
+// observeUnseen notes that a pod that the built-in had marked left while the watch of pods was interrupted, so it is
+// not known when.
+func (ps *promises) observeUnseen(pod *podcache.Pod) {
+	p := ps.promise(pod)
+	ps.count(p, Unjudged)
+	ps.report.takeBack(pod.UID)
+	ps.forget(p)
 }
 
-// observeAgain notes that the built-in has marked a pod that terminated already. One that came to terminate just before
-// is no fault: the built-in had not seen it yet.
-func (b *book) observeAgain(pod *podcache.Pod, left, at time.Time) {
+// observeAgain notes that the built-in has marked a pod that was already terminating. A pod that began to terminate
+// just before does not count, because the built-in had not seen that yet.
+func (ps *promises) observeAgain(pod *podcache.Pod, left, at time.Time) {
 	const crossed = time.Second / 2
-	if b.byNode[pod.Node][pod.UID] != nil || at.Sub(left) <= crossed {
+	if ps.byNode[pod.Node][pod.UID] != nil || at.Sub(left) <= crossed {
 		return
 	}
-	p := b.promise(pod)
+	p := ps.promise(pod)
 	p.left, p.leftSeen, p.judged = at, at, true
-	b.count(p, Twice)
-	b.tell(p, Twice, "it was terminating already when the built-in marked it for deletion", at)
+	ps.count(p, Twice)
+	ps.tell(p, Twice, "it was already terminating when the built-in marked it for deletion", at)
 }

@@ -7,32 +7,31 @@ package shadow
 type Outcome string
 
 const (
-	// OnTime is an eviction when the rule says, within [Tolerance].
+	// OnTime is an eviction at the instant that the rule says, within [Tolerance].
 	OnTime Outcome = "on_time"
-	// Early is an eviction before.
+	// Early is an eviction before that.
 	Early Outcome = "early"
-	// Late is an eviction after.
+	// Late is an eviction after that.
 	Late Outcome = "late"
-	// Never is a pod that is due and still there after [NeverAfter], or that was due for [MissedAfter] and then went
-	// another way or did not have to leave any more.
+	// Never is a pod that is due and still there after [NeverAfter], or that was due for [MissedAfter] and then ended in
+	// another way or no longer had to leave.
 	Never Outcome = "never"
 	// Stayed is a pod that was evicted and should have stayed.
 	Stayed Outcome = "should_have_stayed"
-	// Twice is a pod that was evicted again: it terminated already, or it is the successor of one that had to leave and
-	// had its name.
+	// Twice is a pod that was evicted again: it was already terminating, or its predecessor of the same name had to leave.
 	Twice Outcome = "twice"
-	// Unjudged is an eviction of which the rule cannot tell whether it was on time, as the countdown began before it
+	// Unjudged is an eviction for which the rule cannot tell whether it was on time, because the countdown began before it
 	// could be seen.
 	Unjudged Outcome = "unjudged"
 )
 
-// outcomes are all there are.
+// outcomes are all outcomes.
 var outcomes = []Outcome{OnTime, Early, Late, Never, Stayed, Twice, Unjudged}
 
 // differs reports whether the outcome is a difference from the rule.
 func (o Outcome) differs() bool { return o != OnTime && o != Unjudged }
 
-// EventReasons returns the reasons of shadow mode's events on nodes, and the outcome that each tells of.
+// EventReasons returns the reasons of shadow mode's events on nodes, each with its outcome.
 func EventReasons() map[string]Outcome {
 	reasons := map[string]Outcome{}
 	for _, outcome := range outcomes {

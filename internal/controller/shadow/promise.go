@@ -14,52 +14,53 @@ const (
 	// Tolerance is by how much an eviction may differ from the rule and still be on time: timeAdded, the binding and
 	// the deletion of a pod are each recorded to the second.
 	Tolerance = 2 * time.Second
-	// MissedAfter is for how long a pod is due when it is reported as not evicted.
+	// MissedAfter is how long a pod is due before it is reported reported as not evicted.
 	MissedAfter = time.Minute
-	// NeverAfter is for how long it is due when that is counted, as counters cannot take anything back.
+	// NeverAfter is how long a pod is due before that is counted, because counters cannot go back.
 	NeverAfter = 10 * time.Minute
 
-	// judgedAfter is how long an eviction that the rule does not explain waits for its judgement: the watch of nodes may
-	// bring a taint later than the watch of pods brings what it caused.
+	// judgedAfter is how long an eviction that the rule does not explain waits to be judged. The watch of nodes may bring
+	// a taint later than the watch of pods brings its effect.
 	judgedAfter = 5 * time.Second
-	// remembered is for how long a pod that need no longer leave, or that has gone, is still known. It explains what
-	// the built-in does afterwards.
+	// remembered is how long a pod that need no longer leave, or that is gone, is remembered. It explains what the
+	// built-in does afterwards.
 	remembered = 10 * time.Minute
 )
 
-// promise is what is known of one pod that must leave its node, that had to, or that was evicted without.
+// promise is what is known about a pod that must leave its node, that had to leave, or that was evicted without having
+// to.
 type promise struct {
-	pod *podcache.Pod // as it was while it did not terminate
+	pod *podcache.Pod // as it was before it was terminating
 
 	leaves bool           // it must leave
-	due    time.Time      // when, if it has
-	reason verdict.Reason // the newest by which it had to leave
-	unsure bool           // when the countdown began is not known: before this process saw it
-	first  countdown      // with which the built-in began, if it was seen
-	ended  time.Time      // when it no longer had to leave; zero while it has
-	// untainted: it no longer had to leave because the node has no NoExecute taint any more.
+	due    time.Time      // when it must or had to leave
+	reason verdict.Reason // the newest verdict by which it had to leave
+	unsure bool           // the countdown began at an unknown instant, before this process saw it
+	first  countdown      // the one with which the built-in began, if it was seen
+	ended  time.Time      // since when it need no longer leave; zero if it must
+	// untainted means that it no longer had to leave because the node no longer has a NoExecute taint.
 	untainted bool
 
 	marked   time.Time // when the built-in's mark was first seen
 	left     time.Time // when the built-in deleted it
-	leftSeen time.Time // when that was seen
+	leftSeen time.Time // when the delete was seen
 
-	overdue  bool   // it is due, and there
+	overdue  bool   // it is due and still exists
 	ahead    uint64 // how many evictions had been seen when it became due
 	reported bool   // as not evicted
 	counted  bool   // it is in the counter
-	judged   bool   // there is nothing more to say
+	judged   bool   // there is nothing more to report
 }
 
-// countdown is one that the built-in may have begun, by what it could see.
+// countdown is a countdown that the built-in may have begun, given what it could see.
 type countdown struct {
-	key     string // of the taint
+	key     string // the key of the taint
 	seconds int64
-	due     time.Time // zero: it is not known
+	due     time.Time // zero if not known
 }
 
-// leaving notes that the pod must leave according to the newest verdict. Nobody can evict it before that can be
-// seen: a taint may come with a timeAdded of long ago, and a shorter toleration when it is over already.
+// leaving notes that the pod must leave according to the newest verdict. Nothing can evict it before that can be seen:
+// a taint may arrive with an old timeAdded, and a shorter toleration may already have expired when it is set.
 func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 	if !p.leaves {
 		p.first = countdown{}
@@ -77,7 +78,7 @@ func (p *promise) leaving(v verdict.Verdict, at time.Time, unsure bool) {
 	p.ended, p.untainted = time.Time{}, false
 }
 
-// begins returns the countdown that the built-in begins when it sees at an instant that a pod must leave.
+// begins returns the countdown that the built-in begins when it sees, at an instant, that a pod must leave.
 func begins(reason verdict.Reason, at time.Time) countdown {
 	seconds := *reason.Toleration.TolerationSeconds
 	if seconds <= 0 || seconds > overflows {
@@ -86,7 +87,7 @@ func begins(reason verdict.Reason, at time.Time) countdown {
 	return countdown{key: reason.Taint.Key, seconds: seconds, due: at.Add(time.Duration(seconds) * time.Second)}
 }
 
-// staying notes that the pod does not have to leave any more.
+// staying notes that the pod need no longer leave.
 func (p *promise) staying(at time.Time, untainted bool) {
 	if p.leaves {
 		p.leaves, p.ended, p.untainted = false, at, untainted
@@ -98,7 +99,7 @@ func (p *promise) hadToLeave(at time.Time) bool {
 	return p.leaves || !p.ended.IsZero() && at.Sub(p.ended) <= Tolerance
 }
 
-// tolerated returns for how many seconds the taint that decides is tolerated; zero if it is not.
+// tolerated returns for how many seconds the deciding taint is tolerated; zero if it is not.
 func (p *promise) tolerated() int64 {
 	if p.reason.Toleration == nil || p.reason.Toleration.TolerationSeconds == nil {
 		return 0

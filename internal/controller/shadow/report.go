@@ -14,16 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The kind of the report, as it is served as JSON.
+// The kind of the report that is served as JSON.
 const (
 	reportAPIVersion = "taintkeeper.dev/v1alpha1"
 	reportKind       = "ShadowReport"
 )
 
-// mostDifferences is how many differences the report has, the newest.
+// mostDifferences is how many differences the report keeps. The newest are kept.
 const mostDifferences = 1000
 
-// Report is what the comparison has come to. Its JSON is documented in docs/shadow-mode.md.
+// Report is the result of the comparison. Its JSON is documented in docs/shadow-mode.md.
 type Report struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -33,7 +33,7 @@ type Report struct {
 	Time metav1.Time `json:"time"`
 	// Pods counts the pods that were judged, by outcome.
 	Pods map[Outcome]int `json:"pods"`
-	// Overdue is how many pods are due, and still there.
+	// Overdue is how many pods are due and still exist.
 	Overdue int `json:"overdue"`
 	// Pending is how many pods must leave later.
 	Pending int `json:"pending"`
@@ -41,7 +41,7 @@ type Report struct {
 	Differences []Difference `json:"differences"`
 }
 
-// Difference is a pod of which the built-in did something else than the rule says.
+// Difference is a pod with which the built-in did something other than what the rule says.
 type Difference struct {
 	Outcome   Outcome   `json:"outcome"`
 	Namespace string    `json:"namespace"`
@@ -50,17 +50,17 @@ type Difference struct {
 	Node      string    `json:"node"`
 	// Time is when the difference was found, or when the report about the pod was last corrected.
 	Time metav1.Time `json:"time"`
-	// Due is when the pod had to leave, if it had.
+	// Due is when the pod had to leave, if it had to.
 	Due *metav1.MicroTime `json:"due,omitempty"`
 	// Evicted is when the built-in deleted it, if it has.
 	Evicted *metav1.MicroTime `json:"evicted,omitempty"`
-	// Seconds is how long after due that was; negative if it was before.
+	// Seconds is how long after Due the eviction was; negative if it was before.
 	Seconds *float64 `json:"seconds,omitempty"`
 	// Sentence says what happened and why.
 	Sentence string `json:"sentence"`
 }
 
-// report keeps what it reports. It is safe for concurrent use.
+// report collects what the comparison reports. It is safe for concurrent use.
 type report struct {
 	metrics *metrics
 
@@ -73,7 +73,7 @@ func newReport() *report {
 	return &report{metrics: newMetrics(), pods: map[Outcome]int{}}
 }
 
-// count counts a pod, once it is certain what happened to it.
+// count counts a pod once it is certain what happened to it.
 func (r *report) count(outcome Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,12 +81,12 @@ func (r *report) count(outcome Outcome) {
 	r.metrics.pods.WithLabelValues(string(outcome)).Inc()
 }
 
-// observe notes by how much an eviction differed from the rule.
+// observe records by how much an eviction differed from the rule.
 func (r *report) observe(difference time.Duration) {
 	r.metrics.difference.Observe(difference.Seconds())
 }
 
-// add adds a difference, instead of an earlier one of the same pod.
+// add adds a difference, and replaces an earlier one of the same pod.
 func (r *report) add(d Difference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +97,7 @@ func (r *report) add(d Difference) {
 	}
 }
 
-// takeBack removes the difference of a pod: it was wrong.
+// takeBack removes the difference of a pod, because it was wrong.
 func (r *report) takeBack(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *report) drop(uid types.UID) {
 	r.differences = slices.DeleteFunc(r.differences, func(said Difference) bool { return said.UID == uid })
 }
 
-// fill fills in what the report has.
+// fill fills in the collected numbers and differences.
 func (r *report) fill(to *Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,22 +116,22 @@ func (r *report) fill(to *Report) {
 	for _, outcome := range outcomes {
 		to.Pods[outcome] = r.pods[outcome]
 	}
-	// Never nil: in JSON that would be null, and no list.
+	// Never nil, which would be null in JSON, not a list.
 	to.Differences = append([]Difference{}, r.differences...)
 	slices.Reverse(to.Differences)
 }
 
 // difference describes a promise that was not kept.
-func (b *book) difference(p *promise, outcome Outcome, why string, at time.Time) Difference {
+func (ps *promises) difference(p *promise, outcome Outcome, why string, at time.Time) Difference {
 	d := Difference{
 		Outcome: outcome, Namespace: p.pod.Namespace, Pod: p.pod.Name, UID: p.pod.UID, Node: p.pod.Node,
-		Time: metav1.NewTime(b.clock.Shown(at)), Sentence: what(p, outcome, at) + ": " + why,
+		Time: metav1.NewTime(ps.clock.Shown(at)), Sentence: what(p, outcome, at) + ": " + why,
 	}
 	if !p.due.IsZero() {
-		d.Due = &metav1.MicroTime{Time: b.clock.Shown(p.due)}
+		d.Due = &metav1.MicroTime{Time: ps.clock.Shown(p.due)}
 	}
 	if !p.left.IsZero() {
-		d.Evicted = &metav1.MicroTime{Time: b.clock.Shown(p.left)}
+		d.Evicted = &metav1.MicroTime{Time: ps.clock.Shown(p.left)}
 	}
 	if d.Due != nil && d.Evicted != nil {
 		d.Seconds = new(p.left.Sub(p.due).Seconds())
@@ -180,7 +180,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// register registers the metrics, with gauges of what is ahead that are counted when they are asked for.
+// register registers the metrics, and gauges of pending and due pods that are counted at scrape time.
 func (m *metrics) register(registerer prometheus.Registerer, backlog func() (overdue, pending int)) error {
 	for _, collector := range []prometheus.Collector{
 		m.pods, m.difference,

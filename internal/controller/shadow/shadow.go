@@ -38,8 +38,8 @@ type Config struct {
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which hears no
-	// Date.
+	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which sees no
+	// Date headers.
 	Clock *timeline.Clock
 	// Registerer takes the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
@@ -60,13 +60,13 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Comparison is the whole of it: events and a controller.
+// Comparison combines all parts of shadow mode: events and a controller.
 type Comparison struct {
 	clock    *timeline.Clock
 	verdicts *eviction.Verdicts
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
-	book     *book
+	promises *promises
 	parts    stage.Parts
 }
 
@@ -79,10 +79,10 @@ func New(config Config) (*Comparison, error) {
 	teller := newTeller(config.Logger, config.EventClient)
 	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx); return nil })
 	c.verdicts = eviction.NewVerdicts(eviction.VerdictsConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
-	c.book = newBook(c.clock, c.verdicts, c.pods, newReport(), teller)
+	c.promises = newPromises(c.clock, c.verdicts, c.pods, newReport(), teller)
 	if config.Registerer != nil {
-		backlog := func() (int, int) { return c.book.backlog(c.clock.Now()) }
-		if err := c.book.report.metrics.register(config.Registerer, backlog); err != nil {
+		backlog := func() (int, int) { return c.promises.backlog(c.clock.Now()) }
+		if err := c.promises.report.metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
@@ -110,24 +110,24 @@ func (c *Comparison) AddTo(mgr manager.Manager) error {
 // HasSynced reports whether the caches are complete.
 func (c *Comparison) HasSynced() bool { return c.nodes.HasSynced() && c.pods.HasSynced() }
 
-// Report returns what the comparison has come to.
+// Report returns the result of the comparison so far.
 func (c *Comparison) Report() Report {
 	at := c.clock.Now()
 	report := Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: reportAPIVersion, Kind: reportKind},
 		Time:     metav1.NewTime(c.clock.Shown(at)),
 	}
-	c.book.fill(&report, at)
+	c.promises.fill(&report, at)
 	return report
 }
 
-// Reconcile compares for one node, and comes back when there can be something new to say.
+// Reconcile compares for one node, and requeues it for when there can be something new to report.
 func (c *Comparison) Reconcile(_ context.Context, req eviction.NodeRequest) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: c.book.examine(req.Name, c.clock.Now())}, nil
+	return reconcile.Result{RequeueAfter: c.promises.examine(req.Name, c.clock.Now())}, nil
 }
 
-// changes brings the nodes to look at: those whose NoExecute taints change, and those on which a pod changes that must
-// leave, or had to.
+// changes is the source of nodes to look at: nodes whose NoExecute taints change, and nodes on which a pod changes that
+// must or had to leave.
 type changes struct{ c *Comparison }
 
 // String names the source in the log.
@@ -136,9 +136,9 @@ func (s changes) String() string { return "changes of NoExecute taints and of po
 // Start implements source.TypedSource.
 func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[eviction.NodeRequest]) error {
 	s.c.pods.Subscribe(func(change podcache.Change) {
-		s.c.book.observe(change, s.c.clock.See())
+		s.c.promises.observe(change, s.c.clock.See())
 		for _, pod := range []*podcache.Pod{change.Before, change.After} {
-			if pod != nil && (len(s.c.verdicts.Taints(pod.Node)) > 0 || s.c.book.knows(pod.Node)) {
+			if pod != nil && (len(s.c.verdicts.Taints(pod.Node)) > 0 || s.c.promises.knows(pod.Node)) {
 				queue.Add(eviction.NodeRequest{Name: pod.Node})
 			}
 		}
@@ -151,7 +151,7 @@ func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 func (s changes) WaitForSync(ctx context.Context) error {
 	cache.WaitFor(ctx, "", s.c.nodes, s.c.pods)
 	if ctx.Err() == nil {
-		s.c.book.begin(s.c.clock.Now())
+		s.c.promises.begin(s.c.clock.Now())
 	}
 	return ctx.Err()
 }

@@ -125,7 +125,7 @@ func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 		w.Until(40 * sec)
 		w.run()
 		w.Until(60 * sec)
-		w.evict("sooner") // on time, but nobody can know: the taint has no timeAdded
+		w.evict("sooner") // on time, but that cannot be known, because the taint has no timeAdded
 		w.Until(130 * sec)
 		w.evict("later")
 		w.Until(200 * sec)
@@ -148,7 +148,7 @@ func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
 	})
 }
 
-func TestAnUntaintJustBeforeTheDeleteIsNoFault(t *testing.T) {
+func TestAnUntaintJustBeforeTheDeleteIsNotAFault(t *testing.T) {
 	for after, want := range map[time.Duration]Outcome{sec: OnTime, 5 * sec: Stayed} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
@@ -238,7 +238,7 @@ func TestTheBookForgets(t *testing.T) {
 		w.Until(time.Hour)
 		w.taint("other:NoSchedule") // no news; the last look is over
 		w.Until(2 * time.Hour)
-		b := w.comparison.book
+		b := w.comparison.promises
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if len(b.byNode) > 0 || b.overdue != 0 {
@@ -286,7 +286,7 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 		})
 		w.Until(4 * time.Minute)
 		gone, _ := pods.Get("uid-of-gone")
-		w.comparison.book.observe(podcache.Change{Before: gone}, w.Clock.See())
+		w.comparison.promises.observe(podcache.Change{Before: gone}, w.Clock.See())
 		w.wantPods(map[Outcome]int{OnTime: 1, Unjudged: 1})
 		w.wantSaid()
 	})

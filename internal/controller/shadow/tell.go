@@ -19,8 +19,8 @@ import (
 // eventEvery is how often there is an event of one kind on one node.
 const eventEvery = time.Hour
 
-// teller says in the log, and once per kind and hour on the node, that the built-in differs from the rule. It is not
-// safe for concurrent use.
+// teller reports in the log, and with an event on the node once per kind and hour, that the built-in differs from the
+// rule. It is not safe for concurrent use.
 type teller struct {
 	*apicall.Recorder
 
@@ -37,7 +37,7 @@ func newTeller(log logr.Logger, client kubernetes.Interface) *teller {
 	return &teller{Recorder: apicall.NewRecorder("taintkeeper", client), log: log, told: map[kindOnNode]time.Time{}}
 }
 
-// tell tells of a difference.
+// tell reports a difference.
 func (t *teller) tell(d Difference, at time.Time) {
 	t.log.Info("The built-in taint eviction differs from the rule",
 		"outcome", string(d.Outcome), "pod", klog.KRef(d.Namespace, d.Pod), "node", d.Node,
@@ -53,9 +53,9 @@ func (t *teller) tell(d Difference, at time.Time) {
 		"Pod %s/%s: %s. More of this kind within the hour are in Taintkeeper's report at /shadow.", d.Namespace, d.Pod, d.Sentence)
 }
 
-// tell puts a difference into the report and tells of it. The caller holds the lock.
-func (b *book) tell(p *promise, outcome Outcome, why string, at time.Time) {
-	d := b.difference(p, outcome, why, at)
-	b.report.add(d)
-	b.teller.tell(d, at)
+// tell adds a difference to the report, logs it, and writes its event. The caller holds the lock.
+func (ps *promises) tell(p *promise, outcome Outcome, why string, at time.Time) {
+	d := ps.difference(p, outcome, why, at)
+	ps.report.add(d)
+	ps.teller.tell(d, at)
 }

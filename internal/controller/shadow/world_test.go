@@ -108,7 +108,7 @@ func (w *world) wantPods(want map[Outcome]int) {
 		if got != want[outcome] {
 			w.T.Errorf("%d pods are %s, want %d", got, outcome, want[outcome])
 		}
-		metric := testutil.ToFloat64(w.comparison.book.report.metrics.pods.WithLabelValues(string(outcome)))
+		metric := testutil.ToFloat64(w.comparison.promises.report.metrics.pods.WithLabelValues(string(outcome)))
 		if int(metric) != got {
 			w.T.Errorf("the report has %d pods that are %s, the metric %v", got, outcome, metric)
 		}

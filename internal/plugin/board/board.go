@@ -15,30 +15,30 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// updateEvery is how long changes are gathered: pages are sent four updates a second at most.
+// updateEvery is how long changes are collected: pages get at most four updates a second.
 const updateEvery = time.Second / 4
 
-// quiet is for how long nothing is rendered if nothing changes.
+// quiet is how long nothing is rendered if nothing changes.
 const quiet = time.Hour
 
 // Config says what a board shows.
 type Config struct {
 	// Cluster names the cluster for people.
 	Cluster string
-	// Namespace is the namespace whose pods are shown. If it is empty, all are.
+	// Namespace is the namespace whose pods are shown. If it is empty, all pods are shown.
 	Namespace string
-	// Clients and Rules list and watch; they have no timeout.
+	// Clients and Rules list and watch. They have no timeout.
 	Clients kubernetes.Interface
 	Rules   dynamic.Interface
-	// Policies tells again and again until the context ends what the EvictionPolicies are, with what they ask for.
+	// Policies calls tell repeatedly until the context ends, with the EvictionPolicies and the objects that they need.
 	Policies func(ctx context.Context, tell func(*plan.Cluster, error))
-	// Ping asks the API server for anything, and fails if it does not answer.
+	// Ping sends any request to the API server, and fails if it does not respond.
 	Ping func(context.Context) error
-	// Now is the API server's clock.
+	// Now returns the API server's time.
 	Now func() time.Time
 }
 
-// Board is what is known of a cluster, for all pages that show it.
+// Board is the known state of a cluster, for all pages that show it.
 type Board struct {
 	config   Config
 	cluster  *cluster
@@ -48,7 +48,7 @@ type Board struct {
 	news chan struct{} // closed when there is something new for pages
 }
 
-// New returns a board. Run makes it live.
+// New returns a board. Run starts it.
 func New(config Config) *Board {
 	b := &Board{
 		config:   config,
@@ -61,13 +61,13 @@ func New(config Config) *Board {
 	return b
 }
 
-// Run watches the cluster until the context ends, and returns when nothing of it runs any more.
+// Run watches the cluster until the context ends, and returns when everything has stopped.
 func (b *Board) Run(ctx context.Context) {
 	b.follower.Feeds = b.cluster.feeds(b.config.Clients, b.config.Rules, b.config.Namespace)
 	for _, feed := range b.follower.Feeds {
-		b.cluster.source(feed.Kind) // which the page says is being read
+		b.cluster.source(feed.Kind) // the page says that it is being read
 	}
-	_ = b.follower.Run(ctx) // nothing stops it with an error
+	_ = b.follower.Run(ctx) // it never fails
 }
 
 func (b *Board) followPolicies(ctx context.Context) {
@@ -91,7 +91,7 @@ func (b *Board) notify() {
 	b.news = make(chan struct{})
 }
 
-// next returns what a page lacks, and a channel that is closed when there is more.
+// next returns what a page has not received yet, and a channel that is closed when there is more.
 func (b *Board) next(p *page) (update, <-chan struct{}) {
 	b.mu.Lock()
 	news := b.news

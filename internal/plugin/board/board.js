@@ -1,15 +1,15 @@
 
 'use strict';
 
-// The page shows rows that it is sent, and counts down by the API server's clock. Elements are changed in place and moved as
-// they are, so that the focus stays where it was.
+// The page shows the rows that it receives, and counts down with the API server's clock. Elements are changed and moved in place,
+// so that the focus stays where it was.
 (() => {
   const byId = (id) => document.getElementById(id);
   const setText = (element, text) => { if (element.textContent !== text) element.textContent = text; };
   const number = new Intl.NumberFormat('en');
   const natural = new Intl.Collator('en', { numeric: true });
 
-  // The API server's clock: what the last update said, and the time since by a clock that nobody sets.
+  // The API server's clock: the time in the last update, plus the time since then on a monotonic clock.
   let clockOffset = Date.now() - performance.now();
   const now = () => performance.now() + clockOffset;
 
@@ -34,7 +34,7 @@
   };
   const many = (n, what) => number.format(n) + ' ' + what + (n === 1 ? '' : 's');
 
-  // Parts of cells: a text, or an element as {tag, text, ...}. What moves has the instant in data-due, -since, -ago or -wait.
+  // Parts of cells: a text, or an element as {tag, text, ...}. Running times have the instant in data-due, -since, -ago or -wait.
   const el = (tag, text, more) => ({ tag, text, ...more });
   const due = (ms) => el('b', '', { due: ms });
   const at = (ms) => el('time', clockTime(ms), { class: 'sub' });
@@ -88,7 +88,7 @@
     while (cell.childNodes.length > parts.length) cell.lastChild.remove();
   };
 
-  // What each kind of rows says, cell by cell.
+  // The cells of each kind of row.
   const states = { Normal: 'well', PartialDisruption: 'warn', FullDisruption: 'late' };
   const lateness = (row) => {
     if (row.late === undefined) return [el('span', 'not known: ' + row.unknown, { class: 'ns' })];
@@ -126,7 +126,7 @@
   };
   const words = (row) => Object.values(row).flatMap((value) => (typeof value === 'string' ? [value] : Array.isArray(value) ? value.map((taint) => taint.text) : [])).join(' ').toLowerCase();
 
-  // A list is a table in blocks of rows. The browser lays out those that are in sight, and only there countdowns move.
+  // A list is a table in blocks of rows. The browser lays out only visible blocks, and only their countdowns run.
   const perBlock = 50;
   const moving = '[data-due], [data-since], [data-ago], [data-wait]';
   const inSight = new Set();
@@ -241,7 +241,7 @@
         this.estimate(block, count);
       }
     }
-    // estimate says how high a block is that has not been in sight yet.
+    // estimate returns the height of a block that has not been visible yet.
     estimate(block, rows) {
       const size = 'auto ' + rows * 2.2 + 'rem';
       if (block.style.containIntrinsicBlockSize !== size) block.style.containIntrinsicBlockSize = size;
@@ -259,7 +259,7 @@
     differences: listOf('differences', newest),
   };
 
-  // Nodes: a list for each zone. Names are compared once, when a node comes, and not each time that one moves up.
+  // Nodes: a list for each zone. Names are compared only when a node is added, not each time one moves up.
   const rank = (node) => ((node.taints ?? []).some((taint) => taint.since) ? 0 : node.ready !== 'True' ? 1 : 2);
   const nodes = {
     zones: new Map(), zoneOf: new Map(), ordinals: new Map(), unordered: false,
@@ -307,7 +307,7 @@
   };
   lists.nodes = nodes;
 
-  // What there is one of.
+  // Sheets with a single row.
   const sources = new Map();
   let head = null;
   const single = {
@@ -319,8 +319,8 @@
 
   const sourceOf = { pending: 'pods', zones: 'nodes', nodes: 'nodes', rules: 'nodetaintrules', evictions: 'pods', differences: 'events' };
   const none = {
-    pending: 'No pod needs to leave.', zones: 'There is no node.', nodes: 'There is no node.', rules: 'There is no NodeTaintRule.',
-    evictions: 'No eviction was seen yet.', differences: 'Shadow mode has written no such event within the hour, or does not run.',
+    pending: 'No pod needs to leave.', zones: 'There are no nodes.', nodes: 'There are no nodes.', rules: 'There are no NodeTaintRules.',
+    evictions: 'The board has not seen any evictions yet.', differences: 'Shadow mode wrote no such event within the last hour, or does not run.',
   };
   const renderEmpty = () => {
     for (const element of document.querySelectorAll('[data-none]')) {
@@ -334,14 +334,14 @@
     }
   };
 
-  // Whether what is shown is current.
+  // Whether the page is current.
   let heard = performance.now();
   let connected = false;
   const renderStale = () => {
     let text = '';
     const broken = [...sources.values()].filter((source) => source.state === 'broken');
     if (!connected && head) {
-      text = 'Not current since ' + clockTime(heard + clockOffset) + ': the board does not answer. If it has ended, open it again: kubectl taintkeeper board.';
+      text = 'Not current since ' + clockTime(heard + clockOffset) + ': the board does not answer. If it has stopped, start it again: kubectl taintkeeper board.';
     } else if (broken.length > 0) {
       const since = Math.min(...broken.map((source) => source.since ?? Infinity));
       text = 'Not current' + (since < Infinity ? ' since ' + clockTime(since) : '') + '. ' + (sources.get('server')?.state === 'broken' ? sources.get('server').problem : broken[0].problem);
@@ -358,16 +358,16 @@
   };
 
   const figure = (name, text) => setText(document.querySelector(`[data-figure="${name}"]`), text);
-  // What was not read is not known, which is something else than none.
+  // What was not read is unknown, which is different from none.
   const bothRead = () => head.nodesRead && head.podsRead;
   const counted = (read, text) => (read ? text : '–');
   const answer = () => {
     if (!head) return 'Reading the cluster.';
-    if (!bothRead() && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Not all of the cluster can be read.' : 'Reading nodes and pods.';
+    if (!bothRead() && head.pending === 0) return sources.get('pods')?.state === 'denied' || sources.get('nodes')?.state === 'denied' ? 'Some of the cluster cannot be read.' : 'Reading nodes and pods.';
     if (head.pending === 0) return 'No pod needs to leave.';
     const next = lists.pending.sorted.find((row) => row.data.due > now() && !row.data.heldBy);
     const late = lateCount();
-    const first = many(head.pending, 'pod') + (head.pending === 1 ? ' has' : ' have') + ' to leave';
+    const first = many(head.pending, 'pod') + ' must leave';
     const overdue = late === 0 ? '' : late + (late === 1 ? ' is' : ' are') + ' due and still there';
     const soon = next ? 'the next ' + countdown(next.data.due) : '';
     const held = head.held ? (head.held === 1 ? '1 is' : (head.held === head.pending ? 'all' : number.format(head.held)) + ' are') + ' held by policies' : '';
@@ -401,7 +401,7 @@
     setText(byId('namespace').lastElementChild, head.namespace ?? '');
   };
 
-  // The same for who hears the page: what has changed in numbers, not more often than once in five seconds.
+  // The same for screen readers: the numbers, at most once every five seconds.
   let announced = '';
   const announce = () => {
     if (!head || !bothRead()) return;
@@ -412,7 +412,7 @@
   };
   setInterval(announce, 5000);
 
-  // What is sent after a reset is all there is. Rows that are among it stay where they are, and with them the focus.
+  // After a reset, the update is complete. Rows that it contains stay in place, and keep the focus.
   const keepOnly = (changes) => {
     for (const [name, sheet] of Object.entries(sheets)) {
       const kept = new Set((changes[name]?.set ?? []).map((row) => row.id));
@@ -433,7 +433,7 @@
     renderFigures();
   };
 
-  // Events, as long as the page is seen: a browser has few connections for many tabs, and a page that comes back is sent all.
+  // Events, while the page is visible: a browser has few connections for many tabs, and a page that reconnects gets everything.
   let events = null;
   let again = 0;
   const disconnect = () => {
@@ -457,7 +457,7 @@
   };
   document.addEventListener('visibilitychange', () => { if (document.hidden) disconnect(); else connect(); });
 
-  // The countdowns move when the API server's clock does.
+  // The countdowns run with the API server's clock.
   const tickAll = () => {
     if (!document.hidden) {
       for (const block of inSight) block.querySelectorAll(moving).forEach(tick);

@@ -34,7 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// after is an instant so long after midnight, as rows have it.
+// after is an instant after midnight, as in rows.
 func after(d time.Duration) int64 { return midnight.Add(d).UnixMilli() }
 
 func expect[T any](t *testing.T, what string, got, want T) {
@@ -44,7 +44,7 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func TestAPageShowsWhoHasToLeaveAndTheNodeItsCountdown(t *testing.T) {
+func TestAPageShowsPodsThatMustLeaveAndCountdownsOfNodes(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", tainted("k"))
 		s.pod("web", 300, func(pod *corev1.Pod) {
@@ -126,14 +126,14 @@ func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
 	})
 }
 
-func TestOfManyPodsTheSoonestAreListedAndAllAreCounted(t *testing.T) {
+func TestThePageListsTheSoonestOfManyPodsAndCountsAll(t *testing.T) {
 	c := newCluster(headRow{}, func() time.Time { return midnight })
 	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
 		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
 	}})
 	const all = 5 * mostPending
 	for i := range all {
-		seconds := int64(i * 7919 % all) // all numbers up to there, in no order
+		seconds := int64(i * 7919 % all) // a permutation of all numbers below all
 		c.SetPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(strconv.FormatInt(seconds, 10))},
 			Spec:       corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}},
@@ -212,7 +212,7 @@ func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
 		s.pod("late", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
 		s.pass(time.Second)
 		s.node("n")
-		s.pass(time.Second) // nodes and pods come on watches of their own
+		s.pass(time.Second) // nodes and pods arrive on separate watches
 		s.pod("untainted", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
 		s.pass(time.Second)
 
@@ -222,7 +222,7 @@ func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
 		})
 		expect(t, "who evicted the second", row[evictionRow](s, sheetEvictions, "built-in").By, "built-in")
 		expect(t, "by how much the late one was late", row[evictionRow](s, sheetEvictions, "late").Late, new(int64(5)))
-		expect(t, "of the one whose node had lost its taint", row[evictionRow](s, sheetEvictions, "untainted").Unknown, "its node had no such taint any more when this was seen")
+		expect(t, "of the one whose node had lost its taint", row[evictionRow](s, sheetEvictions, "untainted").Unknown, "its node no longer had the taint when the board saw this")
 		expect(t, "evictions", row[headRow](s, sheetHead, sheetHead).Evictions, 4)
 
 		s.pod("ours", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
@@ -254,11 +254,11 @@ func TestAnEvictionThatWasUnderWayIsNotJudged(t *testing.T) {
 		s.open()
 		eviction := row[evictionRow](s, sheetEvictions, "p")
 		expect(t, "lateness", eviction.Late, nil)
-		expect(t, "why", eviction.Unknown, "it was leaving when the board first saw it")
+		expect(t, "why", eviction.Unknown, "it was already leaving when the board first saw it")
 	})
 }
 
-func TestOfManyEvictionsTheNewestAreListed(t *testing.T) {
+func TestThePageListsTheNewestOfManyEvictions(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", tainted("k"))
 		s.open()
@@ -278,7 +278,7 @@ func TestOfManyEvictionsTheNewestAreListed(t *testing.T) {
 	})
 }
 
-func TestANodeThatIsMadeAnewBeginsItsTaintsAnew(t *testing.T) {
+func TestTaintsOfARecreatedNodeStartAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		bare := func(uid types.UID, keys ...string) func(*corev1.Node) {
 			return func(node *corev1.Node) {
@@ -291,7 +291,7 @@ func TestANodeThatIsMadeAnewBeginsItsTaintsAnew(t *testing.T) {
 		s.node("n", bare("one", "k"))
 		s.open()
 		s.pass(time.Minute)
-		s.node("n", bare("two", "k", "other")) // the fake API server dates taints that are written, not those of new nodes
+		s.node("n", bare("two", "k", "other")) // the fake API server dates taints that are updated, not those of new nodes
 		s.pass(time.Second)
 		expect(t, "the taint counts from", row[nodeRow](s, sheetNodes, "n").Taints[0].Since, after(61*time.Second))
 	})
@@ -307,12 +307,12 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		{size: 3, notReady: 0, state: "Normal"},
 		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node in 10 s is tainted NoExecute"},
 		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes are not ready: one node in 10 s is tainted NoExecute"},
-		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: none is tainted NoExecute in a zone of 50 nodes or fewer"},
+		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: no node is tainted NoExecute in a zone of 50 nodes or fewer"},
 		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes are not ready: one node in 100 s is tainted NoExecute"},
 		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node in 10 s is tainted NoExecute"},
 		{
 			size: 2, notReady: 2, everyZone: true, state: "FullDisruption",
-			sentences: "2 of 2 nodes are not ready, and so it is in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",
+			sentences: "2 of 2 nodes are not ready, as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",
 		},
 	} {
 		what := fmt.Sprintf("%d of %d", zone.notReady, zone.size)
@@ -421,7 +421,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 			ID: "holding", Condition: "KernelDeadlock=True (DockerHung, KubeletHung)", Taint: "example.com/deadlock:NoExecute",
 			Selected: 6, Matching: 3, Tainted: 1, Held: 2, Most: "10%", Problem: "2 nodes wait",
 		})
-		for name, want := range map[string]string{"new": "no controller has judged it yet", "odd": "It cannot be read"} {
+		for name, want := range map[string]string{"new": "no controller has processed it yet", "odd": "It cannot be read"} {
 			if got := row[ruleRow](s, sheetRules, name).Problem; !strings.HasPrefix(got, want) {
 				t.Errorf("rule %s says %q, want %q", name, got, want)
 			}
@@ -434,7 +434,7 @@ func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
 	})
 }
 
-func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
+func TestThePageSaysWhatMayNotBeListedAndShowsTheRest(t *testing.T) {
 	play(t, func(s *scene) {
 		var denied, absent atomic.Bool
 		denied.Store(true)
@@ -449,7 +449,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		expect(t, "events", row[sourceRow](s, sheetSources, kindEvents), sourceRow{
-			ID: "events", State: "denied", Problem: "You may not list events: what shadow mode found is missing, and why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer, which has this right.",
+			ID: "events", State: "denied", Problem: "You may not list events: findings of shadow mode are missing, and reasons why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer, which has this right.",
 		})
 		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
 		expect(t, "nodes", row[sourceRow](s, sheetSources, follow.Nodes), sourceRow{ID: "nodes", State: "current"})
@@ -464,7 +464,7 @@ func TestWhatMayNotBeListedIsSaidAndTheRestGoesOnAndComesBack(t *testing.T) {
 	})
 }
 
-func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
+func TestThePageSaysThatTheUserMayListButNotWatch(t *testing.T) {
 	play(t, func(s *scene) {
 		s.clients.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
@@ -477,7 +477,7 @@ func TestWhoMayListAndNotWatchIsTold(t *testing.T) {
 	})
 }
 
-func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
+func TestThePageReportsABrokenWatchAndCatchesUpWhenItIsBack(t *testing.T) {
 	play(t, func(s *scene) {
 		var down atomic.Bool
 		begun := make(chan watch.Interface, 100)
@@ -525,7 +525,7 @@ func TestAWatchThatBreaksIsSaidAndWhatWasMissedComesWhenItIsBack(t *testing.T) {
 	})
 }
 
-func TestAnAPIServerThatDoesNotAnswerIsSaid(t *testing.T) {
+func TestThePageSaysThatTheAPIServerDoesNotAnswer(t *testing.T) {
 	play(t, func(s *scene) {
 		var down atomic.Bool
 		s.ping = func() error {

@@ -22,23 +22,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// mostPending is how many rows of pods that must leave are listed, the soonest. All pods are counted.
+// mostPending is how many rows of pods that must leave are listed, soonest first. All pods are counted.
 const mostPending = 500
 
-// mostAlone is how many pods have a row each. If more must leave, those of one workload share rows, as in the tables of
-// commands.
+// mostAlone is how many pods have their own rows. If more must leave, pods of one workload share rows, as in the tables
+// of commands.
 const mostAlone = 30
 
-// cluster is what is known of a cluster, and the sheets that follow from it.
+// cluster is the known state of a cluster, and the sheets for pages.
 type cluster struct {
-	now func() time.Time // by the API server's clock
+	now func() time.Time // the API server's time
 
-	// Everything but the sheets is for the goroutine of the follower alone.
+	// Everything except the sheets belongs to the goroutine of the follower.
 	known     plan.Countdowns
 	nodes     map[string]*knownNode
-	changed   map[string]bool // the nodes whose rows can be others
+	changed   map[string]bool // the nodes whose rows may have changed
 	counted   map[types.UID]bool
-	evictions []evictionRow // the newest last
+	evictions []evictionRow // newest last
 	evicted   int
 	events    map[types.UID]*nodeEvent
 	rules     map[types.UID]ruleRow
@@ -49,7 +49,7 @@ type cluster struct {
 	sheets *sheets
 }
 
-// knownNode is what counts of a node.
+// knownNode is what matters about a node.
 type knownNode struct {
 	zone      string
 	ready     string
@@ -58,7 +58,7 @@ type knownNode struct {
 	noExecute bool
 	taints    []corev1.Taint
 	held      string
-	// As of when it was rendered: the pods that must leave, and the same by workload and instant.
+	// As last rendered: the pods that must leave, and the same pods by workload and instant.
 	pending []cliv1alpha1.PendingPod
 	groups  []pendingGroup
 }
@@ -87,7 +87,7 @@ func (c *cluster) SetNode(node *corev1.Node) {
 	c.changed[node.Name] = true
 }
 
-// readyOf returns the status of the condition Ready.
+// readyOf returns the status of the Ready condition.
 func readyOf(node *corev1.Node) string {
 	if ready := readiness.Condition(node, corev1.NodeReady); ready != nil {
 		return string(ready.Status)
@@ -102,7 +102,7 @@ func (c *cluster) DeleteNode(name string) {
 	c.changed[name] = true
 }
 
-// setPolicies takes in the policies that were read. They change what the board says of pods, not which must leave.
+// setPolicies updates the policies. They change what the board says about pods, but not which pods must leave.
 func (c *cluster) setPolicies(read *plan.Cluster, err error) {
 	if err == nil {
 		c.head.Idle = sentence.Printable(read.Idle)
@@ -139,14 +139,14 @@ func (c *cluster) DeletePod(uid types.UID, last *corev1.Pod) {
 	c.known.DeletePod(uid)
 }
 
-// markChanged notes that the pods of a node are others, which matters if it has NoExecute taints.
+// markChanged records that the pods of a node have changed, which matters if it has NoExecute taints.
 func (c *cluster) markChanged(node string) {
 	if len(c.known.Taints(node)) > 0 {
 		c.changed[node] = true
 	}
 }
 
-// render makes the sheets say what is known.
+// render updates the sheets.
 func (c *cluster) render() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
 	return rows
 }
 
-// renderPending lists the pods that must leave soonest. If there are many, those of one workload that leave a node
+// renderPending lists the pods that must leave soonest. If there are many, pods of one workload that leave a node
 // together share a row.
 func (c *cluster) renderPending() {
 	c.head.Pending, c.head.Held = 0, 0
@@ -236,13 +236,13 @@ func (c *cluster) renderPending() {
 	replace(c.sheets, sheetPending, rows, func(row pendingRow) string { return row.ID })
 }
 
-// pendingGroup is pods of one workload that leave a node together, or one pod.
+// pendingGroup is one pod, or the pods of one workload that leave a node together.
 type pendingGroup struct {
 	soonest *cliv1alpha1.PendingPod
-	names   []string // none for one pod
+	names   []string // empty for one pod
 }
 
-// groupsOf returns the pods of a node by workload, instant, taint, and what policies say.
+// groupsOf returns the pods of a node by workload, instant, taint, and the answer of policies.
 func groupsOf(pods []cliv1alpha1.PendingPod) []pendingGroup {
 	type key struct {
 		namespace, taint, heldBy string
@@ -276,10 +276,10 @@ func groupsOf(pods []cliv1alpha1.PendingPod) []pendingGroup {
 	return all
 }
 
-// soonest keeps the pods that must leave first, out of many.
+// soonest keeps the pods that must leave first.
 type soonest struct {
 	groups []pendingGroup
-	full   bool // there are enough, and the last of them is a bound
+	full   bool // it has enough pods, and the last one is a bound
 }
 
 func soonerGroup(a, b pendingGroup) int { return plan.SoonestFirst(a.soonest, b.soonest) }
@@ -294,7 +294,7 @@ func (s *soonest) add(group pendingGroup) {
 	}
 }
 
-// cut keeps the soonest, in order.
+// cut keeps the soonest, sorted.
 func (s *soonest) cut() []pendingGroup {
 	slices.SortFunc(s.groups, soonerGroup)
 	s.full = len(s.groups) >= mostPending
@@ -322,7 +322,7 @@ func newPendingRow(group pendingGroup) pendingRow {
 	return row
 }
 
-// tolerated says for how long a taint is tolerated.
+// tolerated says how long a taint is tolerated.
 func tolerated(toleration *corev1.Toleration) string {
 	if toleration == nil || toleration.TolerationSeconds == nil {
 		return "not tolerated"
@@ -341,7 +341,7 @@ func (c *cluster) renderHead() {
 	c.sheets.put(sheetHead, sheetHead, c.head)
 }
 
-// changesFor returns what a page lacks, encoded later: pages that are slow hold up nobody.
+// changesFor returns what a page has not received yet. It is encoded later, so that slow pages do not delay others.
 func (c *cluster) changesFor(p *page) update {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// mostDifferences is how many differences of shadow mode are listed, the newest.
+// mostDifferences is how many differences of shadow mode are listed, newest first.
 const mostDifferences = 200
 
 // nodeEvent is an event on a node.
@@ -24,8 +24,8 @@ type nodeEvent struct {
 	at                    time.Time
 }
 
-// differences are the reasons of shadow mode's events, and what each tells. They are written again here, and held to
-// those of internal/controller/shadow by a test: that brings the controller's framework, which the plugin does without.
+// differences are the reasons of shadow mode's events, and their meanings. A test compares them with those of
+// internal/controller/shadow, which the plugin does not import because it needs the controller's framework.
 var differences = map[string]string{
 	"BuiltInEvictedEarly":        "early",
 	"BuiltInEvictedLate":         "late",
@@ -43,7 +43,7 @@ func (c *cluster) setEvent(event *corev1.Event) {
 	}
 }
 
-// renderEvents lists the differences, and tells nodes why they wait.
+// renderEvents lists the differences, and adds to nodes why they wait.
 func (c *cluster) renderEvents() {
 	var rows []differenceRow
 	held := map[string]*nodeEvent{}
@@ -70,7 +70,7 @@ func (c *cluster) renderEvents() {
 	}
 }
 
-// waits reports whether a node that is not ready has no NoExecute taint for that.
+// waits reports whether a node is not ready, but has no NoExecute taint for that.
 func (n *knownNode) waits() bool {
 	if n.ready == string(corev1.ConditionTrue) {
 		return false

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// mostEvictions is how many evictions are listed, the newest. All that were seen are counted.
+// mostEvictions is how many evictions are listed, newest first. All evictions that the board saw are counted.
 const mostEvictions = 200
 
 // Who evicts.
@@ -22,7 +22,8 @@ const (
 	byBuiltIn     = "built-in"
 )
 
-// evictedBy returns whose mark a pod has: the condition that a taint eviction sets before it deletes. Empty: nobody's.
+// evictedBy returns who marked a pod with the condition that a taint eviction sets before it deletes. It is empty if
+// nobody did.
 func evictedBy(pod *corev1.Pod) string {
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]
@@ -40,7 +41,7 @@ func evictedBy(pod *corev1.Pod) string {
 	return ""
 }
 
-// evict notes an eviction, once.
+// evict records an eviction once.
 func (c *cluster) evict(pod *corev1.Pod, by string) {
 	if c.counted[pod.UID] {
 		return
@@ -56,9 +57,9 @@ func (c *cluster) evict(pod *corev1.Pod, by string) {
 		row.Taint, row.Due = sentence.Printable(pending.Taint), pending.Due.UnixMilli()
 		row.Late = lateness(row.At, pending.Due.Time)
 	case c.known.Has(pod.UID):
-		row.Unknown = "its node had no such taint any more when this was seen"
+		row.Unknown = "its node no longer had the taint when the board saw this"
 	default:
-		row.Unknown = "it was leaving when the board first saw it"
+		row.Unknown = "it was already leaving when the board first saw it"
 	}
 	c.evictions = append(c.evictions, row)
 	if surplus := len(c.evictions) - mostEvictions; surplus > 0 {
@@ -66,8 +67,8 @@ func (c *cluster) evict(pod *corev1.Pod, by string) {
 	}
 }
 
-// deletedAt returns when the API server accepted the delete of a pod, which it records to the second; when the pod was
-// seen to go, if it went without a grace period.
+// deletedAt returns when the API server accepted the delete of a pod, which it records to the second. For a pod without
+// a grace period, it is when the pod disappeared.
 func deletedAt(pod *corev1.Pod, seen time.Time) time.Time {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return seen
@@ -75,7 +76,7 @@ func deletedAt(pod *corev1.Pod, seen time.Time) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
-// lateness returns how many seconds after it was due a pod was deleted, in whole seconds of the clock.
+// lateness returns how late a pod was deleted, in whole seconds.
 func lateness(at int64, due time.Time) *int64 {
 	return new(time.UnixMilli(at).Unix() - due.Unix())
 }

@@ -5,10 +5,10 @@ package board
 
 import "github.com/taintkeeper/taintkeeper/internal/readiness"
 
-// Rows are what a page shows, one for each thing, told apart by their ids. Instants are milliseconds since 1970 by the
-// API server's clock; zero is none.
+// Rows are what a page shows. Each has an ID. Instants are milliseconds since 1970 by the API server's clock; zero
+// means none.
 
-// headRow is what there is one of.
+// headRow has everything that exists only once.
 type headRow struct {
 	ID        string `json:"id"`
 	Cluster   string `json:"cluster"`
@@ -19,18 +19,19 @@ type headRow struct {
 	Evictions int    `json:"evictions"`
 	// Held is how many of the pending pods EvictionPolicies hold when they are due.
 	Held int `json:"held,omitempty"`
-	// Idle says that Taintkeeper does not evict, and what follows; empty if it does, or if that is not known.
+	// Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper evicts, or if that is not
+	// known.
 	Idle string `json:"idle,omitempty"`
-	// NodesRead and PodsRead are set once these have been read, so that none means that there is none.
+	// NodesRead and PodsRead are set once these have been read. Before that, zero does not mean none.
 	NodesRead bool `json:"nodesRead"`
 	PodsRead  bool `json:"podsRead"`
 }
 
-// sourceRow says how current a kind of objects is.
+// sourceRow says how current a kind of object is.
 type sourceRow struct {
 	ID    string `json:"id"`
 	State string `json:"state"`
-	// Since is when it was current last, while it is broken.
+	// Since is when a broken source was last current.
 	Since int64 `json:"since,omitempty"`
 	// Problem is a sentence, if there is one.
 	Problem string `json:"problem,omitempty"`
@@ -42,8 +43,8 @@ type nodeRow struct {
 	Ready    string     `json:"ready"`
 	Cordoned bool       `json:"cordoned,omitempty"`
 	Taints   []taintRow `json:"taints,omitempty"`
-	// Pending is how many of its pods must leave, and Kept how many of these EvictionPolicies hold when they are due. Of
-	// the others the first leaves at Next and the last at Last.
+	// Pending is how many of its pods must leave. EvictionPolicies hold Kept of those when they are due. The first of the
+	// others leaves at Next and the last at Last.
 	Pending int   `json:"pending,omitempty"`
 	Kept    int   `json:"kept,omitempty"`
 	Next    int64 `json:"next,omitempty"`
@@ -66,7 +67,7 @@ type zoneRow struct {
 	Held     int             `json:"held"`
 	State    readiness.State `json:"state"`
 	Why      string          `json:"why,omitempty"`
-	// Unread is set while pods have not been read, so that Pending is not known.
+	// Unread is set while pods have not been read, when Pending is not known.
 	Unread bool `json:"unread,omitempty"`
 }
 
@@ -78,14 +79,14 @@ type pendingRow struct {
 	Due       int64  `json:"due"`
 	Taint     string `json:"taint"`
 	Tolerated string `json:"tolerated"`
-	// HeldBy says which EvictionPolicy holds it when it is due, and why; empty if none does. Until is when policies let it
-	// go if nothing but the time changes.
+	// HeldBy says which EvictionPolicy holds it when it is due, and why. It is empty if none does. Until is when policies
+	// release it if nothing but the time changes.
 	HeldBy   string `json:"heldBy,omitempty"`
 	Until    int64  `json:"until,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	Priority int32  `json:"priority"`
-	// Pods is how many pods of the owner leave the node together, if the row is for several. Names are all of them, for
-	// the filter, and Some a few for people. Name, Due and Priority are then those of the first to leave.
+	// Pods is how many pods of the owner leave the node together, if the row is for several pods. Names lists all of them,
+	// for the filter, and Some lists a few for people. Name, Due and Priority belong to the first one to leave.
 	Pods  int    `json:"pods,omitempty"`
 	Names string `json:"names,omitempty"`
 	Some  string `json:"some,omitempty"`
@@ -110,14 +111,14 @@ type evictionRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
-	// At is when it was deleted, and Due when it had to leave, if that is known.
+	// At is when it was deleted. Due is when it had to leave, if that is known.
 	At  int64 `json:"at"`
 	Due int64 `json:"due,omitempty"`
-	// Late is by how many seconds At is after Due, to the second; absent if Due is.
+	// Late is how many seconds At is after Due, to the second. It is absent if Due is.
 	Late  *int64 `json:"late,omitempty"`
 	By    string `json:"by"`
 	Taint string `json:"taint,omitempty"`
-	// Unknown says why nothing is known about Due.
+	// Unknown says why Due is not known.
 	Unknown string `json:"unknown,omitempty"`
 }
 

@@ -44,7 +44,7 @@ func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {
 	holding := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHolding)
 	switch {
 	case accepted == nil:
-		row.Problem = "no controller has judged it yet: Taintkeeper does in enforce mode with the controller node-taint-rule"
+		row.Problem = "no controller has processed it yet: Taintkeeper does in enforce mode with the controller node-taint-rule"
 	case accepted.Status != metav1.ConditionTrue:
 		row.Problem = sentence.Printable(cmp.Or(accepted.Message, accepted.Reason))
 	case holding != nil && holding.Status == metav1.ConditionTrue:
@@ -53,7 +53,7 @@ func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {
 	return row
 }
 
-// conditionOf returns what brings the taint, for example KernelDeadlock=True (DockerHung, KubeletHung).
+// conditionOf returns the condition that causes the taint, for example KernelDeadlock=True (DockerHung, KubeletHung).
 func conditionOf(condition v1alpha1.NodeTaintRuleCondition) string {
 	text := fmt.Sprintf("%s=%s", condition.Type, condition.Status)
 	if len(condition.Reasons) > 0 {

@@ -35,17 +35,17 @@ var (
 	rules  = v1alpha1.GroupVersion.WithResource(kindRules)
 )
 
-// midnight is when scenes begin: virtual time does.
+// midnight is when scenes begin, because virtual time begins then.
 var midnight = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// scene is an API server, and a board with one page open. Time in it is virtual.
+// scene is an API server, and a board with one open page. Its time is virtual.
 type scene struct {
 	t       *testing.T
 	clients *fake.Clientset
 	rules   *dynamicfake.FakeDynamicClient
 	ping    func() error
 	board   *Board
-	// policies tells the board what was read of policies.
+	// policies tells the board which policies were read.
 	policies func(*plan.Cluster, error)
 	page     page
 	shown    map[string]map[string]json.RawMessage // what the page shows, by sheet and id
@@ -66,7 +66,7 @@ func play(t *testing.T, act func(*scene)) {
 	})
 }
 
-// onlyRead fails if the board has done more than to list and to watch.
+// onlyRead fails if the board has done anything but list and watch.
 func (s *scene) onlyRead() {
 	s.t.Helper()
 	for _, action := range slices.Concat(s.clients.Actions(), s.rules.Actions()) {
@@ -93,7 +93,7 @@ func (s *scene) open() {
 	s.pass(time.Second)
 }
 
-// pass lets virtual time pass, and brings the page up to date.
+// pass lets virtual time pass, and updates the page.
 func (s *scene) pass(d time.Duration) {
 	s.t.Helper()
 	bubble.Pass(d)
@@ -154,7 +154,7 @@ func (s *scene) put(resource schema.GroupVersionResource, object runtime.Object,
 	}
 }
 
-// node puts a node of zone z that is ready.
+// node creates a ready node in zone z.
 func (s *scene) node(name string, change ...func(*corev1.Node)) {
 	s.t.Helper()
 	node := &corev1.Node{
@@ -167,14 +167,14 @@ func (s *scene) node(name string, change ...func(*corev1.Node)) {
 	s.put(nodes, node, "")
 }
 
-// tainted gives a node a NoExecute taint that counts from the second that begins now.
+// tainted gives a node a NoExecute taint that counts from the current second.
 func tainted(key string) func(*corev1.Node) {
 	return func(node *corev1.Node) {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.Now())})
 	}
 }
 
-// unready makes the condition Ready something else than True.
+// unready sets the Ready condition to something other than True.
 func unready(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Status.Conditions[0].Status = status }
 }
@@ -184,7 +184,7 @@ func in(zone string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Labels[corev1.LabelTopologyZone] = zone }
 }
 
-// pod puts a pod on node n that tolerates key k for a while.
+// pod creates a pod on node n that tolerates key k for a while.
 func (s *scene) pod(name string, seconds int64, change ...func(*corev1.Pod)) {
 	s.t.Helper()
 	pod := &corev1.Pod{
@@ -208,11 +208,11 @@ func marked(message string) func(*corev1.Pod) {
 	}
 }
 
-// leaving makes a pod terminate as of the second that it is, with a grace period.
+// leaving makes a pod terminate as of the current second, with a grace period.
 func leaving(pod *corev1.Pod) {
 	pod.DeletionGracePeriodSeconds = new(int64(30))
 	pod.DeletionTimestamp = &metav1.Time{Time: time.Now().Truncate(time.Second).Add(30 * time.Second)}
-	pod.Finalizers = []string{"test/keep"} // the fake API server takes no object that terminates without one
+	pod.Finalizers = []string{"test/keep"} // the fake API server rejects terminating objects without one
 }
 
 func (s *scene) deletePod(name string) {

@@ -33,17 +33,17 @@ var (
 )
 
 const (
-	// keepAlive is how often a page is sent something even if nothing has changed: the time, and that the board is there.
+	// keepAlive is how often a page receives an update even if nothing has changed, with the time and as a sign of life.
 	keepAlive = 5 * time.Second
-	// sendTime is how long a page may take to read what it is sent.
+	// sendTime is how long a page may take to read an update.
 	sendTime = 10 * time.Second
 )
 
-// NewToken returns what makes the address of a board one that nobody can guess: neither another user of this machine
-// nor a page of another site.
+// NewToken returns the secret part of a board's address. Neither another user of this machine nor a page of another
+// site can guess it.
 func NewToken() string { return rand.Text() }
 
-// Handler serves the board to this machine below a token: /TOKEN/ is the page, and /TOKEN/events what happens.
+// Handler serves the board to this machine below a token: /TOKEN/ is the page, and /TOKEN/events the stream of updates.
 func (b *Board) Handler(token string) http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /{token}/{$}", b.servePage)
@@ -57,26 +57,26 @@ func (b *Board) Handler(token string) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-store")
 		if !isLoopback(r.Host) {
-			http.Error(w, "The board answers this machine alone: at 127.0.0.1 or localhost.", http.StatusForbidden)
+			http.Error(w, "The board answers only this machine, at 127.0.0.1 or localhost.", http.StatusForbidden)
 			return
 		}
 		if given := firstPart(r.URL.Path); subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
-			http.Error(w, "There is nothing here: use the whole address that kubectl taintkeeper board has printed.", http.StatusNotFound)
+			http.Error(w, "There is nothing here: use the complete address that kubectl taintkeeper board printed.", http.StatusNotFound)
 			return
 		}
 		pages.ServeHTTP(w, r)
 	})
 }
 
-// isLoopback reports whether a Host header names this machine. A page of another site gets here by a name that its
-// owner makes point to 127.0.0.1 (DNS rebinding), and that is the name in the header then.
+// isLoopback reports whether a Host header names this machine. A page of another site can reach this server through a
+// name that its owner points to 127.0.0.1 (DNS rebinding), but then the header contains that name.
 func isLoopback(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	ip := net.ParseIP(name)
 	return name == "localhost" || ip.IsLoopback()
 }
 
-// firstPart returns what is between the first two slashes of a path.
+// firstPart returns the part between the first two slashes of a path.
 func firstPart(path string) string {
 	if len(path) == 0 || path[0] != '/' {
 		return ""
@@ -89,7 +89,7 @@ func firstPart(path string) string {
 	return ""
 }
 
-// policy is the Content-Security-Policy: the page's own style and script, and events from where it came from.
+// policy is the Content-Security-Policy: the page's own style and script, and events from the same origin.
 func policy() string {
 	return fmt.Sprintf("default-src 'none'; connect-src 'self'; img-src data:; style-src '%s'; script-src '%s'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'", hash(style), hash(script))
@@ -102,15 +102,15 @@ func hash(source string) string {
 
 func (b *Board) servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = parsed.Execute(w, map[string]any{ // it fails if nobody reads any more
+	_ = parsed.Execute(w, map[string]any{ // it fails if the client is gone
 		"Cluster": b.config.Cluster, "Style": template.CSS(style), "Script": template.JS(script),
 	})
 }
 
-// serveEvents sends a page everything, and then what changes.
+// serveEvents sends a page everything, and then each change.
 func (b *Board) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	fmt.Fprint(w, "retry: 1000\n\n") // a page that loses us comes back after a second
+	fmt.Fprint(w, "retry: 1000\n\n") // a page that loses the connection retries after a second
 	stream := &stream{w: w, control: http.NewResponseController(w)}
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
@@ -134,7 +134,7 @@ type stream struct {
 	control *http.ResponseController
 }
 
-// send sends an update. A page that does not read it in time is cut off: it comes back, and is sent everything.
+// send sends an update. A page that does not read it in time is disconnected. It reconnects and receives everything.
 func (s *stream) send(u update) error {
 	data, err := json.Marshal(u)
 	if err != nil {

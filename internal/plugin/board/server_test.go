@@ -53,7 +53,7 @@ func (c *connection) updates() int {
 	return strings.Count(c.read.String(), "data: ")
 }
 
-func TestAPageThatDoesNotReadHoldsUpNobodyAndIsCutOff(t *testing.T) {
+func TestAPageThatDoesNotReadDelaysNobodyAndIsDisconnected(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n")
 		s.open()
@@ -102,7 +102,7 @@ func served(t *testing.T, method, path string) *httptest.ResponseRecorder {
 	return servedAt(t, "127.0.0.1:8080", method, path)
 }
 
-// servedAt does the same for a Host header.
+// servedAt does the same with a Host header.
 func servedAt(t *testing.T, host, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Names of sheets, each of one kind of rows.
+// Names of sheets, each with one kind of row.
 const (
 	sheetHead        = "head"
 	sheetSources     = "sources"
@@ -21,7 +21,7 @@ const (
 	sheetDifferences = "differences"
 )
 
-// sheets are all rows as pages are sent them. They are not safe for concurrent use.
+// sheets are all rows as pages receive them. They are not safe for concurrent use.
 type sheets struct {
 	version uint64
 	rows    map[rowKey]encodedRow
@@ -29,7 +29,7 @@ type sheets struct {
 
 type rowKey struct{ sheet, id string }
 
-// encodedRow is a row, and the version with which it became what it is.
+// encodedRow is a row, and the version in which it last changed.
 type encodedRow struct {
 	version uint64
 	json    json.RawMessage
@@ -37,11 +37,11 @@ type encodedRow struct {
 
 func newSheets() *sheets { return &sheets{rows: map[rowKey]encodedRow{}} }
 
-// put sets a row, and makes a new version of it if it is another than before.
+// put sets a row, with a new version if it has changed.
 func (s *sheets) put(sheet, id string, row any) {
 	encoded, err := json.Marshal(row)
 	if err != nil {
-		panic(fmt.Sprintf("encode a row of %s: %v", sheet, err)) // rows are of strings and numbers
+		panic(fmt.Sprintf("encode a row of %s: %v", sheet, err)) // rows contain strings and numbers
 	}
 	key := rowKey{sheet, id}
 	if bytes.Equal(s.rows[key].json, encoded) {
@@ -51,7 +51,7 @@ func (s *sheets) put(sheet, id string, row any) {
 	s.rows[key] = encodedRow{s.version, encoded}
 }
 
-// remove takes a row out.
+// remove removes a row.
 func (s *sheets) remove(sheet, id string) {
 	key := rowKey{sheet, id}
 	if _, ok := s.rows[key]; ok {
@@ -60,7 +60,7 @@ func (s *sheets) remove(sheet, id string) {
 	}
 }
 
-// replace makes the rows of a sheet these and no others.
+// replace replaces all rows of a sheet.
 func replace[T any](s *sheets, sheet string, rows []T, id func(T) string) {
 	kept := make(map[string]bool, len(rows))
 	for _, row := range rows {
@@ -74,17 +74,17 @@ func replace[T any](s *sheets, sheet string, rows []T, id func(T) string) {
 	}
 }
 
-// page is what one page has been sent: the versions of all rows that it has. The zero value has none.
+// page is the versions of all rows that one page has received. The zero value has none.
 type page struct {
 	version uint64
 	rows    map[rowKey]uint64
 }
 
-// update is what a page is sent.
+// update is what a page receives.
 type update struct {
-	// Now is what the API server's clock shows, in milliseconds since 1970.
+	// Now is the API server's time, in milliseconds since 1970.
 	Now int64 `json:"now"`
-	// Reset tells the page that there is nothing besides what it is sent.
+	// Reset tells the page that the update is complete.
 	Reset bool `json:"reset,omitempty"`
 	// Sheets are the changes, by sheet.
 	Sheets map[string]*sheetChanges `json:"sheets,omitempty"`
@@ -95,7 +95,8 @@ type sheetChanges struct {
 	Gone []string          `json:"gone,omitempty"`
 }
 
-// changesFor returns what a page lacks, and notes that it has been sent that. At first that is everything.
+// changesFor returns what a page has not received yet, and records that it has received it. At first that is
+// everything.
 func (s *sheets) changesFor(p *page, now int64) update {
 	u := update{Now: now, Reset: p.rows == nil}
 	if !u.Reset && p.version == s.version {

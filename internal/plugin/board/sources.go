@@ -31,15 +31,15 @@ const (
 	stateCurrent = "current"
 	stateDenied  = "denied"
 	stateAbsent  = "absent" // the API server does not have the kind
-	stateBroken  = "broken" // what is shown is what was seen last
+	stateBroken  = "broken" // the page shows what was last seen
 )
 
-// missing says what is missing on the page where a kind may not be read.
+// missing says what is missing on the page if a kind may not be read.
 var missing = map[string]string{
 	follow.Nodes: "nodes, zones and countdowns are missing",
 	follow.Pods:  "pods that must leave and evictions are missing",
 	kindRules:    "rules are missing",
-	kindEvents:   "what shadow mode found is missing, and why nodes wait for their taints",
+	kindEvents:   "findings of shadow mode are missing, and reasons why nodes wait for their taints",
 }
 
 // askForViewer says which role to ask for.
@@ -48,14 +48,14 @@ const askForViewer = "Ask for the ClusterRole " + plan.ViewerRole + ", which has
 // currency is how current a kind is.
 type currency struct {
 	read     bool      // it has been listed once
-	current  time.Time // when it was so last
+	current  time.Time // when it was last current
 	problems map[string]problem
 }
 
 // problem is why a verb fails.
 type problem struct{ state, text string }
 
-// source returns what is known of a kind.
+// source returns the state of a kind.
 func (c *cluster) source(kind string) *currency {
 	if c.sources[kind] == nil {
 		c.sources[kind] = &currency{problems: map[string]problem{}}
@@ -65,7 +65,7 @@ func (c *cluster) source(kind string) *currency {
 
 func (c *cluster) wasRead(kind string) bool { return c.source(kind).read }
 
-// called notes how a call to list or to watch a kind has ended.
+// called records the result of a call to list or to watch a kind.
 func (c *cluster) called(_ context.Context, feed follow.Feed, verb string, err error) {
 	s := c.source(feed.Kind)
 	if err != nil {
@@ -75,15 +75,15 @@ func (c *cluster) called(_ context.Context, feed follow.Feed, verb string, err e
 		s.problems[verb] = problemOf(feed.Kind, verb, err)
 		return
 	}
-	// Who may list and not watch may still not watch.
+	// Someone who may list but not watch may still not watch.
 	if verb == "watch" || s.problems["watch"].state != stateDenied {
 		clear(s.problems)
 	}
 	delete(s.problems, verb)
 }
 
-// policiesCalled notes what could not be read of policies, and reports whether they were read. While no policies are
-// known, a page is not told that reading them failed.
+// policiesCalled records which policies could not be read, and reports whether they were read. While no policies are
+// known, pages are not told that reading them failed.
 func (c *cluster) policiesCalled(missing []string, err error) bool {
 	if err != nil && c.known.Policies == nil {
 		return false
@@ -104,7 +104,7 @@ func (c *cluster) policiesCalled(missing []string, err error) bool {
 	return true
 }
 
-// listed notes that a list is complete.
+// listed records that a list is complete.
 func (c *cluster) listed(feed follow.Feed) {
 	c.source(feed.Kind).read = true
 	if feed.Kind == follow.Nodes || feed.Kind == follow.Pods {
@@ -119,14 +119,14 @@ func problemOf(kind, verb string, err error) problem {
 	case apierrors.IsForbidden(err):
 		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s. %s", verb, kind, missing[kind], askForViewer)}
 	case apierrors.IsUnauthorized(err):
-		return problem{stateDenied, "The API server does not know you any more: log in again, and open the board anew."}
+		return problem{stateDenied, "The API server no longer accepts your credentials: log in again, and restart the board."}
 	case apierrors.IsNotFound(err) && kind == kindRules:
 		return problem{stateAbsent, "The cluster has no NodeTaintRules: their CustomResourceDefinition is not installed."}
 	}
 	return problem{stateBroken, sentence.Printable(fmt.Sprintf("%s cannot be read: %v.", kind, err))}
 }
 
-// pinged notes whether the API server answers at all: a watch can hang without a word.
+// pinged records whether the API server responds at all, because a watch can hang without an error.
 func (c *cluster) pinged(asked time.Time, err error) {
 	s := c.source(kindServer)
 	clear(s.problems)

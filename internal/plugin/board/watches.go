@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 )
 
-// feeds are all that is watched.
+// feeds are all watches.
 func (c *cluster) feeds(clients kubernetes.Interface, rules dynamic.Interface, namespace string) []follow.Feed {
 	// client-go's recorder writes events on objects without a namespace there.
 	nodeEvents := clients.CoreV1().Events(metav1.NamespaceDefault)
@@ -42,13 +42,13 @@ func (c *cluster) feeds(clients kubernetes.Interface, rules dynamic.Interface, n
 		})
 }
 
-// How often the API server is asked whether it answers, and how long it may take.
+// How often the API server is pinged, and how long it may take to respond.
 const (
 	pingEvery   = 5 * time.Second
 	pingTimeout = 5 * time.Second
 )
 
-// pingServer asks until the context ends, and passes the answers on.
+// pingServer pings until the context ends, and passes on the results.
 func (b *Board) pingServer(ctx context.Context) {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()

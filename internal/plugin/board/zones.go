@@ -12,14 +12,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// defaultPolicy follows from the default flags, in kube-controller-manager and in Taintkeeper. What the controllers of
-// a cluster were told otherwise nobody can see from outside.
+// defaultPolicy follows from the default flags of kube-controller-manager and Taintkeeper. The board cannot see whether
+// a cluster's controllers have other flags.
 var defaultPolicy = readiness.Policy{
 	Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
 	LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 }
 
-// whyHeld says what the state of a zone means for its nodes that are not ready; everyZone: all zones are in
+// whyHeld says what the state of a zone means for its nodes that are not ready. everyZone means that all zones are in
 // FullDisruption.
 func whyHeld(zone *zoneRow, everyZone bool) string {
 	counts := fmt.Sprintf("%d of %d nodes are not ready", zone.NotReady, zone.Nodes)
@@ -28,9 +28,9 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 	case zone.NotReady == 0:
 		return ""
 	case everyZone:
-		return counts + ", and so it is in every zone: the control plane is the more likely cause, and no node is tainted NoExecute"
+		return counts + ", as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute"
 	case rate == 0:
-		return fmt.Sprintf("%s: none is tainted NoExecute in a zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
+		return fmt.Sprintf("%s: no node is tainted NoExecute in a zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
 	}
 	return fmt.Sprintf("%s: one node in %g s is tainted NoExecute", counts, 1/rate)
 }
@@ -38,7 +38,7 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 // zoneOf names the zone of a node.
 func zoneOf(node *corev1.Node) string { return readiness.ZoneName(topology.GetZoneKey(node)) }
 
-// zoneRows counts nodes and, once they were read, pods in their zones, and says which zones hold.
+// zoneRows counts nodes and, once they are read, pods in their zones, and says which zones hold.
 func zoneRows(nodes map[string]*knownNode, podsRead bool) []zoneRow {
 	zones := map[string]*zoneRow{}
 	for _, node := range nodes {

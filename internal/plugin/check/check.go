@@ -15,21 +15,21 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Rule is something that can be wrong.
+// Rule is a kind of problem.
 type Rule struct {
-	// ID names the rule. It stays as it is.
+	// ID names the rule. It never changes.
 	ID string
 	// Severity is the severity of its worst findings.
 	Severity cliv1alpha1.Severity
-	// Title says in a few words what its findings say.
+	// Title says in a few words what it finds.
 	Title string
-	// Advice says in one sentence what to do; a finding can have its own.
+	// Advice says in one sentence what to do. A finding may have its own advice.
 	Advice string
-	// Find says what is found.
+	// Find returns the findings.
 	Find func(*Facts) []Finding
 }
 
-// Finding is what a rule found of one object. Severity and Advice are the rule's if they are empty.
+// Finding is what a rule found wrong with one object. Empty Severity and Advice default to those of the rule.
 type Finding struct {
 	Object   cliv1alpha1.CheckedObject
 	Severity cliv1alpha1.Severity
@@ -39,19 +39,19 @@ type Finding struct {
 	Names []string
 }
 
-// Rules returns all rules, in the order in which they are told.
+// Rules returns all rules, in the order of the report.
 func Rules() []Rule {
 	return []Rule{
 		evictionControllers, nodeHealthControllers, noTimeAdded,
 		startupTaint, flappingTaint,
 		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds,
 		shadowedToleration, duplicateToleration, unknownKey,
-		daemonSetLeaves, controlPlaneLeaves, unreachableForEver, singleReplica, falseComfort,
+		daemonSetLeaves, controlPlaneLeaves, unreachableIndefinitely, singleReplica, falseComfort,
 		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,
 	}
 }
 
-// Make applies rules to a cluster at an instant. With a namespace, objects in others are passed over.
+// Make applies rules to a cluster at an instant. If a namespace is given, it ignores objects in others.
 func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) *cliv1alpha1.CheckReport {
 	facts := newFacts(cluster)
 	report := &cliv1alpha1.CheckReport{
@@ -69,7 +69,7 @@ func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) 
 	}
 	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("CheckReport"))
 	if namespace != "" && !slices.ContainsFunc(facts.Workloads, func(workload *Workload) bool { return workload.Namespace == namespace }) {
-		report.Notes = append(report.Notes, fmt.Sprintf("Namespace %s has no workload to check.", namespace))
+		report.Notes = append(report.Notes, fmt.Sprintf("Namespace %s has no workloads to check.", namespace))
 	}
 	for _, rule := range rules {
 		found := slices.DeleteFunc(rule.Find(facts), func(finding Finding) bool {
@@ -100,7 +100,7 @@ func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) 
 	return report
 }
 
-// tell writes a finding down, with no more than a few of its names.
+// tell adds a finding to the report, with at most a few of its names.
 func (r *Rule) tell(finding Finding) cliv1alpha1.CheckFinding {
 	const examples = 3
 	slices.Sort(finding.Names)
@@ -111,7 +111,7 @@ func (r *Rule) tell(finding Finding) cliv1alpha1.CheckFinding {
 	}
 }
 
-// Rank orders severities: the worse, the higher. It is 0 for what is none.
+// Rank orders severities: worse ones are higher. It is 0 for an unknown severity.
 func Rank(severity cliv1alpha1.Severity) int {
 	return 1 + slices.Index([]cliv1alpha1.Severity{
 		cliv1alpha1.SeverityInfo, cliv1alpha1.SeverityWarning, cliv1alpha1.SeverityError,

@@ -25,24 +25,24 @@ const (
 	unknown state = iota
 	off
 	runs
-	absent // there is no trace of it: it may still run somewhere else, under a name of its own
+	absent // there is no trace of it, but it may run elsewhere under another name
 )
 
-// task is who does it, and what both sides are.
+// task says which controller does a task, and what is known about both.
 type task struct {
 	cliv1alpha1.CheckedTask
 
 	ours, builtIn state
-	// clock is what the eviction clock says, empty if it is not set, and backlog what the built-in must still do; of
-	// evictions alone.
-	clock   cliv1alpha1.ClockState
-	backlog string
+	// evictionClock is the state of the eviction clock, and empty if it is not set. backlog is what the built-in must
+	// still do. Both are only for evictions.
+	evictionClock cliv1alpha1.ClockState
+	backlog       string
 }
 
-// writtenLately is how long something that was written says that its writer runs.
+// writtenLately is how long after writing something a controller counts as running.
 const writtenLately = 10 * time.Minute
 
-// The tasks, by the names of Taintkeeper's controllers.
+// The tasks, which are names of Taintkeeper's controllers.
 const (
 	eviction   = "eviction"
 	nodeHealth = "node-health"
@@ -60,17 +60,17 @@ var controllerNames = map[string]map[string][]string{
 	},
 }
 
-// detective gathers signs of one task.
+// detective collects signs for one task.
 type detective struct {
 	*plan.Cluster
 
 	task task
 }
 
-// controllersOf returns who evicts, and who judges the health of nodes.
+// controllersOf returns which controllers evict, and which monitor node health.
 func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
 	evict := &detective{Cluster: cluster, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: eviction}}}
-	evict.readClock()
+	evict.readEvictionClock()
 	evict.task.ours, evict.task.builtIn = evict.oursEvicts(), evict.builtIn(evict.builtInEvicted)
 	heal := &detective{Cluster: cluster, task: task{CheckedTask: cliv1alpha1.CheckedTask{Task: nodeHealth}}}
 	heal.task.ours, heal.task.builtIn = heal.oursJudges(), heal.builtIn(heal.builtInWrote)
@@ -81,7 +81,7 @@ func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
 		case task.Who == cliv1alpha1.WhoUnknown:
 			task.Message += ": " + task.why() + "."
 		case task.ours == absent:
-			task.Message = strings.TrimSuffix(task.Message, ".") + ", and nothing shows that Taintkeeper does."
+			task.Message = strings.TrimSuffix(task.Message, ".") + ", and there is no sign that Taintkeeper does."
 		}
 	}
 	if evict.task.held() {
@@ -99,16 +99,16 @@ var sentences = map[string]map[cliv1alpha1.Who]string{
 		cliv1alpha1.WhoUnknown:     "It is unclear who evicts",
 	},
 	nodeHealth: {
-		cliv1alpha1.WhoTaintkeeper: "Taintkeeper taints nodes that are not healthy.",
-		cliv1alpha1.WhoBuiltIn:     "The built-in node-lifecycle-controller taints nodes that are not healthy.",
-		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in node-lifecycle-controller both taint nodes that are not healthy.",
-		cliv1alpha1.WhoNobody:      "Nobody taints nodes that are not healthy.",
-		cliv1alpha1.WhoUnknown:     "It is unclear who taints nodes that are not healthy",
+		cliv1alpha1.WhoTaintkeeper: "Taintkeeper taints unhealthy nodes.",
+		cliv1alpha1.WhoBuiltIn:     "The built-in node-lifecycle-controller taints unhealthy nodes.",
+		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in node-lifecycle-controller both taint unhealthy nodes.",
+		cliv1alpha1.WhoNobody:      "Nothing taints unhealthy nodes.",
+		cliv1alpha1.WhoUnknown:     "It is unclear who taints unhealthy nodes",
 	},
 }
 
 // held reports whether the built-in is kept from evicting.
-func (t *task) held() bool { return t.ours == runs && t.clock == cliv1alpha1.ClockFresh }
+func (t *task) held() bool { return t.ours == runs && t.evictionClock == cliv1alpha1.ClockFresh }
 
 func (t *task) who() cliv1alpha1.Who {
 	switch {
@@ -130,18 +130,18 @@ func (d *detective) sign(format string, args ...any) {
 	d.task.Signs = append(d.task.Signs, fmt.Sprintf(format, args...))
 }
 
-// readClock says what the eviction clock shows.
-func (d *detective) readClock() {
-	for _, account := range d.Signs.Clocks {
-		clock := plan.ClockOf(account, d.Signs.At)
+// readEvictionClock reads the state of the eviction clock.
+func (d *detective) readEvictionClock() {
+	for _, account := range d.Signs.EvictionClocks {
+		clock := plan.EvictionClockOf(account, d.Signs.At)
 		switch clock.State {
 		case cliv1alpha1.ClockNotSet:
-			d.sign("The eviction clock in namespace %s is not set: it was handed back, or never renewed.", account.Namespace)
+			d.sign("The eviction clock in namespace %s is not set: it was cleared, or never renewed.", account.Namespace)
 		case cliv1alpha1.ClockFresh:
-			d.task.clock = clock.State
+			d.task.evictionClock = clock.State
 			d.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
 		case cliv1alpha1.ClockStale:
-			d.task.clock = cmp.Or(d.task.clock, clock.State)
+			d.task.evictionClock = cmp.Or(d.task.evictionClock, clock.State)
 			d.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
 		}
 		if backlog := plan.BacklogOf(account, d.Signs.At); backlog != nil {
@@ -150,32 +150,32 @@ func (d *detective) readClock() {
 	}
 }
 
-// tellBacklog says until when the built-in's backlog lasts, and which nodes are spared. That is when it is safe to take
-// away what an uninstall has left, so it proves more than a sign does.
+// tellBacklog says when the built-in's backlog ends, and which nodes are spared. After that it is safe to delete what
+// an uninstall has left, so this is worth more than a sign.
 func (d *detective) tellBacklog(backlog *cliv1alpha1.BuiltInBacklog) {
-	d.task.backlog = fmt.Sprintf("kube-controller-manager works off a backlog of evictions until %s at the latest, for another %s; %s.",
+	d.task.backlog = fmt.Sprintf("kube-controller-manager works through a backlog of evictions until %s at the latest, for another %s; %s.",
 		instant(backlog.Until.Time), backlog.Until.Sub(d.Signs.At).Round(time.Second), plan.SparedBy(backlog))
 }
 
-// oursEvicts reports whether Taintkeeper evicts: its leader does, unless it was told to do something else. One that
-// elects no leader shows by what it did.
+// oursEvicts reports whether Taintkeeper evicts. Its leader does, unless its flags say otherwise. Without leader
+// election, its actions show it.
 func (d *detective) oursEvicts() state {
 	switch told, led := d.switched(plan.Taintkeeper), d.leads(plan.Taintkeeper); {
-	case d.task.clock == cliv1alpha1.ClockFresh:
-		return runs // only the leader that can evict renews it
+	case d.task.evictionClock == cliv1alpha1.ClockFresh:
+		return runs // only a leader that can evict renews it
 	case told == off:
 		return off
 	case d.evictedLately(plan.Taintkeeper) && d.NewestLease(plan.Taintkeeper) == nil:
 		return runs
-	case led == absent && d.task.clock == cliv1alpha1.ClockStale:
+	case led == absent && d.task.evictionClock == cliv1alpha1.ClockStale:
 		return off
 	default:
 		return led
 	}
 }
 
-// oursJudges reports whether Taintkeeper judges the health of nodes, which it does not by default. If it does it renews
-// a Lease next to those of the nodes.
+// oursJudges reports whether Taintkeeper monitors node health, which it does not by default. If it does, it renews a
+// Lease next to those of the nodes.
 func (d *detective) oursJudges() state {
 	if lease := d.Signs.NewestLease(plan.NodeHealthLease, corev1.NamespaceNodeLease); lease != nil {
 		d.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
@@ -195,11 +195,11 @@ func (d *detective) oursJudges() state {
 	return unknown
 }
 
-// builtIn reports whether the built-in controller runs, by its command line, its Lease, and what it did.
+// builtIn reports whether the built-in controller runs, according to its command line, its Lease, and its actions.
 func (d *detective) builtIn(did func() bool) state {
 	switch told, led := d.switched(plan.ControllerManager), d.leads(plan.ControllerManager); {
 	case led == off && d.NewestLease(plan.ControllerManager) != nil:
-		return off // it is dead, whatever it was told and did before
+		return off // it is dead, whatever its flags and earlier actions were
 	case told != unknown:
 		return told
 	case did():
@@ -215,7 +215,7 @@ func (d *detective) builtInWrote() bool {
 		d.wroteLately(plan.ControllerManager, plan.WritesConditions)
 }
 
-// evictedLately reports whether a program has written the event of an eviction a short time ago.
+// evictedLately reports whether a program has recently written the event of an eviction.
 func (d *detective) evictedLately(program string) bool {
 	trace, ok := d.Signs.Evictions[program]
 	if ok {
@@ -225,7 +225,7 @@ func (d *detective) evictedLately(program string) bool {
 	return ok && d.Signs.At.Sub(trace.Last) < writtenLately
 }
 
-// wroteLately reports whether a program has written something of nodes a short time ago, by their managed fields.
+// wroteLately reports whether a program has recently written a part of nodes, according to their managed fields.
 func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsEntry) bool) bool {
 	var last time.Time
 	var node string
@@ -252,7 +252,7 @@ func (d *detective) leads(program string) state {
 		return unknown
 	case lease == nil:
 		name, _ := d.Election(program)
-		d.sign("There is no Lease %s.", name)
+		d.sign("Lease %s does not exist.", name)
 		return d.leadsAlone(program)
 	}
 	renewed, holder := lease.Spec.RenewTime.Time, lease.Spec.HolderIdentity
@@ -268,8 +268,8 @@ func (d *detective) leads(program string) state {
 	return runs
 }
 
-// leadsAlone is for a program without a Lease: it runs if it was told to elect no leader. One that has pods may elect
-// its leader in a way that nothing tells.
+// leadsAlone is for a program without a Lease. It runs if its flags disable leader election. If it has pods, they may
+// elect their leader in a way that nothing shows.
 func (d *detective) leadsAlone(program string) state {
 	processes := d.processes(program)
 	electsNot := func(p process) bool { return slices.Contains(p.words, "--leader-elect=false") }
@@ -282,7 +282,7 @@ func (d *detective) leadsAlone(program string) state {
 	return absent
 }
 
-// switched reports whether a program was told to do the task, by the command lines of its pods.
+// switched reports whether the flags of a program's pods enable the task.
 func (d *detective) switched(program string) state {
 	told := unknown
 	for _, process := range d.processes(program) {
@@ -317,23 +317,23 @@ func (p process) does(task, program string) bool {
 		plan.SwitchedOn(program, p.words, controllerNames[task][program]...)
 }
 
-// why says what is missing to tell who does a task.
+// why says what is missing to know who does a task.
 func (t *task) why() string {
 	switch {
 	case t.ours == unknown && t.builtIn == unknown:
 		return "neither Taintkeeper nor kube-controller-manager has left enough signs"
 	case t.ours == unknown && t.builtIn == runs:
-		return "the built-in does, and nothing shows whether Taintkeeper does as well"
+		return "the built-in does, and nothing shows whether Taintkeeper does too"
 	case t.ours == unknown:
 		return "the built-in does not, and nothing shows whether Taintkeeper does"
 	case t.ours == absent && t.builtIn == off:
-		return "the built-in does not, and nothing shows that Taintkeeper does"
+		return "the built-in does not, and there is no sign that Taintkeeper does"
 	case t.ours == absent:
-		return "nothing shows that Taintkeeper does, and kube-controller-manager does unless it was told not to, which nothing shows"
+		return "there is no sign that Taintkeeper does, and kube-controller-manager does unless a flag says otherwise, which nothing shows"
 	case t.ours == runs:
 		return "Taintkeeper does, but nothing shows whether the built-in is off"
 	}
-	return "Taintkeeper does not, and kube-controller-manager does unless it was told not to, which nothing shows"
+	return "Taintkeeper does not, and kube-controller-manager does unless a flag says otherwise, which nothing shows"
 }
 
 func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -22,9 +22,9 @@ import (
 // sign leaves a trace in a cluster.
 type sign func(*plan.Cluster)
 
-// clusterWith is a cluster in which Leases and ServiceAccounts were read.
+// clusterWith returns a cluster in which Leases and ServiceAccounts were read.
 func clusterWith(signs ...sign) *plan.Cluster {
-	cluster := &plan.Cluster{Signs: plan.Signs{At: now, LeasesKnown: true, ClocksKnown: true}}
+	cluster := &plan.Cluster{Signs: plan.Signs{At: now, LeasesKnown: true, EvictionClocksKnown: true}}
 	for _, sign := range signs {
 		sign(cluster)
 	}
@@ -33,10 +33,10 @@ func clusterWith(signs ...sign) *plan.Cluster {
 
 func noRights(cluster *plan.Cluster) { cluster.Signs = plan.Signs{At: now} }
 
-// lease is the Lease of a leader that was renewed some time ago.
+// lease returns the Lease of a leader that was renewed at the given time before now.
 func lease(name string, ago time.Duration) sign { return leaseIn("kube-system", name, ago) }
 
-// nodeHealthLease is the Lease that node health renews.
+// nodeHealthLease returns the Lease that node health renews.
 func nodeHealthLease(ago time.Duration) sign {
 	return leaseIn(corev1.NamespaceNodeLease, plan.NodeHealthLease, ago)
 }
@@ -52,7 +52,7 @@ func leaseIn(namespace, name string, ago time.Duration) sign {
 	}
 }
 
-// released is a Lease that its last holder has given back.
+// released returns a Lease that its last holder released.
 func released(name string) sign {
 	return func(cluster *plan.Cluster) {
 		cluster.Signs.AddLease(&coordinationv1.Lease{
@@ -62,18 +62,18 @@ func released(name string) sign {
 	}
 }
 
-// clock is an eviction clock with an annotation, or without one if that is empty.
+// clock returns an eviction clock with an annotation, or without one if it is empty.
 func clock(renewed string) sign {
 	return func(cluster *plan.Cluster) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: plan.EvictionClock}}
 		if renewed != "" {
 			account.Annotations = map[string]string{plan.EvictionClockAnnotation: renewed}
 		}
-		cluster.Signs.AddClock(account)
+		cluster.Signs.AddEvictionClock(account)
 	}
 }
 
-// process is a pod with a command line.
+// process returns a pod with a command line.
 func process(words ...string) sign {
 	return func(cluster *plan.Cluster) {
 		pod := pod("process", alone)
@@ -82,7 +82,7 @@ func process(words ...string) sign {
 	}
 }
 
-// evicted is the event of an eviction, some time ago.
+// evicted returns the event of an eviction at the given time before now.
 func evicted(manager string, ago time.Duration) sign {
 	return func(cluster *plan.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{
@@ -92,7 +92,7 @@ func evicted(manager string, ago time.Duration) sign {
 	}
 }
 
-// wrote says who wrote a field of a node, some time ago.
+// wrote records who wrote a field of a node, at the given time before now.
 func wrote(manager, fields string, ago time.Duration) sign {
 	return func(cluster *plan.Cluster) {
 		written := node("n")
@@ -111,12 +111,12 @@ const (
 )
 
 var (
-	taintkeeperLeads = lease("taintkeeper", 2*time.Second)
-	managerLeads     = lease("kube-controller-manager", 2*time.Second)
-	managerWithAll   = process("/usr/local/bin/kube-controller-manager", "--leader-elect=true")
-	managerWithout   = process("kube-controller-manager", "--controllers=*,-taint-eviction-controller,-node-lifecycle-controller")
-	freshClock       = clock("2026-11-22T08:59:55Z")
-	staleClock       = clock("2026-11-22T08:59:25Z")
+	taintkeeperLeads   = lease("taintkeeper", 2*time.Second)
+	managerLeads       = lease("kube-controller-manager", 2*time.Second)
+	managerWithAll     = process("/usr/local/bin/kube-controller-manager", "--leader-elect=true")
+	managerWithout     = process("kube-controller-manager", "--controllers=*,-taint-eviction-controller,-node-lifecycle-controller")
+	freshEvictionClock = clock("2026-11-22T08:59:55Z")
+	staleEvictionClock = clock("2026-11-22T08:59:25Z")
 )
 
 func TestWhoEvicts(t *testing.T) {
@@ -126,37 +126,37 @@ func TestWhoEvicts(t *testing.T) {
 		says  string // of the task
 		want  is     // of the rule
 	}{
-		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
-		"a fresh clock says enough":                                      {[]sign{noRights, freshClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
+		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
+		"a fresh clock says enough":                                      {[]sign{noRights, freshEvictionClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
 		"ours leads and the built-in is off":                             {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours runs alone, without an election":                           {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads, and of the built-in nothing is known":               {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
+		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
 		"the clock was handed back":                                      {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the clock is of the year 9999":                                  {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
-		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
+		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleEvictionClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
 		"both, without a clock":                                          {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
 		"both, by an event of the built-in":                              {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
 		"the built-in alone":                                             {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the built-in alone, by an event":                                {[]sign{managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours elects no leader, and shows by an event":                   {[]sign{managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"an event of ours is no sign of the built-in":                    {[]sign{managerLeads, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"an old event of ours is no sign":                                {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
-		"ours had a leader, which died after an event":                   {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"an old event is no sign":                                        {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless it was told not to", nothing},
+		"an old event of ours is no sign":                                {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
+		"ours had a leader, which died after an event":                   {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nothing evicts")},
+		"an old event is no sign":                                        {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "unless a flag says otherwise", nothing},
 		"ours is a shadow next to the built-in":                          {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours follows rules alone":                                       {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours judges the health of nodes alone":                          {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"the built-in is off, and of ours there is no trace":             {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
-		"nobody: the built-in is off and ours has died":                  {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nobody evicts")},
-		"kube-controller-manager is dead, and of ours there is no trace": {[]sign{lease("kube-controller-manager", time.Hour), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows that Taintkeeper does", warningThat("nothing shows that Taintkeeper does")},
-		"a managed control plane, where no pod has a command line":       {[]sign{managerLeads}, cliv1alpha1.WhoUnknown, "kube-controller-manager does unless it was told not to", nothing},
+		"the built-in is off, and of ours there is no trace":             {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
+		"nobody: the built-in is off and ours has died":                  {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nothing evicts")},
+		"kube-controller-manager is dead, and of ours there is no trace": {[]sign{lease("kube-controller-manager", time.Hour), managerWithAll}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
+		"a managed control plane, where no pod has a command line":       {[]sign{managerLeads}, cliv1alpha1.WhoUnknown, "kube-controller-manager does unless a flag says otherwise", nothing},
 		"ours has a Lease of another name":                               {[]sign{process("taintkeeper", "--leader-elect-resource-name=tk"), lease("tk", time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours has a pod, and no Lease is found":                          {[]sign{process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does as well", nothing},
-		"of ours there is no trace":                                      {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts, and nothing shows that Taintkeeper does.", nothing},
+		"ours has a pod, and no Lease is found":                          {[]sign{process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
+		"of ours there is no trace":                                      {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts, and there is no sign that Taintkeeper does.", nothing},
 		"no rights":                                                      {[]sign{noRights}, cliv1alpha1.WhoUnknown, "neither Taintkeeper nor kube-controller-manager has left enough signs", nothing},
-		"no rights, but a command line":                                  {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does as well", nothing},
+		"no rights, but a command line":                                  {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := clusterWith(test.signs...)
@@ -187,13 +187,13 @@ func TestWhoTaintsNodes(t *testing.T) {
 		"ours does not when it writes timeAdded":       {[]sign{taintkeeperLeads, process("taintkeeper"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
 		"ours, by a condition that it wrote":           {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours, without an election, by a condition":    {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours has died since it wrote a condition":     {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
-		"both: coexistence is for evictions alone":     {[]sign{taintkeeperLeads, freshClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
+		"ours has died since it wrote a condition":     {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
+		"both: coexistence is for evictions alone":     {[]sign{taintkeeperLeads, freshEvictionClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
 		"ours, and of the built-in nothing is known":   {[]sign{taintkeeperLeads, both, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
 		"ours, by its Lease":                           {[]sign{nodeHealthLease(time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours has stopped, by its Lease":               {[]sign{nodeHealthLease(time.Hour), taintkeeperLeads, both, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
-		"nobody":                                       {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nobody taints nodes")},
-		"by the name that the built-in had until 1.28": {[]sign{process("kube-controller-manager", "--controllers=*,-nodelifecycle")}, cliv1alpha1.WhoNobody, errorThat("Nobody")},
+		"ours has stopped, by its Lease":               {[]sign{nodeHealthLease(time.Hour), taintkeeperLeads, both, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
+		"nobody":                                       {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
+		"by the name that the built-in had until 1.28": {[]sign{process("kube-controller-manager", "--controllers=*,-nodelifecycle")}, cliv1alpha1.WhoNobody, errorThat("Nothing")},
 		"a list without a star has on what it names":   {[]sign{process("kube-controller-manager", "--controllers=nodelifecycle")}, cliv1alpha1.WhoBuiltIn, nothing},
 		"no rights": {[]sign{noRights}, cliv1alpha1.WhoUnknown, nothing},
 	} {
@@ -213,7 +213,7 @@ func taskOf(cluster *plan.Cluster, name string) cliv1alpha1.CheckedTask {
 }
 
 func TestSignsAreToldInSentences(t *testing.T) {
-	got := taskOf(clusterWith(taintkeeperLeads, freshClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
+	got := taskOf(clusterWith(taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
 	want := []string{
 		"The eviction clock in namespace kube-system is fresh: it was renewed at 2026-11-22T08:59:55Z.",
 		"Lease kube-system/taintkeeper is held by replica-1.",
@@ -225,10 +225,10 @@ func TestSignsAreToldInSentences(t *testing.T) {
 	}
 }
 
-func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
+func TestTheBacklogOfTheBuiltInIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		until, spared string
-		want          string // "" for none
+		want          string // empty if none
 	}{
 		"it is over":           {"2026-11-22T08:59:59Z", "n1", ""},
 		"it cannot be read":    {"soon", "", ""},
@@ -239,7 +239,7 @@ func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {
-				cluster.Signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				cluster.Signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 					Namespace: "kube-system", Name: plan.EvictionClock,
 					Annotations: map[string]string{plan.BacklogUntilAnnotation: test.until, plan.BacklogSparedAnnotation: test.spared},
 				}})
@@ -255,8 +255,8 @@ func TestTheBacklogOfTheBuiltInIsTold(t *testing.T) {
 	}
 }
 
-// TestAClockIsValidForAsLongAsThePolicySays compares the check with the policy that holds the built-in back.
-func TestAClockIsValidForAsLongAsThePolicySays(t *testing.T) {
+// TestAnEvictionClockIsValidForAsLongAsThePolicySays compares the check with the policy that holds back the built-in.
+func TestAnEvictionClockIsValidForAsLongAsThePolicySays(t *testing.T) {
 	policy, err := os.ReadFile("../../../config/coexistence.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Facts is what rules go by: the cluster, with its pods by owner, and what its controllers do.
+// Facts is the input of rules: the cluster, with its pods by owner, and what its controllers do.
 type Facts struct {
 	*plan.Cluster
 
-	// Workloads are by namespace, kind and name. Pods that have finished or are about to go belong to none.
+	// Workloads are sorted by namespace, kind and name. Pods that have finished or are terminating do not count.
 	Workloads []*Workload
 
 	policies             []selection
@@ -32,18 +32,18 @@ type Facts struct {
 type Workload struct {
 	cliv1alpha1.CheckedObject
 
-	// Replicas is how many pods there are; of a template, how many it is to make.
+	// Replicas is the number of pods. For a template, it is the number that it should create.
 	Replicas int
-	// Pod is one of them, or what the template makes.
+	// Pod is one of them, or a pod from the template.
 	Pod *corev1.Pod
-	// Lists are the different lists of tolerations of its pods. There is one, but for a rollout.
+	// Lists are the distinct lists of tolerations of its pods. There is only one, except during a rollout.
 	Lists []*List
 }
 
-// List is a list of tolerations, and the pods that have it: none of a template.
+// List is a list of tolerations, and the pods that have it. A template has no pods.
 type List struct {
-	// Written is the list as it is in the pod or the template, and Effective what pods have of it: Kubernetes adds
-	// tolerations to what a template has.
+	// Written is the list in the pod or the template. Effective is the list that pods have: Kubernetes adds tolerations to
+	// those of a template.
 	Written, Effective []corev1.Toleration
 	Pods               []*corev1.Pod
 }
@@ -90,8 +90,8 @@ func (w *Workload) add(pod *corev1.Pod) {
 	w.Lists[i].Pods = append(w.Lists[i].Pods, pod)
 }
 
-// fromTemplate makes a workload of a template. The pods that it makes get more tolerations: from the DaemonSet
-// controller, or else from the admission plugin DefaultTolerationSeconds.
+// fromTemplate creates a workload from a template. Its pods get more tolerations from the DaemonSet controller, or else
+// from the admission plugin DefaultTolerationSeconds.
 func fromTemplate(object cliv1alpha1.CheckedObject, template plan.WorkloadTemplate) *Workload {
 	written := template.Pod.Spec.Tolerations
 	effective := slices.Clone(written)
@@ -110,7 +110,7 @@ func fromTemplate(object cliv1alpha1.CheckedObject, template plan.WorkloadTempla
 	}
 }
 
-// names returns those of some pods.
+// names returns the names of pods.
 func names(pods []*corev1.Pod) []string {
 	all := make([]string, 0, len(pods))
 	for _, pod := range pods {
@@ -119,16 +119,16 @@ func names(pods []*corev1.Pod) []string {
 	return all
 }
 
-// defaultSeconds is for how long pods tolerate a failed node that say nothing about it.
+// defaultSeconds is how long pods tolerate a failed node by default.
 const defaultSeconds int64 = 300
 
 // Taints that nodes commonly get.
 var (
 	notReady    = noExecute(corev1.TaintNodeNotReady, "")
 	unreachable = noExecute(corev1.TaintNodeUnreachable, "")
-	// outOfService is set by hand to release the pods and volumes of a node that is shut down.
+	// outOfService is set manually to release the pods and volumes of a node that is shut down.
 	outOfService = noExecute(corev1.TaintNodeOutOfService, "nodeshutdown")
-	// unforeseen stands for all that no toleration names: somebody's maintenance.
+	// unforeseen stands for all taints that no toleration names, such as one for maintenance.
 	unforeseen = noExecute("taintkeeper.dev/unforeseen", "unforeseen")
 )
 
@@ -136,7 +136,7 @@ func noExecute(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoExecute}
 }
 
-// first returns the toleration that counts for a taint, nil if there is none.
+// first returns the toleration that counts for a taint, or nil.
 func first(tolerations []corev1.Toleration, taint corev1.Taint) (*corev1.Toleration, bool) {
 	i, tolerated := plan.Rule.Matcher.First(tolerations, &taint)
 	if !tolerated {
@@ -151,7 +151,7 @@ func leaves(tolerations []corev1.Toleration, taint corev1.Taint) bool {
 	return !tolerated || toleration.TolerationSeconds != nil
 }
 
-// equal reports whether two tolerations say the same, in the same words.
+// equal reports whether two tolerations are the same, literally.
 func equal(a, b corev1.Toleration) bool {
 	return a.Key == b.Key && a.Operator == b.Operator && a.Value == b.Value && a.Effect == b.Effect && sameSeconds(a, b)
 }
@@ -163,7 +163,7 @@ func sameSeconds(a, b corev1.Toleration) bool {
 	return *a.TolerationSeconds == *b.TolerationSeconds
 }
 
-// literal writes a toleration as in a manifest, so that users can find it there.
+// literal formats a toleration as in a manifest, so that users can find it there.
 func literal(t corev1.Toleration) string {
 	var parts []string
 	for _, field := range []struct{ name, value string }{
@@ -179,7 +179,7 @@ func literal(t corev1.Toleration) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// plainly writes a word, with quotes only if it would be read as something else.
+// plainly formats a word, with quotes only if YAML would otherwise misread it.
 func plainly(word string) string {
 	if strings.ContainsAny(word, " ,:{}[]\"'\n") {
 		quoted, _ := json.Marshal(word)
@@ -188,8 +188,7 @@ func plainly(word string) string {
 	return word
 }
 
-// perToleration applies a look at each toleration of each workload, and makes a finding of what it says: once for each
-// toleration and workload.
+// perToleration examines each toleration of each workload, and reports one finding for each workload and toleration.
 func (f *Facts) perToleration(look func(list []corev1.Toleration, i int) Finding) []Finding {
 	var all []Finding
 	for _, workload := range f.Workloads {
@@ -214,7 +213,7 @@ func (f *Facts) perToleration(look func(list []corev1.Toleration, i int) Finding
 	return all
 }
 
-// source returns the file that an object is from, or else one of its pods or nodes.
+// source returns the file that contains an object, or else one of its pods or nodes.
 func (f *Facts) source(object cliv1alpha1.CheckedObject, names []string) string {
 	if source, ok := f.Sources[object]; ok || len(names) == 0 {
 		return source

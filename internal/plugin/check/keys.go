@@ -13,15 +13,15 @@ import (
 // component is something that sets taints.
 type component struct {
 	name string
-	// source is where its keys are written down.
+	// source is where its keys are documented.
 	source string
 	keys   []string
 	// startup are keys that nodes have when they join, until the component removes them.
 	startup []string
 }
 
-// components are Kubernetes and what is widely used with it. A key that ends with a slash stands for all that begin
-// with it.
+// components are Kubernetes and software that is widely used with it. A key that ends with a slash stands for all keys
+// that begin with it.
 var components = []component{
 	{
 		name: "Kubernetes", source: "https://kubernetes.io/docs/reference/labels-annotations-taints/",
@@ -31,7 +31,7 @@ var components = []component{
 			corev1.TaintNodePIDPressure, corev1.TaintNodeOutOfService,
 			"node.cloudprovider.kubernetes.io/shutdown",
 			"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
-			"CriticalAddonsOnly", // convention, older than priorities
+			"CriticalAddonsOnly", // a convention from before priorities existed
 		},
 		startup: []string{"node.cloudprovider.kubernetes.io/uninitialized"},
 	},
@@ -114,7 +114,7 @@ var components = []component{
 	},
 }
 
-// wellKnown are all keys of components.
+// wellKnown are the keys of all components.
 var wellKnown = func() (all []string) {
 	for _, component := range components {
 		all = slices.Concat(all, component.keys, component.startup)
@@ -122,7 +122,7 @@ var wellKnown = func() (all []string) {
 	return all
 }()
 
-// has reports whether a key is among others, or begins with one that ends with a slash.
+// has reports whether a key is in a list, or begins with an element that ends with a slash.
 func has(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(known string) bool {
 		return known == key || strings.HasSuffix(known, "/") && strings.HasPrefix(key, known)

@@ -17,7 +17,7 @@ import (
 type selection struct {
 	*v1alpha1.EvictionPolicy
 
-	pods []*corev1.Pod // those that are not about to go and that a taint can make leave
+	pods []*corev1.Pod // those that are not terminating and that a taint can evict
 }
 
 func (s *selection) finding(message string) Finding {
@@ -52,8 +52,8 @@ func selectionsOf(cluster *plan.Cluster) []selection {
 	return all
 }
 
-// heeded returns the pods that policies hold or ask their budgets about, whatever the taint. Deadlines do not count:
-// somebody has chosen them.
+// heeded returns the pods that policies hold, or about which they ask budgets, for any taint. Deadlines do not count,
+// because they were chosen deliberately.
 func (f *Facts) heeded() map[*corev1.Pod]bool {
 	all := map[*corev1.Pod]bool{}
 	for _, s := range f.policies {
@@ -66,7 +66,7 @@ func (f *Facts) heeded() map[*corev1.Pod]bool {
 	return all
 }
 
-// perPolicy makes a finding of each policy of which a look has something to say. Dry runs hold nothing.
+// perPolicy examines each policy, and reports at most one finding for each. Dry runs hold nothing.
 func (f *Facts) perPolicy(look func(*selection) (Finding, bool)) []Finding {
 	var all []Finding
 	for i := range f.policies {

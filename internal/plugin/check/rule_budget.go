@@ -16,12 +16,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// falseComfort: an eviction by a taint is a delete, and asks no PodDisruptionBudget.
+// falseComfort: a taint-based eviction is a delete, which ignores PodDisruptionBudgets.
 var falseComfort = Rule{
 	ID:       "budget-false-comfort",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A PodDisruptionBudget does not keep what it promises",
-	Advice:   "Spread the pods over more nodes (topologySpreadConstraints), and drain a node with kubectl drain before it is tainted.",
+	Title:    "A PodDisruptionBudget protects less than it seems to",
+	Advice:   "Spread the pods over more nodes (topologySpreadConstraints), and run kubectl drain before you taint a node.",
 	Find: func(facts *Facts) []Finding {
 		byNamespace := map[string][]*corev1.Pod{}
 		for _, pod := range facts.Pods {
@@ -31,7 +31,7 @@ var falseComfort = Rule{
 		}
 		var all []Finding
 		if len(facts.Pods) == 0 {
-			return nil // nobody knows what they cover
+			return nil // it is not known what they cover
 		}
 		heeded := facts.heeded()
 		for _, budget := range facts.Budgets {
@@ -44,11 +44,11 @@ var falseComfort = Rule{
 	},
 }
 
-// judge looks for a node with which more of a budget's pods go than it allows. Those that policies heed do not count.
+// judge looks for a node with more pods of a budget than it allows to leave. Pods that policies protect do not count.
 func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[*corev1.Pod]bool) (Finding, bool) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
-		return Finding{Message: fmt.Sprintf("Its selector cannot be read, so it covers no pod: %v.", err), Advice: "Correct the selector."}, true
+		return Finding{Message: fmt.Sprintf("Its selector cannot be read, so it covers no pods: %v.", err), Advice: "Correct the selector."}, true
 	}
 	covered := 0
 	leaving := map[string][]string{}
@@ -67,10 +67,10 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[
 	case covered == 0:
 		return Finding{
 			Severity: cliv1alpha1.SeverityInfo,
-			Message:  "It covers no pod.", Advice: "Correct the selector, or delete the PodDisruptionBudget.",
+			Message:  "It covers no pods.", Advice: "Correct the selector, or delete the PodDisruptionBudget.",
 		}, true
 	case budget.Status.ObservedGeneration == 0 || len(together) <= allowed:
-		return Finding{}, false // nobody has worked out what it allows, or it keeps its promise
+		return Finding{}, false // it is not known what it allows, or the budget is kept
 	default:
 		return Finding{
 			Message: fmt.Sprintf("It allows %s, and node %s has %d of its %s: a NoExecute taint on that node alone makes them leave without asking it.",
@@ -80,7 +80,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[
 	}
 }
 
-// withMost returns the node that most pods leave, the first by name of several; empty if none leaves any.
+// withMost returns the node that most pods leave, the first by name if there are several. It is empty if no pod leaves.
 func withMost(leaving map[string][]string) string {
 	most := ""
 	for node, pods := range leaving {

@@ -10,12 +10,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// controlPlaneLeaves: a control plane of static pods stays, as nobody but a kubelet can end those.
+// controlPlaneLeaves: a control plane of static pods stays, because only a kubelet can end those.
 var controlPlaneLeaves = Rule{
 	ID:       "control-plane-leaves",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A part of the control plane leaves a node that gets a common taint",
-	Advice:   "Let it tolerate every NoExecute taint, after those of not-ready and unreachable with tolerationSeconds.",
+	Advice:   "Add a toleration of every NoExecute taint, after those of not-ready and unreachable with tolerationSeconds.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		for _, workload := range facts.Workloads {
@@ -27,12 +27,12 @@ var controlPlaneLeaves = Rule{
 	},
 }
 
-// parts are the programs of a control plane, with their names in labels.
+// parts are the programs of a control plane, as named in labels.
 var parts = []string{
 	"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "cloud-controller-manager", "taintkeeper",
 }
 
-// isControlPlane reports whether the pods of the workload are a part of the control plane, and not static.
+// isControlPlane reports whether the pods of the workload belong to the control plane and are not static.
 func (w *Workload) isControlPlane() bool {
 	pod := w.Pod
 	return !plan.IsStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(

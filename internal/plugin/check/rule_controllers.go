@@ -11,30 +11,30 @@ import (
 var evictionControllers = Rule{
 	ID:       "eviction-controllers",
 	Severity: cliv1alpha1.SeverityError,
-	Title:    "Not exactly one controller evicts",
+	Title:    "No controller evicts, or more than one does",
 	Advice:   "Run Taintkeeper with --coexist, or switch the built-in off with --controllers=*,-taint-eviction-controller.",
 	Find: func(facts *Facts) []Finding {
 		task := &facts.eviction
 		switch {
 		case task.Who == cliv1alpha1.WhoNobody:
 			return task.found(Finding{
-				Message: "Nobody evicts: pods stay on nodes with NoExecute taints that they do not tolerate.",
+				Message: "Nothing evicts: pods stay on nodes with NoExecute taints that they do not tolerate.",
 				Advice:  "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
 			})
 		case task.ours == absent && task.builtIn == off:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "The built-in does not evict, and nothing shows that Taintkeeper does.",
+				Message:  "The built-in does not evict, and there is no sign that Taintkeeper does.",
 				Advice:   "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
 			})
-		case task.Who == cliv1alpha1.WhoBoth && task.clock == cliv1alpha1.ClockStale:
+		case task.Who == cliv1alpha1.WhoBoth && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Message: "Taintkeeper leads but does not renew its eviction clock, so the built-in evicts as well.",
 				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so deadlines that survive a restart are of no use."})
-		case task.ours == off && task.clock == cliv1alpha1.ClockStale:
+			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so Taintkeeper's deadlines that survive a restart have no effect."})
+		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "Taintkeeper does not run: its eviction clock is stale, so the built-in evicts if it is on.",
@@ -43,25 +43,25 @@ var evictionControllers = Rule{
 		case task.ours == runs && task.builtIn == unknown && !task.held():
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper evicts, and nothing shows whether the built-in does as well.",
+				Message:  "Taintkeeper evicts, and nothing shows whether the built-in does too.",
 			})
 		}
 		return nil
 	},
 }
 
-// nodeHealthControllers: two would taint at twice the rate, and undo each other's work.
+// nodeHealthControllers: two controllers would taint at twice the rate, and undo each other's work.
 var nodeHealthControllers = Rule{
 	ID:       "node-health-controllers",
 	Severity: cliv1alpha1.SeverityError,
-	Title:    "Not exactly one controller taints nodes that are not healthy",
-	Advice:   "Take node-health out of Taintkeeper's --controllers, or switch the built-in node-lifecycle-controller off.",
+	Title:    "No controller taints unhealthy nodes, or more than one does",
+	Advice:   "Remove node-health from Taintkeeper's --controllers, or switch the built-in node-lifecycle-controller off.",
 	Find: func(facts *Facts) []Finding {
 		task := &facts.nodeHealth
 		switch {
 		case task.Who == cliv1alpha1.WhoNobody:
 			return task.found(Finding{
-				Message: "Nobody taints nodes that are not healthy: pods stay on nodes that have failed.",
+				Message: "Nothing taints unhealthy nodes: pods stay on failed nodes.",
 				Advice:  "Switch the built-in node-lifecycle-controller on, or Taintkeeper's node-health.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
@@ -69,7 +69,7 @@ var nodeHealthControllers = Rule{
 		case task.ours == runs && task.builtIn == unknown:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper taints nodes, and nothing shows whether the built-in does as well.",
+				Message:  "Taintkeeper taints nodes, and nothing shows whether the built-in does too.",
 			})
 		}
 		return nil

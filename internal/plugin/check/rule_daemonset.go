@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// daemonSetLeaves: the DaemonSet controller adds tolerations of not-ready and unreachable, and no others with
-// NoExecute.
+// daemonSetLeaves: of the tolerations with NoExecute, the DaemonSet controller adds only those of not-ready and
+// unreachable.
 var daemonSetLeaves = Rule{
 	ID:       "daemonset-leaves",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -69,10 +69,10 @@ func inWords(taint corev1.Taint) string {
 	return taints.Format(corev1.Taint{Key: taint.Key, Effect: taint.Effect})
 }
 
-// Pods that Kubernetes itself calls critical have this priority or a higher one.
+// Pods that Kubernetes itself considers critical have this priority or a higher one.
 const systemPriority = 2_000_000_000
 
-// isCritical reports whether the workload is a part of the system, by its priority.
+// isCritical reports whether the workload is part of the system, according to its priority.
 func (w *Workload) isCritical() bool {
 	pod := w.Pod
 	return strings.HasPrefix(pod.Spec.PriorityClassName, "system-") || pod.Spec.Priority != nil && *pod.Spec.Priority >= systemPriority

@@ -12,19 +12,19 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// duplicateToleration: it does no harm, but somebody who edits one of the two may wonder.
+// duplicateToleration: it does no harm, but editing one of the two may have no effect.
 var duplicateToleration = Rule{
 	ID:       "duplicate-toleration",
 	Severity: cliv1alpha1.SeverityInfo,
-	Title:    "A toleration is there twice",
-	Advice:   "Take one of the two out, so that nobody changes the one that plays no part.",
+	Title:    "A pod has the same toleration twice",
+	Advice:   "Remove one of them, so that nobody edits the one without effect.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
 			same := func(other corev1.Toleration) bool { return equal(other, list[i]) }
 			if !slices.ContainsFunc(list[:i], same) {
 				return Finding{}
 			}
-			return Finding{Message: fmt.Sprintf("Toleration %s is there more than once.", literal(list[i]))}
+			return Finding{Message: fmt.Sprintf("Toleration %s occurs more than once.", literal(list[i]))}
 		})
 	},
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// flaps is how often an eviction of one pod must have been cancelled. The built-in controller also writes that it
-// cancels one when somebody else deletes the pod, which happens to a pod once.
+// flaps is how many evictions of one pod must have been cancelled. The built-in controller also reports a cancellation
+// when someone else deletes the pod, which happens only once per pod.
 const flaps = 3
 
-// flappingTaint: two writers that undo each other's work, or a condition that comes and goes.
+// flappingTaint: two writers undo each other's work, or a condition comes and goes.
 var flappingTaint = Rule{
 	ID:       "flapping-taint",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A NoExecute taint of a node comes and goes",
-	Advice:   "Find out why its writer sets and removes the taint again and again, before pods are evicted for it.",
+	Advice:   "Find out why its writer keeps setting and removing the taint, before pods are evicted because of it.",
 	Find: func(facts *Facts) []Finding {
 		pods, most := map[string][]string{}, map[string]int{}
 		for _, pod := range facts.Pods {
@@ -49,7 +49,7 @@ var flappingTaint = Rule{
 	},
 }
 
-// lastWriter says which field manager wrote the taints of a node last, empty if that is not known.
+// lastWriter says which field manager last wrote the taints of a node. It is empty if that is not known.
 func (f *Facts) lastWriter(name string) string {
 	node := f.Node(name)
 	if node == nil {

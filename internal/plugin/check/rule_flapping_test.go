@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// cancelled is an event that says how often the eviction of a pod was cancelled.
+// cancelled returns an event that says how often the eviction of a pod was cancelled.
 func cancelled(pod string, count int32) sign {
 	return func(cluster *plan.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{

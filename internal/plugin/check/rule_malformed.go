@@ -14,12 +14,12 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// malformedToleration: the API server refuses these today. They are found in files, and in pods from before it did.
+// malformedToleration: the API server now rejects these. They occur in files, and in pods from before it did.
 var malformedToleration = Rule{
 	ID:       "malformed-toleration",
 	Severity: cliv1alpha1.SeverityError,
 	Title:    "A toleration is malformed",
-	Advice:   "Write the toleration anew: the API server refuses it as it is.",
+	Advice:   "Rewrite the toleration: the API server refuses it.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
 			faults := faultsOf(list[i])
@@ -36,7 +36,7 @@ var (
 	effects   = []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 )
 
-// faultsOf says what is wrong with a toleration by itself, and what it does or does not match therefore.
+// faultsOf says what is wrong with a toleration, and what it therefore matches or does not match.
 func faultsOf(t corev1.Toleration) []string {
 	var faults []string
 	for _, fault := range []struct {
@@ -45,11 +45,11 @@ func faultsOf(t corev1.Toleration) []string {
 	}{
 		{!slices.Contains(operators, t.Operator), fmt.Sprintf("there is no operator %q, so it matches nothing", t.Operator)},
 		{!slices.Contains(effects, t.Effect), fmt.Sprintf("there is no effect %q, so it matches nothing", t.Effect)},
-		{t.Operator == corev1.TolerationOpExists && t.Value != "", "operator Exists looks at no value, so it matches every value and not only this"},
+		{t.Operator == corev1.TolerationOpExists && t.Value != "", "operator Exists ignores the value, so it matches every value"},
 		{t.Key == "" && isEqual(t), "operator Equal needs a key; without one it matches taints of any key that have this value"},
-		{t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute, "tolerationSeconds count for effect NoExecute alone"},
-		{t.Key != "" && len(validation.IsQualifiedName(t.Key)) > 0, "the key is none that a taint can have, so it matches nothing"},
-		{isEqual(t) && len(validation.IsValidLabelValue(t.Value)) > 0, "the value is none that a taint can have, so it matches nothing"},
+		{t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute, "tolerationSeconds count only with effect NoExecute"},
+		{t.Key != "" && len(validation.IsQualifiedName(t.Key)) > 0, "no taint can have this key, so it matches nothing"},
+		{isEqual(t) && len(validation.IsValidLabelValue(t.Value)) > 0, "no taint can have this value, so it matches nothing"},
 	} {
 		if fault.is {
 			faults = append(faults, fault.says)

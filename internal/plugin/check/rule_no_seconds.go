@@ -11,18 +11,18 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// noSeconds: the scheduler ignores tolerationSeconds, so it brings such a pod to a node that it must leave at once.
+// noSeconds: the scheduler ignores tolerationSeconds, so it puts such a pod on a node that it must leave immediately.
 var noSeconds = Rule{
 	ID:       "no-seconds",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A toleration tolerates for no time at all",
-	Advice:   "Leave the toleration out, or give it as many tolerationSeconds as the pod needs.",
+	Title:    "A toleration lasts for no time at all",
+	Advice:   "Remove the toleration, or set tolerationSeconds to the time that the pod needs.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
 			if seconds := list[i].TolerationSeconds; seconds == nil || *seconds > 0 || len(faultsOf(list[i])) > 0 {
 				return Finding{}
 			}
-			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, and they must leave it at once.", literal(list[i]))}
+			return Finding{Message: fmt.Sprintf("Toleration %s lets pods be scheduled to a node with this taint, which they must then leave immediately.", literal(list[i]))}
 		})
 	},
 }

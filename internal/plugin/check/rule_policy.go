@@ -10,42 +10,42 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// policySelectsNothing: somebody relies on a policy whose selectors have a typo.
+// policySelectsNothing: someone relies on a policy whose selectors have a typo.
 var policySelectsNothing = Rule{
 	ID:       "policy-selects-nothing",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy selects no pod",
+	Title:    "An EvictionPolicy selects no pods",
 	Advice:   "Correct the selectors, or delete the policy.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			return s.finding("Its selectors match no pod, so it holds nothing."), len(facts.Pods) > 0 && len(s.pods) == 0
+			return s.finding("Its selectors match no pods, so it holds nothing."), len(facts.Pods) > 0 && len(s.pods) == 0
 		})
 	},
 }
 
-// policyHoldsWithoutEnd: a pause has a reason and somebody who ends it, a breaker counts. A bare Hold is forgotten.
+// policyHoldsWithoutEnd: a pause has a reason and is ended by someone, and a breaker counts. A bare Hold is forgotten.
 var policyHoldsWithoutEnd = Rule{
 	ID:       "policy-holds-without-end",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "An EvictionPolicy holds pods and never lets them go",
-	Advice:   "Give the policy a deadline, or say in paused why nobody may leave.",
+	Advice:   "Give the policy a deadline, or give a reason in paused.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perPolicy(func(s *selection) (Finding, bool) {
 			endless := s.Spec.Action == v1alpha1.ActionHold &&
 				s.Spec.Deadline == nil && s.Spec.Paused == nil && s.Spec.Breaker == nil &&
-				(len(s.pods) > 0 || len(facts.Pods) == 0) // else policySelectsNothing says it
+				(len(s.pods) > 0 || len(facts.Pods) == 0) // otherwise policySelectsNothing reports it
 			return s.finding("Its action is Hold, without deadline, paused or breaker: " +
-				"pods stay on tainted nodes until somebody deletes the policy."), endless
+				"pods stay on tainted nodes until someone deletes the policy."), endless
 		})
 	},
 }
 
-// policyUnknownKey: a policy applies to no taint whose key it misspells.
+// policyUnknownKey: a policy with a misspelled key applies to no taint.
 var policyUnknownKey = Rule{
 	ID:       "policy-unknown-key",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy names the key of a taint that nobody uses",
-	Advice:   "Correct the key, unless a taint with this key is to come.",
+	Title:    "An EvictionPolicy names an unknown taint key",
+	Advice:   "Correct the key, unless you plan a taint with this key.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		onNodes := facts.keys()
@@ -63,7 +63,7 @@ var policyUnknownKey = Rule{
 	},
 }
 
-// policyDown: the built-in controller knows no policies. Only an admission policy can stop it.
+// policyDown: the built-in controller does not know policies. Only an admission policy can stop it.
 var policyDown = Rule{
 	ID:       "policy-if-down",
 	Severity: cliv1alpha1.SeverityWarning,

@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// policyBlockedBudget: the Eviction API never lets these pods go, and nothing else ends the wait.
+// policyBlockedBudget: the Eviction API never evicts these pods, and nothing else ends the wait.
 var policyBlockedBudget = Rule{
 	ID:       "policy-blocked-budget",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -32,7 +32,7 @@ var policyBlockedBudget = Rule{
 	},
 }
 
-// policySeveralBudgets: the Eviction API answers 500 for such pods, whatever the budgets allow.
+// policySeveralBudgets: the Eviction API returns 500 for such pods, whatever the budgets allow.
 var policySeveralBudgets = Rule{
 	ID:       "policy-several-budgets",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -44,8 +44,8 @@ var policySeveralBudgets = Rule{
 	},
 }
 
-// askedInVain makes a finding of each policy that asks the Eviction API about pods that it never lets go, which is told
-// by their budgets.
+// askedInVain reports a finding for each policy that asks the Eviction API about pods that it never evicts, according
+// to their budgets.
 func (f *Facts) askedInVain(why string, vain func(*selection, []*covering) bool) []Finding {
 	covers := coveringOf(f.Cluster)
 	return f.perPolicy(func(s *selection) (Finding, bool) {
@@ -64,7 +64,7 @@ func (f *Facts) askedInVain(why string, vain func(*selection, []*covering) bool)
 	})
 }
 
-// covering is a PodDisruptionBudget and how many pods it covers.
+// covering is a PodDisruptionBudget and the number of pods that it covers.
 type covering struct {
 	*policyv1.PodDisruptionBudget
 
@@ -72,7 +72,7 @@ type covering struct {
 	pods     int
 }
 
-// coveringOf returns the budgets of each namespace whose selectors can be read.
+// coveringOf returns the budgets of each namespace that have valid selectors.
 func coveringOf(cluster *plan.Cluster) map[string][]*covering {
 	all := map[string][]*covering{}
 	for _, budget := range cluster.Budgets {
@@ -88,7 +88,7 @@ func coveringOf(cluster *plan.Cluster) map[string][]*covering {
 	return all
 }
 
-// budgetsOf returns the budgets that cover a pod. One that has finished leaves without asking them.
+// budgetsOf returns the budgets that cover a pod. A finished pod leaves without asking them.
 func budgetsOf(all map[string][]*covering, pod *corev1.Pod) []*covering {
 	var covers []*covering
 	for _, budget := range all[pod.Namespace] {
@@ -136,18 +136,18 @@ func (s *selection) asked(covers map[string][]*covering) []asked {
 	return all
 }
 
-// stay says how long a pod stays of which the Eviction API never lets go.
+// stay says how long a pod stays that the Eviction API never evicts.
 func (s *selection) stay() string {
 	switch {
 	case s.Spec.Deadline != nil:
 		return "until the deadline"
 	case s.Spec.Unready == v1alpha1.UnreadyAsk:
-		return "until somebody deletes them"
+		return "until someone deletes them"
 	}
 	return "as long as they are ready"
 }
 
-// budgetNames names budgets, each once.
+// budgetNames lists the names of budgets, each once.
 func budgetNames(budgets []*covering) string {
 	var all []string
 	said := map[*covering]bool{}

@@ -40,13 +40,13 @@ func withLabel(key string, value v1alpha1.LabelValue) *v1alpha1.Selector {
 	return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}}
 }
 
-func TestAPolicyWithAKeyThatNobodyUsesIsFound(t *testing.T) {
+func TestAPolicyWithAnUnknownKeyIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		key  string
 		want is
 	}{
 		"a key that Kubernetes sets": {"node.kubernetes.io/unreachable", nothing},
-		"a typing error":             {"node.kubernetes.io/unreachible", warningThat("spec.taints[0]: nobody uses the key")},
+		"a typing error":             {"node.kubernetes.io/unreachible", warningThat("spec.taints[0]: the key")},
 		"a key that a node has":      {"dedicated", nothing},
 		"a key that no node has":     {"maintenance", infoThat("spec.taints[0]: no node has a taint with the key maintenance")},
 	} {
@@ -58,7 +58,7 @@ func TestAPolicyWithAKeyThatNobodyUsesIsFound(t *testing.T) {
 	}
 }
 
-func TestOfAPolicyThatSelectsNothingOnlyThatIsSaid(t *testing.T) {
+func TestAPolicyThatSelectsNothingHasNoOtherFinding(t *testing.T) {
 	cluster := evicting(func(s *v1alpha1.EvictionPolicySpec) {
 		s.Action, s.PodSelector = v1alpha1.ActionHold, withLabel("app", "wbe")
 	})
@@ -91,14 +91,14 @@ func TestAPolicyThatSelectsNothingIsFound(t *testing.T) {
 	nothing.compare(t, found(t, "policy-selects-nothing", manifests))
 }
 
-func TestAHoldWithoutAnEndIsFound(t *testing.T) {
+func TestAHoldWithoutEndIsFound(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
 	for name, test := range map[string]struct {
 		change func(*spec)
 		want   is
 	}{
 		"Evict":             {func(*spec) {}, nothing},
-		"Hold":              {func(s *spec) { s.Action = v1alpha1.ActionHold }, warningThat("until somebody deletes the policy")},
+		"Hold":              {func(s *spec) { s.Action = v1alpha1.ActionHold }, warningThat("until someone deletes the policy")},
 		"Hold and deadline": {func(s *spec) { s.Action, s.Deadline = v1alpha1.ActionHold, &metav1.Duration{Duration: time.Hour} }, nothing},
 		"Hold and paused":   {func(s *spec) { s.Action, s.Paused = v1alpha1.ActionHold, new("why") }, nothing},
 		"Hold and breaker":  {func(s *spec) { s.Action, s.Breaker = v1alpha1.ActionHold, &v1alpha1.EvictionBreaker{} }, nothing},
@@ -130,7 +130,7 @@ func TestABudgetThatCanNeverAllowIsFound(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
 	number, percent := intstr.FromInt32, intstr.FromString
 	never := warningThat("stay as long as they are ready: 2 pods, PodDisruptionBudget default/b.")
-	// Nobody has created the third replica yet, but the disruption controller expects it.
+	// The third replica does not exist yet, but the disruption controller expects it.
 	expectsThree := minAvailable(number(2))
 	expectsThree.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, ExpectedPods: 3}
 	elsewhere := maxUnavailable(number(0))
@@ -154,7 +154,7 @@ func TestABudgetThatCanNeverAllowIsFound(t *testing.T) {
 		"a deadline":                 {func(s *spec) { s.Deadline = &metav1.Duration{Duration: time.Hour} }, maxUnavailable(number(0)), nothing},
 		"Delete asks nobody":         {func(s *spec) { s.Action = v1alpha1.ActionDelete }, maxUnavailable(number(0)), nothing},
 		"pods that are not selected": {func(s *spec) { s.PodSelector = withLabel("app", "db") }, maxUnavailable(number(0)), nothing},
-		"unready pods too":           {func(s *spec) { s.Unready = v1alpha1.UnreadyAsk }, maxUnavailable(number(0)), warningThat("until somebody deletes them")},
+		"unready pods too":           {func(s *spec) { s.Unready = v1alpha1.UnreadyAsk }, maxUnavailable(number(0)), warningThat("until someone deletes them")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.want.compare(t, found(t, "policy-blocked-budget", evicting(test.change, test.budget)))

@@ -11,26 +11,27 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// shadowedToleration: of those that match a taint the first in the list counts, and not the narrower or the longer one.
+// shadowedToleration: if several tolerations match a taint, the first in the list counts, not the narrower or longer
+// one.
 var shadowedToleration = Rule{
 	ID:       "shadowed-toleration",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A toleration never counts, as an earlier one matches",
-	Advice:   "Put the narrower toleration first, or take it out.",
+	Title:    "A toleration never counts, because an earlier one matches",
+	Advice:   "Put the narrower toleration first, or remove it.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
 			by := shadowOf(list, i)
 			if by < 0 || sameSeconds(list[by], list[i]) {
 				return Finding{}
 			}
-			return Finding{Message: fmt.Sprintf("Toleration %s never counts, as %s comes before it and matches the same: pods stay %s, not %s.",
+			return Finding{Message: fmt.Sprintf("Toleration %s never counts, because %s comes before it and matches the same taints: pods stay %s, not %s.",
 				literal(list[i]), literal(list[by]), stay(list[by]), stay(list[i]))}
 		})
 	},
 }
 
-// shadowOf returns the first toleration before the one at i that matches all that this one matches, -1 if there is
-// none.
+// shadowOf returns the index of the first toleration before the one at i that matches everything that this one matches,
+// or -1.
 func shadowOf(list []corev1.Toleration, i int) int {
 	if len(faultsOf(list[i])) > 0 {
 		return -1
@@ -43,7 +44,7 @@ func shadowOf(list []corev1.Toleration, i int) int {
 	return -1
 }
 
-// covers reports whether one toleration matches every taint that another matches, by Equal and Exists.
+// covers reports whether one toleration matches every taint that another matches, for Equal and Exists.
 func covers(wide, narrow corev1.Toleration) bool {
 	switch {
 	case wide.Effect != "" && wide.Effect != narrow.Effect, wide.Key != "" && wide.Key != narrow.Key:
@@ -54,7 +55,7 @@ func covers(wide, narrow corev1.Toleration) bool {
 	return isEqual(wide) && isEqual(narrow) && wide.Key == narrow.Key && wide.Value == narrow.Value
 }
 
-// stay says for how long pods stay that have a toleration.
+// stay says how long pods with a toleration stay.
 func stay(t corev1.Toleration) string {
 	if t.TolerationSeconds == nil {
 		return "indefinitely"

@@ -11,7 +11,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// singleReplica: nobody has chosen the 300 seconds, and there is no other replica meanwhile.
+// singleReplica: the 300 seconds are a default, and there is no other replica meanwhile.
 var singleReplica = Rule{
 	ID:       "single-replica",
 	Severity: cliv1alpha1.SeverityInfo,

@@ -19,17 +19,17 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// startupFor is for how long a node may have a startup taint: the default of Cluster Autoscaler's flag
+// startupFor is how long a node may have a startup taint: the default of Cluster Autoscaler's flag
 // --max-node-startup-time.
 const startupFor = 15 * time.Minute
 
-// startupTaint: a component that is gone, or whose marks are wrong, leaves its taint on nodes without an end
-// (cilium/cilium#31943, kubernetes-sigs/node-readiness-controller#342).
+// startupTaint: if a component is gone, or its marks are wrong, its taint stays on nodes (cilium/cilium#31943,
+// kubernetes-sigs/node-readiness-controller#342).
 var startupTaint = Rule{
 	ID:       "startup-taint",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A ready node still has a startup taint",
-	Advice:   "Find out why the component that removes the taint does not, or remove the taint with kubectl taint if the component is gone.",
+	Advice:   "Find out why the component does not remove its taint, or remove it with kubectl taint if the component is gone.",
 	Find: func(facts *Facts) []Finding {
 		nodes := map[corev1.Taint][]string{}
 		for _, node := range facts.Nodes {
@@ -46,7 +46,7 @@ var startupTaint = Rule{
 			remover := removerOf(taint.Key)
 			all = append(all, Finding{
 				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: taints.Format(taint)}},
-				Message: fmt.Sprintf("%s removes it when a node has started (%s), but it stays on %s for more than %d minutes.",
+				Message: fmt.Sprintf("%s removes it when a node has started (%s), but it has been on %s for more than %d minutes.",
 					remover.name, remover.source, sentence.Counted(len(nodes[taint]), "ready node"), int(startupFor.Minutes())),
 				Names: nodes[taint],
 			})
@@ -59,7 +59,7 @@ func byKey(a, b corev1.Taint) int {
 	return cmp.Compare(taints.Format(a), taints.Format(b))
 }
 
-// removerOf returns the component that removes the taint from nodes that have started, nil if that is none.
+// removerOf returns the component that removes the taint from nodes that have started, or nil.
 func removerOf(key string) *component {
 	i := slices.IndexFunc(components, func(c component) bool { return has(c.startup, key) })
 	if i < 0 {
@@ -68,8 +68,8 @@ func removerOf(key string) *component {
 	return &components[i]
 }
 
-// isOld reports whether a node has had a taint for longer than it takes to start. It counts from the latest instant
-// that the node tells, so that the taint is not younger.
+// isOld reports whether a node has had a taint for longer than it takes to start. It counts from the latest time
+// recorded on the node, so the taint is at least that old.
 func (f *Facts) isOld(node *corev1.Node, taint *corev1.Taint) bool {
 	since := node.CreationTimestamp.Time
 	switch written := plan.TaintsWritten(node); {

@@ -17,12 +17,12 @@ import (
 )
 
 // noTimeAdded: only the node-lifecycle controller and Taintkeeper write timeAdded. kubectl taint does not, and
-// Taintkeeper does so where the countdown of a pod runs.
+// Taintkeeper writes it only if the countdown of a pod is running.
 var noTimeAdded = Rule{
 	ID:       "no-time-added",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A NoExecute taint has no timeAdded",
-	Advice:   "Write timeAdded with the taint, or let Taintkeeper evict, which writes it where it may.",
+	Advice:   "Write timeAdded with the taint, or let Taintkeeper evict, which adds it if it is allowed to.",
 	Find:     findNoTimeAdded,
 }
 
@@ -40,14 +40,14 @@ func findNoTimeAdded(facts *Facts) []Finding {
 	for _, spec := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, Finding{
 			Object:  cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: spec}},
-			Message: fmt.Sprintf("It has no timeAdded on %s, so its tolerationSeconds count anew when the controller that evicts restarts.", sentence.Counted(len(nodes[spec]), "node")),
+			Message: fmt.Sprintf("It has no timeAdded on %s, so its tolerationSeconds start again when the evicting controller restarts.", sentence.Counted(len(nodes[spec]), "node")),
 			Names:   nodes[spec],
 		})
 	}
 	return all
 }
 
-// counts reports whether a pod on a node tolerates a taint for a while only. Where no pods are known, one may.
+// counts reports whether a pod on a node tolerates a taint for a limited time. If no pods are known, one may.
 func (f *Facts) counts(node *corev1.Node, taint *corev1.Taint) bool {
 	return len(f.Pods) == 0 || slices.ContainsFunc(f.Pods, func(pod *corev1.Pod) bool {
 		if pod.Spec.NodeName != node.Name {

@@ -14,12 +14,12 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// unknownKey: a key with a typing error looks like any other.
+// unknownKey: a key with a typo looks like any other.
 var unknownKey = Rule{
 	ID:       "unknown-key",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A toleration has a key that nobody uses",
-	Advice:   "Take the toleration out, unless a taint with this key is to come.",
+	Title:    "A toleration has an unknown key",
+	Advice:   "Remove the toleration, unless you plan a taint with this key.",
 	Find: func(facts *Facts) []Finding {
 		onNodes := facts.keys()
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
@@ -28,7 +28,7 @@ var unknownKey = Rule{
 	},
 }
 
-// keys returns those of the taints of all nodes.
+// keys returns the keys of the taints of all nodes.
 func (f *Facts) keys() (all []string) {
 	for _, node := range f.Nodes {
 		for _, taint := range node.Spec.Taints {
@@ -38,7 +38,7 @@ func (f *Facts) keys() (all []string) {
 	return all
 }
 
-// judgeKey says what is wrong with the key of something. Without nodes, one may have it.
+// judgeKey says what is wrong with a key. If no nodes are known, some node may have it.
 func (f *Facts) judgeKey(what, key string, onNodes []string) Finding {
 	info := Finding{Severity: cliv1alpha1.SeverityInfo}
 	switch meant, near := misspelt(key), like(key, onNodes); {
@@ -46,7 +46,7 @@ func (f *Facts) judgeKey(what, key string, onNodes []string) Finding {
 		return Finding{}
 	case meant != "":
 		return Finding{
-			Message: fmt.Sprintf("%s: nobody uses the key %s; %s may be meant.", what, key, meant),
+			Message: fmt.Sprintf("%s: the key %s is unknown. Did you mean %s?", what, key, meant),
 			Advice:  "Correct the key.",
 		}
 	case len(f.Nodes) == 0:
@@ -59,7 +59,7 @@ func (f *Facts) judgeKey(what, key string, onNodes []string) Finding {
 	return info
 }
 
-// like returns a key of a node that differs in a letter or two, empty if there is none. Both can be meant.
+// like returns a key on a node that differs in one or two letters, or an empty string. Both keys may be intentional.
 func like(key string, onNodes []string) string {
 	i := slices.IndexFunc(onNodes, func(other string) bool {
 		return len(key) >= short && levenshtein.ComputeDistance(key, other) <= 2
@@ -70,11 +70,11 @@ func like(key string, onNodes []string) string {
 	return onNodes[i]
 }
 
-// short is how long names are that are alike by chance.
+// short is the length up to which names are similar by chance.
 const short = 8
 
-// misspelt returns the well-known key that somebody meant to write, empty if there is none. Vendors have keys that
-// differ in a letter, as ebs.csi.aws.com and efs.csi.aws.com do, so no letter of a domain may be another.
+// misspelt returns the well-known key that was probably meant, or an empty string. Vendors have keys that differ in one
+// letter, such as ebs.csi.aws.com and efs.csi.aws.com, so the letters of a domain must match.
 func misspelt(key string) string {
 	domain, name := path.Split(key)
 	for _, known := range wellKnown {

@@ -9,9 +9,10 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// unreachableForEver: pods of a DaemonSet, static pods and pods without a controller have no successor elsewhere.
-var unreachableForEver = Rule{
-	ID:       "unreachable-for-ever",
+// unreachableIndefinitely: pods of a DaemonSet, static pods and pods without a controller get no successor on another
+// node.
+var unreachableIndefinitely = Rule{
+	ID:       "unreachable-indefinitely",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A workload tolerates an unreachable node indefinitely",
 	Advice:   "Tolerate node.kubernetes.io/unreachable with tolerationSeconds, before any toleration that matches everything.",
@@ -24,7 +25,7 @@ var unreachableForEver = Rule{
 			finding := Finding{Object: workload.CheckedObject}
 			for _, list := range workload.Lists {
 				if toleration, tolerated := first(list.Effective, unreachable); tolerated && toleration.TolerationSeconds == nil {
-					finding.Message = fmt.Sprintf("Its pods are not replaced when their node is gone, because of toleration %s.", literal(*toleration))
+					finding.Message = fmt.Sprintf("Its pods are not replaced when their node fails, because of toleration %s.", literal(*toleration))
 					finding.Names = append(finding.Names, names(list.Pods)...)
 				}
 			}
@@ -36,7 +37,7 @@ var unreachableForEver = Rule{
 	},
 }
 
-// isReplaced reports whether a controller makes a successor of a pod of the workload, on another node.
+// isReplaced reports whether a controller creates a successor of the workload's pods on another node.
 func (w *Workload) isReplaced() bool {
 	switch w.Kind {
 	case "DaemonSet", "Pod", "Node":

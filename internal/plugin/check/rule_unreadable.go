@@ -12,7 +12,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// unreadableTemplate: the API server refuses such a workload too. The others are checked anyway.
+// unreadableTemplate: the API server rejects such a workload too. Other workloads are still checked.
 var unreadableTemplate = Rule{
 	ID:       "unreadable-template",
 	Severity: cliv1alpha1.SeverityError,

@@ -34,7 +34,7 @@ func found(t *testing.T, id string, cluster *plan.Cluster) []cliv1alpha1.CheckFi
 	return check.Make(cluster, rules, "", now).Findings
 }
 
-// is says what a test wants to be found: nothing if severity is empty, else one finding whose message has the words.
+// is says which finding a test expects: none if severity is empty, else one whose message contains the words.
 type is struct {
 	severity cliv1alpha1.Severity
 	words    string
@@ -117,7 +117,7 @@ func tolerating(all ...corev1.Toleration) func(*corev1.Pod) {
 
 func pods(all ...*corev1.Pod) *plan.Cluster { return &plan.Cluster{Pods: all} }
 
-// forSeconds lets a toleration end.
+// forSeconds sets tolerationSeconds.
 func forSeconds(t corev1.Toleration, seconds int64) corev1.Toleration {
 	t.TolerationSeconds = &seconds
 	return t
@@ -127,7 +127,7 @@ var (
 	everything  = corev1.Toleration{Operator: corev1.TolerationOpExists}
 	notReady    = corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	unreachable = corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
-	// defaults are those that the admission plugin DefaultTolerationSeconds adds.
+	// defaults are the tolerations that the admission plugin DefaultTolerationSeconds adds.
 	defaults = tolerating(forSeconds(notReady, 300), forSeconds(unreachable, 300))
 )
 
@@ -151,33 +151,33 @@ func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
 	}
 }
 
-func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
+func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 	const noExecute, noSchedule = corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule
 	for name, test := range map[string]struct {
 		rule        string
 		tolerations []corev1.Toleration
 		want        is
 	}{
-		"Exists with a value":               {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "Exists", Value: "v"}}, errorThat("{key: k, operator: Exists, value: v}: operator Exists looks at no value")},
+		"Exists with a value":               {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "Exists", Value: "v"}}, errorThat("{key: k, operator: Exists, value: v}: operator Exists ignores the value")},
 		"Exists without a value":            {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "Exists"}}, nothing},
 		"Equal without a key":               {"malformed-toleration", []corev1.Toleration{{Operator: "Equal", Value: "v"}}, errorThat("operator Equal needs a key")},
 		"no operator and no key":            {"malformed-toleration", []corev1.Toleration{{}}, errorThat("operator Equal needs a key")},
 		"Equal without a value":             {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "Equal"}}, nothing},
 		"Exists without a key":              {"malformed-toleration", []corev1.Toleration{everything}, nothing},
-		"seconds with NoSchedule":           {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: noSchedule}, 60)}, errorThat("effect NoExecute alone")},
-		"seconds without an effect":         {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists"}, 60)}, errorThat("effect NoExecute alone")},
+		"seconds with NoSchedule":           {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: noSchedule}, 60)}, errorThat("only with effect NoExecute")},
+		"seconds without an effect":         {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists"}, 60)}, errorThat("only with effect NoExecute")},
 		"seconds with NoExecute":            {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: noExecute}, 60)}, nothing},
 		"an operator that there is not":     {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "In", Value: "v"}}, errorThat(`there is no operator "In"`)},
 		"an effect that there is not":       {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "Exists", Effect: "NoEvict"}}, errorThat(`there is no effect "NoEvict"`)},
-		"a key that no taint can have":      {"malformed-toleration", []corev1.Toleration{{Key: "a b", Operator: "Exists"}}, errorThat(`{key: "a b", operator: Exists}: the key is none that a taint can have`)},
-		"a value that no taint can have":    {"malformed-toleration", []corev1.Toleration{{Key: "k", Value: "a b"}}, errorThat("the value is none that a taint can have")},
+		"a key that no taint can have":      {"malformed-toleration", []corev1.Toleration{{Key: "a b", Operator: "Exists"}}, errorThat(`{key: "a b", operator: Exists}: no taint can have this key`)},
+		"a value that no taint can have":    {"malformed-toleration", []corev1.Toleration{{Key: "k", Value: "a b"}}, errorThat("no taint can have this value")},
 		"two faults, told together":         {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"}, 60)}, errorThat(", and tolerationSeconds count")},
-		"Gt":                                {"comparison-operator", []corev1.Toleration{{Key: "k", Operator: "Gt", Value: "5"}}, warningThat("matches nothing where the feature gate")},
+		"Gt":                                {"comparison-operator", []corev1.Toleration{{Key: "k", Operator: "Gt", Value: "5"}}, warningThat("matches nothing unless the feature gate")},
 		"Lt":                                {"comparison-operator", []corev1.Toleration{{Key: "k", Operator: "Lt", Value: "5"}}, warningThat("operator: Lt")},
 		"Equal compares nothing":            {"comparison-operator", []corev1.Toleration{{Key: "k", Value: "5"}}, nothing},
 		"malformed ones are told as such":   {"no-seconds", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists"}, 0)}, nothing},
-		"negative seconds":                  {"no-seconds", []corev1.Toleration{forSeconds(unreachable, -1)}, warningThat("leave it at once")},
-		"zero seconds":                      {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 0)}, warningThat("leave it at once")},
+		"negative seconds":                  {"no-seconds", []corev1.Toleration{forSeconds(unreachable, -1)}, warningThat("leave immediately")},
+		"zero seconds":                      {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 0)}, warningThat("leave immediately")},
 		"a second":                          {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 1)}, nothing},
 		"indefinitely":                      {"no-seconds", []corev1.Toleration{unreachable}, nothing},
 		"the narrow one comes last":         {"shadowed-toleration", []corev1.Toleration{everything, forSeconds(unreachable, 300)}, warningThat("pods stay indefinitely, not for 300 s")},
@@ -193,11 +193,11 @@ func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
 		"a key that a node has":             {"unknown-key", []corev1.Toleration{{Key: "dedicated", Operator: "Exists"}}, nothing},
 		"a key that Kubernetes sets":        {"unknown-key", []corev1.Toleration{unreachable}, nothing},
 		"a key that nobody sets":            {"unknown-key", []corev1.Toleration{{Key: "maintenance", Operator: "Exists"}}, infoThat("no node has a taint with the key maintenance")},
-		"a typing error":                    {"unknown-key", []corev1.Toleration{{Key: "node.kubernetes.io/unreachible", Operator: "Exists"}}, warningThat("node.kubernetes.io/unreachable may be meant")},
+		"a typing error":                    {"unknown-key", []corev1.Toleration{{Key: "node.kubernetes.io/unreachible", Operator: "Exists"}}, warningThat("Did you mean node.kubernetes.io/unreachable?")},
 		"a letter less than a node's key":   {"unknown-key", []corev1.Toleration{{Key: "dedicatd", Operator: "Exists"}}, infoThat("no node has a taint with the key dedicatd, but some have dedicated")},
 		"a key of AWS":                      {"unknown-key", []corev1.Toleration{{Key: "fsx.csi.aws.com/agent-not-ready", Operator: "Exists"}}, nothing},
 		"a driver that is like another":     {"unknown-key", []corev1.Toleration{{Key: "eks.csi.aws.com/agent-not-ready", Operator: "Exists"}}, infoThat("no node has")},
-		"a typing error in a domain":        {"unknown-key", []corev1.Toleration{{Key: "karpentr.sh/disrupted", Operator: "Exists"}}, warningThat("karpenter.sh/disrupted may be meant")},
+		"a typing error in a domain":        {"unknown-key", []corev1.Toleration{{Key: "karpentr.sh/disrupted", Operator: "Exists"}}, warningThat("Did you mean karpenter.sh/disrupted?")},
 		"a key with a known prefix":         {"unknown-key", []corev1.Toleration{{Key: "readiness.k8s.io/network", Operator: "Exists"}}, nothing},
 		"a short key that is like another":  {"unknown-key", []corev1.Toleration{{Key: "cpus", Operator: "Exists"}}, infoThat("no node has")},
 	} {
@@ -209,11 +209,11 @@ func TestATolerationIsFoundThatIsNotWhatItSeems(t *testing.T) {
 	}
 }
 
-func TestWithoutNodesNobodyKnowsWhetherAKeyIsUsed(t *testing.T) {
+func TestWithoutNodesItIsNotKnownWhetherAKeyIsUsed(t *testing.T) {
 	nothing.compare(t, found(t, "unknown-key", pods(pod("p", tolerating(corev1.Toleration{Key: "maintenance", Operator: "Exists"})))))
 }
 
-func TestATolerationIsToldOncePerOwnerWithItsPods(t *testing.T) {
+func TestATolerationIsReportedOncePerOwnerWithItsPods(t *testing.T) {
 	zero := tolerating(forSeconds(unreachable, 0))
 	findings := found(t, "no-seconds", pods(
 		pod("d", zero), pod("c", zero), pod("b", zero), pod("a", zero), pod("e", defaults), pod("f", zero, finished),
@@ -247,7 +247,7 @@ func TestADaemonSetIsFoundThatACommonTaintTakesAway(t *testing.T) {
 	}
 }
 
-func TestAPartOfTheControlPlaneIsFoundThatACommonTaintTakesAway(t *testing.T) {
+func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want is
@@ -263,7 +263,7 @@ func TestAPartOfTheControlPlaneIsFoundThatACommonTaintTakesAway(t *testing.T) {
 	}
 }
 
-func TestAWorkloadIsFoundThatToleratesUnreachableForEver(t *testing.T) {
+func TestAWorkloadThatToleratesUnreachableIndefinitelyIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want is
@@ -278,7 +278,7 @@ func TestAWorkloadIsFoundThatToleratesUnreachableForEver(t *testing.T) {
 		"nobody replaces a bare pod":         {pod("p", alone, tolerating(unreachable)), nothing},
 		"a static pod":                       {pod("p", ownedBy("Node", "n"), static, tolerating(everything)), nothing},
 	} {
-		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "unreachable-for-ever", pods(test.pod))) })
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "unreachable-indefinitely", pods(test.pod))) })
 	}
 }
 
@@ -353,7 +353,7 @@ func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
 	}
 }
 
-func TestOfATemplateIsKnownWhatKubernetesAddsToItsPods(t *testing.T) {
+func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 	template := func(kind string, tolerations ...corev1.Toleration) *plan.Cluster {
 		return &plan.Cluster{Workloads: []plan.WorkloadTemplate{{
 			Owner: cliv1alpha1.Owner{Kind: kind, Name: "web"}, Replicas: 1, Pod: pod("web", alone, tolerating(tolerations...)),
@@ -366,7 +366,7 @@ func TestOfATemplateIsKnownWhatKubernetesAddsToItsPods(t *testing.T) {
 	}{
 		"a Deployment gets 300 seconds":                       {"single-replica", template("Deployment"), infoThat("300 s")},
 		"but not where it says something else":                {"single-replica", template("Deployment", forSeconds(unreachable, 30)), nothing},
-		"a Deployment that tolerates everything indefinitely": {"unreachable-for-ever", template("Deployment", everything), warningThat("{operator: Exists}")},
+		"a Deployment that tolerates everything indefinitely": {"unreachable-indefinitely", template("Deployment", everything), warningThat("{operator: Exists}")},
 		"a DaemonSet tolerates failed nodes":                  {"daemonset-leaves", template("DaemonSet"), infoThat("gets node.kubernetes.io/out-of-service:NoExecute, or a")},
 		"what is added shadows nothing":                       {"shadowed-toleration", template("Deployment", everything), nothing},
 	} {

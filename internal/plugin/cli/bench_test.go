@@ -25,8 +25,8 @@ const (
 	manyPods  = 150_000
 )
 
-// BenchmarkPlanOf150k makes a plan for all nodes of a big cluster from a file, in a process of its own: MiB is that
-// process' memory at most.
+// BenchmarkPlanOf150k makes a plan for all nodes of a big cluster from a file, in a separate process. MiB is the peak
+// memory of that process.
 func BenchmarkPlanOf150k(b *testing.B) {
 	file := filepath.Join(b.TempDir(), "cluster.json")
 	writeBigCluster(b, file)
@@ -51,7 +51,7 @@ func BenchmarkPlanOf150k(b *testing.B) {
 	}
 }
 
-// writeBigCluster writes what kubectl taintkeeper snapshot writes of such a cluster.
+// writeBigCluster writes a snapshot of such a cluster, as kubectl taintkeeper snapshot would.
 func writeBigCluster(b *testing.B, name string) {
 	b.Helper()
 	file, err := os.Create(name)

@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/board"
 )
 
-// get asks for an address. The caller closes the body.
+// get requests an address. The caller closes the body.
 func get(t *testing.T, address string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
@@ -54,10 +54,10 @@ func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
 	if err := end(); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
-	_, _ = io.Copy(io.Discard, events) // it comes to an end
+	_, _ = io.Copy(io.Discard, events) // it ends
 }
 
-func TestAPortThatIsInUseIsSaid(t *testing.T) {
+func TestAnErrorSaysThatAPortIsInUse(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestAPortThatIsInUseIsSaid(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	got := run(t, "board", "--server=http://127.0.0.1:1", "--port="+port)
-	want := "error: serve at port " + port + ": it is in use: choose another --port, or leave it out to use a free one\n"
+	want := "error: serve at port " + port + ": it is in use: choose another --port, or remove --port to use a free one\n"
 	if got.err != want || got.code != cli.ExitFailed || got.out != "" {
 		t.Errorf("it prints %q and %q with code %s, want %q", got.out, got.err, strconv.Itoa(got.code), want)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
-// printed is what a command line prints.
+// printed is the output of a command line.
 type printed struct {
 	out, err string
 	code     int
@@ -40,8 +40,8 @@ func run(t *testing.T, args ...string) printed {
 // tables are the formats that have headers.
 var tables = []string{"", "wide"}
 
-// flagsWithOutputs are flags that go with -o, and where they may change nothing: there, what they ask for is the case
-// anyway.
+// flagsWithOutputs are flags that depend on -o, and the formats in which they may change nothing because those formats
+// already do what the flag requests.
 var flagsWithOutputs = map[string]struct {
 	args    []string
 	nothing func(command, format string) bool
@@ -61,7 +61,7 @@ var flagsWithOutputs = map[string]struct {
 	"node-monitor-grace-period": {[]string{"--node-monitor-grace-period=9s"}, func(_, format string) bool { return format == "name" }},
 }
 
-// argumentsOf are what each command that reads is tried with.
+// argumentsOf are the arguments with which each reading command is tried.
 func argumentsOf(command string) [][]string {
 	switch command {
 	case "plan":
@@ -85,7 +85,7 @@ func TestEveryFlagWorksWithEveryOutputOrIsRefused(t *testing.T) {
 	}
 }
 
-// wantFlagsHeeded tries a command line in a format with each flag.
+// wantFlagsHeeded tries a command line in one format with each flag.
 func wantFlagsHeeded(t *testing.T, command, format string, line []string) {
 	t.Helper()
 	if format != "" {
@@ -102,8 +102,8 @@ func wantFlagsHeeded(t *testing.T, command, format string, line []string) {
 	}
 }
 
-// wantHeeded wants that a flag changes what is printed, or is refused; or that it changes nothing if it asks for what
-// is the case anyway.
+// wantHeeded fails unless a flag changes the output, or is rejected. A flag may change nothing if the format already
+// does what it requests.
 func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []string, anyway bool) {
 	t.Helper()
 	args := append(slices.Clone(base), flag...)
@@ -119,7 +119,7 @@ func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []
 	}
 }
 
-// commandsThatRead are those that take files. The others are known by name, so that none is left out.
+// commandsThatRead are those that accept files. The others are listed by name, so that none is forgotten.
 func commandsThatRead() []string {
 	var names []string
 	others := []string{
@@ -133,7 +133,7 @@ func commandsThatRead() []string {
 	return names
 }
 
-// snapshotOf writes a file that is read faster than YAML.
+// snapshotOf writes a snapshot, which is faster to read than YAML.
 func snapshotOf(t *testing.T, file string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "snapshot.json")
@@ -143,7 +143,7 @@ func snapshotOf(t *testing.T, file string) string {
 	return path
 }
 
-// wantRefusal wants a usage error of one sentence that names what is refused in one of some ways, and nothing on
+// wantRefusal fails unless there is a usage error of one sentence that contains one of the given texts, and nothing on
 // stdout.
 func wantRefusal(t *testing.T, args []string, got printed, names ...string) {
 	t.Helper()

@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
-// usageTemplate is the help of a command below its text. The flags that select a cluster have their own page, as in
-// kubectl. The template's parameter is the width of the terminal.
+// usageTemplate is the part of a command's help below its description. The flags that select a cluster have their own
+// page, as in kubectl. The template's parameter is the width of the terminal.
 const usageTemplate = `Usage:
   {{if .HasAvailableSubCommands}}{{.CommandPath}} [command]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
 
@@ -95,7 +95,7 @@ func newVersion(env Env) *cobra.Command {
 	}
 }
 
-// elsewhere names what to use instead of commands that we do not have.
+// elsewhere says what to use instead of commands that we do not have.
 var elsewhere = map[string]string{
 	"cordon":   "use kubectl cordon, or taint the node with the effect NoSchedule",
 	"drain":    "use kubectl drain, which respects PodDisruptionBudgets, or taint --drain, which does the same and then taints the node",

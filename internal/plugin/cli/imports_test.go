@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The controller's framework would make the plugin a third larger. What the plugin says of the controller it knows from
-// packages without a client, such as internal/readiness and verdict.
+// The controller's framework would make the plugin a third larger. What the plugin knows about the controller comes
+// from packages without a client, such as internal/readiness and verdict.
 func TestThePluginIsBuiltWithoutTheController(t *testing.T) {
 	const plugin = "github.com/taintkeeper/taintkeeper/cmd/kubectl-taintkeeper"
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", plugin).Output()

@@ -121,13 +121,13 @@ type printError struct{ error }
 
 func (e printError) Unwrap() error { return e.error }
 
-// Fail prints an error for a person, and returns the exit code.
+// Fail prints an error for people, and returns the exit code.
 func Fail(out io.Writer, err error) int {
 	if err == nil {
 		return ExitOK
 	}
 	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
-		return ExitFailed // the reader has closed the pipe
+		return ExitFailed // the reader closed the pipe
 	}
 	for _, line := range output.Merged(strings.Split(strings.TrimSpace(err.Error()), "\n")) {
 		fmt.Fprintln(out, output.Wrap("error: "+output.Printable(line), output.WidthOf(out)))

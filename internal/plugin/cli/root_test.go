@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
-// full is where nothing can be written.
+// full is a writer that always fails.
 type full struct{ err error }
 
 // Write implements io.Writer.
@@ -52,7 +52,7 @@ func TestWhatCannotBeWrittenIsAnErrorInEveryCommand(t *testing.T) {
 	}
 }
 
-// answers is an API server that has one node, and answers for some resources as it is told.
+// answers is an API server with one node, which returns the given answers for some resources.
 func answers(t *testing.T, with map[string]func(http.ResponseWriter)) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,18 +85,18 @@ func page(w http.ResponseWriter) {
 	fmt.Fprint(w, "<html>Log in, please.</html>")
 }
 
-func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
+func TestUnexpectedAnswersOfTheAPIServerAreErrorsThatSayWhatToDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes func(http.ResponseWriter)
 		want  string
 	}{
 		"forbidden":             {status(403, "Forbidden"), `^error: list nodes: out of luck: ask for the right to list them, which the ClusterRole taintkeeper-viewer has, or name files with -f\n$`},
-		"unauthorized":          {status(401, "Unauthorized"), `^error: list nodes: the API server \S+ does not know you: out of luck: log in again\n$`},
+		"unauthorized":          {status(401, "Unauthorized"), `^error: list nodes: the API server \S+ rejected your credentials: out of luck: log in again\n$`},
 		"not found":             {status(404, "NotFound"), `^error: list nodes: the API server \S+ does not have them: out of luck: check the context `},
-		"gone":                  {status(410, "Expired"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},
-		"too many requests":     {status(429, "TooManyRequests"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},
-		"internal server error": {status(500, "InternalError"), `^error: list nodes: the API server \S+ fails: out of luck: try again\n$`},
-		"no API server":         {page, `^error: list nodes: \S+ does not answer as an API server does: .*: check the context `},
+		"gone":                  {status(410, "Expired"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},
+		"too many requests":     {status(429, "TooManyRequests"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},
+		"internal server error": {status(500, "InternalError"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},
+		"no API server":         {page, `^error: list nodes: \S+ does not answer like an API server: .*: check the context `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, "taints", "-s", answers(t, map[string]func(http.ResponseWriter){"nodes": test.nodes}))
@@ -107,9 +107,9 @@ func TestAnAPIServerThatAnswersOtherwiseIsSaidWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestWhatAnAPIServerDoesNotHaveIsSaidAndThePlanIsMadeWithoutIt(t *testing.T) {
+func TestAPlanNotesWhatTheAPIServerDoesNotHave(t *testing.T) {
 	got := run(t, "plan", "n-1", "m:NoExecute", "-s", answers(t, nil))
-	const want = "Note: The API server does not have poddisruptionbudgets, so no PodDisruptionBudget is taken into account.\n"
+	const want = "Note: The API server does not have poddisruptionbudgets, so PodDisruptionBudgets are not taken into account.\n"
 	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
 	}
@@ -132,9 +132,9 @@ func TestPoliciesOfTheClusterAreChecked(t *testing.T) {
 	}
 }
 
-func TestPoliciesThatMayNotBeListedAreSaidAndTheRestIsChecked(t *testing.T) {
+func TestACheckNotesThatPoliciesMayNotBeListed(t *testing.T) {
 	got := run(t, "check", "-s", answers(t, map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")}))
-	const want = "Note: You may not list evictionpolicies, so no EvictionPolicy is taken into account.\n"
+	const want = "Note: You may not list evictionpolicies, so EvictionPolicies are not taken into account.\n"
 	if got.code != cli.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cli.ExitOK, want)
 	}
@@ -154,7 +154,7 @@ func TestAnAPIServerWithoutTheTracesOfControllersIsChecked(t *testing.T) {
 	}
 }
 
-// kubeconfig writes a file whose context admin@prod leads to an API server.
+// kubeconfig writes a file whose context admin@prod selects an API server.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -168,7 +168,7 @@ func kubeconfig(t *testing.T, server string) string {
 	return file
 }
 
-func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
+func TestAPlanNamesItsCluster(t *testing.T) {
 	server := answers(t, nil)
 	for format, want := range map[string]string{
 		"":     "This plan is for cluster prod (context admin@prod, " + server + ").\n",
@@ -191,7 +191,7 @@ func TestAPlanSaysOfWhichClusterItIs(t *testing.T) {
 	}
 }
 
-func TestAnEmptyNamespaceDoesNotHideThatPodsOfOthersAreToLeave(t *testing.T) {
+func TestAnEmptyNamespaceDoesNotHidePodsThatMustLeaveInOthers(t *testing.T) {
 	server := answers(t, map[string]func(http.ResponseWriter){
 		"nodes": func(w http.ResponseWriter) {
 			fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "items": [

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-taintkeeper": command})
 }
 
-// command is kubectl-taintkeeper at the instant that $NOW says, on a terminal of $WIDTH columns.
+// command is kubectl-taintkeeper at the time in $NOW, on a terminal with $WIDTH columns.
 func command() {
 	now, err := time.Parse(time.RFC3339Nano, os.Getenv("NOW"))
 	if err != nil {
@@ -44,8 +44,8 @@ func command() {
 	os.Exit(cli.Fail(errOut, root.Execute()))
 }
 
-// TestScripts plays testdata/script: every command and every error, with what is printed. Set UPDATE_SCRIPTS to update
-// the output.
+// TestScripts plays testdata/script: every command and every error, with their output. Set UPDATE_SCRIPTS to update the
+// output.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// many is a cluster with more pods than a person reads: 93 of a Deployment and 12 of a DaemonSet on 12 nodes, and 31
+// many is a cluster with too many pods to read: 93 of a Deployment and 12 of a DaemonSet on 12 nodes, and 31
 // Deployments with a PodDisruptionBudget each.
 func many() []byte {
 	var items []string

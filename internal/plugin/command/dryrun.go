@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DryRun is the value of --dry-run, as kubectl has it.
+// DryRun is the value of --dry-run, as in kubectl.
 type DryRun string
 
-// The values.
+// Values of DryRun.
 const (
 	DryRunNone   DryRun = "none"
 	DryRunClient DryRun = "client"
@@ -25,12 +25,12 @@ var dryRuns = []string{string(DryRunNone), string(DryRunClient), string(DryRunSe
 
 // AddFlag adds --dry-run.
 func (d *DryRun) AddFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(d), "dry-run", string(DryRunNone), "Change nothing: client prints what would be sent, server what the API server would answer; none changes it.")
+	cmd.Flags().StringVar((*string)(d), "dry-run", string(DryRunNone), "Change nothing: client prints what the command would send, and server what the API server would answer. With none, the change is made.")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Validate refuses other values.
+// Validate rejects other values.
 func (d DryRun) Validate() error {
 	if !slices.Contains(dryRuns, string(d)) {
 		return Usagef("--dry-run=%s: choose one of %s", d, strings.Join(dryRuns, ", "))
@@ -38,7 +38,7 @@ func (d DryRun) Validate() error {
 	return nil
 }
 
-// Option is the field DryRun of a call's options.
+// Option returns the field DryRun of a call's options.
 func (d DryRun) Option() []string {
 	if d == DryRunServer {
 		return []string{metav1.DryRunAll}
@@ -46,7 +46,7 @@ func (d DryRun) Option() []string {
 	return nil
 }
 
-// Done says as kubectl does what was done, or would be.
+// Done says what was done, or would be, in kubectl's words.
 func (d DryRun) Done(done string) string {
 	switch d {
 	case DryRunClient:

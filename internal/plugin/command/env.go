@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is how every command of the plugin begins: with an environment that the program gives it, and with an
-// error that says what to write instead if its command line is wrong.
+// Package command is the start of every command of the plugin: the environment that it gets from the program, and
+// errors that say what to write instead of a wrong command line.
 package command
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// FoundError is no failure of a command: it found what --fail-on asks for.
+// FoundError does not mean that a command failed: it found something that --fail-on names.
 type FoundError struct{ error }
 
 func (e FoundError) Unwrap() error { return e.error }
@@ -19,17 +19,17 @@ func (e FoundError) Unwrap() error { return e.error }
 // Foundf returns a FoundError.
 func Foundf(format string, args ...any) error { return FoundError{fmt.Errorf(format, args...)} }
 
-// FailOn is the flag --fail-on of commands that foresee what may happen.
+// FailOn is the flag --fail-on of commands that predict what may happen.
 type FailOn []string
 
-// What --fail-on can ask for.
+// Values of --fail-on.
 const (
 	LostWorkload = "lost-workload"
 	Budget       = "budget"
 	Nowhere      = "nowhere"
 )
 
-// FailOns are its values.
+// FailOns are all values.
 var FailOns = []string{LostWorkload, Budget, Nowhere}
 
 // AddFlag adds the flag.
@@ -39,20 +39,20 @@ func (f *FailOn) AddFlag(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(FailOns, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Validate refuses a value that is not known.
+// Validate rejects unknown values.
 func (f FailOn) Validate() error {
 	for _, value := range f {
 		if !slices.Contains(FailOns, value) {
-			return Usagef("--fail-on=%s: choose among %s", value, strings.Join(FailOns, ", "))
+			return Usagef("--fail-on=%s: choose from %s", value, strings.Join(FailOns, ", "))
 		}
 	}
 	return nil
 }
 
-// Asks reports whether it has a value.
+// Asks reports whether the flag has a value.
 func (f FailOn) Asks(value string) bool { return slices.Contains(f, value) }
 
-// CheckBudgets returns an error if budgets are asked for and not known.
+// CheckBudgets returns an error if the flag names budgets but they are not known.
 func (f FailOn) CheckBudgets(unknown bool) error {
 	if !unknown || !f.Asks(Budget) {
 		return nil
@@ -60,7 +60,7 @@ func (f FailOn) CheckBudgets(unknown bool) error {
 	return fmt.Errorf("--fail-on=%s cannot be checked because you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", Budget)
 }
 
-// Check returns a FoundError if something that is asked for was found, such as "2 workloads without a ready replica".
+// Check returns a FoundError if something that the flag names was found, such as "2 workloads without a ready replica".
 func (f FailOn) Check(found map[string]string) error {
 	var all []string
 	for _, value := range FailOns {

@@ -23,7 +23,7 @@ func (e UsageError) Unwrap() error { return e.error }
 // Usagef returns a UsageError. The sentence says what to write instead.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// NoArgs is for commands that take flags alone.
+// NoArgs is for commands that take only flags.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usagef("%q: %s takes no arguments: %ssee %s --help", args[0], cmd.Name(), files, cmd.CommandPath())
 }
 
-// NoFiles refuses -f for a command that takes no files, and says why: other commands take them.
+// NoFiles rejects -f for a command that does not read files, and says why, because other commands do.
 func NoFiles(cmd *cobra.Command, why string) {
 	var files []string
 	cmd.Flags().StringSliceVarP(&files, "filename", "f", nil, "")
@@ -48,8 +48,8 @@ func NoFiles(cmd *cobra.Command, why string) {
 	}
 }
 
-// NoNamespace refuses a namespace for a command that is about nodes and all pods on them: its output would have pods of
-// other namespaces.
+// NoNamespace rejects a namespace for a command about nodes and all pods on them, because its output would contain pods
+// of other namespaces.
 func NoNamespace(config *genericclioptions.ConfigFlags) error {
 	if *config.Namespace == "" {
 		return nil
@@ -57,7 +57,7 @@ func NoNamespace(config *genericclioptions.ConfigFlags) error {
 	return Usagef("--namespace=%s: this command reports pods of all namespaces; remove --namespace", *config.Namespace)
 }
 
-// DidYouMean returns the nearest of some names, as the end of a sentence; empty if none is near.
+// DidYouMean returns the nearest names, as the end of a sentence. It is empty if none is near.
 func DidYouMean(name string, names []string) string {
 	const most = 3
 	near := slices.DeleteFunc(slices.Clone(names), func(other string) bool {

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package completion is what a shell completes: contexts and namespaces as kubectl does, and nodes, pods and taints of
-// the cluster or of files.
+// Package completion completes arguments in a shell: contexts and namespaces like kubectl, and nodes, pods and taints
+// of the cluster or of files.
 package completion
 
 import (
@@ -22,13 +22,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// Func completes the word that is being typed behind some arguments.
+// Func completes the current word after some arguments.
 type Func = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
 
-// shellPatience is how long the API server may take while somebody waits for a completion.
+// shellPatience is how long the API server may take while a user waits for a completion.
 const shellPatience = "5s"
 
-// GlobalFlags completes the flags of every command as kubectl does: contexts, clusters, users and namespaces.
+// GlobalFlags completes the flags of every command like kubectl: contexts, clusters, users and namespaces.
 func GlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFlags) {
 	factory := cmdutil.NewFactory(config)
 	for flag, list := range map[string]func(word string) []string{
@@ -45,7 +45,7 @@ func GlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFlags) {
 	}
 }
 
-// hurried returns what kubectl's helpers ask a cluster with.
+// hurried returns the configuration for kubectl's helpers, with a short timeout.
 func hurried(config *genericclioptions.ConfigFlags) cmdutil.Factory {
 	if config.Timeout != nil && (*config.Timeout == "" || *config.Timeout == "0") {
 		*config.Timeout = shellPatience
@@ -82,8 +82,8 @@ func Keys(s *source.Source) Func {
 	}
 }
 
-// Taints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. Removals
-// are those that the nodes have; additions are made of what there is in the cluster.
+// Taints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. It suggests
+// removals of taints that the nodes have, and additions of taints that exist in the cluster.
 func Taints(s *source.Source) Func {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		nodes := listNodes(s)
@@ -109,12 +109,12 @@ func Removals(s *source.Source) Func {
 	}
 }
 
-// selects reports whether the nodes are given by flags.
+// selects reports whether flags select the nodes.
 func selects(cmd *cobra.Command) bool {
 	return cmd.Flags().Changed("selector") || cmd.Flags().Changed("all")
 }
 
-// withDirective leaves out the space behind a word that goes on.
+// withDirective suppresses the space after a word that can continue.
 func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
 	goesOn := func(word string) bool { return strings.HasSuffix(word, ":") }
 	if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !goesOn(word) }) {
@@ -143,7 +143,8 @@ func nodeNamesUnlessTainted(nodes []*corev1.Node, args []string, word string) []
 	return nodeNames(nodes, args, word)
 }
 
-// nodeNames returns the names of nodes that are not among the arguments, written as the word begins: NAME or node/NAME.
+// nodeNames returns the names of nodes that are not among the arguments, in the form of the current word: NAME or
+// node/NAME.
 func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 	prefix := ""
 	if kind, _, ok := strings.Cut(word, "/"); ok && slices.Contains(selection.NodeWords, kind) {
@@ -159,8 +160,7 @@ func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 	return names
 }
 
-// additions returns how a taint can go on that is being typed: with an effect, or as one that the cluster has on some
-// node.
+// additions returns possible continuations of a taint: an effect, or a taint that some node has.
 func additions(nodes []*corev1.Node, word string) []string {
 	var words []string
 	if spec, _, ok := strings.Cut(word, ":"); ok {
@@ -187,7 +187,7 @@ func withEffects(spec string) []string {
 	return words
 }
 
-// removals returns what takes the taints off that the named nodes have, or any node if none is named.
+// removals returns the removals of the taints of the named nodes, or of any node if none is named.
 func removals(nodes []*corev1.Node, names []string, mark string) []string {
 	var words []string
 	for _, node := range nodes {
@@ -209,20 +209,19 @@ func taintsOf(nodes []*corev1.Node) []corev1.Taint {
 	return all
 }
 
-// matching returns the words that begin as what is typed, each once, sorted.
+// matching returns the words that begin with the current word, sorted and without duplicates.
 func matching(typed string, words []string) []string {
 	found := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !strings.HasPrefix(word, typed) })
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
-// nodesTemplate writes, for kubectl's helper, each node and its taints as words that it takes apart: NAME,
-// NAME|key=value:Effect.
+// nodesTemplate makes kubectl's helper print each node and its taints as words: NAME, NAME|key=value:Effect.
 const nodesTemplate = `{{ range .items }}{{ $node := .metadata.name }}{{ $node }} {{ range .spec.taints }}` +
 	`{{ $node }}|{{ .key }}{{ if .value }}={{ .value }}{{ end }}:{{ .effect }} {{ end }}{{ end }}`
 
-// listNodes returns the nodes of the cluster or of the files, with their names and taints alone; none if they cannot be
-// read.
+// listNodes returns the nodes of the cluster or the files, with only their names and taints. It is empty if they cannot
+// be read.
 func listNodes(s *source.Source) []*corev1.Node {
 	if s.Offline() {
 		return readQuietly(s).Nodes
@@ -261,7 +260,7 @@ func listPods(s *source.Source, word string) []string {
 	return names
 }
 
-// readQuietly reads the files. A completion has no place for errors.
+// readQuietly reads the files. A completion cannot show errors.
 func readQuietly(s *source.Source) *plan.Cluster {
 	cluster, err := source.ReadFiles(strings.NewReader(""), s.Files, source.Wants{})
 	if err != nil {

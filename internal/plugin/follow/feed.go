@@ -15,34 +15,35 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
-// Feed is objects of one kind, and where they go.
+// Feed is objects of one kind, and their receiver.
 type Feed struct {
 	// Kind is the name of the resource, such as nodes.
 	Kind string
-	// Client is the client of the calls. It says whether the API server can stream lists.
+	// Client is the client for the calls. It shows whether the API server can stream lists.
 	Client any
 	// Object is an empty object of the kind.
 	Object runtime.Object
 	Calls  Calls
-	// Set takes an object that is there, and Gone one that is not: with its last state, nil if that was not seen. If
-	// another object took its name, Gone comes first.
+	// Set receives an object that exists. Gone receives one that no longer exists, with its last state, or nil if that was
+	// not seen. If another object took its name, Gone is called first.
 	Set  func(metav1.Object)
 	Gone func(uid types.UID, name string, last metav1.Object)
 }
 
-// id tells feeds of one follower apart.
+// id identifies a feed of a follower.
 func (f Feed) id() string { return f.Kind + " " + f.Calls.namespace + " " + f.Calls.which.String() }
 
-// Calls list and watch objects that a field selector selects.
+// Calls list and watch the objects that a field selector selects.
 type Calls struct {
 	calls     cache.ListWatch
-	namespace string // empty for all namespaces, and for kinds without one
+	namespace string // empty for all namespaces, and for cluster-scoped kinds
 	which     fields.Selector
 }
 
-// CallsOf returns the calls of a client.
+// CallsOf returns the calls with a client.
 func CallsOf[L runtime.Object](
 	list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error),
@@ -60,29 +61,38 @@ func CallsOf[L runtime.Object](
 	}}
 }
 
+// TryWatch begins a watch, ends it, and returns why it could not begin.
+func (f Feed) TryWatch(ctx context.Context) error {
+	watched, err := f.Calls.calls.WatchFuncWithContext(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To[int64](1)})
+	if err == nil {
+		watched.Stop()
+	}
+	return err
+}
+
 // Kinds that most followers follow.
 const (
 	Nodes = "nodes"
 	Pods  = "pods"
 )
 
-// Cluster takes nodes and pods as a follower sees them.
+// Cluster receives nodes and pods from a follower.
 type Cluster interface {
 	SetNode(node *corev1.Node)
 	DeleteNode(name string)
 	SetPod(pod *corev1.Pod)
-	// DeletePod takes a pod that is gone, with its last state, nil if that was not seen.
+	// DeletePod receives a pod that is gone, with its last state, or nil if that was not seen.
 	DeletePod(uid types.UID, last *corev1.Pod)
 }
 
-// mostNamed is for how many nodes there is a watch of each and of its pods: more cost the API server more than a watch
-// of all.
-const mostNamed = 16
+// maxWatched is how many nodes are watched individually, each with its pods. Above that, one watch of all is cheaper
+// for the API server.
+const maxWatched = 16
 
-// ClusterFeeds are the feeds of nodes and of the pods of a namespace that are bound, to these nodes if there are any.
-// If there are many, all nodes come with all their pods.
+// ClusterFeeds are the feeds of the given nodes, or all nodes if there are none, and of the bound pods of a namespace
+// on them. If there are many nodes, it watches all nodes and all their pods.
 func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string, to Cluster) []Feed {
-	if len(named) == 0 || len(named) > mostNamed {
+	if len(named) == 0 || len(named) > maxWatched {
 		return []Feed{
 			nodesFeed(clients, fields.Everything(), to),
 			PodsFeed(clients, namespace, fields.OneTermNotEqualSelector("spec.nodeName", ""), to.SetPod, to.DeletePod),
@@ -104,7 +114,7 @@ func nodesFeed(clients kubernetes.Interface, which fields.Selector, to Cluster) 
 	}
 }
 
-// PodsFeed is the feed of the pods of a namespace, or of all if the namespace is empty.
+// PodsFeed is the feed of the pods of a namespace, or of all namespaces if it is empty.
 func PodsFeed(
 	clients kubernetes.Interface, namespace string, which fields.Selector,
 	set func(*corev1.Pod), gone func(uid types.UID, last *corev1.Pod),
@@ -121,7 +131,7 @@ func PodsFeed(
 	}
 }
 
-// Only takes objects of one type.
+// Only converts a function for one type into a function for objects.
 func Only[P metav1.Object](set func(P)) func(metav1.Object) {
 	return func(object metav1.Object) {
 		if typed, ok := object.(P); ok {
@@ -130,7 +140,7 @@ func Only[P metav1.Object](set func(P)) func(metav1.Object) {
 	}
 }
 
-// object returns what a watch brought.
+// object converts what a watch returned.
 func (f Feed) object(brought any) (metav1.Object, error) {
 	typed, ok := brought.(metav1.Object)
 	if !ok {

@@ -1,10 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package follow watches a cluster for commands that show or wait for changes: pending --watch, the board and
-// taint --wait.
+// Package follow watches a cluster for commands that show or wait for changes: pending --watch, board and taint --wait.
 //
-//	reflectors, one for each feed -> one goroutine that takes the changes -> Act, which rests between changes
+//	reflectors, one for each feed -> one goroutine that handles the changes -> Act, which rests between changes
 package follow
 
 import (
@@ -17,22 +16,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Follower watches feeds and hands what they bring to one goroutine. The functions of its feeds, Called, Listed, Act
-// and those passed to Do run on that goroutine, so what they share needs no lock.
+// Follower watches feeds and passes their objects to one goroutine. The functions of its feeds, Called, Listed, Act and
+// functions passed to Do run on that goroutine, so their shared state needs no lock.
 //
-// A watch that breaks is started again, until the context ends: rights can be granted and kinds installed meanwhile.
+// It restarts broken watches until the context ends, because rights may be granted and kinds installed meanwhile.
 type Follower struct {
-	// Feeds are watched.
+	// Feeds are the feeds to watch.
 	Feeds []Feed
-	// Also runs next to the watches until its context ends. It passes what it finds to Do.
+	// Also runs in parallel with the watches until its context ends. It passes its results to Do.
 	Also []func(ctx context.Context)
-	// Called is told how each call to list or watch a feed ended, unless it ended as watches usually do.
+	// Called is called with the result of each call to list or watch a feed, unless the call ended normally.
 	Called func(ctx context.Context, feed Feed, verb string, err error)
-	// Listed is told that all objects of a feed have been brought. It is optional.
+	// Listed is called when a feed has delivered all objects. It is optional.
 	Listed func(feed Feed)
-	// Act is called soon after changes, and when the time that it returned last has passed.
+	// Act is called soon after changes, and when the time that it last returned has passed.
 	Act func() (again time.Duration)
-	// Rest is for how long changes are gathered after a call of Act, before they make it act again.
+	// Rest is how long changes are collected after a call of Act before it is called again.
 	Rest time.Duration
 
 	do       chan func()
@@ -42,18 +41,18 @@ type Follower struct {
 	err      error
 }
 
-// NotYet is what Act returns if it did nothing because it needs more. It is called right after the next change, and in
-// a second if there is none.
+// NotYet is what Act returns if it did nothing because it needs more data. It is then called right after the next
+// change, or in a second if there is none.
 const NotYet time.Duration = 0
 
-// New returns a Follower without feeds. Run makes it live.
+// New returns a Follower without feeds. Run starts it.
 func New(rest time.Duration) *Follower {
 	return &Follower{Rest: rest, do: make(chan func()), unlisted: map[string]bool{}, broken: map[string]error{}}
 }
 
-// Run follows until the context ends or Stop is called. It returns what Stop was given, once nothing runs any more.
+// Run follows until the context ends or Stop is called. It returns the argument of Stop, after everything has stopped.
 func (f *Follower) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // Called tells of watches that break
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // Called reports broken watches
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
@@ -98,11 +97,11 @@ func (f *Follower) Run(ctx context.Context) error {
 	return f.err
 }
 
-// Synced reports whether all objects of every feed have been brought once. Only what runs on the goroutine may ask.
+// Synced reports whether every feed has delivered all objects once. Only code on the goroutine may call it.
 func (f *Follower) Synced() bool { return len(f.unlisted) == 0 }
 
-// Broken returns why feeds are not watched now: of each that had a call fail and no watch begin since, or its list
-// end if the watch streams one. What they brought last may be out of date. Only what runs on the goroutine may ask.
+// Broken returns why feeds are currently not watched: a call of theirs failed, and since then no watch began, or no
+// list ended if the watch streams one. Their objects may be out of date. Only code on the goroutine may call it.
 func (f *Follower) Broken() error {
 	var errs []error
 	for _, feed := range f.Feeds {
@@ -113,11 +112,11 @@ func (f *Follower) Broken() error {
 	return errors.Join(errs...)
 }
 
-// Stop ends Run, which returns err. Only what runs on the goroutine may call it.
+// Stop ends Run, which returns err. Only code on the goroutine may call it.
 func (f *Follower) Stop(err error) { f.stopped, f.err = true, err }
 
-// Do runs a function on the goroutine, and returns when that has begun or the context has ended. Everybody but the
-// goroutine itself may call it, while Run runs.
+// Do runs a function on the goroutine. It returns when the function has begun or the context has ended. Any other
+// goroutine may call it while Run runs.
 func (f *Follower) Do(ctx context.Context, do func()) {
 	select {
 	case <-ctx.Done():

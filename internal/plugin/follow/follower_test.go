@@ -30,32 +30,32 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
-// notebook notes what it is told of nodes and pods.
-type notebook struct{ seen []string }
+// recorder records calls about nodes and pods.
+type recorder struct{ seen []string }
 
-func (n *notebook) SetNode(node *corev1.Node)  { n.note("node %s", node.Name) }
-func (n *notebook) DeleteNode(name string)     { n.note("no node %s", name) }
-func (n *notebook) SetPod(pod *corev1.Pod)     { n.note("pod %s", pod.UID) }
-func (n *notebook) note(f string, args ...any) { n.seen = append(n.seen, fmt.Sprintf(f, args...)) }
-func (n *notebook) DeletePod(uid types.UID, last *corev1.Pod) {
+func (n *recorder) SetNode(node *corev1.Node)  { n.note("node %s", node.Name) }
+func (n *recorder) DeleteNode(name string)     { n.note("no node %s", name) }
+func (n *recorder) SetPod(pod *corev1.Pod)     { n.note("pod %s", pod.UID) }
+func (n *recorder) note(f string, args ...any) { n.seen = append(n.seen, fmt.Sprintf(f, args...)) }
+func (n *recorder) DeletePod(uid types.UID, last *corev1.Pod) {
 	n.note("no pod %s, seen to go: %t", uid, last != nil)
 }
 
 // following is a cluster and a follower of it, in virtual time.
 type following struct {
 	*testing.T
-	*notebook
+	*recorder
 
 	clients  *fake.Clientset
 	follower *follow.Follower
-	acted    []time.Duration // since the follower was started
+	acted    []time.Duration // since the follower started
 }
 
 func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		f := &following{T: t, notebook: &notebook{}, clients: fake.NewClientset(objects...), follower: follow.New(time.Second)}
+		f := &following{T: t, recorder: &recorder{}, clients: fake.NewClientset(objects...), follower: follow.New(time.Second)}
 		f.follower.Called = func(context.Context, follow.Feed, string, error) {}
 		began := time.Now()
 		f.follower.Act = func() time.Duration {
@@ -66,10 +66,10 @@ func play(t *testing.T, test func(*following), objects ...runtime.Object) {
 	})
 }
 
-// run follows nodes, or all of them, until the test ends.
+// run follows the given nodes, or all nodes, until the test ends.
 func (f *following) run(nodes ...string) {
 	f.Helper()
-	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.notebook)
+	f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nodes, f.recorder)
 	f.start()
 }
 
@@ -88,14 +88,14 @@ func (f *following) start() {
 	synctest.Wait()
 }
 
-// ask runs something where the follower runs what it tells.
+// ask runs a function on the follower's goroutine.
 func (f *following) ask(do func()) {
 	done := make(chan struct{})
 	f.follower.Do(f.Context(), func() { defer close(done); do() })
 	<-done
 }
 
-// must compares what was noted since this was last asked.
+// must compares what was recorded since the last call.
 func (f *following) must(want ...string) {
 	f.Helper()
 	synctest.Wait()
@@ -107,7 +107,7 @@ func (f *following) must(want ...string) {
 	})
 }
 
-// mustBeBroken compares whether all is watched.
+// mustBeBroken compares whether everything is watched.
 func (f *following) mustBeBroken(want bool) {
 	f.Helper()
 	f.ask(func() {
@@ -123,7 +123,7 @@ func pod(uid string) *corev1.Pod {
 
 var pods = corev1.SchemeGroupVersion.WithResource(follow.Pods)
 
-// down lets calls that list and watch pods fail until up is called.
+// down makes calls that list and watch pods fail until up is called.
 func (f *following) down() (up func()) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -136,7 +136,7 @@ func (f *following) down() (up func()) {
 	return func() { broken.Store(false) }
 }
 
-func TestAPodThatIsSeenToGoIsToldWithItsLastState(t *testing.T) {
+func TestADeletedPodIsReportedWithItsLastState(t *testing.T) {
 	play(t, func(f *following) {
 		f.run()
 		f.must("pod 1")
@@ -147,7 +147,7 @@ func TestAPodThatIsSeenToGoIsToldWithItsLastState(t *testing.T) {
 	}, pod("1"))
 }
 
-func TestOverABreakAPodIsToldGoneBeforeAnotherOfItsName(t *testing.T) {
+func TestAfterABreakADeletedPodIsReportedBeforeItsNamesake(t *testing.T) {
 	play(t, func(f *following) {
 		var begun []watch.Interface
 		f.clients.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -192,7 +192,7 @@ func TestActIsCalledAtOnceAfterAQuietTimeAndThenRests(t *testing.T) {
 	}, pod("1"))
 }
 
-func TestWatchesOfFewNodesAreOfTheirPodsAlone(t *testing.T) {
+func TestFewNodesAreWatchedIndividuallyWithTheirPods(t *testing.T) {
 	many := make([]string, 17)
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)
@@ -253,7 +253,7 @@ func TestACallThatGetsNoAnswerIsABreak(t *testing.T) {
 	}
 }
 
-// streaming is a client whose lists are streamed.
+// streaming is a client that streams lists.
 type streaming struct{}
 
 func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
@@ -270,7 +270,7 @@ func TestAStreamedListMendsABreakWhenItIsComplete(t *testing.T) {
 			}})
 			synctest.Wait()
 		}
-		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.notebook)
+		f.follower.Feeds = follow.ClusterFeeds(f.clients, "", nil, f.recorder)
 		f.follower.Feeds[1].Client = streaming{}
 		f.start()
 		first := <-begun

@@ -25,7 +25,7 @@ func (f *Follower) watch(ctx context.Context, feed Feed) {
 			f.Do(ctx, func() { f.called(ctx, feed, verb, err) })
 		}
 	}
-	streams := false // the watch that began last brings a list first
+	streams := false // whether the latest watch begins with a list
 	calls := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			streams = false
@@ -54,14 +54,14 @@ func (f *Follower) watch(ctx context.Context, feed Feed) {
 	reflector.RunWithContext(ctx)
 }
 
-// isPassing reports whether an error is no break: a list follows at once. Versions expire, and the API server refuses
-// to stream a list, or does not have the version yet.
+// isPassing reports whether an error does not count as a break because a list follows immediately. Versions expire, and
+// the API server may refuse to stream a list, or not have the version yet.
 func isPassing(verb string, err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		verb == "watch" && (apierrors.IsInvalid(err) || apierrors.IsTimeout(err))
 }
 
-// called notes how a call has ended.
+// called records the result of a call.
 func (f *Follower) called(ctx context.Context, feed Feed, verb string, err error) {
 	switch {
 	case err != nil:
@@ -72,7 +72,7 @@ func (f *Follower) called(ctx context.Context, feed Feed, verb string, err error
 	f.Called(ctx, feed, verb, err)
 }
 
-// listed notes that all objects of a feed have been brought.
+// listed records that a feed has delivered all objects.
 func (f *Follower) listed(feed Feed) {
 	delete(f.unlisted, feed.id())
 	if f.Listed != nil {
@@ -80,7 +80,8 @@ func (f *Follower) listed(feed Feed) {
 	}
 }
 
-// store is where client-go's reflector puts objects. It keeps only which there are, to tell after a gap which are gone.
+// store is where client-go's reflector puts objects. It keeps only their names and UIDs, to find out after a gap which
+// are gone.
 type store struct {
 	Feed
 
@@ -90,7 +91,7 @@ type store struct {
 	list   uint32          // the number of the newest list
 }
 
-// seen is an object that is there, and the list that had it last.
+// seen is an object that exists, and the number of the last list that contained it.
 type seen struct {
 	uid  types.UID
 	name string
@@ -134,7 +135,7 @@ func (s *store) Delete(object any) error {
 // BeginList implements listwatch.Store.
 func (s *store) BeginList() { s.list++ }
 
-// Replace is called when a list is complete. Its objects came one by one.
+// Replace is called when a list is complete. Its objects have already arrived one by one.
 func (s *store) Replace(objects []any, _ string) error {
 	if len(objects) > 0 {
 		return fmt.Errorf("%d %s are in the list of those that are left", len(objects), s.Kind)
@@ -149,5 +150,5 @@ func (s *store) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Resync has no meaning here.
+// Resync does nothing.
 func (s *store) Resync() error { return nil }

@@ -10,11 +10,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// aboutOne is a sentence that begins with a node or a pod: "Node n-1: its ...", "pod shop/web-0 on node n-1: ...",
-// and "Left out node n-1: ...".
+// aboutOne matches a sentence about one node or pod: "Node n-1: its ...", "pod shop/web-0 on node n-1: ...", and "Left
+// out node n-1: ...".
 var aboutOne = regexp.MustCompile(`^((?:Left out )?(?:[Nn]ode|[Pp]od)) (\S+)((?: on node \S+)?): (.*)$`)
 
-// Merged makes one sentence of those that differ only in the name of a node or pod.
+// Merged merges sentences that differ only in the name of a node or pod.
 func Merged(sentences []string) []string {
 	type about struct{ what, says string }
 	names, merged := map[about][]string{}, make([]string, 0, len(sentences))

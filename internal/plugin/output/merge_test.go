@@ -12,7 +12,7 @@ import (
 func TestSentencesThatDifferOnlyInANameAreOne(t *testing.T) {
 	got := Merged([]string{
 		"Node a: its taint has no timeAdded.",
-		"The files hold no PodDisruptionBudget.",
+		"The files contain no PodDisruptionBudgets.",
 		"Node b: its taint has no timeAdded.",
 		"Node c: it is gone.",
 		"Node d: its taint has no timeAdded.",
@@ -20,15 +20,15 @@ func TestSentencesThatDifferOnlyInANameAreOne(t *testing.T) {
 		"pod shop/web-0 on node a: is due now",
 		"pod shop/web-1 on node b: is due now",
 		"Left out node f: it has the taint.",
-		"The files hold no PodDisruptionBudget.",
+		"The files contain no PodDisruptionBudgets.",
 	})
 	want := []string{
 		"Nodes a, b, d and 1 more: its taint has no timeAdded.",
-		"The files hold no PodDisruptionBudget.",
+		"The files contain no PodDisruptionBudgets.",
 		"Node c: it is gone.",
 		"pods shop/web-0 on node a, shop/web-1 on node b: is due now",
 		"Left out node f: it has the taint.",
-		"The files hold no PodDisruptionBudget.",
+		"The files contain no PodDisruptionBudgets.",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("merged:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

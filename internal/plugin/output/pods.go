@@ -19,7 +19,7 @@ import (
 // many is the number of rows above which pods of one workload share a row.
 const many = 30
 
-// Names of columns that tables of pods treat in a way of their own.
+// Columns that tables of pods treat specially.
 const (
 	ColumnLeaves = "Leaves"
 	ColumnDue    = "Due" // instead of Leaves if policies may keep pods that are due
@@ -34,16 +34,16 @@ const (
 type PodRow struct {
 	Namespace, Name string
 	Owner           *cliv1alpha1.Owner
-	// With is what pods must have in common to share a row, besides their workload.
+	// With is what pods must have in common to share a row, in addition to their workload.
 	With string
-	// Cells are one for each column. That of ColumnPod is filled in.
+	// Cells has one cell for each column. The cell of ColumnPod is filled in later.
 	Cells []string
 }
 
-// FullName is how a pod is named in tables, and as explain takes it.
+// FullName is the name of a pod in tables, and in a form that explain accepts.
 func FullName(namespace, name string) string { return namespace + "/" + name }
 
-// OwnerOf names the owner of a pod in a cell.
+// OwnerOf names the owner of a pod, for a cell.
 func OwnerOf(owner *cliv1alpha1.Owner) string {
 	if owner == nil {
 		return ""
@@ -51,12 +51,13 @@ func OwnerOf(owner *cliv1alpha1.Owner) string {
 	return owner.Kind + "/" + owner.Name
 }
 
-// detailed reports whether a table has a row for each pod, with whole instants and all its columns: -o wide does, and a
-// table without headers, which is read by scripts.
+// detailed reports whether a table has a row for each pod, with full instants and all its columns. That is so with -o
+// wide, and without headers, because scripts read such tables.
 func (p *Printer) detailed() bool { return p.Format == Wide || p.NoHeaders }
 
-// Pods prints a table of pods, soonest first, and the answer again if the table is long. Above many rows, pods of one
-// workload that leave together share a row. If Node or Taint is the same in every row, it is printed above the table.
+// Pods prints a table of pods, soonest first, and repeats the answer if the table is long. If there are many rows, pods
+// of one workload that leave together share a row. If Node or Taint is the same in every row, it is printed above the
+// table.
 func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	setNames(columns, rows)
 	if p.detailed() {
@@ -78,11 +79,11 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	return nil
 }
 
-// readable is how many characters of a key are left at least where a toleration is shortened.
+// readable is how many characters of a key remain at least when a toleration is shortened.
 const readable = len("maintenance…") - len("…") + 1
 
-// keepSeconds shortens tolerations that are too wide for the terminal, and keeps their seconds. Where too little would
-// be left of them, it leaves out the column. -o wide has it.
+// keepSeconds shortens tolerations that are too wide for the terminal, but keeps their seconds. If too little would
+// remain, it drops the column. -o wide has it.
 func keepSeconds(columns []string, rows []PodRow, width int) []string {
 	at := slices.Index(columns, ColumnToleration)
 	if at < 0 || width == 0 {
@@ -110,10 +111,10 @@ func keepSeconds(columns []string, rows []PodRow, width int) []string {
 	return columns
 }
 
-// PodName is a pod as -o name prints it: as the arguments that kubectl takes.
+// PodName is a pod as -o name prints it, as an argument that kubectl accepts.
 func PodName(namespace, name string) string { return fmt.Sprintf("pod/%s -n %s", name, namespace) }
 
-// PodLines is such a table as aligned lines, with a row for each pod.
+// PodLines returns such a table as aligned lines, with a row for each pod.
 func (p *Printer) PodLines(columns []string, rows []PodRow) []string {
 	setNames(columns, rows)
 	var lines []string
@@ -141,7 +142,7 @@ func (p *Printer) PodLines(columns []string, rows []PodRow) []string {
 	for _, row := range rows {
 		line(row.Cells, Printable)
 	}
-	_ = table.Flush() // a builder takes everything
+	_ = table.Flush() // a builder never fails
 	for line := range strings.Lines(text.String()) {
 		lines = append(lines, strings.TrimRight(line, " \n"))
 	}
@@ -167,8 +168,8 @@ func cellsOf(rows []PodRow) [][]any {
 	return all
 }
 
-// common takes the columns Node and Taint out of a table if they say the same in every row, or nothing, and returns
-// what they say as a line.
+// common removes the columns Node and Taint from a table if they are the same in every row, or empty. It returns their
+// values as a line.
 func common(columns []string, rows []PodRow) (caption string, left []string) {
 	left = slices.Clone(columns)
 	var said []string
@@ -203,8 +204,8 @@ func common(columns []string, rows []PodRow) (caption string, left []string) {
 	return strings.ToUpper(caption[:1]) + caption[1:], left
 }
 
-// grouped lets pods of one workload share a row if there are many: first those on one node, and if that does not
-// suffice, those on all nodes.
+// grouped lets pods of one workload share a row if there are many: first pods on the same node, and if that is not
+// enough, pods on all nodes.
 func grouped(columns []string, rows []PodRow) []PodRow {
 	node := slices.Index(columns, ColumnNode)
 	for _, key := range []func(PodRow) string{
@@ -240,7 +241,7 @@ func groupedBy(columns []string, rows []PodRow, key func(PodRow) string) []PodRo
 	return all
 }
 
-// shared is one row for several pods.
+// shared returns one row for several pods.
 func shared(columns []string, rows []PodRow) PodRow {
 	first := rows[0]
 	if len(rows) == 1 {
@@ -267,7 +268,7 @@ func shared(columns []string, rows []PodRow) PodRow {
 	return first
 }
 
-// several says in one cell what pods that share a row have in a column.
+// several returns one cell for the values of pods that share a row.
 func several(column string, values []string) string {
 	switch {
 	case len(values) == 1:

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output is how commands print: tables that fit the terminal, JSON and YAML of api/cli/v1alpha1, notes, and the
-// progress of what takes long. It writes instants and tolerations in the same words everywhere.
+// Package output prints the results of commands: tables that fit the terminal, JSON and YAML of api/cli/v1alpha1,
+// notes, and progress. It uses the same words for instants and tolerations everywhere.
 package output
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 )
 
-// Formats of -o. Every command knows them but HTML, a page with tables of its own. The empty one is a table.
+// Formats of -o. Every command has them except HTML, which is a page with its own tables. The empty format is a table.
 const (
 	Table = ""
 	Wide  = "wide"
@@ -31,7 +31,7 @@ const (
 	HTML  = "html"
 )
 
-// Printer is how a command prints.
+// Printer prints the result of a command.
 type Printer struct {
 	Env command.Env
 	// Format is one of the formats of the command.
@@ -41,12 +41,12 @@ type Printer struct {
 	formats []string
 }
 
-// NewPrinter returns a printer of the formats that every command knows, and of others.
+// NewPrinter returns a printer of the formats that every command has, and of additional ones.
 func NewPrinter(env command.Env, others ...string) Printer {
 	return Printer{Env: env, formats: append([]string{JSON, YAML, Wide, Name}, others...)}
 }
 
-// NewObjectPrinter returns a printer for a command that prints one object, and no table without -o.
+// NewObjectPrinter returns a printer for a command that prints one object, and no table.
 func NewObjectPrinter(env command.Env) Printer {
 	return Printer{Env: env, formats: []string{JSON, YAML}}
 }
@@ -57,25 +57,25 @@ func (p *Printer) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.NoHeaders, "no-headers", false, "Print tables without headers.")
 }
 
-// AddOutput adds --output. Otherwise says what is printed without it.
+// AddOutput adds --output. otherwise is what is printed without it.
 func (p *Printer) AddOutput(cmd *cobra.Command, otherwise string) {
 	cmd.Flags().StringVarP(&p.Format, "output", "o", "",
-		"How to print: "+strings.Join(p.formats, ", ")+"; "+otherwise+" without it.")
+		"How to print: "+strings.Join(p.formats, ", ")+". The default is "+otherwise+".")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Validate refuses a format that the command does not have.
+// Validate rejects a format that the command does not have.
 func (p *Printer) Validate() error {
 	if p.Format != Table && !slices.Contains(p.formats, p.Format) {
 		return command.Usagef("--output=%s: choose one of %s", p.Format, strings.Join(p.formats, ", "))
 	}
 	if p.NoHeaders && p.Format == HTML {
-		return command.Usagef("--no-headers applies only to tables: leave it out with --output=%s", p.Format)
+		return command.Usagef("--no-headers applies only to tables: remove it with --output=%s", p.Format)
 	}
 	return nil
 }
 
-// Object prints a versioned object as JSON or YAML, and reports whether that was asked for.
+// Object prints a versioned object as JSON or YAML if that was requested, and reports whether it was.
 func (p *Printer) Object(object runtime.Object) (bool, error) {
 	switch p.Format {
 	case JSON:
@@ -89,7 +89,7 @@ func (p *Printer) Object(object runtime.Object) (bool, error) {
 	return false, nil
 }
 
-// Table prints rows below column names. Those behind a "+" are for -o wide alone, whose rows may be wider than the
+// Table prints rows below column names. Columns with a "+" are only for -o wide, whose rows may be wider than the
 // terminal.
 func (p *Printer) Table(columns []string, rows [][]any) error {
 	table := &metav1.Table{}
@@ -118,7 +118,7 @@ func (p *Printer) Table(columns []string, rows [][]any) error {
 	return err
 }
 
-// width is the width of the terminal, or 0 if rows may have any width.
+// width returns the width of the terminal, or 0 if rows may have any width.
 func (p *Printer) width() int {
 	if p.Format == Wide {
 		return 0
@@ -126,7 +126,7 @@ func (p *Printer) width() int {
 	return WidthOf(p.Env.Out)
 }
 
-// IsNarrow reports whether rows of a table would be cut, as they are wider than the terminal.
+// IsNarrow reports whether rows of a table would be cut because they are wider than the terminal.
 func (p *Printer) IsNarrow(columns []string, rows [][]any) bool {
 	width := p.width()
 	if width == 0 {
@@ -135,9 +135,9 @@ func (p *Printer) IsNarrow(columns []string, rows [][]any) bool {
 	return widthOf(columns, rows) > width
 }
 
-// widthOf returns how wide a table is. Columns for -o wide do not count.
+// widthOf returns the width of a table. Columns for -o wide do not count.
 func widthOf(columns []string, rows [][]any) int {
-	const gap, least = 3, 6 // of kubectl's table printer
+	const gap, least = 3, 6 // in kubectl's table printer
 	whole := -gap
 	for i, column := range columns {
 		if strings.HasPrefix(column, "+") {
@@ -152,8 +152,8 @@ func widthOf(columns []string, rows [][]any) int {
 	return whole
 }
 
-// TableWithReasons prints a table whose last columns are sentences. Of a table that is wider than the terminal, the
-// last columns are below each row, as many as do not fit.
+// TableWithReasons prints a table whose last columns are sentences. If the table is wider than the terminal, it prints
+// as many of the last columns as necessary below each row.
 func (p *Printer) TableWithReasons(columns []string, rows [][]any) error {
 	if !p.IsNarrow(columns, rows) {
 		return p.Table(columns, rows)
@@ -188,7 +188,7 @@ func (p *Printer) TableWithReasons(columns []string, rows [][]any) error {
 	return nil
 }
 
-// Line prints one line, and breaks it between words where it is wider than the terminal. Names are not broken.
+// Line prints one line, wrapped between words if it is wider than the terminal. It does not break names.
 func (p *Printer) Line(format string, args ...any) {
 	text := Printable(fmt.Sprintf(format, args...))
 	if p.Format != Name {
@@ -197,14 +197,14 @@ func (p *Printer) Line(format string, args ...any) {
 	fmt.Fprintln(p.Env.Out, text)
 }
 
-// Notes says on stderr what could not be known, where stdout has no place for it.
+// Notes prints notes on stderr, if stdout has no place for them.
 func (p *Printer) Notes(sentences []string) {
 	for _, sentence := range Merged(sentences) {
 		fmt.Fprintln(p.Env.ErrOut, Wrap("Note: "+Printable(sentence), WidthOf(p.Env.ErrOut)))
 	}
 }
 
-// WithKind returns an object that says of which kind it is, as those that are read with a typed client do not.
+// WithKind returns an object with its kind, which typed clients leave empty.
 func WithKind(object runtime.Object, apiVersion, kind string) runtime.Object {
 	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
 	return object

@@ -21,9 +21,9 @@ const (
 	progressEvery = 200 * time.Millisecond
 )
 
-// Progress says on stderr what is being read, once that takes longer than a second. On a terminal it stays one line.
+// Progress says on stderr what is being read, if that takes longer than a second. On a terminal it stays on one line.
 type Progress struct {
-	// Moves says that stderr is a terminal, on which a line can be replaced.
+	// Moves says that stderr is a terminal, where a line can be replaced.
 	Moves bool
 
 	out   io.Writer
@@ -36,17 +36,17 @@ type Progress struct {
 	objects int
 }
 
-// NewProgress returns the progress of something that begins now.
+// NewProgress returns the progress of work that begins now.
 func NewProgress(env command.Env) *Progress {
 	return &Progress{out: env.ErrOut, clock: env.Clock, Moves: IsTerminal(env.ErrOut), began: env.Clock.Now()}
 }
 
-// NoProgress says nothing.
+// NoProgress prints nothing.
 func NoProgress() *Progress {
 	return NewProgress(command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}})
 }
 
-// Count notes one more object of a kind.
+// Count counts one more object of a kind.
 func (p *Progress) Count(kind string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +59,8 @@ func (p *Progress) Count(kind string) {
 	}
 }
 
-// WaitFor says that a server is waited for if it has not answered within a second. The caller stops the wait once it
-// has.
+// WaitFor says that it is waiting for a server that has not answered within a second. The caller stops the wait when
+// the server answers.
 func (p *Progress) WaitFor(server, kind string) (stop func()) {
 	timer := time.AfterFunc(progressAfter, func() {
 		p.Update("Waiting for the API server %s to list %s", server, kind)
@@ -68,7 +68,7 @@ func (p *Progress) WaitFor(server, kind string) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// Update says how far something is, unless it has just said something else.
+// Update prints the progress, unless it was printed very recently.
 func (p *Progress) Update(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *Progress) now(format string, args ...any) {
 	}
 }
 
-// every is how often it says something: a file that stderr goes to should not be filled.
+// every is how often progress is printed. If stderr is a file, it should not fill up.
 func (p *Progress) every() time.Duration {
 	if p.Moves {
 		return progressEvery
@@ -91,7 +91,7 @@ func (p *Progress) every() time.Duration {
 	return 10 * time.Second
 }
 
-// Announce says something at once, even if it has just said something else.
+// Announce prints a text immediately.
 func (p *Progress) Announce(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *Progress) say(format string, args ...any) {
 	fmt.Fprintln(p.out, line)
 }
 
-// End takes the line away.
+// End removes the line.
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

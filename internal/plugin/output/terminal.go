@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// fit cuts lines to a width, so that a table stays one. Zero cuts nothing.
+// fit cuts lines to a width, so that a table stays aligned. Zero cuts nothing.
 func fit(text string, width int) string {
 	if width == 0 {
 		return text
@@ -24,18 +24,18 @@ func fit(text string, width int) string {
 	for line := range strings.Lines(text) {
 		line = ansi.Truncate(strings.TrimRight(line, " \n"), width, cut)
 		if kept, ok := strings.CutSuffix(line, "  "+cut); ok {
-			line = strings.TrimRight(kept, " ") // of the next column nothing is left
+			line = strings.TrimRight(kept, " ") // nothing of the next column is left
 		}
 		fitted.WriteString(line + "\n")
 	}
 	return fitted.String()
 }
 
-// hanging is what a line begins with that goes on with the one above.
+// hanging is the beginning of a line that continues the previous one.
 const hanging = "  "
 
-// Wrap breaks a line between words, so that it fits a width. Zero breaks nothing, and an indented command of kubectl
-// stays whole, as it is there to be copied.
+// Wrap breaks a line between words to fit a width. Zero breaks nothing. An indented kubectl command is not broken, so
+// that it can be copied.
 func Wrap(text string, width int) string {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	if indent != "" && strings.HasPrefix(text[len(indent):], "kubectl ") {
@@ -44,7 +44,7 @@ func Wrap(text string, width int) string {
 	return wrap(text[len(indent):], width, indent, indent+hanging)
 }
 
-// wrap breaks a text between words into a first line and others, each with an indent.
+// wrap breaks a text between words into a first line and more lines, each with its own indent.
 func wrap(text string, width int, first, others string) string {
 	if width == 0 || ansi.StringWidth(first+text) <= width {
 		return first + text
@@ -64,15 +64,15 @@ func wrap(text string, width int, first, others string) string {
 	return strings.Join(append(lines, line), "\n")
 }
 
-// Reflow breaks the paragraphs and lists of a text again, so that they fit a width, and the last column of rows. Other
-// indented lines keep their breaks. Zero changes nothing.
+// Reflow wraps the paragraphs and lists of a text again to fit a width, and the last column of rows. Other indented
+// lines keep their line breaks. Zero changes nothing.
 func Reflow(text string, width int) string {
 	if width == 0 {
 		return text
 	}
 	const item = "- "
 	var blocks []string
-	open := false // whether the next line may go on with the last block
+	open := false // whether the next line may continue the last block
 	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimLeft(line, " ")
 		isProse := trimmed == line && line != ""
@@ -99,7 +99,7 @@ func Reflow(text string, width int) string {
 	return strings.Join(blocks, "\n")
 }
 
-// lastColumn returns what follows the last gap in an indented line, nothing if there is none behind the indent.
+// lastColumn returns the text after the last gap in an indented line. It is empty if there is no gap after the indent.
 func lastColumn(line string) string {
 	const gap = "  "
 	row := strings.TrimLeft(line, " ")
@@ -109,13 +109,13 @@ func lastColumn(line string) string {
 	return ""
 }
 
-// IsTerminal reports whether somebody reads along.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	file, ok := FileOf(stream)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// FileOf returns the file that a stream is, if it is one.
+// FileOf returns the file behind a stream, if there is one.
 func FileOf(stream any) (*os.File, bool) {
 	if written, ok := stream.(*Written); ok {
 		stream = written.Writer
@@ -124,14 +124,14 @@ func FileOf(stream any) (*os.File, bool) {
 	return file, ok
 }
 
-// Narrow is a stream that is as wide as a terminal.
+// Narrow is a stream with the width of a terminal.
 type Narrow struct {
 	io.Writer
 
 	Width int
 }
 
-// WidthOf returns the width of a terminal, 0 for anything else.
+// WidthOf returns the width of a terminal, or 0 for anything else.
 func WidthOf(out io.Writer) int {
 	if written, ok := out.(*Written); ok {
 		out = written.Writer
@@ -150,8 +150,8 @@ func WidthOf(out io.Writer) int {
 	return width
 }
 
-// Written is where a command prints. It keeps the first error, so that a line that is lost does not pass for printed: a
-// full disk must end in an error, whichever code printed.
+// Written is the stdout of a command. It keeps the first error, so that a lost line does not count as printed: a full
+// disk must end in an error, whichever code printed.
 type Written struct {
 	io.Writer
 
@@ -167,5 +167,5 @@ func (w *Written) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// Printable makes characters visible that a terminal would obey: names and messages are written by others.
+// Printable makes characters visible that a terminal would interpret, because others choose names and messages.
 func Printable(text string) string { return sentence.Printable(text) }

@@ -13,7 +13,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// Relative says how long it is from one instant to another.
+// Relative formats the time from one instant to another.
 func Relative(from, to time.Time) string {
 	if !to.After(from) {
 		return "now"
@@ -24,7 +24,7 @@ func Relative(from, to time.Time) string {
 	return duration.HumanDuration(to.Sub(from))
 }
 
-// About is Relative of an instant that is about right only.
+// About is like Relative, for an instant that is only an estimate.
 func About(from, to time.Time) string {
 	if relative := Relative(from, to); relative != "now" {
 		return "about " + relative
@@ -32,11 +32,10 @@ func About(from, to time.Time) string {
 	return "now"
 }
 
-// Absolute writes an instant as the API server does.
+// Absolute formats an instant like the API server.
 func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Instant writes an instant in a table: as time of day if it is of the same day as now, and whole if details are asked
-// for.
+// Instant formats an instant in a table: as the time of day if it is today, and in full if details are requested.
 func (p *Printer) Instant(now, at time.Time) string {
 	now, at = now.UTC(), at.UTC()
 	switch {
@@ -48,7 +47,7 @@ func (p *Printer) Instant(now, at time.Time) string {
 	return at.Format("Jan 02 15:04Z")
 }
 
-// Age says how old something is. The clock that says when it began may be ahead.
+// Age says how old something is. The clock that recorded its beginning may be ahead.
 func Age(began, now time.Time) string {
 	if began.After(now) {
 		return "in " + Relative(now, began)
@@ -56,10 +55,10 @@ func Age(began, now time.Time) string {
 	return Span(began, now)
 }
 
-// Span says how long it is from one instant to a later one.
+// Span formats the time from one instant to a later one.
 func Span(from, to time.Time) string { return duration.HumanDuration(to.Sub(from)) }
 
-// When says where an instant lies, seen from another.
+// When says when an instant is, relative to another one.
 func When(from, instant time.Time) string {
 	switch {
 	case instant.Equal(from):
@@ -70,7 +69,7 @@ func When(from, instant time.Time) string {
 	return "in " + Relative(from, instant)
 }
 
-// Toleration writes a toleration as the taints that it matches, and for how long.
+// Toleration formats a toleration as the taints that it matches, and for how long.
 func Toleration(t corev1.Toleration) string {
 	what := t.Key
 	switch {
@@ -94,8 +93,8 @@ func Toleration(t corev1.Toleration) string {
 	return what + " forever"
 }
 
-// HeldBy says in a cell of a table which EvictionPolicy keeps a pod that is due, why, and how long policies keep it if
-// nothing but the time changes; empty if none does.
+// HeldBy says, for a cell, which EvictionPolicy keeps a due pod, why, and for how long if nothing but the time changes.
+// It is empty if none does.
 func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
 	if answer.Stays() && answer.LeavesAt != nil {
 		return answer.HeldBy() + " for " + Relative(now, answer.LeavesAt.Time)

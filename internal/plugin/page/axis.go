@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Where the timeline begins and ends, in the units of its drawing. With a later part the linear one ends at the break.
+// Where the timeline begins and ends, in drawing units. If it has a second part, the linear part ends at the break.
 const (
 	chartWidth = 960.0
 	chartLeft  = 30.0
@@ -22,25 +22,25 @@ const (
 	breakRight = 734.0
 )
 
-// A linear axis squeezes what lies in its first part of so many. At most one in mostSqueezed may lie there.
+// A linear axis squeezes the instants in the first of this many parts. At most one in mostSqueezed may lie there.
 const (
 	parts        = 25
 	mostSqueezed = 4
-	// neverBroken is short enough to be read as it is.
+	// neverBroken is short enough to be readable without a break.
 	neverBroken = 5 * time.Minute
 )
 
-// axis says where an instant is drawn, as the time from that of the plan. It is linear; if that squeezed many instants
-// because of a few that are far away, it is linear up to a break and logarithmic behind it.
+// axis says where an instant is drawn, given the time since the plan. It is linear. If that would squeeze many instants
+// because a few are far away, it is linear up to a break and logarithmic after it.
 type axis struct {
 	origin string        // the label of the first tick
 	step   time.Duration // of the ticks of the linear part
 	linear time.Duration // where the linear part ends
-	// What lies behind the break; zero if nothing does.
+	// The part after the break. Zero if there is none.
 	first, last time.Duration
 }
 
-// newAxis returns the axis for instants; there may be many at one.
+// newAxis returns the axis for instants, of which several may be equal.
 func newAxis(offsets []time.Duration) axis {
 	later := slices.DeleteFunc(slices.Clone(offsets), func(offset time.Duration) bool { return offset <= 0 })
 	if len(later) == 0 {
@@ -56,8 +56,8 @@ func newAxis(offsets []time.Duration) axis {
 	return a
 }
 
-// newAxisTo returns the axis from the start to an end. It is linear, or broken if all that happens lies in its first
-// quarter, which ends with the last thing.
+// newAxisTo returns the axis from the start to an end. It is linear, or broken if everything happens in its first
+// quarter, which then ends with the last event.
 func newAxisTo(last, end time.Duration) axis {
 	a := axis{origin: "start", step: stepOf(last)}
 	if a.linear = roundUp(last, a.step); a.linear == 0 || a.linear > end/4 {
@@ -67,7 +67,7 @@ func newAxisTo(last, end time.Duration) axis {
 	return a
 }
 
-// linearEnd returns the last of the sorted instants up to which a linear axis can be read.
+// linearEnd returns the last of the sorted instants up to which a linear axis is readable.
 func linearEnd(sorted []time.Duration) time.Duration {
 	distinct := slices.Compact(slices.Clone(sorted))
 	for i := len(distinct) - 1; i > 0; i-- {
@@ -79,20 +79,20 @@ func linearEnd(sorted []time.Duration) time.Duration {
 	return distinct[0]
 }
 
-// squeezes reports whether a linear axis that ends there squeezes too many of the sorted instants.
+// squeezes reports whether a linear axis with the given end squeezes too many of the sorted instants.
 func squeezes(sorted []time.Duration, end time.Duration) bool {
 	return upTo(sorted, end/parts-1)*mostSqueezed >= upTo(sorted, end)
 }
 
-// upTo returns how many of the sorted instants are not later than one.
+// upTo returns how many of the sorted instants are not later than the given one.
 func upTo(sorted []time.Duration, end time.Duration) int {
 	return sort.Search(len(sorted), func(i int) bool { return sorted[i] > end })
 }
 
-// broken reports whether something lies behind the linear part.
+// broken reports whether the axis has a part after the linear one.
 func (a axis) broken() bool { return a.last > 0 }
 
-// x returns where an instant is drawn. What is overdue is drawn at now.
+// x returns where an instant is drawn. Overdue instants are drawn at now.
 func (a axis) x(offset time.Duration) float64 {
 	right := chartRight
 	if a.broken() {
@@ -119,7 +119,7 @@ type tick struct {
 	Label, When string
 }
 
-// ticks returns those of the linear part, then those behind the break.
+// ticks returns the ticks of the linear part, then those after the break.
 func (a axis) ticks(at time.Time) []tick {
 	var all []tick
 	for i := range int(a.linear/a.step) + 1 {
@@ -145,7 +145,7 @@ func (a axis) tick(at time.Time, offset time.Duration) tick {
 	return tick{X: number(a.x(offset)), Label: label, When: a.when(at, offset)}
 }
 
-// when writes an instant as short as it is still clear.
+// when formats an instant as short as possible without ambiguity.
 func (a axis) when(at time.Time, offset time.Duration) string {
 	at = at.UTC()
 	then := at.Add(offset)
@@ -160,7 +160,7 @@ func (a axis) when(at time.Time, offset time.Duration) string {
 	return then.Format("15:04")
 }
 
-// laterTicks are the first instant after the break, the last instant, and round ones between them if there is room.
+// laterTicks returns the first instant after the break, the last instant, and round ones between them if there is room.
 func (a axis) laterTicks() []time.Duration {
 	if !a.broken() {
 		return nil
@@ -187,7 +187,7 @@ const (
 	year = 365 * day
 )
 
-// stepOf returns the distance of ticks that divides a span into a handful.
+// stepOf returns a distance of ticks that divides a span into a handful of parts.
 func stepOf(span time.Duration) time.Duration {
 	steps := []time.Duration{
 		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
@@ -212,7 +212,7 @@ func roundUp(span, step time.Duration) time.Duration {
 	return span
 }
 
-// short writes a span in its largest units: 1h30m, 3d, 2y.
+// short formats a span in its largest units: 1h30m, 3d, 2y.
 func short(span time.Duration) string {
 	switch {
 	case span >= year:
@@ -225,5 +225,5 @@ func short(span time.Duration) string {
 	return sentence.Duration(span.Round(time.Second))
 }
 
-// number writes a coordinate.
+// number formats a coordinate.
 func number(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) }

@@ -19,9 +19,9 @@ func TestTheAxisIsBrokenOnlyWhereALinearOneWouldSqueezeMany(t *testing.T) {
 	for name, test := range map[string]struct {
 		offsets []time.Duration
 		linear  time.Duration
-		last    time.Duration // behind the break
+		last    time.Duration // after the break
 	}{
-		"nobody is due":                                {nil, time.Minute, 0},
+		"no pod is due":                                {nil, time.Minute, 0},
 		"all at once":                                  {[]time.Duration{0, 0, 0}, time.Minute, 0},
 		"a few minutes":                                {[]time.Duration{0, 2 * time.Minute, 10 * time.Minute}, 10 * time.Minute, 0},
 		"a second and five minutes":                    {[]time.Duration{time.Second, 5 * time.Minute}, 5 * time.Minute, 0},

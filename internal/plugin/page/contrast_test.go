@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// WCAG 2.2, success criteria 1.4.3 and 1.4.11: text has a contrast of 4.5, shapes one of 3.
+// WCAG 2.2, success criteria 1.4.3 and 1.4.11: text needs a contrast of 4.5, and shapes of 3.
 func TestTheContrastIsEnoughInLightAndDark(t *testing.T) {
 	before, after, ok := strings.Cut(style, "@media screen and (prefers-color-scheme: dark)")
 	if !ok {

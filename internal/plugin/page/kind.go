@@ -5,7 +5,7 @@ package page
 
 import cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 
-// kind is what happens to pods, nodes and workloads: it has a colour, a shape and a word. It is also the name of the
+// kind is what happens to pods, nodes and workloads. It has a colour, a shape and a word, and is also the name of the
 // shape in the page.
 type kind string
 
@@ -29,7 +29,7 @@ const (
 	kindNowhere     kind = "nowhere"
 )
 
-// kindOf returns none for a pod that stays with the plan and without it.
+// kindOf returns the kind of a pod, which is empty if the pod stays with and without the plan.
 func kindOf(pod *cliv1alpha1.PlannedPod) kind {
 	switch pod.Change {
 	case cliv1alpha1.ChangeLeaves:
@@ -47,7 +47,7 @@ func kindOf(pod *cliv1alpha1.PlannedPod) kind {
 	return kindNone
 }
 
-// Word is what the table calls it.
+// Word is the word for it in tables.
 func (k kind) Word() string {
 	if k == kindSame || k == kindNone {
 		return "none"
@@ -55,7 +55,7 @@ func (k kind) Word() string {
 	return string(k)
 }
 
-// Meaning explains it.
+// Meaning explains the kind.
 func (k kind) Meaning() string {
 	switch k {
 	case kindLeaves:
@@ -84,7 +84,7 @@ func (k kind) Meaning() string {
 	return "stays with and without the plan"
 }
 
-// verb is what so many pods do.
+// verb says what that many pods do.
 func (k kind) verb(n int) string {
 	verb, s := "leave", ""
 	if n == 1 {
@@ -105,7 +105,7 @@ func (k kind) verb(n int) string {
 	return verb + s
 }
 
-// height is how high a bar is.
+// height returns the height of a bar.
 func (k kind) height() float64 {
 	switch k {
 	case kindUnreachable:
@@ -116,7 +116,7 @@ func (k kind) height() float64 {
 	return 8
 }
 
-// shape is how a kind is drawn, around the origin.
+// shape is the shape of a kind, drawn around the origin.
 type shape struct {
 	Kind kind
 	Path string

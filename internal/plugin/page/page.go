@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes a plan, or a simulation, as one HTML page: the answer, a timeline, and tables. The page needs
-// nothing but itself, and its Content-Security-Policy lets it ask for nothing. Without JavaScript it shows the same and
-// does not move.
+// Package page writes a plan or a simulation as one HTML page: the answer, a timeline, and tables. The page is
+// self-contained, and its Content-Security-Policy forbids all requests. It works without JavaScript, but is then
+// static.
 package page
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// How much of a plan the page holds, so that a browser opens it.
+// How much of a plan the page lists. Browsers cannot open pages of any size.
 const (
 	mostPods   = 2000
 	mostListed = 300 // nodes, workloads, budgets, notes
@@ -33,7 +33,7 @@ const (
 var (
 	//go:embed *.html
 	markup embed.FS
-	// BaseStyle is what all pages have in common: colours in light and dark, text, tables, figures, the filter.
+	// BaseStyle is common to all pages: colours in light and dark, text, tables, figures, the filter.
 	//go:embed base.css
 	BaseStyle string
 	//go:embed page.css
@@ -50,26 +50,26 @@ var (
 	}).ParseFS(markup, "*.html"))
 )
 
-// Page is what is written of a plan.
+// Page is a plan and the texts about it.
 type Page struct {
 	Plan *cliv1alpha1.TaintPlan
-	// Cluster names the cluster of the plan; empty for files.
+	// Cluster names the cluster of the plan. It is empty for files.
 	Cluster string
-	// Answer is the plan in one sentence, and Losses are sentences about what is lost besides pods.
+	// Answer is the plan in one sentence. Losses are sentences about what is lost in addition to pods.
 	Answer string
 	Losses []string
-	// Words returns how the plan puts a pod into words. It is called for the pods that the page lists.
+	// Words returns the texts about a pod. It is called for the pods that the page lists.
 	Words func(*cliv1alpha1.PlannedPod) Words
 }
 
-// Words describe a pod.
+// Words are the texts about a pod.
 type Words struct {
-	// Leaves is how long it is until the pod is due, At the instant, and Before the instant without the plan; empty if
-	// there is none.
+	// Leaves is the time until the pod is due, At is the instant, and Before is the instant without the plan. They are
+	// empty if there is none.
 	Leaves, At, Before string
-	// Toleration is what counts against the taint, or why nothing does.
+	// Toleration is the toleration that counts against the taint, or says that there is none.
 	Toleration string
-	// HeldBy says which EvictionPolicy holds the pod when it is due, and why; empty if none does.
+	// HeldBy says which EvictionPolicy holds the pod when it is due, and why. It is empty if none does.
 	HeldBy string
 }
 
@@ -85,22 +85,22 @@ func write(out io.Writer, name string, view any) error {
 	return nil
 }
 
-// head is what the pages of plans and simulations have in common.
+// head is common to the pages of plans and simulations.
 type head struct {
-	// Kind is what the page is, and Title what it is of.
+	// Kind is the kind of page, and Title is its subject.
 	Kind, Title     string
 	Policy, Made    string
 	Style           template.CSS
 	Shapes          []shape
 	Cluster, Answer string
-	// Losses are sentences about what is lost, and MoreLosses is how many more there are.
+	// Losses are sentences about what is lost, and MoreLosses is the number of further ones.
 	Losses     []string
 	MoreLosses int
 	Figures    []figure
 	Timeline   timeline
 }
 
-// complete fills in what follows from the rest. The page may run one script, none if it is empty.
+// complete sets the remaining fields. The page may run the given script, or none if it is empty.
 func (h *head) complete(at time.Time, script string) {
 	h.Policy, h.Made = policy(script), at.UTC().Format(time.RFC3339)
 	h.Style, h.Shapes = template.CSS(style), shapes
@@ -110,7 +110,7 @@ func (h *head) complete(at time.Time, script string) {
 	}
 }
 
-// view is what the template of plans shows.
+// view is the input of the template of plans.
 type view struct {
 	head
 
@@ -118,12 +118,12 @@ type view struct {
 	Script     template.JS
 	Rows       []podRow
 	HasWhereTo bool
-	// Listed is the plan as far as the page holds it, and LeftOut says of each list what it does not hold.
+	// Listed is the part of the plan that the page lists. LeftOut says for each list what is missing.
 	Listed  *cliv1alpha1.TaintPlan
 	LeftOut leftOut
 }
 
-// leftOut are sentences, empty where nothing is left out.
+// leftOut are sentences, which are empty if nothing is missing.
 type leftOut struct{ Pods, Nodes, Workloads, Budgets, Notes string }
 
 // figure is a number of the summary.
@@ -168,8 +168,8 @@ func titleOf(plan *cliv1alpha1.TaintPlan) string {
 	return strings.Join(plan.Taints, " ")
 }
 
-// policy is the Content-Security-Policy: the page's own style and script, and nothing else. The empty icon keeps
-// browsers from asking for one.
+// policy is the Content-Security-Policy: only the page's own style and script. The empty icon keeps browsers from
+// requesting one.
 func policy(script string) string {
 	scripts := "'none'"
 	if script != "" {
@@ -183,8 +183,8 @@ func hash(source string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// listed returns the indexes of the pods that the page lists: all, or, of many, first those for which something
-// changes.
+// listed returns the indexes of the pods that the page lists: all of them, or, if there are many, first those that the
+// plan affects.
 func listed(plan *cliv1alpha1.TaintPlan) []int {
 	var first, then []int
 	for i := range plan.Pods {
@@ -199,7 +199,7 @@ func listed(plan *cliv1alpha1.TaintPlan) []int {
 	return all[:min(len(all), mostPods)]
 }
 
-// shorten returns the plan as far as the page holds it, with a note if that is not the whole.
+// shorten returns the part of the plan that the page lists, with a note if something is missing.
 func shorten(plan *cliv1alpha1.TaintPlan, order []int) (*cliv1alpha1.TaintPlan, leftOut) {
 	short := *plan
 	short.Pods = make([]cliv1alpha1.PlannedPod, 0, len(order))
@@ -220,7 +220,7 @@ func shorten(plan *cliv1alpha1.TaintPlan, order []int) (*cliv1alpha1.TaintPlan, 
 	return &short, left
 }
 
-// byEmptied returns the nodes as they are, or, of many, those that are emptied first.
+// byEmptied returns the nodes in their order, or, if there are many, those that are emptied first.
 func byEmptied(nodes []cliv1alpha1.PlannedNode) []cliv1alpha1.PlannedNode {
 	if len(nodes) <= mostListed {
 		return nodes
@@ -239,7 +239,7 @@ func remainder(shown, all int, what string) string {
 	if shown == all {
 		return ""
 	}
-	return fmt.Sprintf("This page lists %d of %d %s; -o json has them all.", shown, all, what)
+	return fmt.Sprintf("This page lists %d of %d %s; -o json lists all.", shown, all, what)
 }
 
 func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
@@ -249,7 +249,7 @@ func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
 		leave, last.Label = "pods are due", "last one is due"
 	}
 	if s.Last != nil {
-		last.Value, last.Of = relative(s.Last.Sub(plan.At.Time)), dayOrClock(plan.At.UTC(), s.Last.UTC())
+		last.Value, last.Of = relative(s.Last.Sub(plan.At.Time)), dayOrTime(plan.At.UTC(), s.Last.UTC())
 	}
 	return []figure{
 		{Name: "leave", Label: leave, Value: s.Leave, Of: fmt.Sprintf("of %d", s.Pods)},
@@ -262,8 +262,8 @@ func figuresOf(plan *cliv1alpha1.TaintPlan) []figure {
 	}
 }
 
-// dayOrClock writes an instant as short as it is still clear.
-func dayOrClock(today, instant time.Time) string {
+// dayOrTime formats an instant as short as possible without ambiguity.
+func dayOrTime(today, instant time.Time) string {
 	if instant.Format(time.DateOnly) == today.Format(time.DateOnly) {
 		return "at " + instant.Format("15:04:05Z07:00")
 	}

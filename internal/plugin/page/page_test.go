@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
-// pod returns a pod that is due, or, with a negative offset, stays.
+// pod returns a pod that is due, or one that stays if the offset is negative.
 func pod(name, node string, change cliv1alpha1.Change, offset time.Duration) cliv1alpha1.PlannedPod {
 	planned := cliv1alpha1.PlannedPod{
 		Namespace: "shop", Name: name, UID: types.UID(name), Node: node, Change: change, GracePeriodSeconds: 30,
@@ -76,7 +76,7 @@ func small() *cliv1alpha1.TaintPlan {
 	return plan
 }
 
-// written returns the page of a plan, and the same read as HTML.
+// written returns the page of a plan, as text and parsed.
 func written(t *testing.T, plan *cliv1alpha1.TaintPlan) (string, *html.Node) {
 	t.Helper()
 	var out bytes.Buffer
@@ -92,7 +92,7 @@ func written(t *testing.T, plan *cliv1alpha1.TaintPlan) (string, *html.Node) {
 	return parsed(t, out.String())
 }
 
-// parsed returns a page, and the same read as HTML.
+// parsed returns a page, as text and parsed.
 func parsed(t *testing.T, written string) (string, *html.Node) {
 	t.Helper()
 	document, err := html.Parse(strings.NewReader(written))
@@ -171,7 +171,7 @@ func TestThePageHasThePartsOfAPlanInOrder(t *testing.T) {
 	wantOutline(t, document, "outline.golden")
 }
 
-// wantOutline wants the parts of a page in the order of a golden file.
+// wantOutline compares the outline of a page with a golden file.
 func wantOutline(t *testing.T, document *html.Node, name string) {
 	t.Helper()
 	var outline strings.Builder
@@ -255,7 +255,7 @@ func TestTheMarksCountEveryPodThatLeavesOrNoLongerDoes(t *testing.T) {
 	}
 }
 
-// hostile are names that try to become more than text.
+// hostile are names that try to break out of the text.
 var hostile = []string{
 	`</script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)`, `<!--<script>`, `]]></svg><svg onload=alert(1)>`,
 	`{{.Plan}}`, `javascript:alert(1)`, "a\u2028b", `\u003c/script>`, `</title></style><script>alert(1)</script>`,
@@ -286,7 +286,7 @@ func TestNamesOfAnyKindStayText(t *testing.T) {
 	}
 }
 
-// wantOnlyOurElements wants that a name made no element that loads or runs something, nor an attribute.
+// wantOnlyOurElements fails if a name created an element that loads or runs something, or an attribute.
 func wantOnlyOurElements(t *testing.T, name string, document *html.Node) {
 	t.Helper()
 	for _, node := range find(document, func(node *html.Node) bool { return node.Data == "script" || node.Data == "img" }) {
@@ -311,7 +311,7 @@ func TestThePolicyAllowsThePagesOwnScriptAndNothingElse(t *testing.T) {
 	}
 }
 
-// wantClosed wants that a page asks for nothing outside itself, and returns its policy.
+// wantClosed fails if a page requests anything outside itself, and returns its policy.
 func wantClosed[T any](t *testing.T, write func(*testing.T, T) (string, *html.Node), of T) string {
 	t.Helper()
 	source, document := write(t, of)
@@ -331,7 +331,7 @@ func wantClosed[T any](t *testing.T, write func(*testing.T, T) (string, *html.No
 	return policy
 }
 
-func TestAPlanThatMovesNobodyHasNoTimeline(t *testing.T) {
+func TestAPlanWithoutDeparturesHasNoTimeline(t *testing.T) {
 	plan := small()
 	plan.Pods = []cliv1alpha1.PlannedPod{pod("calm", "node-1", cliv1alpha1.ChangeNone, -1)}
 	plan.Summary = cliv1alpha1.PlanSummary{Nodes: 1, Pods: 1}
@@ -339,7 +339,7 @@ func TestAPlanThatMovesNobodyHasNoTimeline(t *testing.T) {
 	if marks := withClass(document, "mark"); len(marks) > 0 {
 		t.Errorf("%d marks for a pod that stays", len(marks))
 	}
-	if !strings.Contains(source, "No pod is due, with the plan or without it.") {
+	if !strings.Contains(source, "No pod is due, with or without the plan.") {
 		t.Error("the page does not say that no pod is due")
 	}
 }
@@ -406,9 +406,9 @@ func TestALargeClusterStillGivesAPageThatOpens(t *testing.T) {
 		t.Errorf("%d rows, and the zones' marks count %d pods, want 63 and 150000", len(rows), all["Zone"])
 	}
 	for _, sentence := range []string{
-		"Of 5000 nodes, 5000 have pods for which something changes. The 60 that lose most pods have a row of their own; the zones count all. With -o json the plan has every node.",
-		"This page lists 2000 of 150000 pods; -o json has them all.",
-		"This page lists 300 of 5000 nodes; -o json has them all.",
+		"Of 5000 nodes, 5000 have pods that the plan affects. The 60 that lose most pods have their own rows; the zones count all nodes. The plan with -o json has every node.",
+		"This page lists 2000 of 150000 pods; -o json lists all.",
+		"This page lists 300 of 5000 nodes; -o json lists all.",
 	} {
 		if !strings.Contains(source, sentence) {
 			t.Errorf("the page does not say: %s", sentence)

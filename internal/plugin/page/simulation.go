@@ -14,14 +14,14 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// Simulation is what is written of a simulation.
+// Simulation is a simulation and the texts about it.
 type Simulation struct {
 	Report *cliv1alpha1.SimulationReport
-	// Cluster names the cluster; empty for files.
+	// Cluster names the cluster. It is empty for files.
 	Cluster string
 	// Scenario names the scenario, and Steps says how long it is.
 	Scenario, Steps string
-	// Answer is the simulation in one sentence, and Losses are sentences about what is lost besides pods.
+	// Answer is the simulation in one sentence. Losses are sentences about what is lost in addition to pods.
 	Answer string
 	Losses []string
 }
@@ -31,7 +31,7 @@ func WriteSimulation(out io.Writer, simulation Simulation) error {
 	return write(out, "simulation.html", newSimulationView(simulation))
 }
 
-// simulationView is what the template of simulations shows.
+// simulationView is the input of the template of simulations.
 type simulationView struct {
 	head
 
@@ -60,7 +60,7 @@ type waiting struct {
 
 	Namespace, Reason string
 	Since, Until      metav1.Duration
-	AtEnd             bool // they have no room at the end
+	AtEnd             bool // whether they have no room at the end
 }
 
 func newSimulationView(of Simulation) simulationView {
@@ -88,7 +88,7 @@ func newSimulationView(of Simulation) simulationView {
 	return v
 }
 
-// withoutRoom groups the pods that find no room, those first that find it last.
+// withoutRoom groups the pods that find no room. Those that wait longest come first.
 func withoutRoom(report *cliv1alpha1.SimulationReport) []noRoom {
 	places := map[waiting]int{}
 	var all []noRoom

@@ -74,7 +74,7 @@ func smallSimulation() *cliv1alpha1.SimulationReport {
 	}
 }
 
-// writtenSimulation returns the page of a simulation, and the same read as HTML.
+// writtenSimulation returns the page of a simulation, as text and parsed.
 func writtenSimulation(t *testing.T, report *cliv1alpha1.SimulationReport) (string, *html.Node) {
 	t.Helper()
 	var out bytes.Buffer
@@ -138,7 +138,7 @@ func TestASimulationInWhichNothingHappensHasNoTimeline(t *testing.T) {
 	}
 }
 
-// bigSimulation is a simulation in which so many nodes of three zones fall silent, and each has 30 pods and a workload.
+// bigSimulation is a simulation in which that many nodes in three zones fall silent, with 30 pods and a workload each.
 func bigSimulation(nodes int) *cliv1alpha1.SimulationReport {
 	report := smallSimulation()
 	report.Nodes, report.Pods, report.Workloads = nil, nil, nil
@@ -181,9 +181,9 @@ func TestALargeSimulationStillGivesAPageThatOpens(t *testing.T) {
 		t.Errorf("%d rows, want 23: %s", len(labels), diff)
 	}
 	for _, sentence := range []string{
-		"The nodes of a zone share a row. The 20 worst of 5000 workloads have a row.",
-		"This page lists 300 of 5000 workloads; -o json has them all.",
-		"This page lists 300 of 5000 groups of pods; -o json has them all.",
+		"Nodes of the same zone share a row. The 20 worst of 5000 workloads have a row.",
+		"This page lists 300 of 5000 workloads; -o json lists all.",
+		"This page lists 300 of 5000 groups of pods; -o json lists all.",
 	} {
 		if !strings.Contains(source, sentence) {
 			t.Errorf("the page does not say: %s", sentence)

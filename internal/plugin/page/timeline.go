@@ -17,11 +17,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// How much gets a row, a mark, or a name in one.
+// How many rows and marks there are, and how many pods a mark names.
 const (
-	mostRows  = 60  // of nodes, and of zones
-	mostNamed = 3   // pods in the label of a mark
-	mostInOne = 100 // pods in the details of a mark
+	mostRows     = 60  // of nodes, and of zones
+	podsPerLabel = 3   // pods in the label of a mark
+	mostInOne    = 100 // pods in the details of a mark
 )
 
 // Sizes of the drawing.
@@ -31,29 +31,29 @@ const (
 	barHeight   = 16.0
 	laneHeight  = 26.0
 	rowGap      = 8.0
-	// Marks that would be closer become one. One with a count needs more room.
+	// Marks that would be closer than this become one. A mark with a count needs more room.
 	markApart  = 20.0
 	countApart = 44.0
 )
 
-// timeline is the drawing: an axis of time, and a row for each thing to which something happens.
+// timeline is the drawing: an axis of time, and a row for each object that something happens to.
 type timeline struct {
-	// Label says what is drawn.
+	// Label describes the drawing.
 	Label  string
 	Ticks  []tick
 	Rows   []row
 	Legend []legend
-	// BreakX is where the axis is broken, empty if it is not, and Break says so.
+	// BreakX is where the axis is broken, and empty if it is not. Break describes the break.
 	BreakX, Break string
-	Logarithmic   bool // behind the break
+	Logarithmic   bool // after the break
 	// LeftOut says what has no row.
 	LeftOut       string
 	Width, Height string
-	// Below and Bottom are where the rows end, and where the labels of the ticks below them are.
+	// Below is where the rows end, and Bottom is where the labels of the ticks below them are.
 	Below, Bottom string
 
 	axis axis
-	// when says when something happens, from one instant to another.
+	// when formats the time from one instant to another.
 	when func(first, last time.Duration) string
 	y    float64 // where the next row begins
 }
@@ -61,33 +61,33 @@ type timeline struct {
 type row struct {
 	Kind, Name, Shown, Detail, Answer string
 	Emptied                           bool
-	// Top is where the row begins, and Base where its name stands.
+	// Top is where the row begins, and Base is where its name is.
 	Top, Height, Base string
 	Bars              []bar
 	Marks             []mark
 }
 
-// Label says what the row is of.
+// Label says what the row shows.
 func (r row) Label() string {
 	parts := []string{r.Kind + " " + r.Name, r.Detail, r.Answer}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
 }
 
-// bar is something that lasts.
+// bar is something that lasts for a time.
 type bar struct {
 	X, Y, Width, Height string
 	Kind                kind
-	// Title says what lasts from when to when.
+	// Title says what lasts, and from when to when.
 	Title string
 }
 
-// mark is one or more pods of a row to which the same happens at, or nearly at, the same instant.
+// mark is one or more pods in a row to which the same happens at about the same time.
 type mark struct {
 	X, Y, Scale, Count string
 	Kind               kind
-	// Title says what happens when to how many pods, and Names names some of them.
+	// Title says what happens, when and to how many pods. Names lists some of them.
 	Title, Names string
-	// Pods are where the pods are in the list of the page, as far as they are in it, and All is how many there are.
+	// Pods are the positions of the pods in the page's list, if they are in it. All is the number of all of them.
 	Pods string
 	All  int
 }
@@ -101,12 +101,12 @@ type legend struct {
 // moment is a pod on the timeline.
 type moment struct {
 	pod    string
-	index  int // in the list of the page, -1 if it is not in it
+	index  int // in the page's list, or -1
 	kind   kind
 	offset time.Duration
 }
 
-// period is something that lasts on the timeline.
+// period is something that lasts for a time.
 type period struct {
 	kind     kind
 	from, to time.Duration
@@ -118,7 +118,7 @@ func newTimeline(label string, a axis, at time.Time, when func(first, last time.
 	t := timeline{Label: label, Ticks: a.ticks(at), Width: number(chartWidth), axis: a, when: when, y: axisHeight}
 	if a.broken() {
 		t.BreakX, t.Logarithmic = number((breakLeft+breakRight)/2), a.first < a.last
-		t.Break = fmt.Sprintf("The axis is broken, as nothing happens between +%s and +%s.", short(a.linear), short(a.last))
+		t.Break = fmt.Sprintf("The axis is broken because nothing happens between +%s and +%s.", short(a.linear), short(a.last))
 		if t.Logarithmic {
 			t.Break = fmt.Sprintf("The axis is linear before +%s and logarithmic after it.", short(a.linear))
 		}
@@ -126,7 +126,7 @@ func newTimeline(label string, a axis, at time.Time, when func(first, last time.
 	return t
 }
 
-// explain explains the kinds that occur.
+// explain adds the kinds that occur to the legend.
 func (t *timeline) explain(counts map[kind]int) {
 	for _, shape := range shapes {
 		if counts[shape.Kind] > 0 {
@@ -135,7 +135,7 @@ func (t *timeline) explain(counts map[kind]int) {
 	}
 }
 
-// add adds a row below the others: its name, bars, and a lane for each kind of mark.
+// add adds a row at the bottom: its name, its bars, and a lane for each kind of mark.
 func (t *timeline) add(r row, moments []moment, bars ...[]period) {
 	r.Shown = r.Name
 	if r.Kind != "Node" {
@@ -170,7 +170,7 @@ func (t *timeline) add(r row, moments []moment, bars ...[]period) {
 	t.Below, t.Bottom, t.Height = number(t.y), number(t.y+20), number(t.y+axisHeight-6)
 }
 
-// newBar draws a period at a height.
+// newBar draws a period at a given height.
 func (t *timeline) newBar(r *row, p period, y float64) bar {
 	const shortest = 6
 	left, high := t.axis.x(p.from), p.kind.height()
@@ -181,7 +181,7 @@ func (t *timeline) newBar(r *row, p period, y float64) bar {
 	}
 }
 
-// marksOf makes marks of moments of one kind: one for those that are too close to be told apart.
+// marksOf combines moments of one kind into marks: moments that are too close together share a mark.
 func (t *timeline) marksOf(r *row, lane []moment, y float64) []mark {
 	slices.SortStableFunc(lane, func(a, b moment) int { return cmp.Compare(a.offset, b.offset) })
 	var marks []mark
@@ -193,7 +193,7 @@ func (t *timeline) marksOf(r *row, lane []moment, y float64) []mark {
 	return marks
 }
 
-// closeTo returns how many of the moments, which are sorted, are too close to the first for marks of their own.
+// closeTo returns how many of the sorted moments are too close to the first one to have their own marks.
 func (t *timeline) closeTo(lane []moment) int {
 	together, apart, first := 1, markApart, t.axis.x(lane[0].offset)
 	for together < len(lane) && t.axis.x(lane[together].offset)-first < apart {
@@ -216,18 +216,18 @@ func (t *timeline) newMark(r *row, of []moment, y float64) mark {
 	return m
 }
 
-// human writes a span as the table does.
+// human formats a span as in tables.
 func human(span time.Duration) string { return duration.HumanDuration(max(span, time.Second)) }
 
-// named names some pods, and counts the rest.
+// named lists some pods, and counts the rest.
 func named(of []moment) string {
-	names := make([]string, 0, mostNamed)
-	for _, m := range of[:min(len(of), mostNamed)] {
+	names := make([]string, 0, podsPerLabel)
+	for _, m := range of[:min(len(of), podsPerLabel)] {
 		names = append(names, m.pod)
 	}
 	text := strings.Join(names, ", ")
-	if len(of) > mostNamed {
-		text += fmt.Sprintf(" and %d more", len(of)-mostNamed)
+	if len(of) > podsPerLabel {
+		text += fmt.Sprintf(" and %d more", len(of)-podsPerLabel)
 	}
 	return text
 }
@@ -242,7 +242,7 @@ func placesOf(of []moment) string {
 	return strings.Join(places, " ")
 }
 
-// compact writes a count so that it fits next to a mark.
+// compact formats a count so that it fits next to a mark.
 func compact(n int) string {
 	switch {
 	case n < 1000:
@@ -259,7 +259,7 @@ type zone[N any] struct {
 	nodes []N
 }
 
-// zonesOf returns the zones by name, and the nodes without one last.
+// zonesOf returns the zones by name. The nodes without a zone come last.
 func zonesOf[N any](nodes []N, zoneOf func(N) string) []zone[N] {
 	byName := map[string][]N{}
 	for _, node := range nodes {
@@ -272,13 +272,13 @@ func zonesOf[N any](nodes []N, zoneOf func(N) string) []zone[N] {
 	slices.SortFunc(zones, func(a, b zone[N]) int {
 		return cmp.Or(-cmp.Compare(min(len(a.name), 1), min(len(b.name), 1)), cmp.Compare(a.name, b.name))
 	})
-	if len(zones) > mostRows { // labels that are no zones: one row for all
+	if len(zones) > mostRows { // the labels are not really zones, so all nodes share one row
 		return []zone[N]{{fmt.Sprintf("any of %d", len(zones)), nodes}}
 	}
 	return zones
 }
 
-// row is the row of the zone.
+// row returns the row of the zone.
 func (z zone[N]) row(answer string) row {
 	return row{
 		Kind: "Zone", Name: cmp.Or(z.name, "unknown"), Detail: sentence.Counted(len(z.nodes), "node"), Answer: answer,

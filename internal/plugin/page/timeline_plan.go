@@ -13,8 +13,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// planTimeline draws when pods leave by a plan: a row for every node, or, for many nodes, a row for every zone and for
-// those with changes. The places are the positions of the pods in the list of the page, by their index in the plan.
+// planTimeline draws when pods leave in a plan. It has a row for every node, or, if there are many nodes, a row for
+// every zone and for nodes with changes. places maps the index of a pod in the plan to its position in the page's list.
 func planTimeline(plan *cliv1alpha1.TaintPlan, places map[int]int) timeline {
 	byNode := map[string][]moment{}
 	var offsets []time.Duration
@@ -47,8 +47,8 @@ func planTimeline(plan *cliv1alpha1.TaintPlan, places map[int]int) timeline {
 	return t
 }
 
-// momentOf returns when a pod leaves, or would leave without the plan. There is none if it stays with the plan and
-// without it.
+// momentOf returns when a pod leaves, or would leave without the plan. A pod that stays with and without the plan has
+// none.
 func momentOf(pod *cliv1alpha1.PlannedPod, at time.Time) (m moment, ok bool) {
 	m.kind = kindOf(pod)
 	instant := pod.Due
@@ -72,8 +72,7 @@ func (t *timeline) addZone(z zone[cliv1alpha1.PlannedNode], byNode map[string][]
 	t.add(z.row(fmt.Sprintf("%d of %s", leaving, leave(pods))), moments)
 }
 
-// mostChanged returns the nodes on which something changes, those that lose most pods first, and no more than have
-// room.
+// mostChanged returns as many nodes with changes as there is room for. Those that lose most pods come first.
 func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]moment) []cliv1alpha1.PlannedNode {
 	changes := func(m moment) bool { return m.kind != kindSame }
 	nodes := slices.DeleteFunc(slices.Clone(plan.Nodes), func(node cliv1alpha1.PlannedNode) bool {
@@ -82,9 +81,9 @@ func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]
 	changed := len(nodes)
 	slices.SortStableFunc(nodes, func(a, b cliv1alpha1.PlannedNode) int { return cmp.Compare(b.Leave, a.Leave) })
 	nodes = nodes[:min(len(nodes), mostRows)]
-	t.LeftOut = fmt.Sprintf("Of %d nodes, %d have pods for which something changes.", len(plan.Nodes), changed)
+	t.LeftOut = fmt.Sprintf("Of %d nodes, %d have pods that the plan affects.", len(plan.Nodes), changed)
 	if len(nodes) < changed {
-		t.LeftOut += fmt.Sprintf(" The %d that lose most pods have a row of their own; the zones count all. With -o json the plan has every node.", len(nodes))
+		t.LeftOut += fmt.Sprintf(" The %d that lose most pods have their own rows; the zones count all nodes. The plan with -o json has every node.", len(nodes))
 	}
 	return nodes
 }
@@ -97,12 +96,12 @@ func nodeRow(node cliv1alpha1.PlannedNode) row {
 	return r
 }
 
-// leave counts the pods of which some leave.
+// leave counts pods, for a sentence that says how many of them leave.
 func leave(pods int) string {
 	return sentence.Counted(pods, "pod") + " " + sentence.Agree(pods, "leaves", "leave")
 }
 
-// span says when something happens, from one instant to another.
+// span formats the time from one instant to another.
 func span(first, last time.Duration, at time.Time) string {
 	if first == last {
 		return relative(first) + " (" + at.Add(first).UTC().Format(time.RFC3339) + ")"

@@ -19,35 +19,35 @@ import (
 )
 
 const (
-	// mostSingle is how many nodes have rows of their own. Of more, each zone has one.
+	// mostSingle is how many nodes have their own rows. If there are more, each zone has one.
 	mostSingle = 12
 	// mostWorkloads is how many workloads have a row.
 	mostWorkloads = 20
 )
 
-// history is what a timeline says of a simulation.
+// history is what the timeline of a simulation shows.
 type history struct {
 	*cliv1alpha1.SimulationReport
 
-	// leaving are pods by the node that they leave, and waiting those that find no room by their workload.
+	// leaving are pods by the node that they leave. waiting are pods that find no room, by workload.
 	leaving map[string][]moment
 	waiting map[inNamespace][]moment
 	nodes   map[string]nodePeriods
 	counts  map[kind]int
 }
 
-// inNamespace is a workload.
+// inNamespace identifies a workload.
 type inNamespace struct {
 	cliv1alpha1.Owner
 
 	namespace string
 }
 
-// nodePeriods are the times in which a node is unreachable, and in which it has a NoExecute taint.
+// nodePeriods are the times at which a node is unreachable, and at which it has a NoExecute taint.
 type nodePeriods struct{ unreachable, tainted []period }
 
-// simulationTimeline draws what happens in a simulation: a row for every node, or, for many nodes, for every zone, and
-// rows for the workloads that have fewer replicas.
+// simulationTimeline draws what happens in a simulation. It has a row for every node, or, if there are many nodes, for
+// every zone, and rows for the workloads that have fewer replicas.
 func simulationTimeline(report *cliv1alpha1.SimulationReport) timeline {
 	h := historyOf(report)
 	t := newTimeline("What happens when, a row for each node and workload", newAxisTo(h.last(), report.Until.Duration),
@@ -61,7 +61,7 @@ func simulationTimeline(report *cliv1alpha1.SimulationReport) timeline {
 		for _, z := range zonesOf(report.Nodes, func(node cliv1alpha1.SimulatedNode) string { return node.Zone }) {
 			t.addZoneOf(h, z)
 		}
-		leftOut = append(leftOut, "The nodes of a zone share a row.")
+		leftOut = append(leftOut, "Nodes of the same zone share a row.")
 	}
 	drawn, all := min(len(report.Workloads), mostWorkloads), len(report.Workloads)
 	for i := range drawn {
@@ -96,7 +96,7 @@ func historyOf(report *cliv1alpha1.SimulationReport) *history {
 	return h
 }
 
-// count counts one thing for each kind of its periods.
+// count counts one object for each kind of period that it has.
 func (h *history) count(periods []period) {
 	found := map[kind]bool{}
 	for _, p := range periods {
@@ -107,7 +107,7 @@ func (h *history) count(periods []period) {
 	}
 }
 
-// last is when the last thing happens.
+// last returns when the last thing happens.
 func (h *history) last() (last time.Duration) {
 	for _, event := range h.Story {
 		last = max(last, event.At.Duration)
@@ -138,12 +138,12 @@ func (h *history) addPod(pod *cliv1alpha1.SimulatedPod) {
 	}
 }
 
-// ownerOf returns the workload of a pod, or the pod.
+// ownerOf returns the workload of a pod, or the pod itself.
 func ownerOf(pod *cliv1alpha1.SimulatedPod) cliv1alpha1.Owner {
 	return ptr.Deref(pod.Owner, cliv1alpha1.Owner{Kind: "Pod", Name: pod.Name})
 }
 
-// condition is what lasts while a node has some taints.
+// condition is a state that lasts while a node has certain taints.
 type condition struct {
 	kind kind
 	what string
@@ -159,7 +159,7 @@ var (
 	}}
 )
 
-// periodsOf returns when a node has taints that make a condition.
+// periodsOf returns when the taints of a node fulfil a condition.
 func (h *history) periodsOf(node *cliv1alpha1.SimulatedNode, of condition) (all []period) {
 	lasts := false
 	become := func(at time.Duration, taints []string) {
@@ -179,7 +179,7 @@ func (h *history) periodsOf(node *cliv1alpha1.SimulatedNode, of condition) (all 
 	return slices.DeleteFunc(all, func(p period) bool { return p.from == p.to })
 }
 
-// periodsOfWorkload returns when a workload has fewer ready replicas than at first, and when it has none.
+// periodsOfWorkload returns when a workload has fewer ready replicas than at the start, and when it has none.
 func (h *history) periodsOfWorkload(w *cliv1alpha1.SimulatedWorkload) (all []period) {
 	lowest := 0
 	for i, step := range w.Steps {
@@ -232,7 +232,7 @@ func (t *timeline) addZoneOf(h *history, z zone[cliv1alpha1.SimulatedNode]) {
 	t.add(z.row(leaving(len(pods))), pods, union(unreachable), union(tainted))
 }
 
-// leaving says how many pods leave, nothing if none does.
+// leaving says how many pods leave. It is empty if none does.
 func leaving(pods int) string {
 	if pods == 0 {
 		return ""
@@ -240,8 +240,8 @@ func leaving(pods int) string {
 	return sentence.Counted(pods, "pod") + " " + sentence.Agree(pods, "leaves", "leave")
 }
 
-// union returns the periods of several nodes as one: from when on the first has it until the last has it no more, with
-// how many nodes have it at some time.
+// union merges the periods of several nodes: from when the first one has it until the last one no longer has it, with
+// the number of nodes.
 func union(ofNodes [][]period) (all []period) {
 	type owned struct {
 		period
@@ -277,7 +277,7 @@ func (t *timeline) addWorkload(h *history, w *cliv1alpha1.SimulatedWorkload) {
 	}, h.waiting[inNamespace{w.Owner, w.Namespace}], h.periodsOfWorkload(w))
 }
 
-// during says when something happens, from one instant to another.
+// during formats the time from one instant to another.
 func during(first, last time.Duration) string {
 	if first == last {
 		return "+" + sentence.Span(first)
@@ -285,5 +285,5 @@ func during(first, last time.Duration) string {
 	return fmt.Sprintf("+%s to +%s", sentence.Span(first), sentence.Span(last))
 }
 
-// length writes a span of a simulation.
+// length formats a span of a simulation.
 func length(of metav1.Duration) string { return sentence.Span(of.Duration) }

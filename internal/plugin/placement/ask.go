@@ -19,51 +19,52 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// farSighted are the filters whose answer for a node follows from more than that node and the pod.
+// farSighted are the filters whose answer for a node depends on more than that node and the pod.
 var farSighted = []string{
 	names.InterPodAffinity, names.PodTopologySpread,
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone,
 }
 
-// byOthers are the filters whose answer for a node changes when pods are placed or leave elsewhere.
+// byOthers are the filters whose answer for a node changes when pods on other nodes are placed or leave.
 var byOthers = []string{names.InterPodAffinity, names.PodTopologySpread}
 
-// podsPerQuestion is how many pods a far-sighted filter counts in the time in which a node answers.
+// podsPerQuestion is how many pods a far-sighted filter counts in the time that one node takes to answer.
 const podsPerQuestion = 10
 
-// group are pods that are equal to the scheduler.
+// group is pods that look the same to the scheduler.
 type group struct {
 	shape *shape
-	// last is the last answer, nil before the first, and changes how many changes there had been before it.
+	// last is the last answer, or nil. changes is how many changes there had been before it.
 	last    *answer
 	changes int
-	// again are the nodes that would take these pods and that they would have to leave again, nil before that is known.
+	// again are the nodes that would take these pods but whose taints would make them leave again. It is nil until known.
 	again map[string]verdict.Verdict
 }
 
-// stillRefuses reports whether no node took such a pod, and nothing has changed since.
+// stillRefuses reports whether no node took such a pod, and nothing has changed since then.
 func (g *group) stillRefuses(changes int) bool {
 	return g.last != nil && len(g.last.fits) == 0 && g.changes == changes
 }
 
-// shape are pods that are equal to the filters that look at one node alone, whatever workload they are of.
+// shape is pods that look the same to the filters that examine only one node, even if they belong to different
+// workloads.
 type shape struct {
-	// left is how many of them are still to be asked for.
+	// left is how many of them have not been asked about yet.
 	left int
-	// known is what nodes say to them, nil before they were asked.
+	// known is what nodes say about them, or nil if they have not been asked.
 	known *known
 }
 
-// isRemembered reports whether what nodes say is of use to another pod.
+// isRemembered reports whether another pod can use what nodes say.
 func (s *shape) isRemembered() bool { return s.known != nil || s.left > 1 }
 
-// known is what nodes say to the pods of a shape.
+// known is what nodes say about the pods of a shape.
 type known struct {
-	changes int                 // of nodes, up to which it is known
-	said    []*fwk.Status       // by the places of nodes; nil if the node takes the pod
-	numbers map[*fwk.Status]int // of nodes that say the same
-	answer  *answer             // nil if it is not summed up
-	scores  []int64             // by the places of nodes, from what nodes have themselves; unscored: not known
+	changes int                 // how many changes of nodes it takes into account
+	said    []*fwk.Status       // by index of the node; nil if the node takes the pod
+	numbers map[*fwk.Status]int // how many nodes say the same
+	answer  *answer             // the sum of all answers, or nil
+	scores  []int64             // by index of the node, from its own properties; may be unscored
 }
 
 // unscored is the score of a node that has not been scored.
@@ -77,7 +78,7 @@ func newKnown(nodes int) *known {
 
 func noScores(nodes int) []int64 { return slices.Repeat([]int64{unscored}, nodes) }
 
-// hear notes what a node says that has changed.
+// hear records what a node says after a change.
 func (k *known) hear(place int, said *fwk.Status) {
 	if k.scores[place] = unscored; k.said[place] == said {
 		return
@@ -87,7 +88,7 @@ func (k *known) hear(place int, said *fwk.Status) {
 	k.said[place], k.answer = said, nil
 }
 
-// sumUp returns the answer of all nodes. Nobody changes it, as later questions may get the same one.
+// sumUp returns the answer of all nodes. Callers must not change it, because later questions may get the same one.
 func (k *known) sumUp(nodes []fwk.NodeInfo) *answer {
 	if k.answer != nil {
 		return k.answer
@@ -107,15 +108,15 @@ func (k *known) sumUp(nodes []fwk.NodeInfo) *answer {
 	return k.answer
 }
 
-// answer is what all nodes say to a pod.
+// answer is what all nodes say about a pod.
 type answer struct {
 	nodes   []fwk.NodeInfo // all there are
-	fits    []int          // the places of those that take the pod
-	reasons map[string]int // why others do not take it, and how many of them
-	asked   int            // how many nodes there are to ask
-	// resolvable: some node would take the pod if others left it.
+	fits    []int          // the indexes of those that take the pod
+	reasons map[string]int // why the others do not take it, and how many give that reason
+	asked   int            // how many nodes are asked
+	// resolvable is true if some node would take the pod if others left it.
 	resolvable bool
-	// others: some node does not take the pod because of pods elsewhere.
+	// others is true if some node does not take the pod because of pods elsewhere.
 	others bool
 }
 
@@ -123,7 +124,6 @@ func newAnswer(nodes []fwk.NodeInfo, asked int) *answer {
 	return &answer{nodes: nodes, reasons: map[string]int{}, asked: asked}
 }
 
-// name returns the name of a node.
 func (a *answer) name(place int) string { return a.nodes[place].Node().Name }
 
 func (a *answer) refuse(status *fwk.Status, nodes int) {
@@ -134,7 +134,7 @@ func (a *answer) refuse(status *fwk.Status, nodes int) {
 	a.others = a.others || slices.Contains(byOthers, status.Plugin())
 }
 
-// why counts the reasons as the scheduler's events do, the most frequent first.
+// why lists the reasons like the scheduler's events, the most frequent first.
 func (a *answer) why() string {
 	reasons := slices.SortedFunc(maps.Keys(a.reasons), func(x, y string) int {
 		if a.reasons[x] != a.reasons[y] {
@@ -154,13 +154,13 @@ type question struct {
 
 	pod   *corev1.Pod
 	group *group
-	// only is the node that comes into question for a DaemonSet's pod, empty for any other.
+	// only is the only node that a DaemonSet's pod may go to. It is empty for other pods.
 	only string
-	// budget is what the question is charged to.
+	// budget limits this question and others.
 	budget *budget
 }
 
-// budget bounds the questions about some pods.
+// budget limits the number of questions about some pods.
 type budget struct {
 	asked, limit int
 	pods         int // how many pods were asked about
@@ -168,7 +168,7 @@ type budget struct {
 
 func (b *budget) isUsedUp() bool { return b.asked >= b.limit }
 
-// ask runs the filters. The state is for those who choose among the nodes that fit.
+// ask runs the filters. The state is needed to choose among the nodes that fit.
 func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
 	q.budget.pods++
 	state := framework.NewCycleState()
@@ -191,7 +191,7 @@ func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
 	return all, state, err
 }
 
-// askSome asks some nodes.
+// askSome asks the given nodes.
 func (q question) askSome(ctx context.Context, state fwk.CycleState, places []int) (*answer, error) {
 	answers, err := q.filter(ctx, state, places)
 	if err != nil {
@@ -208,7 +208,7 @@ func (q question) askSome(ctx context.Context, state fwk.CycleState, places []in
 	return all, nil
 }
 
-// candidates returns the places of the nodes that come into question.
+// candidates returns the indexes of the nodes that may take the pod.
 func (q question) candidates(result *fwk.PreFilterResult) []int {
 	places := make([]int, 0, len(q.nodes))
 	for i, node := range q.nodes {
@@ -220,7 +220,7 @@ func (q question) candidates(result *fwk.PreFilterResult) []int {
 	return places
 }
 
-// askChanged asks the nodes that have changed since a pod of the same shape asked, or all if none did.
+// askChanged asks the nodes that have changed since a pod of the same shape was asked about, or all nodes if none was.
 func (q question) askChanged(ctx context.Context, state fwk.CycleState) (*answer, error) {
 	shape := q.group.shape
 	var places []int
@@ -242,7 +242,7 @@ func (q question) askChanged(ctx context.Context, state fwk.CycleState) (*answer
 	return shape.known.sumUp(q.nodes), nil
 }
 
-// filter returns what nodes say.
+// filter returns what the given nodes say.
 func (q question) filter(ctx context.Context, state fwk.CycleState, places []int) ([]*fwk.Status, error) {
 	q.budget.asked += len(places)
 	if !state.GetSkipFilterPlugins().HasAll(byOthers...) {
@@ -260,8 +260,7 @@ func (q question) filter(ctx context.Context, state fwk.CycleState, places []int
 	return answers, ctx.Err()
 }
 
-// interned returns one and the same status for all that say the same, so that what is known of thousands of nodes stays
-// small.
+// interned returns one shared status for all equal statuses, so that answers of thousands of nodes need little memory.
 func (s *scheduler) interned(status *fwk.Status) *fwk.Status {
 	if status.IsSuccess() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty is called "n", and is to be
-// tainted: 167 nodes, from which 5,010 pods leave.
+// big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty is named "n", and gets the
+// taint: 5,010 pods leave 167 nodes.
 func big(workloads int, change func(*corev1.Pod)) *plan.Cluster {
 	cluster := &plan.Cluster{}
 	for i := range 5_000 {
@@ -32,7 +32,7 @@ func big(workloads int, change func(*corev1.Pod)) *plan.Cluster {
 	return cluster
 }
 
-// BenchmarkPlace places the successors of 5,010 pods on 5,000 nodes, with 150,000 pods in all.
+// BenchmarkPlace places the successors of 5,010 pods on 5,000 nodes, with 150,000 pods in total.
 func BenchmarkPlace(b *testing.B) {
 	spread := func(pod *corev1.Pod) {
 		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{

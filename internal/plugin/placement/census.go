@@ -17,26 +17,26 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
 )
 
-// census counts pods by namespace and labels on each node. PodTopologySpread looks at all pods of all nodes for each
-// pod that it spreads by default, which is nearly every one; with a census it looks at those that it counts.
+// census counts pods by namespace and labels on each node. PodTopologySpread examines all pods of all nodes for each
+// pod that it spreads by default, which is almost every pod. With a census it examines only those that it counts.
 type census map[string]*residents // by namespace
 
 // residents are the pods of a namespace.
 type residents struct {
 	byLabels map[string]*alike
 	all      []*alike
-	with     map[label][]*alike // those that have a label
+	with     map[label][]*alike // those that have the label
 }
 
 type label struct{ key, value string }
 
-// alike are the pods of a namespace that have the same labels.
+// alike are pods of a namespace that have the same labels.
 type alike struct {
 	pod   fwk.PodInfo    // one of them
 	nodes map[string]int // how many there are on each node
 }
 
-// add adds pods, or takes them away. Those that are terminating do not count.
+// add adds pods, or removes them if the number is negative. Terminating pods do not count.
 func (c census) add(pod *corev1.Pod, number int) error {
 	if pod.DeletionTimestamp != nil {
 		return nil
@@ -54,7 +54,7 @@ func (c census) add(pod *corev1.Pod, number int) error {
 	return nil
 }
 
-// like returns the pods that have the labels of a pod.
+// like returns the pods that have the same labels as the given pod.
 func (r *residents) like(pod *corev1.Pod) (*alike, error) {
 	key := labels.Set(pod.Labels).String()
 	if pods := r.byLabels[key]; pods != nil {
@@ -74,8 +74,8 @@ func (r *residents) like(pod *corev1.Pod) (*alike, error) {
 	return pods, nil
 }
 
-// find returns the pods that a selector matches, by node. An empty selector matches none: the plugin does not count
-// then.
+// find returns the pods that a selector matches, by node. An empty selector matches none, because the plugin then
+// counts nothing.
 func (c census) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
 	found := map[string][]fwk.PodInfo{}
 	if selector.Empty() || c[namespace] == nil {
@@ -92,7 +92,7 @@ func (c census) find(namespace string, selector labels.Selector) map[string][]fw
 	return found
 }
 
-// candidates returns those that have the rarest of the labels for which a selector asks, or all if it asks for none.
+// candidates returns the pods with the rarest label that a selector requires, or all pods if it requires none.
 func (r *residents) candidates(selector labels.Selector) []*alike {
 	rarest := r.all
 	requirements, _ := selector.Requirements()
@@ -119,7 +119,7 @@ type occupied struct {
 // GetPods implements fwk.NodeInfo.
 func (o *occupied) GetPods() []fwk.PodInfo { return o.pods }
 
-// defaults say which pods the scheduler counts to spread a pod that has no constraints.
+// defaults say which pods the scheduler counts to spread a pod without constraints.
 type defaults struct {
 	services               corelisters.ServiceLister
 	replicationControllers corelisters.ReplicationControllerLister
@@ -139,11 +139,11 @@ func (d defaults) selector(pod *corev1.Pod) labels.Selector {
 	return helper.DefaultSelector(pod, d.services, d.replicationControllers, d.replicaSets, d.statefulSets)
 }
 
-// counted is the snapshot for PodTopologySpread, which lists nodes only to count the pods on them.
+// counted is the snapshot for PodTopologySpread, which lists nodes only to count their pods.
 type counted struct {
 	fwk.SharedLister
 
-	nodes []fwk.NodeInfo // nil: all
+	nodes []fwk.NodeInfo // nil means all
 }
 
 // NodeInfos implements fwk.SharedLister.
@@ -165,7 +165,7 @@ func (c countedNodes) List() ([]fwk.NodeInfo, error) {
 	return c.nodes, nil
 }
 
-// spreadHandle is a handle with which PodTopologySpread is given its own snapshot.
+// spreadHandle gives PodTopologySpread its own snapshot.
 type spreadHandle struct {
 	fwk.Handle
 

@@ -20,18 +20,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Controllers say whether and when pods that leave get successors. They are Jobs by their UID, which count the pods
-// they lose. Of other controllers, the pod tells enough.
+// Controllers say whether and when pods that leave get successors. They contain only Jobs, by UID, because Jobs count
+// the pods they lose. For other controllers, the pod says enough.
 type Controllers map[types.UID]*job
 
 type job struct {
 	*batchv1.Job
 
 	lost    int32
-	indexes map[string]int32 // how often pods of each index failed, if the Job counts them apart
+	indexes map[string]int32 // how often pods of each index failed, if the Job counts indexes separately
 }
 
-// ControllersOf returns the controllers of a cluster's pods, which have lost no pod yet.
+// ControllersOf returns the controllers of a cluster's pods. They have not lost any pods yet.
 func ControllersOf(cluster *plan.Cluster) Controllers {
 	all := Controllers{}
 	for _, one := range cluster.Jobs {
@@ -49,7 +49,7 @@ func (c Controllers) jobOf(pod *corev1.Pod) *job {
 	return nil
 }
 
-// Lose counts a pod that leaves and has not finished. Those that have were counted when they did.
+// Lose counts a pod that leaves before it has finished. The Job has already counted finished pods.
 func (c Controllers) Lose(pod *corev1.Pod) {
 	job := c.jobOf(pod)
 	if job == nil || job.onDisruption() == batchv1.PodFailurePolicyActionIgnore {
@@ -64,13 +64,13 @@ func (c Controllers) Lose(pod *corev1.Pod) {
 
 func indexOf(pod *corev1.Pod) string { return pod.Labels[batchv1.JobCompletionIndexAnnotation] }
 
-// The first delay of a Job after a failed pod, and the longest (pkg/controller/job).
+// The first delay of a Job after a failed pod, and the longest one (pkg/controller/job).
 const (
 	backoff        = 10 * time.Second
 	longestBackoff = 10 * time.Minute
 )
 
-// Backoff returns for how long the controller of a pod that was lost makes no other one.
+// Backoff returns how long the controller of a lost pod waits before it creates another.
 func (c Controllers) Backoff(pod *corev1.Pod) time.Duration {
 	job := c.jobOf(pod)
 	if job == nil {
@@ -86,27 +86,27 @@ func (c Controllers) Backoff(pod *corev1.Pod) time.Duration {
 	return min(backoff<<min(failures-1, 10), longestBackoff)
 }
 
-// WhyWait says why the controller of a pod makes no successor as long as the pod is there, if only as Terminating. It
-// is empty if the controller does not wait, or makes none anyway.
+// WhyWait says why the controller of a pod creates no successor while the pod exists, even if it is Terminating. It is
+// empty if the controller does not wait, or never creates one.
 func (c Controllers) WhyWait(pod *corev1.Pod) string {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	job := c.jobOf(pod)
 	switch {
 	case controller == nil || plan.IsFinished(pod):
 	case controller.Kind == statefulSet.Kind || controller.Kind == daemonSet:
-		return fmt.Sprintf("Its %s makes no successor until the pod object is deleted.", controller.Kind)
+		return fmt.Sprintf("Its %s creates no successor until the pod object is deleted.", controller.Kind)
 	case job != nil && ptr.Deref(job.Spec.PodReplacementPolicy, "") == batchv1.Failed:
-		return "Its Job replaces failed pods only."
+		return "Its Job replaces only failed pods."
 	}
 	return ""
 }
 
-// WhyNone says why a pod that leaves gets no successor; empty if it gets one. A deleted pod is a failed one to its Job,
-// unless the pod failure policy says otherwise of disruptions.
+// WhyNone says why a pod that leaves gets no successor. It is empty if it gets one. A Job counts a deleted pod as
+// failed, unless its pod failure policy treats disruptions differently.
 func (c Controllers) WhyNone(pod *corev1.Pod) string {
 	switch {
 	case metav1.GetControllerOfNoCopy(pod) == nil:
-		return "It has no controller, so nothing makes a successor."
+		return "It has no controller, so nothing creates a successor."
 	case plan.IsFinished(pod):
 		return "It has finished, so it needs no successor."
 	}
@@ -117,7 +117,7 @@ func (c Controllers) WhyNone(pod *corev1.Pod) string {
 	return cmp.Or(job.whyFails(), job.whyIndexFails(pod))
 }
 
-// WhyFails says why the Job of a pod that was lost fails, which ends its other pods; empty if it does not fail.
+// WhyFails says why the Job of a lost pod fails, which ends its other pods. It is empty if the Job does not fail.
 func (c Controllers) WhyFails(pod *corev1.Pod) string {
 	if job := c.jobOf(pod); job != nil {
 		return job.whyFails()
@@ -132,9 +132,9 @@ func (j *job) whyFails() string {
 		return "The pod failure policy of its Job fails the Job when a pod is disrupted."
 	case j.onDisruption() == batchv1.PodFailurePolicyActionIgnore:
 	case limit != nil && int64(j.Status.Failed)+int64(j.lost) > int64(*limit):
-		return fmt.Sprintf("The backoffLimit of its Job is %d, and %d failed before: the Job fails.", *limit, j.Status.Failed)
+		return fmt.Sprintf("The backoffLimit of its Job is %d, and %d failed before, so the Job fails.", *limit, j.Status.Failed)
 	case most != nil && j.failedIndexes() > int(*most):
-		return fmt.Sprintf("The maxFailedIndexes of its Job is %d, and more fail: the Job fails.", *most)
+		return fmt.Sprintf("The maxFailedIndexes of its Job is %d, and more have failed, so the Job fails.", *most)
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func (j *job) whyIndexFails(pod *corev1.Pod) string {
 	if !j.fails(indexOf(pod)) {
 		return ""
 	}
-	return fmt.Sprintf("The backoffLimitPerIndex of its Job is %d: the index of the pod fails.", *j.Spec.BackoffLimitPerIndex)
+	return fmt.Sprintf("The backoffLimitPerIndex of its Job is %d, so the index of the pod fails.", *j.Spec.BackoffLimitPerIndex)
 }
 
 // fails reports whether an index has failed since the start.
@@ -153,7 +153,7 @@ func (j *job) fails(index string) bool {
 		(failures > *limit || j.onDisruption() == batchv1.PodFailurePolicyActionFailIndex)
 }
 
-// failedIndexes is how many indexes have failed, before and since the start.
+// failedIndexes returns how many indexes have failed, before and after the start.
 func (j *job) failedIndexes() (failed int) {
 	for index := range j.indexes {
 		if j.fails(index) {
@@ -174,7 +174,7 @@ func (j *job) failedIndexes() (failed int) {
 	return failed
 }
 
-// onDisruption returns what the pod failure policy does about pods that taints evict, empty without a rule for them.
+// onDisruption returns what the pod failure policy does with pods that taints evict. It is empty if no rule applies.
 func (j *job) onDisruption() batchv1.PodFailurePolicyAction {
 	if j.Spec.PodFailurePolicy == nil {
 		return ""

@@ -1,11 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package placement says where the successors of the pods that leave would go, by asking the scheduler's own plugins.
+// Package placement says where the successors of the pods that leave would go. It asks the scheduler's own plugins.
 //
-// It runs the filters and scores of kube-scheduler's default profile over a snapshot of the cluster with the taints as
-// they are after the plan, and places the successors one after the other.
+// It runs the filters and scores of kube-scheduler's default profile on a snapshot of the cluster, with the taints that
+// nodes have after the plan, and places the successors one by one.
 //
-// It is the only package that imports k8s.io/kubernetes, and the plugin's command line the only program with it: the
-// controller must not grow by it.
+// No other package imports k8s.io/kubernetes, and no other program than the plugin imports this one, because that would
+// make the controller much bigger.
 package placement

@@ -28,7 +28,7 @@ func TestAPodGoesToANodeWhoseTaintItToleratesWithGt(t *testing.T) {
 	}
 }
 
-// The taint of node n0 is one that p tolerates with Gt, so the room that q leaves there is for p, which waits for it.
+// p tolerates the taint of node n0 with Gt. The room that q leaves there is for p, which waits for it.
 func TestAPodThatWaitsIsAskedAboutAgainWhenItToleratesATaintWithGt(t *testing.T) {
 	p := func(pod *corev1.Pod) {
 		tolerating("k", 10)(pod)

@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// notGiven are the kinds that plugins list and that a plan does not have, with the reason why they do without.
+// notGiven are the kinds that plugins list but a plan does not have, and why the plugins do not need them.
 var notGiven = map[string]string{
 	"v1 Node":                              "the volume binder's; filters and scores read the snapshot, which has all nodes",
 	"v1 Pod":                               "the volume binder's, which reads it when it binds; nothing is bound here",
@@ -47,7 +47,7 @@ func TestPluginsAreGivenWhatTheyList(t *testing.T) {
 // informed returns the kinds for which a factory has informers.
 func informed(factory informers.SharedInformerFactory) []string {
 	var all []string
-	seen := map[reflect.Type]bool{} // types such as ListOptions are of many kinds
+	seen := map[reflect.Type]bool{} // types such as ListOptions belong to many kinds
 	for kind, is := range scheme.Scheme.AllKnownTypes() {
 		object, err := scheme.Scheme.New(kind)
 		if err != nil || seen[is] {

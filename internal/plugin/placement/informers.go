@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// filled is an informer that never runs: it holds what it was filled with, and tells handlers of it at once.
+// filled is an informer that never runs: it holds the given objects, and passes them to handlers immediately.
 type filled struct {
 	cache.SharedIndexInformer
 }
@@ -29,7 +29,7 @@ func (f filled) AddEventHandler(handler cache.ResourceEventHandler) (cache.Resou
 	for _, object := range f.GetIndexer().List() {
 		handler.OnAdd(object, true)
 	}
-	return nil, nil //nolint:nilnil // Nobody waits for a handler that has been told everything.
+	return nil, nil //nolint:nilnil // Nobody waits for a handler that already has all objects.
 }
 
 // informersOf returns informers from which plugins read a cluster. They have no client, and must not be started.
@@ -54,7 +54,7 @@ func informersOf(cluster *plan.Cluster) (informers.SharedInformerFactory, error)
 	return factory, nil
 }
 
-// fill makes the informer for one type, with its objects.
+// fill creates the informer for one type, with its objects.
 func fill[P runtime.Object](factory informers.SharedInformerFactory, example P, objects []P) error {
 	informer := factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
@@ -68,7 +68,7 @@ func fill[P runtime.Object](factory informers.SharedInformerFactory, example P, 
 	return nil
 }
 
-// versioned gives a resource version to those objects that have none, as some files do: the scheduler compares versions
+// versioned gives a resource version to objects without one, which may come from files. The scheduler compares versions
 // when it assumes that a volume is bound.
 func versioned[T any, P interface {
 	*T

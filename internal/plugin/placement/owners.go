@@ -14,31 +14,31 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// owners are the objects whose pods the scheduler spreads by default. It reads nothing of them but their selectors.
+// owners are the objects whose pods the scheduler spreads by default. It reads only their selectors.
 type owners struct {
 	replicaSets            []*appsv1.ReplicaSet
 	statefulSets           []*appsv1.StatefulSet
 	replicationControllers []*corev1.ReplicationController
 }
 
-// The kinds of owners, as PodTopologySpread tells them.
+// The kinds of owners that PodTopologySpread distinguishes.
 var (
 	replicaSet            = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	statefulSet           = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 	replicationController = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
 
-// daemonSet is the kind of a controller each of whose pods is for one node.
+// daemonSet is the kind of controller whose pods each belong to one node.
 const daemonSet = "DaemonSet"
 
-// ownerName tells owners apart, as the scheduler does.
+// ownerName identifies an owner, as in the scheduler.
 type ownerName struct {
 	kind            schema.GroupVersionKind
 	namespace, name string
 }
 
-// ownersOf makes the owners of pods from their references. A selector that the source does not hold is made of the
-// labels that all pods of the owner have.
+// ownersOf creates the owners of pods from their references. If the source does not contain an owner's selector, the
+// selector consists of the labels that all its pods have.
 func ownersOf(cluster *plan.Cluster) owners {
 	selectors := map[ownerName]*metav1.LabelSelector{}
 	for _, pod := range cluster.Pods {
@@ -64,7 +64,7 @@ func ownersOf(cluster *plan.Cluster) owners {
 	return all
 }
 
-// selectable returns the labels of a pod by which its workload may select it.
+// selectable returns the labels of a pod that its workload may select.
 func selectable(labels map[string]string) map[string]string {
 	all := maps.Clone(labels)
 	for _, name := range ordinalLabels {

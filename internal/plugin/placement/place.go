@@ -24,31 +24,31 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// DefaultQuestions is how often nodes are asked whether they take a pod, unless [Options] say otherwise: that takes
-// less than a minute on two cores.
+// DefaultQuestions is the default of [Options]: how often nodes are asked whether they take a pod. That many questions
+// take less than a minute on two cores.
 const DefaultQuestions = 10_000_000
 
-// mostNamed is how many nodes an answer names.
-const mostNamed = 100
+// maxListed is how many nodes an answer lists.
+const maxListed = 100
 
-// Options bound the work.
+// Options limit the work.
 type Options struct {
-	// Questions is how often nodes may be asked whether they take a pod; 0 is [DefaultQuestions]. Pods with constraints of
-	// spread or affinity to other pods have as many for themselves, as counting all pods of a cluster is worth a tenth of
-	// a question for each. After that, pods are told what a pod equal to them was told, as a bound.
+	// Questions is how often nodes may be asked whether they take a pod; 0 means [DefaultQuestions]. Pods with spread
+	// constraints or pod affinity have a separate limit of the same size, because counting one pod of the cluster costs a
+	// tenth of a question. After that, pods get the answer of an identical pod, as a bound.
 	Questions int
 }
 
-// Place fills WhereTo of all pods of a plan that leave, counts them in the summary, and notes what was not asked.
+// Place sets WhereTo of all pods of a plan that leave, counts them in the summary, and notes what was not asked.
 //
-// Pods leave in the order of their due instants. Those that leave at one instant are gone then, and their successors
-// are placed in the order of the scheduler's queue, by priority, each as if those before were placed already. A
-// successor that no node takes is tried again when others are placed or leave, if that may change the answer.
+// Pods leave in the order of their due times. Pods that leave at the same time are removed first. Then their successors
+// are placed in the order of the scheduler's queue, by priority, each after the one before it. A successor that fits no
+// node is tried again after others are placed or leave, if that may change the answer.
 func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
 	if made.Summary.Leave == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends what the scheduler runs in the background
+	ctx, cancel := context.WithCancel(ctx) // stops the background work of the scheduler
 	defer cancel()
 	p, err := newPlacer(ctx, cluster, made, cmp.Or(options.Questions, DefaultQuestions))
 	if err != nil {
@@ -65,23 +65,23 @@ func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPl
 	return nil
 }
 
-// placer places successors one after the other.
+// placer places successors one by one.
 type placer struct {
 	scheduler   *scheduler
 	storage     storage
 	controllers Controllers
 	silent      map[string]bool // nodes whose kubelets do not end pods
-	nodes       []*corev1.Node  // as they are after the plan, sorted by name
+	nodes       []*corev1.Node  // with their taints after the plan, sorted by name
 	byName      map[string]*corev1.Node
 	again       departures
 	leavers     []*leaver
-	waiting     []*leaver // those that no node takes so far
+	waiting     []*leaver // those that no node has taken so far
 	changes     int       // how often pods were placed or left
-	late        int       // how many were placed that no node took at first
+	late        int       // how many were placed that fit no node at first
 	lowest      int32     // the lowest priority of all pods on nodes
-	plain       budget    // for pods about which nodes alone decide
-	counting    budget    // for pods for which all pods of the cluster are counted
-	unknown     int       // pods with volumes about which nothing is known
+	plain       budget    // for pods whose placement depends only on nodes
+	counting    budget    // for pods whose placement depends on all pods of the cluster
+	unknown     int       // pods with unknown volumes
 }
 
 func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
@@ -118,7 +118,7 @@ func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.Tai
 	return p, err
 }
 
-// nodesAfter returns the nodes with their taints after the plan, by name.
+// nodesAfter returns the nodes with their taints after the plan, sorted by name.
 func nodesAfter(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) ([]*corev1.Node, error) {
 	changed := map[string][]string{}
 	for i := range made.Nodes {
@@ -145,7 +145,7 @@ func nodesAfter(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) ([]*corev1.N
 	return nodes, nil
 }
 
-// line makes the successors, and finds those that are equal.
+// line creates the successors, and groups those that are equal.
 func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName]*corev1.Pod) error {
 	equals := register{groups: map[string]*group{}, shapes: map[string]*shape{}}
 	for i := range made.Pods {
@@ -171,7 +171,7 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 	return nil
 }
 
-// silentNodes returns the nodes whose kubelets do not end pods: those that fall silent, and those that are unreachable.
+// silentNodes returns the nodes whose kubelets do not end pods: those that the plan makes silent, and unreachable ones.
 func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]bool {
 	silent := map[string]bool{}
 	for i := range made.Nodes {
@@ -183,7 +183,7 @@ func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]
 	return silent
 }
 
-// whyNone says why a pod gets no successor; empty if it gets one.
+// whyNone says why a pod gets no successor. It is empty if it gets one.
 func (p *placer) whyNone(pod *corev1.Pod) string {
 	if why := p.controllers.WhyWait(pod); why != "" && p.silent[pod.Spec.NodeName] {
 		return "Its node is unreachable, so the pod stays Terminating. " + why
@@ -195,8 +195,8 @@ func noSuccessor(reason string) *cliv1alpha1.WhereTo {
 	return &cliv1alpha1.WhereTo{Reason: reason, NoSuccessor: true}
 }
 
-// batches returns those that leave at one instant, instant by instant. Who is due already leaves at the instant of the
-// plan.
+// batches groups the pods by the time at which they leave, in that order. Pods that are already due leave at the
+// instant of the plan.
 func (p *placer) batches(at time.Time) [][]*leaver {
 	var all [][]*leaver
 	var last time.Time
@@ -217,7 +217,7 @@ func (p *placer) batches(at time.Time) [][]*leaver {
 	return all
 }
 
-// leave takes pods off their nodes and places their successors.
+// leave removes pods from their nodes and places their successors.
 func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	var gone []*corev1.Pod
 	for _, l := range batch {
@@ -250,7 +250,7 @@ func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	return nil
 }
 
-// take returns the waiting pods to ask for again. There are none once enough were asked.
+// take returns the waiting pods to ask about again. It returns none when the limit of questions is used up.
 func (p *placer) take(again func(*leaver) bool) []*leaver {
 	if p.counting.isUsedUp() {
 		return nil
@@ -267,7 +267,7 @@ func (p *placer) take(again func(*leaver) bool) []*leaver {
 	return taken
 }
 
-// mayHelp reports whether pods that left may make a node take a successor that no node took: it waits for pods
+// mayHelp reports whether a successor that fit no node may fit one now that other pods have left: it waits for pods
 // elsewhere, or tolerates the taints of their nodes.
 func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
 	return l.group.last.others || slices.ContainsFunc(gone, func(pod *corev1.Pod) bool {
@@ -280,7 +280,7 @@ func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
 	})
 }
 
-// placeAll places one successor after the other.
+// placeAll places successors one by one.
 func (p *placer) placeAll(ctx context.Context, queue []*leaver) error {
 	for _, l := range queue {
 		if l.successor == nil {
@@ -324,7 +324,7 @@ func (p *placer) successorOf(ctx context.Context, l *leaver) *cliv1alpha1.WhereT
 	return where
 }
 
-// whereTo asks for one successor and places it.
+// whereTo asks about one successor and places it.
 func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	said, state, err := l.group.last, fwk.CycleState(nil), error(nil)
 	if !l.group.stillRefuses(p.changes) {
@@ -352,7 +352,8 @@ func (p *placer) whereTo(ctx context.Context, l *leaver) *cliv1alpha1.WhereTo {
 	return where
 }
 
-// budgetOf returns what the questions about a pod are charged to. Asking again is a matter of other pods.
+// budgetOf returns the budget for the questions about a pod. Asking again counts as a question that depends on other
+// pods.
 func (p *placer) budgetOf(l *leaver) *budget {
 	if l.countsOthers() || l.planned.WhereTo != nil {
 		return &p.counting
@@ -360,11 +361,11 @@ func (p *placer) budgetOf(l *leaver) *budget {
 	return &p.plain
 }
 
-// bound tells a pod what the last one equal to it was told.
+// bound gives a pod the last answer for an identical pod.
 func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
 	budget := p.budgetOf(l)
 	if l.group.last == nil {
-		reason := fmt.Sprintf("It was not asked for, because the questions about %s before it used up the limit.", sentence.Counted(budget.pods, "pod"))
+		reason := fmt.Sprintf("The scheduler was not asked about it, because %s before it used up the limit of questions.", sentence.Counted(budget.pods, "pod"))
 		if budget == &p.counting {
 			reason += " A pod with spread constraints or pod affinity is compared with all pods."
 		}
@@ -378,7 +379,7 @@ func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
 
 func told(said *answer) *cliv1alpha1.WhereTo {
 	where := &cliv1alpha1.WhereTo{Fits: len(said.fits)}
-	for _, place := range said.fits[:min(len(said.fits), mostNamed)] {
+	for _, place := range said.fits[:min(len(said.fits), maxListed)] {
 		where.Nodes = append(where.Nodes, said.name(place))
 	}
 	slices.Sort(where.Nodes)

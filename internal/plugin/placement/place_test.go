@@ -62,7 +62,7 @@ func labelled(key, value string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Labels[key] = value }
 }
 
-// pod returns a pod of Deployment "app" on a node, which asks for 1 CPU.
+// pod returns a pod of Deployment "app" on a node. It requests 1 CPU.
 func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -122,7 +122,7 @@ func selecting(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }
 }
 
-// apart keeps a pod off the nodes of others of its application.
+// apart keeps a pod off the nodes of other pods of its application.
 func apart(pod *corev1.Pod) {
 	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: onNodeOf("app")}}
 }
@@ -203,7 +203,7 @@ func placed(t testing.TB, cluster *plan.Cluster, options placement.Options) *cli
 	return made
 }
 
-// story says in one line where each pod goes.
+// story says where each pod goes, in one line.
 func story(made *cliv1alpha1.TaintPlan) string {
 	var all []string
 	for i := range made.Pods {
@@ -234,7 +234,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		pods  []*corev1.Pod
 		more  func(*plan.Cluster)
 		want  string
-		warns string // a part of a warning, empty: there is none
+		warns string // a part of a warning; empty if there is none
 	}{
 		"to the node with room": {
 			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("full", "a", asking("4"))},
@@ -294,15 +294,15 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"back, if it tolerates the taint for a while": {
 			nodes: []*corev1.Node{n, node("o", "1", tainted("x:NoSchedule"))}, pods: []*corev1.Pod{pod("p", "n", tolerating("k", 300))},
-			want: "p: n of n", warns: "It goes back to n and out again after 5m: it tolerates k:NoExecute for a while only.",
+			want: "p: n of n", warns: "It goes back to n and must leave again after 5m: it tolerates k:NoExecute only for a while.",
 		},
 		"perhaps back": {
 			nodes: []*corev1.Node{a, n, node("o", "1")}, pods: []*corev1.Pod{pod("p", "n", tolerating("k", 300)), pod("q", "n", tolerating("k"), asking("2"))},
-			want: "p: a of a+n+o", warns: "It may go back to n and out again after 5m",
+			want: "p: a of a+n+o", warns: "It may go back to n and must leave again after 5m",
 		},
-		"to another node that it has to leave": {
+		"to another node that it must leave": {
 			nodes: []*corev1.Node{node("a", "1", tainted("x:NoExecute")), n}, pods: []*corev1.Pod{pod("p", "n", tolerating("x", 60))},
-			want: "p: a of a", warns: "It goes to a and out again after 60s: it tolerates x:NoExecute for a while only.",
+			want: "p: a of a", warns: "It goes to a and must leave again after 60s: it tolerates x:NoExecute only for a while.",
 		},
 		"away from its zone, with a warning": {
 			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "b")},
@@ -314,7 +314,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"a DaemonSet's only to its own node": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30))},
-			want: "p: n of n", warns: "It goes back to n and out again after 30s",
+			want: "p: n of n", warns: "It goes back to n and must leave again after 30s",
 		},
 		"a DaemonSet's not at all, if it does not tolerate the taint": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"))},
@@ -322,12 +322,12 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"a StatefulSet's not at all from a node that is unreachable": {
 			nodes: []*corev1.Node{a, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", owned("StatefulSet", "db"))},
-			want: "p: Its node is unreachable, so the pod stays Terminating. Its StatefulSet makes no successor until the pod object is deleted.",
+			want: "p: Its node is unreachable, so the pod stays Terminating. Its StatefulSet creates no successor until the pod object is deleted.",
 		},
 		"a DaemonSet's not at all from a node that is unreachable": {
 			nodes: []*corev1.Node{a, node("n", "1", unreachable)},
 			pods:  []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30), tolerating(corev1.TaintNodeUnreachable, 60))},
-			want:  "p: Its node is unreachable, so the pod stays Terminating. Its DaemonSet makes no successor until the pod object is deleted.",
+			want:  "p: Its node is unreachable, so the pod stays Terminating. Its DaemonSet creates no successor until the pod object is deleted.",
 		},
 		"apart from its like that is terminating on a node that is unreachable": {
 			nodes: []*corev1.Node{a, b, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", apartByZone)},
@@ -335,7 +335,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"without a controller there is none": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", func(pod *corev1.Pod) { pod.OwnerReferences = nil })},
-			want: "p: It has no controller, so nothing makes a successor.",
+			want: "p: It has no controller, so nothing creates a successor.",
 		},
 		"a finished pod needs none": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })},
@@ -359,7 +359,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAreSpreadByDefault has a zone c in which no pod of the workload is, and that has less room than the others.
+// TestWorkloadsAreSpreadByDefault has a zone c without pods of the workload, with less room than the other zones.
 func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 	of := func(apiVersion, kind string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -370,7 +370,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 	web := &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 	inTier := func(pod *corev1.Pod) { pod.Labels["tier"] = "web" }
 	for name, test := range map[string]struct {
-		owned  []func(*corev1.Pod) // of both pods
+		owned  []func(*corev1.Pod) // for both pods
 		change func(first *corev1.Pod)
 		more   func(*plan.Cluster)
 		want   string
@@ -395,7 +395,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 		"by the selector of the files": {
 			owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet"), inTier}, want: "a",
 			more: func(cluster *plan.Cluster) {
-				// It selects those in zone c, too, so that zone a has the fewest.
+				// It also selects those in zone c, so that zone a has the fewest.
 				cluster.Selectors = map[types.UID]*metav1.LabelSelector{"web": web}
 				for _, pod := range cluster.Pods[2:] {
 					inTier(pod)
@@ -502,11 +502,11 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	}{
 		"that leave one after the other": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
-			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 failed before, so the Job fails.",
 		},
 		"that leave together": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
-			want: "p: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.; q: The backoffLimit of its Job is 6, and 5 failed before: the Job fails.",
+			want: "p: The backoffLimit of its Job is 6, and 5 failed before, so the Job fails.; q: The backoffLimit of its Job is 6, and 5 failed before, so the Job fails.",
 		},
 		"that lose no pod by one that has finished": {
 			job: limited(1, 0), node: n, pods: []*corev1.Pod{finished, second},
@@ -521,7 +521,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 		},
 		"that do not fail on an unreachable node": {
 			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: node("n", "1", unreachable), pods: []*corev1.Pod{first},
-			want: "p: Its node is unreachable, so the pod stays Terminating. Its Job replaces failed pods only.",
+			want: "p: Its node is unreachable, so the pod stays Terminating. Its Job replaces only failed pods.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -555,7 +555,7 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 			if got, want := story(made), "db: b of b; p0: b of b; p1: b of b; p2: nowhere"; got != want {
 				t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 			}
-			if notes := strings.Join(made.Notes, " "); !strings.Contains(notes, "find one after other pods are placed or leave: 2.") {
+			if notes := strings.Join(made.Notes, " "); !strings.Contains(notes, "fit one after other pods are placed or leave: 2.") {
 				t.Errorf("no note says so: %s", notes)
 			}
 		})
@@ -601,11 +601,11 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	}
 	cluster.Pods = append(cluster.Pods, pod("q", "n", asking("2")))
 	made := placed(t, cluster, placement.Options{Questions: 1})
-	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: It was not asked for, because the questions about 1 pod before it used up the limit."
+	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: The scheduler was not asked about it, because 1 pod before it used up the limit of questions."
 	if got := story(made); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
-	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only a bound is known, so as to end in time: 2") {
+	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only an upper bound, to limit the run time: 2") {
 		t.Errorf("the plan does not say so: %+v, %q", made.Summary, made.Notes)
 	}
 }
@@ -614,8 +614,8 @@ func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
 	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}, Pods: []*corev1.Pod{
 		pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "n", apart), pod("r", "n"), pod("s", "n", asking("2")),
 	}}
-	want := "p: a of a+b; q: It was not asked for, because the questions about 1 pod before it used up the limit. A pod with spread constraints or pod affinity is compared with all pods.; " +
-		"r: b of a+b; s: It was not asked for, because the questions about 1 pod before it used up the limit."
+	want := "p: a of a+b; q: The scheduler was not asked about it, because 1 pod before it used up the limit of questions. A pod with spread constraints or pod affinity is compared with all pods.; " +
+		"r: b of a+b; s: The scheduler was not asked about it, because 1 pod before it used up the limit of questions."
 	if got := story(placed(t, cluster, placement.Options{Questions: 1})); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
@@ -673,7 +673,7 @@ func TestVolumesThatWaitForTheirPodAreChosenOneByOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAskedIsSaid(t *testing.T) {
+func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 	claims := func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
 	other := func(pod *corev1.Pod) { pod.Spec.SchedulerName = "volcano" }
 	cluster := &plan.Cluster{
@@ -682,11 +682,11 @@ func TestWhatIsNotAskedIsSaid(t *testing.T) {
 	}
 	notes := strings.Join(placed(t, cluster, placement.Options{}).Notes, "\n")
 	for _, part := range []string{
-		"Not asked are preemption, resource claims (DRA)",
-		"volumes of which nothing is known, or that are made with the pod: 1.",
+		"It does not take into account preemption, resource claims (DRA)",
+		"volumes that are unknown, or created with the pod: 1.",
 		"Pods that leave with resource claims (DRA): 1.",
 		"name another scheduler: 1.",
-		"Pods that wait for a node already: 1.",
+		"Pods that already wait for a node: 1.",
 	} {
 		if !strings.Contains(notes, part) {
 			t.Errorf("no note says %q:\n%s", part, notes)
@@ -704,7 +704,7 @@ func TestAnInterruptionEndsIt(t *testing.T) {
 	}
 }
 
-func TestAPlanIsMadeOfPodsWithoutUIDs(t *testing.T) {
+func TestPodsWithoutUIDsArePlaced(t *testing.T) {
 	anonymous := func(pod *corev1.Pod) { pod.UID = "" }
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},

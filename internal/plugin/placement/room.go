@@ -16,24 +16,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Room is the room for pods in a cluster that changes: each call changes what the next one sees. It is not safe for
+// Room is the room for pods in a cluster that changes: each call changes what later calls see. It is not safe for
 // concurrent use.
 type Room struct {
 	scheduler  *scheduler
 	storage    storage
 	equals     register
 	nodes      map[string]*corev1.Node
-	stale      bool // plugins have not been told of a change yet
-	changes    int  // how many there were
+	stale      bool // there are changes that plugins have not been told about
+	changes    int  // the number of changes
 	remembered []*shape
 	unlimited  budget
 }
 
-// mostRemembered is of how many shapes a Room remembers what the nodes said: each takes some bytes for each node.
+// mostRemembered limits the shapes for which a Room remembers what nodes said. Each needs some bytes per node.
 const mostRemembered = 100
 
-// NewRoom returns the room that a cluster has. It lives as long as the context. Pods need UIDs, which no two of them
-// share.
+// NewRoom returns the room in a cluster. It lives as long as the context. Pods must have UIDs that are unique.
 func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*Room, error) {
 	r := &Room{
 		storage: storageOf(cluster), equals: register{groups: map[string]*group{}, shapes: map[string]*shape{}},
@@ -50,20 +49,20 @@ func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*R
 	return r, nil
 }
 
-// Update takes in a node that has changed.
+// Update replaces a node that has changed.
 func (r *Room) Update(node *corev1.Node) {
 	r.scheduler.updateNode(r.nodes[node.Name], node)
 	r.nodes[node.Name] = node
 	r.change()
 }
 
-// Terminate says that a pod begins to end, and keeps its room until then.
+// Terminate marks a pod as terminating. It still occupies its room.
 func (r *Room) Terminate(pod *corev1.Pod) error {
 	r.change()
 	return r.scheduler.terminate(pod)
 }
 
-// Remove takes a pod off its node.
+// Remove removes a pod from its node.
 func (r *Room) Remove(pod *corev1.Pod) error {
 	r.change()
 	return r.scheduler.remove(pod)
@@ -75,7 +74,7 @@ func (r *Room) change() {
 }
 
 // Place puts a pod on the node that the scheduler would choose, and returns its name. If no node takes the pod, it
-// returns why. Only is the one node that comes into question for a DaemonSet's pod, empty for any other.
+// returns why. Only is the only node that a DaemonSet's pod may go to, and empty for other pods.
 func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, why string, err error) {
 	successor := *pod
 	successor.Spec.ResourceClaims = nil
@@ -109,7 +108,7 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string) (node, w
 	return node, "", nil
 }
 
-// enter finds the group and the shape of a pod. The answers of nodes are remembered for the latest shapes.
+// enter finds the group and the shape of a pod. It remembers the answers of nodes for the most recent shapes.
 func (r *Room) enter(l *leaver) error {
 	if err := r.equals.enter(l); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// house is a Room in which pods come and go, and what is in it.
+// house is a Room in which pods come and go, and its contents.
 type house struct {
 	*placement.Room
 
@@ -26,7 +26,7 @@ type house struct {
 	pods  map[string]*corev1.Pod
 }
 
-// TestWhatARoomRemembersDoesNotChangeItsAnswers compares each answer with that of a Room that has just been made.
+// TestWhatARoomRemembersDoesNotChangeItsAnswers compares each answer with the answer of a new Room.
 func TestWhatARoomRemembersDoesNotChangeItsAnswers(t *testing.T) {
 	for seed := range uint64(3) {
 		h := &house{r: rand.New(rand.NewPCG(seed, 0)), nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}}
@@ -34,7 +34,7 @@ func TestWhatARoomRemembersDoesNotChangeItsAnswers(t *testing.T) {
 			n := node(fmt.Sprintf("n%02d", i), fmt.Sprint(i%3), storing(fmt.Sprintf("image-%d", i%4)))
 			h.nodes[n.Name] = n
 		}
-		for i := range 3 { // the workloads are known by pods that they have from the start
+		for i := range 3 { // the workloads must have pods from the start to be known
 			p := pod(fmt.Sprintf("base-%d", i), fmt.Sprintf("n%02d", i), owned("ReplicaSet", fmt.Sprintf("app-%d", i)))
 			h.pods[p.Name] = p
 		}
@@ -57,7 +57,7 @@ func (h *house) fresh(t *testing.T) *placement.Room {
 	return room
 }
 
-// step changes something, and places a pod. It reports whether that was right.
+// step changes something and places a pod. It reports whether the result was right.
 func (h *house) step(t *testing.T, name string) bool {
 	t.Helper()
 	h.change(t)
@@ -80,7 +80,7 @@ func (h *house) step(t *testing.T, name string) bool {
 	return !t.Failed()
 }
 
-// change takes a pod away, begins to end one, or changes the taints of a node.
+// change removes a pod, starts to terminate one, or changes the taints of a node.
 func (h *house) change(t *testing.T) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(h.pods))
@@ -120,7 +120,7 @@ func (h *house) change(t *testing.T) {
 	}
 }
 
-// newPod returns a pod of one of three workloads, whose pods are not all alike.
+// newPod returns a pod of one of three workloads, whose pods differ.
 func (h *house) newPod(name string) *corev1.Pod {
 	one := func(changes ...func(*corev1.Pod)) func(*corev1.Pod) { return changes[h.r.IntN(len(changes))] }
 	as := func(*corev1.Pod) {}

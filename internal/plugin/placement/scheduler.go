@@ -35,22 +35,22 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// notAsked are plugins of the default profile that are left out: what they read is not among what a plan reads, or they
-// act and do not answer. notAskedInWords says so to a reader of the plan.
+// notAsked are plugins of the default profile that are left out, because a plan does not read what they read, or
+// because they act instead of answering. notAskedInWords tells the reader of the plan.
 var notAsked = []string{
 	names.DynamicResources, names.DefaultPreemption, names.NodeDeclaredFeatures, names.GangScheduling,
 	names.TopologyPlacementGenerator, names.PodGroupPodsCount,
 }
 
-// byItself are plugins whose scores of a node follow from that node and the shape of a pod. Their sum is known as long
-// as the node does not change. Other scores depend on other nodes, or on more of the pod.
+// byItself are plugins whose score of a node depends only on that node and the shape of a pod. The sum of their scores
+// is valid as long as the node does not change. Other scores depend on other nodes, or on more of the pod.
 var byItself = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
-const notAskedInWords = "Where pods would go is asked of the default profile of Kubernetes 1.36's scheduler. Not asked are preemption, " +
-	"resource claims (DRA), the free capacity of storage, features that nodes declare, and plugins, profiles and extenders of others."
+const notAskedInWords = "The default profile of Kubernetes 1.36's scheduler says where pods would go. It does not take into account preemption, " +
+	"resource claims (DRA), free storage capacity, features that nodes declare, or plugins, profiles and extenders of others."
 
-// initScheduler makes the scheduler's metrics, which its plugins count in. They are never registered, so nothing is
-// kept. The feature gate is the one that [plan.Rule] assumes.
+// initScheduler creates the scheduler's metrics, which its plugins increment. They are never registered, so nothing is
+// kept. It sets the feature gate that [plan.Rule] assumes.
 var initScheduler = sync.OnceFunc(func() {
 	metrics.InitMetrics()
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{
@@ -58,29 +58,30 @@ var initScheduler = sync.OnceFunc(func() {
 	}))
 })
 
-// scheduler is the part of kube-scheduler that decides: its cache, a snapshot of it, and the plugins that read it.
+// scheduler is the part of kube-scheduler that decides: its cache, a snapshot of the cache, and the plugins that read
+// it.
 type scheduler struct {
 	cache     schedulercache.Cache
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
-	occupied  []occupied // the nodes as they are counted, by their places
+	occupied  []occupied // the nodes with the pods that count, by index
 	census    census
 	defaults  defaults
-	framework framework.Framework // all filters, and all scores but those that nodes have by themselves
-	itself    framework.Framework // those scores
-	// indifferent are the plugins that score all nodes alike, nil if that is not known.
+	framework framework.Framework // all filters, and all scores except byItself
+	itself    framework.Framework // the scores byItself
+	// indifferent are the plugins that give all nodes the same score, or nil if not known.
 	indifferent []string
-	nodes       []fwk.NodeInfo // all of them, in the scheduler's order
-	places      map[string]int // of nodes among all of them, by name
-	changed     []int          // the places of nodes that changed, one change after the other
-	pods        int            // how many there are at first
-	// terminating are pods that began to end since, and are still on their nodes.
+	nodes       []fwk.NodeInfo // all nodes, in the scheduler's order
+	places      map[string]int // the indexes of nodes in that list, by name
+	changed     []int          // the indexes of changed nodes, in the order of the changes
+	pods        int            // how many there are at the start
+	// terminating are pods that started to terminate after that, and are still on their nodes.
 	terminating map[types.UID]bool
 	next        int                    // where the next sample of nodes begins, as in the scheduler
-	said        map[string]*fwk.Status // what nodes say, by its words
+	said        map[string]*fwk.Status // what nodes say, by its text
 }
 
-// newScheduler returns a scheduler that knows nodes and pods. It lives as long as the context.
+// newScheduler returns a scheduler that knows the given nodes and pods. It lives as long as the context.
 func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	nodes []*corev1.Node, pods []*corev1.Pod) (*scheduler, error) {
 	initScheduler()
@@ -95,10 +96,10 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
-		s.cache.AddNode(silent, node)
+		s.cache.AddNode(noLogs, node)
 	}
 	for _, pod := range pods {
-		if err := s.cache.AddPod(silent, pod); err != nil {
+		if err := s.cache.AddPod(noLogs, pod); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if err := s.census.add(pod, 1); err != nil {
@@ -122,10 +123,10 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 	return s, err
 }
 
-// silent takes what the scheduler would log: a command prints its answer and nothing else.
-var silent = logr.Discard()
+// noLogs discards the scheduler's logs, because a command prints only its answer.
+var noLogs = logr.Discard()
 
-// scoreOthers leaves out the plugins that score a node by itself, but for their filters.
+// scoreOthers disables the scores of the plugins byItself, but not their filters.
 func scoreOthers(plugins *config.Plugins) {
 	for _, name := range byItself {
 		plugins.PreScore.Disabled = append(plugins.PreScore.Disabled, config.Plugin{Name: name})
@@ -133,7 +134,7 @@ func scoreOthers(plugins *config.Plugins) {
 	}
 }
 
-// scoreItself leaves out all others, but for those without which there is no framework.
+// scoreItself disables all other plugins, except those that a framework requires.
 func scoreItself(plugins *config.Plugins) {
 	needed := slices.Concat(byItself, []string{names.PrioritySort, names.DefaultBinder})
 	plugins.MultiPoint.Enabled = slices.DeleteFunc(plugins.MultiPoint.Enabled, func(plugin config.Plugin) bool {
@@ -159,11 +160,11 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 		ctx context.Context, args k8sruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		return spread(ctx, args, spreadHandle{handle, snapshot})
 	}
-	made, err := runtime.NewFramework(klog.NewContext(ctx, silent), registry, profile,
+	made, err := runtime.NewFramework(klog.NewContext(ctx, noLogs), registry, profile,
 		runtime.WithInformerFactory(factory),
 		runtime.WithSnapshotSharedLister(snapshot.SharedLister),
 		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
-		runtime.WithLogger(silent),
+		runtime.WithLogger(noLogs),
 		runtime.WithParallelism(goruntime.GOMAXPROCS(0)),
 	)
 	if err != nil {
@@ -173,57 +174,57 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 }
 
 func (s *scheduler) update() error {
-	if err := s.cache.UpdateSnapshot(silent, s.snapshot); err != nil {
+	if err := s.cache.UpdateSnapshot(noLogs, s.snapshot); err != nil {
 		return fmt.Errorf("take a snapshot for the scheduler: %w", err)
 	}
 	return nil
 }
 
-// changes notes that a node changes.
+// changes records that a node changes.
 func (s *scheduler) changes(name string) {
 	if place, known := s.places[name]; known {
 		s.changed = append(s.changed, place)
 	}
 }
 
-// changedSince returns the places of the nodes that changed since there were so many changes.
+// changedSince returns the indexes of the nodes that changed after the given number of changes.
 func (s *scheduler) changedSince(changes int) []int {
 	return slices.Compact(slices.Sorted(slices.Values(s.changed[changes:])))
 }
 
-// updateNode takes in a node that has changed. The next update tells plugins.
+// updateNode replaces a node that has changed. Plugins see it after the next update.
 func (s *scheduler) updateNode(before, after *corev1.Node) {
 	s.changes(after.Name)
 	s.indifferent = nil
-	s.cache.UpdateNode(silent, before, after)
+	s.cache.UpdateNode(noLogs, before, after)
 }
 
-// remove takes a pod off its node. The next update tells plugins.
+// remove removes a pod from its node. Plugins see it after the next update.
 func (s *scheduler) remove(pod *corev1.Pod) error {
 	s.changes(pod.Spec.NodeName)
-	if err := s.cache.RemovePod(silent, pod); err != nil {
+	if err := s.cache.RemovePod(noLogs, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if s.terminating[pod.UID] { // it is not counted any more
+	if s.terminating[pod.UID] { // it no longer counts
 		delete(s.terminating, pod.UID)
 		return nil
 	}
 	return s.census.add(pod, -1)
 }
 
-// terminate begins to end a pod that stays on its node. The next update tells plugins.
+// terminate marks a pod as terminating; it stays on its node. Plugins see it after the next update.
 func (s *scheduler) terminate(pod *corev1.Pod) error {
 	s.changes(pod.Spec.NodeName)
 	terminating := *pod
 	terminating.DeletionTimestamp = &metav1.Time{}
-	if err := s.cache.UpdatePod(silent, pod, &terminating); err != nil {
+	if err := s.cache.UpdatePod(noLogs, pod, &terminating); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	s.terminating[pod.UID] = true
 	return s.census.add(pod, -1)
 }
 
-// place puts a pod on the node that the scheduler's scores prefer of those that fit, and returns its name.
+// place puts a pod on the node with the best score of those that fit, and returns its name.
 func (s *scheduler) place(ctx context.Context, state fwk.CycleState, l *leaver, fits []int) (string, error) {
 	node, err := s.pick(ctx, state, l, fits)
 	if err != nil {
@@ -232,7 +233,7 @@ func (s *scheduler) place(ctx context.Context, state fwk.CycleState, l *leaver, 
 	return node, s.bind(ctx, state, l.successor, node)
 }
 
-// bind puts a pod on a node, with the volumes that it chose there.
+// bind puts a pod on a node, with the volumes that were chosen there.
 func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) error {
 	placed := *pod
 	placed.Spec.NodeName = node
@@ -240,7 +241,7 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 		return status.AsError()
 	}
 	s.changes(node)
-	if err := s.cache.AddPod(silent, &placed); err != nil {
+	if err := s.cache.AddPod(noLogs, &placed); err != nil {
 		return err
 	}
 	if err := s.census.add(&placed, 1); err != nil {
@@ -249,8 +250,8 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 	return s.update()
 }
 
-// count gives PodTopologySpread the pods that count where a pod is spread by default, and no others: on all nodes, and
-// on those to score, which it returns. For a pod that has constraints all pods count.
+// count limits what PodTopologySpread sees to the pods that count, if a pod is spread by default: on all nodes, and on
+// the nodes to score, which it returns. For a pod that has constraints, all pods count.
 func (s *scheduler) count(pod *corev1.Pod, sample []int) []fwk.NodeInfo {
 	for _, node := range s.counted.nodes {
 		node.(*occupied).pods = nil
@@ -280,9 +281,9 @@ func (s *scheduler) count(pod *corev1.Pod, sample []int) []fwk.NodeInfo {
 	return toScore
 }
 
-// pick returns the node that the scheduler's scores prefer. It scores as many nodes as the scheduler does: a part of
-// them in a large cluster, beginning where it ended the last time. Among equals it takes the first, where the scheduler
-// draws lots.
+// pick returns the node with the best score. It scores as many nodes as the scheduler does: in a large cluster only
+// some, starting where it stopped the last time. If scores are equal, it takes the first, where the scheduler chooses
+// at random.
 func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, fits []int) (string, error) {
 	if len(fits) == 1 {
 		return s.nodes[fits[0]].Node().Name, nil
@@ -310,7 +311,7 @@ func (s *scheduler) pick(ctx context.Context, state fwk.CycleState, l *leaver, f
 	return scores[best].Name, nil
 }
 
-// score returns the scores of nodes. Plugins that are indifferent are not asked.
+// score returns the scores of nodes. It skips plugins that are indifferent.
 func score(ctx context.Context, by framework.Framework, state fwk.CycleState, pod *corev1.Pod,
 	nodes []fwk.NodeInfo, indifferent ...string) ([]fwk.NodePluginScores, error) {
 	if status := by.RunPreScorePlugins(ctx, state, pod, nodes); !status.IsSuccess() {
@@ -321,7 +322,7 @@ func score(ctx context.Context, by framework.Framework, state fwk.CycleState, po
 	return scores, status.AsError()
 }
 
-// indifferent returns the plugins that score all nodes alike, because no node has what they look at.
+// indifferent returns the plugins that give all nodes the same score, because no node has what they look for.
 func indifferent(nodes []fwk.NodeInfo) []string {
 	plugins := []string{}
 	if !slices.ContainsFunc(nodes, func(node fwk.NodeInfo) bool { return len(node.GetImageStates()) > 0 }) {
@@ -337,7 +338,7 @@ func indifferent(nodes []fwk.NodeInfo) []string {
 	return plugins
 }
 
-// knownScores returns the scores that the nodes of a sample have by themselves, by their places among all nodes.
+// knownScores returns the scores of a sample that depend only on the node, by index among all nodes.
 func (s *scheduler) knownScores(ctx context.Context, l *leaver, sample []int) ([]int64, error) {
 	var known []int64
 	if shape := l.group.shape.known; shape != nil && shape.changes == len(s.changed) {
@@ -362,7 +363,7 @@ func (s *scheduler) knownScores(ctx context.Context, l *leaver, sample []int) ([
 	return known, err
 }
 
-// The scheduler looks for this many nodes that fit, at least: KubeSchedulerConfiguration.percentageOfNodesToScore.
+// The scheduler looks for at least this many nodes that fit: KubeSchedulerConfiguration.percentageOfNodesToScore.
 const (
 	leastScored        = 100
 	leastScoredPercent = 5

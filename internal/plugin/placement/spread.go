@@ -14,13 +14,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// workload is an owner of pods that leave, with the nodes of its replicas before the plan and after it.
+// workload is an owner of pods that leave, with the nodes of its replicas before and after the plan.
 type workload struct {
 	owner         cliv1alpha1.Owner
 	namespace     string
 	before, after []string
 	leavers       []*leaver
-	known         bool // all of its successors have a node or none: no bound
+	known         bool // each of its successors has a node or fits none; there is no bound
 }
 
 type workloadKey struct {
@@ -28,8 +28,8 @@ type workloadKey struct {
 	owner     cliv1alpha1.Owner
 }
 
-// warnOfSpread warns of workloads that were in several zones and come to be in one, and of those that come to be spread
-// less evenly than they ask for where the scheduler lets that happen (ScheduleAnyway).
+// warnOfSpread warns of workloads that were in several zones and would be in one. It also warns of workloads that would
+// be spread less evenly than they request, where the scheduler allows that (ScheduleAnyway).
 func (p *placer) warnOfSpread(cluster *plan.Cluster) {
 	for _, w := range p.workloads(cluster) {
 		if !w.known || w.owner.Kind == daemonSet {
@@ -43,7 +43,7 @@ func (p *placer) warnOfSpread(cluster *plan.Cluster) {
 	}
 }
 
-// workloads returns those of the pods that leave and have successors.
+// workloads returns the workloads of the pods that leave and have successors.
 func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 	all := map[workloadKey]*workload{}
 	leaving := map[types.NamespacedName]bool{}
@@ -73,7 +73,6 @@ func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
 	return all
 }
 
-// leave adds a pod that leaves.
 func (w *workload) leave(l *leaver) {
 	w.leavers = append(w.leavers, l)
 	w.known = w.known && !l.planned.WhereTo.Bound && l.planned.WhereTo.Reason == ""
@@ -98,7 +97,7 @@ func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.Placeme
 	}
 	for _, constraint := range w.leavers[0].successor.Spec.TopologySpreadConstraints {
 		if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
-			continue // a filter sees to it
+			continue // a filter guarantees it
 		}
 		key := constraint.TopologyKey
 		if was, is := w.skew(w.before, nodes, key), w.skew(w.after, nodes, key); is > int(constraint.MaxSkew) && is > was {
@@ -110,7 +109,7 @@ func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.Placeme
 	return all
 }
 
-// domains counts nodes by the value of a label. Those without it are left out.
+// domains counts nodes by the value of a label. Nodes without the label do not count.
 func domains(names []string, nodes map[string]*corev1.Node, key string) map[string]int {
 	counts := map[string]int{}
 	for _, name := range names {
@@ -121,8 +120,8 @@ func domains(names []string, nodes map[string]*corev1.Node, key string) map[stri
 	return counts
 }
 
-// skew is by how many replicas the fullest domain has more than the emptiest, among the domains whose nodes the
-// workload selects.
+// skew returns the difference between the replicas of the fullest and the emptiest domain, among the domains with nodes
+// that the workload selects.
 func (w *workload) skew(names []string, nodes map[string]*corev1.Node, key string) int {
 	counts := domains(names, nodes, key)
 	required := nodeaffinity.GetRequiredNodeAffinity(w.leavers[0].successor)

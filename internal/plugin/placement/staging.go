@@ -5,10 +5,10 @@
 
 package placement
 
-// k8s.io/kubernetes requires the repositories of its staging area at v0.0.0 and replaces them, which only its own
-// module can do. So go.mod names the released version of each. This file, which is never built, keeps "go mod tidy"
-// from dropping those that no package of ours comes to: without them, "go list -m all" and "go get" look for a v0.0.0
-// that does not exist.
+// k8s.io/kubernetes requires the repositories of its staging area at v0.0.0 and replaces them, which has an effect only
+// in its own module. Therefore go.mod names the released version of each. This file, which is never built, stops "go
+// mod tidy" from dropping those that no package of ours imports. Without them, "go list -m all" and "go get" look for a
+// v0.0.0 that does not exist.
 import (
 	_ "k8s.io/cluster-bootstrap/token/api"
 	_ "k8s.io/cri-api/pkg/apis"

@@ -36,7 +36,7 @@ func storageOf(cluster *plan.Cluster) storage {
 	return s
 }
 
-// has reports whether a claim is known, and the volume that it is bound to.
+// has reports whether a claim is known, and returns the volume that it is bound to.
 func (s storage) has(namespace, name string) bool {
 	claim := s.claims[types.NamespacedName{Namespace: namespace, Name: name}]
 	return claim != nil && (claim.Spec.VolumeName == "" || s.volumes[claim.Spec.VolumeName] != nil)
@@ -58,7 +58,7 @@ func (s storage) boundTo(pod *corev1.Pod) []*corev1.PersistentVolume {
 	return all
 }
 
-// warnings says which volumes bind a pod to its node, and which to a zone where no node takes it.
+// warnings says which volumes tie a pod to its node, and which to a zone where no node takes it.
 func (s storage) warnings(pod *corev1.Pod, nodes []*corev1.Node, said *answer) []cliv1alpha1.PlacementWarning {
 	var all []cliv1alpha1.PlacementWarning
 	for _, bound := range s.boundTo(pod) {
@@ -84,7 +84,7 @@ func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, now
 	}
 	switch {
 	case len(reachable) == 0:
-		return fmt.Sprintf("Volume %s%s can be reached from no node.", bound.Name, claim)
+		return fmt.Sprintf("No node can reach volume %s%s.", bound.Name, claim)
 	case len(reachable) == 1:
 		return fmt.Sprintf("Volume %s%s is bound to node %s.", bound.Name, claim, reachable[0].Name)
 	case nowhere && len(zones) == 1 && !zones[""]:
@@ -93,8 +93,7 @@ func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, now
 	return ""
 }
 
-// reachableFrom returns the nodes on which a volume can be used, by its node affinity and by the zone that its labels
-// name.
+// reachableFrom returns the nodes that can use a volume, according to its node affinity and its zone label.
 func reachableFrom(bound *corev1.PersistentVolume, nodes []*corev1.Node) []*corev1.Node {
 	var all []*corev1.Node
 	for _, node := range nodes {

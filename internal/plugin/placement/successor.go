@@ -20,15 +20,15 @@ import (
 type leaver struct {
 	planned *cliv1alpha1.PlannedPod
 	pod     *corev1.Pod
-	// successor is the pod that its controller would make.
+	// successor is the pod that its controller would create.
 	successor *corev1.Pod
-	// only is the node on which alone the successor may run, for a DaemonSet's pod.
+	// only is the only node where the successor may run, if it is a DaemonSet's pod.
 	only  string
 	group *group
 }
 
-// SuccessorOf returns the pod that the controller of a pod makes next: the pod as it was made, with another name. It
-// has no UID, and is bound to no node.
+// SuccessorOf returns the pod that the controller of a pod creates next: the pod as it was created, with another name.
+// It has no UID, and is not bound to a node.
 func SuccessorOf(pod *corev1.Pod, name string) *corev1.Pod {
 	successor := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -41,7 +41,7 @@ func SuccessorOf(pod *corev1.Pod, name string) *corev1.Pod {
 	return successor
 }
 
-// succeed makes the successor.
+// succeed creates the successor.
 func (l *leaver) succeed() {
 	l.successor = SuccessorOf(l.pod, l.pod.Name)
 	l.successor.UID = l.pod.UID + "-successor"
@@ -57,12 +57,12 @@ func (l *leaver) countsOthers() bool {
 		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
 }
 
-// leaveOut takes away the volumes about which nothing is known, and returns how many those are.
+// leaveOut removes unknown volumes, and returns how many there are.
 func (l *leaver) leaveOut(known storage) int {
 	volumes := slices.DeleteFunc(slices.Clone(l.successor.Spec.Volumes), func(volume corev1.Volume) bool {
 		switch {
 		case volume.Ephemeral != nil:
-			return true // its claim is made with the successor
+			return true // its claim is created with the successor
 		case volume.PersistentVolumeClaim != nil:
 			return !known.has(l.pod.Namespace, volume.PersistentVolumeClaim.ClaimName)
 		}
@@ -73,15 +73,15 @@ func (l *leaver) leaveOut(known storage) int {
 	return left
 }
 
-// Labels that tell one pod of a workload from another and that no workload selects by.
+// Labels that distinguish pods of one workload and that no workload selects.
 var ordinalLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
 
-// equalTo returns the same for pods that are equal to the scheduler.
+// equalTo returns the same string for pods that look the same to the scheduler.
 func (l *leaver) equalTo() (string, error) {
 	return l.keyOf(l.successor.Namespace, selectable(l.successor.Labels), l.only, &l.successor.Spec)
 }
 
-// shapedAs returns the same for pods that are equal to the filters that look at one node alone.
+// shapedAs returns the same string for pods that look the same to the filters that examine only one node.
 func (l *leaver) shapedAs() (string, error) {
 	spec := &l.successor.Spec
 	shape := corev1.PodSpec{
@@ -113,7 +113,7 @@ func (l *leaver) keyOf(parts ...any) (string, error) {
 	return key.String(), nil
 }
 
-// register is where equal pods find each other.
+// register finds equal pods.
 type register struct {
 	groups map[string]*group
 	shapes map[string]*shape
@@ -140,7 +140,7 @@ func (r register) enter(l *leaver) error {
 	return nil
 }
 
-// byPriority orders pods as the scheduler's queue does: the one that matters most first.
+// byPriority sorts pods like the scheduler's queue, highest priority first.
 func byPriority(a, b *leaver) int {
 	switch {
 	case a.planned.Priority != b.planned.Priority && a.planned.Priority > b.planned.Priority:

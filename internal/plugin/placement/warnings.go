@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// warnings says what to look at in an answer. The node is the one on which the successor is placed, empty if it is not.
+// warnings says what to look at in an answer. The node is where the successor is placed, and empty if it is not placed.
 func (p *placer) warnings(l *leaver, said *answer, node string) []cliv1alpha1.PlacementWarning {
 	var all []cliv1alpha1.PlacementWarning
 	warn := func(kind cliv1alpha1.PlacementWarningType, message string) {
@@ -44,7 +44,7 @@ func mayPreempt(pod *corev1.Pod) bool {
 	return pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
 }
 
-// departures are the NoExecute taints of nodes after the plan, by node: a pod that comes there may have to leave again.
+// departures are the NoExecute taints of nodes after the plan. A pod that comes to such a node may leave it again.
 type departures struct {
 	taints map[string][]verdict.Taint
 	at     time.Time
@@ -60,8 +60,8 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 	return d
 }
 
-// message says that a successor would come to a node and leave it again, empty if there is no such node among those
-// that fit.
+// message says that a successor would come to a node and leave it again. It is empty if none of the nodes that fit is
+// such a node.
 func (d departures) message(l *leaver, said *answer, node string) string {
 	if l.group.again == nil {
 		l.group.again = d.of(l.successor)
@@ -85,12 +85,12 @@ func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verd
 	if node == l.pod.Spec.NodeName {
 		to = "back to "
 	}
-	return fmt.Sprintf("It %s %s and out again after %s: it tolerates %s for a while only.",
+	return fmt.Sprintf("It %s %s and must leave again after %s: it tolerates %s only for a while.",
 		goes, to+node, duration.HumanDuration(v.Due.Sub(d.at)), taints.Format(v.Taint.Taint))
 }
 
-// of returns the nodes that a pod would have to leave although it may come there, with the controller's own verdict, as
-// if it were bound at once.
+// of returns the nodes that may take a pod but would make it leave again, with the controller's own verdict, as if the
+// pod were bound at once.
 func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	all := map[string]verdict.Verdict{}
 	for node, tainted := range d.taints {
@@ -102,7 +102,7 @@ func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	return all
 }
 
-// notes says what was not asked, and how far the answers reach.
+// notes says what was not asked, and how far the answers can be trusted.
 func (p *placer) notes(cluster *plan.Cluster) []string {
 	notes := []string{notAskedInWords}
 	note := func(n int, format string) {
@@ -110,15 +110,15 @@ func (p *placer) notes(cluster *plan.Cluster) []string {
 			notes = append(notes, fmt.Sprintf(format, n))
 		}
 	}
-	note(p.unknown, "Pods that leave with volumes of which nothing is known, or that are made with the pod: %d. Where they would go is told without these volumes.")
-	note(p.countIf(func(l *leaver) bool { return len(l.pod.Spec.ResourceClaims) > 0 }), "Pods that leave with resource claims (DRA): %d. Where they would go is told without these claims.")
+	note(p.unknown, "Pods that leave with volumes that are unknown, or created with the pod: %d. Their placement ignores these volumes.")
+	note(p.countIf(func(l *leaver) bool { return len(l.pod.Spec.ResourceClaims) > 0 }), "Pods that leave with resource claims (DRA): %d. Their placement ignores these claims.")
 	note(p.countIf(func(l *leaver) bool {
 		return l.pod.Spec.SchedulerName != "" && l.pod.Spec.SchedulerName != corev1.DefaultSchedulerName
-	}), "Pods that leave and name another scheduler: %d. Told is what the default scheduler would do.")
-	note(pending(cluster), "Pods that wait for a node already: %d. They may be placed before the pods that leave, which is not taken into account.")
-	note(p.late, "Pods that no node takes at first, and that find one after other pods are placed or leave: %d.")
+	}), "Pods that leave and name another scheduler: %d. Their placement shows what the default scheduler would do.")
+	note(pending(cluster), "Pods that already wait for a node: %d. The plan does not take into account that they may be placed first.")
+	note(p.late, "Pods that fit no node at first, but fit one after other pods are placed or leave: %d.")
 	note(p.countIf(func(l *leaver) bool { return l.planned.WhereTo != nil && l.planned.WhereTo.Bound }),
-		"Pods that leave of which only a bound is known, so as to end in time: %d. The nodes named would take a pod equal to them that left before; pods placed since may have filled some.")
+		"Pods with only an upper bound, to limit the run time: %d. Their nodes would have taken an identical pod that left earlier, but pods placed since may have filled some.")
 	return notes
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// covering is a PodDisruptionBudget with its selector, read once.
+// covering is a PodDisruptionBudget with its parsed selector.
 type covering struct {
 	*policyv1.PodDisruptionBudget
 
@@ -22,7 +22,7 @@ type covering struct {
 // budgets are the PodDisruptionBudgets of each namespace.
 type budgets map[string][]covering
 
-// coverage reads the selectors. One that cannot be read covers nothing, as for the disruption controller.
+// coverage parses the selectors. A budget with an invalid selector covers nothing, as in the disruption controller.
 func coverage(all []*policyv1.PodDisruptionBudget) budgets {
 	byNamespace := budgets{}
 	for _, budget := range all {

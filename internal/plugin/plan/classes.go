@@ -17,14 +17,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// mostSmallest is how many of the smallest changes are named.
+// mostSmallest is how many of the smallest changes are listed.
 const mostSmallest = 3
 
-// explainPending says which nodes refuse a pod that has none yet, and what would make them take it.
+// explainPending says which nodes refuse a pod that has no node yet, and what would make them take it.
 func (s *Subject) explainPending(e *cliv1alpha1.Explanation) {
 	nodes := s.candidates()
 	if len(nodes) < len(s.Nodes) {
-		e.Notes = append(e.Notes, "Its node affinity names the nodes that it can go to, as the DaemonSet controller does: only these are listed.")
+		e.Notes = append(e.Notes, "Its node affinity names the nodes that it can go to, as for pods of a DaemonSet, so only these are listed.")
 	}
 	for _, group := range byTaints(nodes) {
 		e.NodeClasses = append(e.NodeClasses, s.class(group))
@@ -39,7 +39,7 @@ func (s *Subject) explainPending(e *cliv1alpha1.Explanation) {
 	e.Notes = append(e.Notes, s.schedulerSays()...)
 }
 
-// candidates are the nodes that a pod's node affinity names, where it names some; else all.
+// candidates are the nodes that a pod's node affinity names, or all nodes if it names none.
 func (s *Subject) candidates() []*corev1.Node {
 	names := namedByAffinity(s.Pod)
 	if names == nil {
@@ -50,7 +50,7 @@ func (s *Subject) candidates() []*corev1.Node {
 	})
 }
 
-// namedByAffinity returns the names of nodes that every term of a required node affinity gives; nil if one gives none.
+// namedByAffinity returns the names of nodes in a required node affinity. It is nil if any of its terms names no node.
 func namedByAffinity(pod *corev1.Pod) []string {
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil ||
@@ -70,13 +70,13 @@ func namedByAffinity(pod *corev1.Pod) []string {
 	return names
 }
 
-// group is nodes with equal taints.
+// group is nodes with the same taints.
 type group struct {
 	taints []corev1.Taint
 	nodes  []string
 }
 
-// byTaints groups nodes by equal taints, in the order of the nodes' names.
+// byTaints groups nodes with the same taints, sorted by the names of the nodes.
 func byTaints(nodes []*corev1.Node) []group {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	var groups []group
@@ -93,8 +93,8 @@ func byTaints(nodes []*corev1.Node) []group {
 	return groups
 }
 
-// schedulingTaints returns the taints of a node, sorted. A cordoned node has the one that says so, even before the
-// node-lifecycle controller sets it: the scheduler refuses it in the same way.
+// schedulingTaints returns the taints of a node, sorted. A cordoned node has the taint for unschedulable nodes even
+// before the node-lifecycle controller sets it, because the scheduler refuses the node in the same way.
 func schedulingTaints(node *corev1.Node) []corev1.Taint {
 	all := slices.Clone(node.Spec.Taints)
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
@@ -108,7 +108,7 @@ func schedulingTaints(node *corev1.Node) []corev1.Taint {
 	return all
 }
 
-// class says how nodes with equal taints take the pod.
+// class says how a pod fares on nodes with the same taints.
 func (s *Subject) class(group group) cliv1alpha1.NodeClass {
 	class := cliv1alpha1.NodeClass{Taints: formatAll(group.taints), Nodes: group.nodes}
 	for i := range group.taints {
@@ -117,7 +117,7 @@ func (s *Subject) class(group group) cliv1alpha1.NodeClass {
 			class.Missing = append(class.Missing, tolerationOf(taint))
 		}
 	}
-	// A pod that is bound now counts from now, whatever the taints were before.
+	// The seconds of a pod that is bound now start now, even if the taints are older.
 	var onNode []verdict.Taint
 	for _, taint := range taints.NoExecute(group.taints) {
 		onNode = append(onNode, verdict.Taint{Taint: taint, Since: s.At})
@@ -129,7 +129,7 @@ func (s *Subject) class(group group) cliv1alpha1.NodeClass {
 	return class
 }
 
-// tolerationOf returns the narrowest toleration of a taint.
+// tolerationOf returns the narrowest toleration that matches a taint.
 func tolerationOf(taint corev1.Taint) corev1.Toleration {
 	if taint.Value == "" {
 		return corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
@@ -137,7 +137,7 @@ func tolerationOf(taint corev1.Taint) corev1.Toleration {
 	return corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect}
 }
 
-// changesOfClasses returns the changes of a pod that make most nodes take it for the fewest tolerations.
+// changesOfClasses returns the changes of a pod that make most nodes take it with the fewest tolerations.
 func changesOfClasses(classes []cliv1alpha1.NodeClass) []cliv1alpha1.SmallestChange {
 	var changes []cliv1alpha1.SmallestChange
 	for i := range classes {
@@ -157,16 +157,16 @@ func changesOfClasses(classes []cliv1alpha1.NodeClass) []cliv1alpha1.SmallestCha
 	return changes[:min(len(changes), mostSmallest)]
 }
 
-// schedulerSays returns what else is known about why a pod has no node.
+// schedulerSays returns other reasons why a pod has no node.
 func (s *Subject) schedulerSays() []string {
-	notes := []string{"Taints alone are weighed here. The scheduler asks more: resources, node selector, affinity, spread, volumes and ports."}
+	notes := []string{"This considers only taints. The scheduler also considers resources, node selector, affinity, spread, volumes and ports."}
 	if len(s.Pod.Spec.SchedulingGates) > 0 {
-		notes = append(notes, fmt.Sprintf("The scheduler is not asked at all before %s gone.", gatesOf(s.Pod)))
+		notes = append(notes, fmt.Sprintf("The scheduler ignores the pod until %s gone.", gatesOf(s.Pod)))
 	}
 	for i := range s.Pod.Status.Conditions {
 		condition := &s.Pod.Status.Conditions[i]
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Message != "" {
-			notes = append(notes, fmt.Sprintf("The scheduler itself says: %s", condition.Message))
+			notes = append(notes, fmt.Sprintf("The scheduler says: %s", condition.Message))
 		}
 	}
 	return notes
@@ -183,7 +183,7 @@ func gatesOf(pod *corev1.Pod) string {
 	return "its scheduling gates " + enumerate(names) + " are"
 }
 
-// enumerate joins names as in a sentence.
+// enumerate joins names for use in a sentence.
 func enumerate(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

@@ -21,63 +21,64 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// ViewerRole is the role with the rights to all that commands read: charts/taintkeeper/templates/viewer.yaml.
+// ViewerRole is the role that may read everything that commands read: charts/taintkeeper/templates/viewer.yaml.
 const ViewerRole = "taintkeeper-viewer"
 
-// Cluster holds the objects from which a plan is made. They are read, never modified. What is missing is nil, and
-// Missing says so in sentences.
+// Cluster contains the objects from which a plan is made. They are never modified. A missing field is nil, and Missing
+// says so in sentences.
 type Cluster struct {
-	// At is when it was read, if files say so.
+	// At is when the cluster was read, if files say so.
 	At time.Time
-	// Location says which cluster it is; empty if its objects come from files.
+	// Location says which cluster it is. It is empty if its objects come from files.
 	Location Location
 
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
-	// Policies may object to what taints do.
+	// Policies may object to taint-based evictions.
 	Policies []*v1alpha1.EvictionPolicy
-	// Controllers are the controllers of what owns pods, by the UID of the owner: a ReplicaSet's Deployment, a Job's
+	// Controllers are the controllers of the pods' owners, by the UID of the owner: a ReplicaSet's Deployment, a Job's
 	// CronJob.
 	Controllers map[types.UID]metav1.OwnerReference
-	// Templates are the pod templates of workloads by their UID, read from files alone.
+	// Templates are the pod templates of workloads by UID. They are read only from files.
 	Templates map[types.UID]*Template
-	// Selectors are the selectors of workloads by their UID. Only files have them.
+	// Selectors are the selectors of workloads by UID. Only files contain them.
 	Selectors map[types.UID]*metav1.LabelSelector
 
-	// Namespaces are there if policies or the scheduler ask for their labels.
+	// Namespaces are read if policies or the scheduler need their labels.
 	Namespaces []*corev1.Namespace
 
-	// What the scheduler asks for besides, when a plan says where pods would go.
+	// The scheduler also needs these, if a plan says where pods would go.
 	Services       []*corev1.Service
 	Claims         []*corev1.PersistentVolumeClaim
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
-	// Jobs are those that run. They tell whether a pod that leaves gets a successor.
+	// Jobs are those that still run. They show whether a pod that leaves gets a successor.
 	Jobs []*batchv1.Job
 
-	// Signs are traces of the controllers that evict and taint, and Workloads those of which there is no more than a
-	// template; both for a check.
+	// Signs are traces of the controllers that evict and taint. Workloads have only a template in the
+	// files. Both are for check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
-	// Unreadable are workloads of files whose pod templates cannot be read, with why; for a check, too.
+	// Unreadable are workloads in files whose pod templates cannot be read, with the reason. Also for check.
 	Unreadable map[cliv1alpha1.CheckedObject]error
-	// Renewed is when nodes last renewed their Leases, for a plan of silent nodes. What is not there is not known.
+	// Renewed is when nodes last renewed their Leases, for a plan of silent nodes. It has only those that are known.
 	Renewed map[string]time.Time
-	// Sources are the files that objects were read from, by their kind, namespace and name; for a check, too.
+	// Sources are the files that objects were read from, by kind, namespace and name. Also for check.
 	Sources map[cliv1alpha1.CheckedObject]string
 
-	// Missing says what could not be read, and what follows. BudgetsUnknown and PoliciesUnknown: PodDisruptionBudgets and
-	// EvictionPolicies are among that.
+	// Missing says what could not be read, and how that limits the answer. BudgetsUnknown and PoliciesUnknown are true if
+	// PodDisruptionBudgets and EvictionPolicies could not be read.
 	Missing         []string
 	BudgetsUnknown  bool
 	PoliciesUnknown bool
-	// Idle says that Taintkeeper does not evict, and what follows; empty if it evicts, and if nobody asked.
+	// Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper evicts, or if nobody
+	// asked.
 	Idle string
 }
 
-// AddRenewal takes the Lease of a node, in which its kubelet says when it renewed it.
+// AddRenewal adds the Lease of a node, which says when the node's kubelet last renewed it.
 func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
 	isOfNode := lease.Namespace == corev1.NamespaceNodeLease && lease.Name != NodeHealthLease
 	if !isOfNode || lease.Spec.RenewTime == nil {
@@ -89,7 +90,7 @@ func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
 	c.Renewed[lease.Name] = lease.Spec.RenewTime.Time
 }
 
-// Node returns the node of that name, nil if there is none.
+// Node returns the node with that name, or nil.
 func (c *Cluster) Node(name string) *corev1.Node {
 	i := slices.IndexFunc(c.Nodes, func(node *corev1.Node) bool { return node.Name == name })
 	if i < 0 {
@@ -98,7 +99,7 @@ func (c *Cluster) Node(name string) *corev1.Node {
 	return c.Nodes[i]
 }
 
-// ByNode returns the pods that are bound, by node.
+// ByNode returns the bound pods by node.
 func (c *Cluster) ByNode() map[string][]*corev1.Pod {
 	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range c.Pods {
@@ -109,10 +110,10 @@ func (c *Cluster) ByNode() map[string][]*corev1.Pod {
 	return byNode
 }
 
-// templateHash is the label with which the Deployment controller names a ReplicaSet and its pods.
+// templateHash is the label from which the Deployment controller derives the name of a ReplicaSet and its pods.
 const templateHash = "pod-template-hash"
 
-// Owner returns the topmost owner of a pod that is known, nil for a pod without a controller.
+// Owner returns the topmost known owner of a pod, or nil if the pod has no controller.
 func (c *Cluster) Owner(pod *corev1.Pod) *cliv1alpha1.Owner {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
@@ -130,7 +131,7 @@ func (c *Cluster) Owner(pod *corev1.Pod) *cliv1alpha1.Owner {
 	return owner
 }
 
-// WithUID gives a pod a UID if it has none, as in some files and before it is made: pods are told apart by it.
+// WithUID gives a pod a UID if it has none, as in some files and before it is created. Pods are identified by UID.
 func WithUID(pod *corev1.Pod) *corev1.Pod {
 	if pod.UID != "" {
 		return pod
@@ -140,21 +141,21 @@ func WithUID(pod *corev1.Pod) *corev1.Pod {
 	return &named
 }
 
-// IsStatic reports whether a pod is the mirror image of a static pod: only its kubelet can end it.
+// IsStatic reports whether a pod is the mirror pod of a static pod, which only its kubelet can end.
 func IsStatic(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror
 }
 
-// IsFinished reports whether the containers of a pod have ended for good.
+// IsFinished reports whether all containers of a pod have ended and will not restart.
 func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// IsOver reports whether a pod has finished, or is about to go.
+// IsOver reports whether a pod has finished or is terminating.
 func IsOver(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || IsFinished(pod) }
 
-// IsReady reports whether nothing says that the pod is not ready.
+// IsReady reports whether a pod is ready, or does not say that it is not.
 func IsReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
@@ -164,11 +165,11 @@ func IsReady(pod *corev1.Pod) bool {
 	return !IsOver(pod)
 }
 
-// Location says which cluster something was read from: the context and the cluster of the kubeconfig, and the address
-// of the API server.
+// Location is where objects were read from: the context and the cluster in the kubeconfig, and the address of the API
+// server.
 type Location struct{ Context, Cluster, Server string }
 
-// String names the cluster as its user does; empty for files.
+// String names the cluster as its users do. It is empty for files.
 func (l Location) String() string {
 	switch {
 	case l.Context == "":

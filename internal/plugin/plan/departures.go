@@ -14,32 +14,32 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Departures follows nodes from one reading to the next until no pod is left that must leave. It decides by the taints
-// that are there when a node is read, no matter who set them. A removed taint keeps nobody waiting. The zero value is
-// ready; it is not safe for concurrent use.
+// Departures follows nodes from one reading to the next until no pod must leave any more. It decides by the taints that
+// a node has when it is read, no matter who set them. Nothing waits for a taint that was removed. The zero value is
+// ready to use; it is not safe for concurrent use.
 type Departures struct {
 	nodes map[string]*departure
 	had   map[types.UID]bool
 	came  int
 }
 
-// departure is what is known of one node.
+// departure is what is known about one node.
 type departure struct {
 	taints []verdict.Taint
 	left   []Leaving
-	there  map[types.UID]bool // the pods that were on it when it was read first
+	there  map[types.UID]bool // the pods that were on it when it was first read
 }
 
-// Leaving is a pod that must leave, or is leaving, and is still there.
+// Leaving is a pod that must leave, or is leaving, and still exists.
 type Leaving struct {
 	*corev1.Pod
 
-	// Node is the pod's node as it was read last.
+	// Node is the pod's node as it was last read.
 	Node    *corev1.Node
 	Verdict verdict.Verdict
 }
 
-// Changed takes a node whose taints were changed at an instant: what they were before, and the node as it is then.
+// Changed records that the taints of a node were changed at an instant: the taints before, and the node after it.
 func (d *Departures) Changed(before []corev1.Taint, node *corev1.Node, at time.Time) {
 	if d.nodes == nil {
 		d.nodes, d.had = map[string]*departure{}, map[types.UID]bool{}
@@ -48,10 +48,10 @@ func (d *Departures) Changed(before []corev1.Taint, node *corev1.Node, at time.T
 	d.nodes[node.Name] = &departure{taints: verdict.Advance(known, node.Spec.Taints, verdict.SeenAt(at))}
 }
 
-// Read takes a node that was changed earlier, and all pods on it, as they were read at an instant.
+// Read records a node that was changed earlier, and all pods on it, as they were read at an instant.
 func (d *Departures) Read(node *corev1.Node, pods []*corev1.Pod, at time.Time) {
 	known := d.nodes[node.Name]
-	// Between two readings a taint may have been taken off and set again.
+	// A taint may have been removed and set again between two readings.
 	seen := verdict.SeenAt(at)
 	seen.Gap, seen.NeverStamped = true, true
 	known.taints, known.left = verdict.Advance(known.taints, node.Spec.Taints, seen), nil
@@ -78,10 +78,10 @@ func (d *Departures) Read(node *corev1.Node, pods []*corev1.Pod, at time.Time) {
 	}
 }
 
-// Gone takes a node that is no longer there. What is left of its pods is no longer a taint's business.
+// Gone records that a node no longer exists. Taints do not decide about its remaining pods.
 func (d *Departures) Gone(node string) { d.nodes[node].left = nil }
 
-// Left returns the pods that must leave and were still there when their nodes were last read, the soonest first.
+// Left returns the pods that must leave and still existed when their nodes were last read, soonest first.
 func (d *Departures) Left() []Leaving {
 	var all []Leaving
 	for _, node := range d.nodes {
@@ -94,8 +94,8 @@ func (d *Departures) Left() []Leaving {
 	return all
 }
 
-// Had returns how many pods had to leave at some time, gone or not.
+// Had returns how many pods ever had to leave, including those that are gone.
 func (d *Departures) Had() int { return len(d.had) }
 
-// Came returns how many of them were put on their nodes after these had been read first.
+// Came returns how many of those were bound to their nodes after the first reading.
 func (d *Departures) Came() int { return d.came }

@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// departing is node n, which got taint m:NoExecute at second 0, and what was read of it.
+// departing is node n, which got taint m:NoExecute at second 0, and what was read about it.
 type departing struct {
 	*testing.T
 	plan.Departures
@@ -31,7 +31,7 @@ func stamped(key string, added int) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(second(added)))}
 }
 
-// staying returns a pod that tolerates taint m for some seconds; a negative number is not at all.
+// staying returns a pod that tolerates taint m for some seconds. A negative number means not at all.
 func staying(name string, seconds int64) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "a", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(second(-3600)),
@@ -49,7 +49,7 @@ func startDeparting(t *testing.T) *departing {
 	return d
 }
 
-// read reads the node with some taints and pods.
+// read reads the node with the given taints and pods.
 func (d *departing) read(at int, taints []corev1.Taint, pods ...*corev1.Pod) {
 	d.Read(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}, pods, second(at))
 }
@@ -80,7 +80,7 @@ func TestThePodsThatMustLeaveAreLeftUntilTheyAreGoneTheSoonestFirst(t *testing.T
 	d.want(2, 0)
 }
 
-func TestATaintThatSomebodyTakesOffKeepsNobodyWaiting(t *testing.T) {
+func TestNothingWaitsForARemovedTaint(t *testing.T) {
 	d := startDeparting(t)
 	d.read(1, []corev1.Taint{stamped("m", 0)}, staying("p", 300))
 	d.want(1, 0, "p")
@@ -117,7 +117,7 @@ func TestAPodThatWasThereAllAlongDidNotComeWhenAnotherTaintMakesItLeave(t *testi
 	d.want(1, 0, "agent")
 }
 
-func TestANodeThatIsGoneKeepsNobodyWaiting(t *testing.T) {
+func TestNothingWaitsForANodeThatIsGone(t *testing.T) {
 	d := startDeparting(t)
 	d.read(1, []corev1.Taint{stamped("m", 0)}, staying("p", -1))
 	d.Gone("n")

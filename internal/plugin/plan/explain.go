@@ -17,27 +17,28 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Subject is what an explanation is made from: one pod and what there is to know around it.
+// Subject is the input of an explanation: one pod and the objects around it.
 type Subject struct {
 	Pod *corev1.Pod
-	// Node is the pod's, nil if the pod has none or if it could not be read. NodeGone says that its object does not exist.
+	// Node is the pod's node. It is nil if the pod has none or if it could not be read. NodeGone is true if it does not
+	// exist.
 	Node     *corev1.Node
 	NodeGone bool
-	// Nodes are all nodes, for a pod that is not bound.
+	// Nodes are all nodes, if the pod is not bound.
 	Nodes []*corev1.Node
 	Owner *cliv1alpha1.Owner
-	// Template is the pod template of the owner, and Namespace the pod's; nil if they could not be read.
+	// Template is the pod template of the owner, and Namespace is the pod's namespace. They are nil if they could not be
+	// read.
 	Template  *Template
 	Namespace *corev1.Namespace
-	// Policies are all EvictionPolicies; nil if there are none.
+	// Policies are all EvictionPolicies, or nil if there are none.
 	Policies *policies.Set
-	// Missing says what could not be read, and what follows.
+	// Missing says what could not be read, and how that limits the answer.
 	Missing []string
 	At      time.Time
 }
 
-// Explain says whether and when a pod leaves its node, and why. Of a pod that has no node it says which nodes refuse
-// it.
+// Explain says whether, when and why a pod leaves its node. For a pod without a node, it says which nodes refuse it.
 func Explain(s Subject) *cliv1alpha1.Explanation {
 	e := &cliv1alpha1.Explanation{
 		At:        metav1.NewMicroTime(s.At),
@@ -82,22 +83,22 @@ func (s *Subject) state() cliv1alpha1.PodState {
 	return cliv1alpha1.PodBound
 }
 
-// reason says why taints do not decide over a pod in this state; empty if they do.
+// reason says why taints do not decide about a pod in this state. It is empty if they do.
 func (s *Subject) reason(state cliv1alpha1.PodState) string {
 	switch state {
 	case cliv1alpha1.PodStatic:
 		return "A static pod: only its kubelet can end it."
 	case cliv1alpha1.PodTerminating:
-		return "It is terminating already."
+		return "It is already terminating."
 	case cliv1alpha1.PodNodeGone:
-		return fmt.Sprintf("There is no node %s any more: pod garbage collection deletes the pod, not a taint.", s.Pod.Spec.NodeName)
+		return fmt.Sprintf("Node %s no longer exists, so pod garbage collection deletes the pod.", s.Pod.Spec.NodeName)
 	case cliv1alpha1.PodNodeUnknown:
 		return fmt.Sprintf("Node %s could not be read, so its taints are not known.", s.Pod.Spec.NodeName)
 	}
 	return ""
 }
 
-// facts are what the rule needs to know of the pod.
+// facts are what the rule needs to know about the pod.
 func (s *Subject) facts() verdict.Pod {
 	return FactsOf(s.Pod, s.At)
 }
@@ -121,7 +122,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 		e.Taint = taints.Format(decided.Taint.Taint)
 	}
 	if decided.Leaves {
-		e.Clock = s.clock(facts, decided)
+		e.Timing = s.timing(facts, decided)
 	}
 	e.Notes = append(e.Notes, undated(s.Node, s.At)...)
 	e.Notes = append(e.Notes, comparisonNotes(count(compares(facts.Tolerations)))...)
@@ -131,33 +132,33 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	e.Changes = s.changesOnNode(facts, onNode, decided)
 }
 
-// unmoved says it of a pod that hardly a taint can make leave.
+// unmoved returns a note if almost no taint can make the pod leave.
 func (s *Subject) unmoved(facts verdict.Pod) []string {
 	unknown := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	switch {
 	case unknown.Leaves:
 		return nil
 	case unknown.TolerationIndex == 0:
-		return []string{"tolerations[0] matches every NoExecute taint indefinitely: no taint can make the pod leave."}
+		return []string{"tolerations[0] matches every NoExecute taint indefinitely, so no taint can make the pod leave."}
 	}
-	return []string{fmt.Sprintf("tolerations[%d] matches every NoExecute taint indefinitely: only one that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
+	return []string{fmt.Sprintf("tolerations[%d] matches every NoExecute taint indefinitely, so only a taint that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
 }
 
-// explainTaint says how the pod takes one taint of its node.
+// explainTaint says how the pod tolerates one taint of its node.
 func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	onNode []verdict.Taint) cliv1alpha1.ExplainedTaint {
 	explained := cliv1alpha1.ExplainedTaint{
 		Taint: taints.Format(*taint), Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 		Tolerated: cliv1alpha1.ToleratedNotAtAll,
 	}
-	// Judge matches a taint of any effect; the instants count for NoExecute alone.
+	// Judge matches a taint with any effect, but its instants are meaningful only for NoExecute.
 	counted := verdict.Taint{Taint: *taint}
 	if i := slices.IndexFunc(onNode, func(other verdict.Taint) bool { return other.MatchTaint(taint) }); i >= 0 {
 		counted = onNode[i]
 	}
 	reason := Rule.Judge(facts, counted)
 	if reason.Toleration != nil {
-		explained.Tolerated = cliv1alpha1.ToleratedForEver
+		explained.Tolerated = cliv1alpha1.ToleratedIndefinitely
 		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed
 	}
 	if taint.Effect != corev1.TaintEffectNoExecute || !reason.Leaves {
@@ -170,7 +171,7 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	return explained
 }
 
-// matrix notes at the tolerations which of them match a taint of the node, and which one counts.
+// matrix records for each toleration which of them match a taint of the node, and which one counts.
 func (s *Subject) matrix(e *cliv1alpha1.Explanation, taint *corev1.Taint) {
 	first, _ := Rule.Matcher.First(s.Pod.Spec.Tolerations, taint)
 	for i := range e.Tolerations {
@@ -183,27 +184,27 @@ func (s *Subject) matrix(e *cliv1alpha1.Explanation, taint *corev1.Taint) {
 	}
 }
 
-// clock says what a due instant is made of.
-func (s *Subject) clock(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1.EvictionClock {
-	clock := &cliv1alpha1.EvictionClock{
+// timing says how a due time is computed.
+func (s *Subject) timing(facts verdict.Pod, decided verdict.Verdict) *cliv1alpha1.Timing {
+	timing := &cliv1alpha1.Timing{
 		Since: metav1.NewMicroTime(decided.Taint.Since), SinceFrom: cliv1alpha1.FromTimeAdded,
 		Bound: metav1.NewMicroTime(facts.Bound), BoundFrom: s.boundFrom(),
 		Start: metav1.NewMicroTime(decided.Start),
 		Due:   metav1.NewMicroTime(decided.Due),
 	}
 	if decided.Toleration != nil {
-		clock.TolerationSeconds = decided.Toleration.TolerationSeconds
+		timing.TolerationSeconds = decided.Toleration.TolerationSeconds
 	}
 	switch {
 	case !decided.Taint.Since.Before(s.At):
-		clock.SinceFrom = cliv1alpha1.FromNow
+		timing.SinceFrom = cliv1alpha1.FromNow
 	case decided.Taint.TimeAdded.IsZero():
-		clock.SinceFrom = cliv1alpha1.FromManagedFields
+		timing.SinceFrom = cliv1alpha1.FromManagedFields
 	}
-	return clock
+	return timing
 }
 
-func (s *Subject) boundFrom() cliv1alpha1.ClockSource {
+func (s *Subject) boundFrom() cliv1alpha1.TimeSource {
 	switch bound := verdict.Bound(s.Pod); {
 	case bound.IsZero() || bound.After(s.At):
 		return cliv1alpha1.FromNow
@@ -215,12 +216,12 @@ func (s *Subject) boundFrom() cliv1alpha1.ClockSource {
 	return cliv1alpha1.FromCreationTimestamp
 }
 
-// oneCause says it if a taint counts from before it was added: not-ready and unreachable are one cause. A taint that is
-// to be added yet, by a clock that is ahead, counts from now.
+// oneCause returns a note if a taint counts from before it was added, because not-ready and unreachable are one cause.
+// A taint with a timeAdded in the future, from a clock that is ahead, counts from now.
 func (s *Subject) oneCause(decided verdict.Verdict) []string {
 	added := decided.Taint.TimeAdded
 	if !decided.Leaves || added.IsZero() || added.After(s.At) || !decided.Taint.Since.Before(added.Time) {
 		return nil
 	}
-	return []string{fmt.Sprintf("Taint %s counts from before it was added: not-ready and unreachable are one cause, and the other was there first.", taints.Format(decided.Taint.Taint))}
+	return []string{fmt.Sprintf("Taint %s counts from before it was added, because not-ready and unreachable count as one taint and the other was there first.", taints.Format(decided.Taint.Taint))}
 }

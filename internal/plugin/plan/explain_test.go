@@ -28,7 +28,7 @@ func explain(subject plan.Subject) *cliv1alpha1.Explanation {
 	return plan.Explain(subject)
 }
 
-// tolerates appends tolerations as a pod's manifest would write them: key, value, effect and for how long.
+// tolerates appends tolerations, given as in a pod's manifest: key, value, effect and seconds.
 func tolerates(all ...corev1.Toleration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, all...) }
 }
@@ -81,7 +81,7 @@ func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
 	}
 }
 
-func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsToleration(t *testing.T) {
+func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *testing.T) {
 	boundAt := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second).Add(-ago))}}
@@ -94,13 +94,13 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		}
 		return node
 	}
-	const second = 750 * time.Millisecond // to the end of the second at which now is
+	const second = 750 * time.Millisecond // until the end of the current second
 	for name, test := range map[string]struct {
 		node                *corev1.Node
 		pod                 *corev1.Pod
 		since, bound, start time.Duration // before now
-		sinceFrom           cliv1alpha1.ClockSource
-		boundFrom           cliv1alpha1.ClockSource
+		sinceFrom           cliv1alpha1.TimeSource
+		boundFrom           cliv1alpha1.TimeSource
 		due                 time.Duration // after now
 	}{
 		"the taint is later": {
@@ -133,8 +133,8 @@ func TestTheClockOfAPodIsTheLaterOfItsTaintAndItsBindingAndTheSecondsOfItsTolera
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Clock
-			want := &cliv1alpha1.EvictionClock{
+			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Timing
+			want := &cliv1alpha1.Timing{
 				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
 				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
 				Start: metav1.NewMicroTime(now.Add(-test.start)),
@@ -197,7 +197,7 @@ func everyTaint() []corev1.Taint {
 	return every
 }
 
-func TestATolerationBehindOneThatMatchesAllOfItNeverCounts(t *testing.T) {
+func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
 	e := explain(plan.Subject{
 		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
 		Pod: pod("p", tolerates(
@@ -227,7 +227,7 @@ func TestATolerationBehindOneThatMatchesAllOfItNeverCounts(t *testing.T) {
 	}
 }
 
-func TestTheOriginOfATolerationIsToldFromTheTemplateOrElseByItsForm(t *testing.T) {
+func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
 	replicaSet, daemonSet := ownedBy("ReplicaSet", "rs"), ownedBy("DaemonSet", "ds")
 	burstable := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBurstable }
 	bestEffort := func(pod *corev1.Pod) { pod.Status.QOSClass = corev1.PodQOSBestEffort }
@@ -384,7 +384,7 @@ func TestNodesAreTheSameToAPendingPodIfTheirTaintsAre(t *testing.T) {
 	}
 }
 
-func TestAPendingDaemonIsAskedOfItsOwnNodeAlone(t *testing.T) {
+func TestOnlyTheNodeOfAPendingDaemonIsListed(t *testing.T) {
 	daemon := pod("p", func(pod *corev1.Pod) {
 		pod.Spec.NodeName = ""
 		terms := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}}}
@@ -404,35 +404,35 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	}{
 		"a pod that tolerates nothing": {
 			node("n", "k=v:NoExecute"), pod("p"),
-			[]string{"Take taint k=v:NoExecute off node n.", "In the pod, add a toleration of k=v:NoExecute."},
+			[]string{"Remove taint k=v:NoExecute from node n.", "In the pod, add a toleration of k=v:NoExecute."},
 		},
 		"two taints": {
 			node("n", "a:NoExecute", "b:NoExecute"), pod("p", tolerating("a", 7200), tolerating("b", 5400)),
-			[]string{"Take taint b:NoExecute off node n.", "Take taints b:NoExecute and a:NoExecute off node n.", "In the pod, take tolerationSeconds out of tolerations[0] and take tolerationSeconds out of tolerations[1]."},
+			[]string{"Remove taint b:NoExecute from node n.", "Remove taints b:NoExecute and a:NoExecute from node n.", "In the pod, remove tolerationSeconds from tolerations[0] and remove tolerationSeconds from tolerations[1]."},
 		},
 		"two taints that make it due at the same instant": {
 			node("n", "a:NoExecute", "b:NoExecute"), pod("p"),
-			[]string{"Take taints a:NoExecute and b:NoExecute off node n.", "In the pod, add a toleration of a:NoExecute and add a toleration of b:NoExecute."},
+			[]string{"Remove taints a:NoExecute and b:NoExecute from node n.", "In the pod, add a toleration of a:NoExecute and add a toleration of b:NoExecute."},
 		},
 		"a longer toleration that comes too late": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("")),
-			[]string{"Take taint a:NoExecute off node n.", "In the pod, put tolerations[1] before tolerations[0]."},
+			[]string{"Remove taint a:NoExecute from node n.", "In the pod, put tolerations[1] before tolerations[0]."},
 		},
 		"a pod that is late": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a", 60)),
-			[]string{"Take taint a:NoExecute off node n.", "In the pod, take tolerationSeconds out of tolerations[0].", "In the pod, raise tolerationSeconds of tolerations[0] from 60 to 3600 or more."},
+			[]string{"Remove taint a:NoExecute from node n.", "In the pod, remove tolerationSeconds from tolerations[0].", "In the pod, raise tolerationSeconds of tolerations[0] from 60 to 3600 or more."},
 		},
 		"a pod that stays because of a toleration": {
 			node("n", "a:NoExecute"), pod("p", tolerates(exists("a", corev1.TaintEffectNoExecute))),
-			[]string{"In the pod, set tolerationSeconds of tolerations[0]: they count from 2026-11-22T08:00:01Z, so 0 means at once.", "Set a NoExecute taint on node n that no toleration matches."},
+			[]string{"In the pod, set tolerationSeconds in tolerations[0] (they count from 2026-11-22T08:00:01Z, so 0 means immediately).", "Set a NoExecute taint on node n that no toleration matches."},
 		},
 		"a pod that stays because of tolerations of every effect": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a"), tolerating("")),
-			[]string{"In the pod's template, leave out tolerations[0] and tolerations[1] (none can be taken from a pod that is there)."},
+			[]string{"In the pod's template, remove tolerations[0] and tolerations[1] (tolerations cannot be removed from an existing pod)."},
 		},
 		"a pod on a node without taints":                          {node("n", "a:NoSchedule"), pod("p"), []string{"Set a NoExecute taint on node n that no toleration matches."}},
 		"a pod that tolerates everything, on a node without any":  {node("n"), pod("p", tolerating("")), nil},
-		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n: tolerations[0] matches them all, and no longer than for its tolerationSeconds."}},
+		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n: tolerations[0] matches all of them, but only for its tolerationSeconds."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -446,7 +446,7 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAdvisedToRaiseTheSecondsOfAPodThatIsDaysLate(t *testing.T) {
+func TestRaisingTheSecondsOfAPodThatIsDaysLateIsNotAdvised(t *testing.T) {
 	subject := plan.Subject{Pod: pod("p", tolerating("a", 60)), Node: node("n", "a:NoExecute"), At: now.Add(72 * time.Hour)}
 	for _, change := range plan.Explain(subject).Changes {
 		if strings.Contains(change.What, "raise tolerationSeconds") {
@@ -485,10 +485,10 @@ func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 }
 
 func agrees(e *cliv1alpha1.Explanation, want verdict.Verdict) bool {
-	if e.Leaves != want.Leaves || e.Leaves != (e.Clock != nil) {
+	if e.Leaves != want.Leaves || e.Leaves != (e.Timing != nil) {
 		return false
 	}
-	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Clock.Due.Time.Equal(want.Due)) {
+	if want.Leaves && (!e.Due.Time.Equal(want.Due) || !e.Timing.Due.Time.Equal(want.Due)) {
 		return false
 	}
 	decide := 0
@@ -538,7 +538,7 @@ func pending(change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod("p", append(change, on(""))...)
 }
 
-func TestWhatElseIsKnownOfAPendingPodIsSaid(t *testing.T) {
+func TestNotesSayWhatElseIsKnownAboutAPendingPod(t *testing.T) {
 	says := func(kind corev1.PodConditionType, status corev1.ConditionStatus, message string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: kind, Status: status, Message: message}}
@@ -561,15 +561,15 @@ func TestWhatElseIsKnownOfAPendingPodIsSaid(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
-		want string // none: that taints alone are weighed, and no more
+		want string // if empty, only the note about taints
 	}{
 		"nothing":                            {pending(), ""},
-		"what the scheduler says":            {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "0/2 nodes")), "The scheduler itself says: 0/2 nodes"},
+		"what the scheduler says":            {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "0/2 nodes")), "The scheduler says: 0/2 nodes"},
 		"the scheduler says nothing":         {pending(says(corev1.PodScheduled, corev1.ConditionFalse, "")), ""},
 		"somebody else says something":       {pending(says("Other", corev1.ConditionFalse, "no")), ""},
 		"the scheduler said it":              {pending(says(corev1.PodScheduled, corev1.ConditionTrue, "done")), ""},
-		"a gate":                             {pending(gated("g")), "before its scheduling gate g is gone."},
-		"two gates":                          {pending(gated("g", "h")), "before its scheduling gates g and h are gone."},
+		"a gate":                             {pending(gated("g")), "until its scheduling gate g is gone."},
+		"two gates":                          {pending(gated("g", "h")), "until its scheduling gates g and h are gone."},
 		"it can go to one node by name":      {pending(to(corev1.NodeSelectorOpIn)), "Its node affinity names the nodes"},
 		"it can go to all nodes but by name": {pending(to(corev1.NodeSelectorOpNotIn)), ""},
 	} {
@@ -603,13 +603,13 @@ func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
 	}
 }
 
-func TestATolerationOfEverythingIsNamed(t *testing.T) {
+func TestANotePointsToATolerationOfEverything(t *testing.T) {
 	for name, test := range map[string]struct {
 		tolerations []corev1.Toleration
 		want        string
 	}{
-		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint indefinitely: no taint can make the pod leave."},
-		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint indefinitely: only one that"},
+		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint indefinitely, so no taint can make the pod leave."},
+		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint indefinitely, so only a taint that"},
 		"for a while":             {[]corev1.Toleration{exists("", "", 5)}, ""},
 		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
 		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
@@ -622,21 +622,21 @@ func TestATolerationOfEverythingIsNamed(t *testing.T) {
 	}
 }
 
-func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
+func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		tolerations []corev1.Toleration
 		taint       string
 		tolerated   cliv1alpha1.Tolerance
 		due         bool
-		matches     string // of the first toleration, and of the second
+		matches     string // of the first and second toleration
 	}{
 		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
 		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
-		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1"},
-		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedForEver, false, "1/1"},
+		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
 		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
-		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "1/1 1/0"},
-		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedForEver, false, "0/0 1/1"},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
 	} {
 		e := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
 		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
@@ -652,7 +652,7 @@ func TestHowAPodTakesEachTaintOfItsNodeIsSaid(t *testing.T) {
 	}
 }
 
-func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *testing.T) {
+func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 	swapped := node("n", notReady+":NoExecute", unreachable+":NoExecute")
 	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
 	for name, test := range map[string]struct {
@@ -667,8 +667,8 @@ func TestATaintThatCountsFromBeforeItWasAddedIsSaidToHaveOneCauseWithAnother(t *
 		"nobody wrote down when it was": {&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}, pod("p"), false},
 	} {
 		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
-		if got := strings.Contains(notes, "are one cause, and the other was there first"); got != test.want {
-			t.Errorf("%s: it is said: %t, want %t", name, got, test.want)
+		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
+			t.Errorf("%s: the note is there: %t, want %t", name, got, test.want)
 		}
 	}
 }
@@ -679,11 +679,11 @@ func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
 	written := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
 	owned := ownedBy("ReplicaSet", "rs")
 	for want, subject := range map[string]plan.Subject{
-		"the template of ReplicaSet rs":                                {Pod: pod("p", owned), Template: template},
-		"the template of ReplicaSet rs, written by helm, kubectl-edit": {Pod: pod("p", owned), Template: written},
-		"the owner's template could not be read: it, or a policy":      {Pod: pod("p", owned)},
-		"the pod has no owner: whoever created it, or a policy":        {Pod: pod("p")},
-		"not in the template of ReplicaSet rs: a policy, a webhook, or somebody who changed the pod": {
+		"the template of ReplicaSet rs":                                         {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit":          {Pod: pod("p", owned), Template: written},
+		"the owner's template could not be read: from the template or a policy": {Pod: pod("p", owned)},
+		"the pod has no owner: added by its creator or a policy":                {Pod: pod("p")},
+		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
 			Pod: pod("p", owned), Template: &plan.Template{Kind: "ReplicaSet", Name: "rs"},
 		},
 	} {
@@ -699,7 +699,7 @@ func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
 		written := pod("p")
 		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
 		notes := strings.Join(explain(plan.Subject{Pod: written, Node: node("n")}).Notes, " ")
-		if got := strings.Contains(notes, "last written by "+manager+","); got != want {
+		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
 			t.Errorf("%s: the notes are %q", manager, notes)
 		}
 	}

@@ -5,12 +5,13 @@ package plan
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CommandLine returns the words of a pod's command lines, as the API server has them.
+// CommandLine returns all arguments of a pod's command lines, as the API server stores them.
 func CommandLine(pod *corev1.Pod) (words []string) {
 	for i := range pod.Spec.Containers {
 		words = slices.Concat(words, pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args)
@@ -18,21 +19,27 @@ func CommandLine(pod *corev1.Pod) (words []string) {
 	return words
 }
 
-// ValueOf returns the value of a flag, the last if it is set several times, or another if it is not among the words.
+// ValueOf returns the value of a flag, or the given default. If the flag is set several times, the last one counts.
 func ValueOf(flag string, words []string, other string) string {
-	for _, word := range words {
-		if value, ok := strings.CutPrefix(word, flag+"="); ok && value != "" {
+	for i, word := range words {
+		name, value, inOne := strings.Cut(word, "=")
+		if name == flag && !inOne && i+1 < len(words) {
+			value = words[i+1]
+		}
+		if name == flag && value != "" {
 			other = value
 		}
 	}
 	return other
 }
 
-// IsOn reports whether a flag that is true or false is on. The last counts if it is set several times.
+// IsOn reports whether a boolean flag is on. If it is set several times, the last one counts. Values are those that
+// pflag takes; a program does not start with others.
 func IsOn(flag string, words []string) (on bool) {
 	for _, word := range words {
-		if name, value, _ := strings.Cut(word, "="); name == flag {
-			on = value != "false"
+		if name, value, inOne := strings.Cut(word, "="); name == flag {
+			is, err := strconv.ParseBool(value)
+			on = !inOne || err == nil && is
 		}
 	}
 	return on

@@ -10,12 +10,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-func TestTheLastOfAFlagCounts(t *testing.T) {
+func TestTheLastValueOfAFlagCounts(t *testing.T) {
 	for line, want := range map[string]bool{
 		"":                          false,
 		"--shadow":                  true,
 		"--shadow=true":             true,
 		"--shadow=false":            false,
+		"--shadow=False":            false,
+		"--shadow=0":                false,
+		"--shadow=1":                true,
+		"--shadow=":                 false,
 		"--shadow --shadow=false":   false,
 		"--shadow=false --shadow":   true,
 		"--shadowy --not=--shadow":  false,
@@ -31,6 +35,9 @@ func TestTheLastOfAFlagCounts(t *testing.T) {
 		"--controllers=":                    "other",
 		"--controllers=a":                   "a",
 		"--controllers=a --controllers=b":   "b",
+		"--controllers a":                   "a",
+		"--controllers=a --controllers b":   "b",
+		"--controllers":                     "other",
 		"--controllers-more=a --controller": "other",
 	} {
 		if got := plan.ValueOf("--controllers", strings.Fields(line), "other"); got != want {

@@ -13,14 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The scheduler prefers nodes that have the images of a pod already. It compares names and nothing else, so each name
-// is replaced with a hash of it: names of images do not leave the cluster.
+// The scheduler prefers nodes that already have the images of a pod. It only compares names, so each name is replaced
+// with its hash: names of images do not leave the cluster.
 
-// hashed is the form of names that are hashes already, of a snapshot. They have a tag, as the scheduler adds one to
-// names without.
+// hashed matches names that are already hashes, from a snapshot. They have a tag, because the scheduler adds one to
+// names without a tag.
 var hashed = regexp.MustCompile(`^image:[0-9a-f]{16}$`)
 
-// slimImage returns the hash of the name of an image, with the tag that is meant if it has none.
+// slimImage returns the hash of the name of an image. If the name has no tag, it includes the default tag.
 func slimImage(name string) string {
 	if name == "" || hashed.MatchString(name) {
 		return name
@@ -33,7 +33,7 @@ func slimImage(name string) string {
 	return fmt.Sprintf("image:%016x", hash.Sum64())
 }
 
-// SlimImages returns what the scheduler reads of the images of a node.
+// SlimImages returns the images of a node as the scheduler reads them.
 func SlimImages(images []corev1.ContainerImage) []corev1.ContainerImage {
 	all := make([]corev1.ContainerImage, len(images))
 	for i, image := range images {

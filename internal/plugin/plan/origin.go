@@ -18,15 +18,15 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// This file tells where a pod's tolerations come from. The API server keeps no record of what its admission plugins
-// add, so it is told from the owner's template where that is known, and else from a toleration's form alone.
+// This file finds out where a pod's tolerations come from. The API server does not record what its admission plugins
+// add, so the answer comes from the owner's template if it is known, or else from the form of the toleration.
 
-// Template is what the owner of a pod writes into its pods.
+// Template is the pod template of an owner.
 type Template struct {
 	// Kind and Name identify the owner.
 	Kind, Name  string
 	Tolerations []corev1.Toleration
-	// Writers are the field managers that wrote the tolerations of the template; empty if that is not recorded.
+	// Writers are the field managers that wrote the template's tolerations. They are empty if that is not recorded.
 	Writers []string
 }
 
@@ -49,7 +49,7 @@ func TemplateOf(object *unstructured.Unstructured) (*Template, error) {
 	}, nil
 }
 
-// WritersOf returns the managers of a field, by managed fields.
+// WritersOf returns the managers of a field, according to managed fields.
 func WritersOf(managed []metav1.ManagedFieldsEntry, path ...string) []string {
 	var writers []string
 	for _, entry := range managed {
@@ -61,7 +61,7 @@ func WritersOf(managed []metav1.ManagedFieldsEntry, path ...string) []string {
 	return writers
 }
 
-// owns reports whether a set of managed fields holds a field.
+// owns reports whether a set of managed fields contains a field.
 func owns(fields []byte, path []string) bool {
 	for _, name := range path {
 		var below map[string]json.RawMessage
@@ -77,7 +77,7 @@ func owns(fields []byte, path []string) bool {
 	return true
 }
 
-// toleration says of one toleration of the pod where it comes from, and whether it can ever count.
+// toleration says where one toleration of the pod comes from, and whether it can ever count.
 func (s *Subject) toleration(i int) cliv1alpha1.ExplainedToleration {
 	all := s.Pod.Spec.Tolerations
 	explained := cliv1alpha1.ExplainedToleration{Toleration: *all[i].DeepCopy()}
@@ -88,8 +88,8 @@ func (s *Subject) toleration(i int) cliv1alpha1.ExplainedToleration {
 	return explained
 }
 
-// Covers reports whether one toleration matches every taint that another matches, so that the other never counts behind
-// it.
+// Covers reports whether one toleration matches every taint that the other matches. The other never counts if it comes
+// later.
 func Covers(one, other corev1.Toleration) bool {
 	if one.Effect != "" && one.Effect != other.Effect || one.Key != "" && one.Key != other.Key {
 		return false
@@ -100,12 +100,12 @@ func Covers(one, other corev1.Toleration) bool {
 	return isEqual(one) == isEqual(other) && (isEqual(one) || one.Operator == other.Operator) && one.Value == other.Value
 }
 
-// isEqual reports whether a toleration asks for a value: no operator means Equal.
+// isEqual reports whether a toleration requires a value. No operator means Equal.
 func isEqual(toleration corev1.Toleration) bool {
 	return toleration.Operator == "" || toleration.Operator == corev1.TolerationOpEqual
 }
 
-// origin says who put a toleration into the pod, and whether that is more than a guess by its form.
+// origin says who put a toleration into the pod, and whether that is certain or inferred from its form.
 func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail string, certain bool) {
 	toleration := &s.Pod.Spec.Tolerations[i]
 	byForm, detail := s.byForm(i)
@@ -117,14 +117,14 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	case byForm != "":
 		return byForm, detail, s.Template != nil || IsStatic(s.Pod)
 	case s.Template != nil:
-		return cliv1alpha1.OriginUnknown, fmt.Sprintf("not in the template of %s %s: a policy, a webhook, or somebody who changed the pod", s.Template.Kind, s.Template.Name), false
+		return cliv1alpha1.OriginUnknown, fmt.Sprintf("not in the template of %s %s: added by a policy, a webhook, or someone who changed the pod", s.Template.Kind, s.Template.Name), false
 	case metav1.GetControllerOfNoCopy(s.Pod) == nil:
-		return cliv1alpha1.OriginUnknown, "the pod has no owner: whoever created it, or a policy", false
+		return cliv1alpha1.OriginUnknown, "the pod has no owner: added by its creator or a policy", false
 	}
-	return cliv1alpha1.OriginUnknown, "the owner's template could not be read: it, or a policy", false
+	return cliv1alpha1.OriginUnknown, "the owner's template could not be read: from the template or a policy", false
 }
 
-// has reports whether the template holds a toleration.
+// has reports whether the template contains a toleration.
 func (t *Template) has(toleration *corev1.Toleration) bool {
 	return t != nil && slices.ContainsFunc(t.Tolerations, func(other corev1.Toleration) bool {
 		return sameToleration(&other, toleration)
@@ -137,7 +137,7 @@ func sameToleration(a, b *corev1.Toleration) bool {
 		equality.Semantic.DeepEqual(a.TolerationSeconds, b.TolerationSeconds)
 }
 
-// String says whose template it is, and who wrote its tolerations.
+// String names the template's owner and who wrote its tolerations.
 func (t *Template) String() string {
 	words := "the template of " + t.Kind + " " + t.Name
 	if len(t.Writers) > 0 {
@@ -146,20 +146,20 @@ func (t *Template) String() string {
 	return words
 }
 
-// defaultSeconds is what DefaultTolerationSeconds adds unless a flag of the API server says otherwise.
+// defaultSeconds is what DefaultTolerationSeconds adds unless a flag of the API server changes it.
 const defaultSeconds = 300
 
-// byForm says who adds tolerations that look like this one. It is empty if no such writer is known.
+// byForm says who adds tolerations of this form. It is empty if no such writer is known.
 func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail string) {
 	t := &s.Pod.Spec.Tolerations[i]
 	switch {
 	case s.isNamespaceDefault(t):
-		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, by the default tolerations of namespace " + s.Pod.Namespace
+		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, from the default tolerations of namespace " + s.Pod.Namespace
 	case t.Operator != corev1.TolerationOpExists:
 		return "", ""
 	case IsStatic(s.Pod) && isOfStaticPods(t):
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
-	case s.isOfDaemonSet() && isDaemonToleration(t):
+	case isOfDaemonSet(s.Pod) && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod that says nothing about %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
@@ -187,14 +187,10 @@ func (s *Subject) isNamespaceDefault(t *corev1.Toleration) bool {
 	return slices.ContainsFunc(defaults, func(other corev1.Toleration) bool { return sameToleration(&other, t) })
 }
 
-// isForRequest reports whether ExtendedResourceToleration adds this toleration to a pod that requests what is its key.
+// isForRequest reports whether ExtendedResourceToleration adds this toleration to a pod that requests the resource in
+// its key.
 func (s *Subject) isForRequest(t *corev1.Toleration) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule && t.TolerationSeconds == nil && s.requests(t.Key)
-}
-
-func (s *Subject) isOfDaemonSet() bool {
-	controller := metav1.GetControllerOfNoCopy(s.Pod)
-	return controller != nil && controller.Kind == "DaemonSet"
 }
 
 // isOfStaticPods reports whether the kubelet adds this toleration to its static pods.
@@ -217,8 +213,9 @@ func isDaemonToleration(t *corev1.Toleration) bool {
 	return false
 }
 
-// isDefaultSeconds: the API server adds it where nothing before tolerates the key. The seconds are a flag of the API
-// server, so that without a template only the usual ones tell something.
+// isDefaultSeconds reports whether DefaultTolerationSeconds adds this toleration, which it does if no earlier one
+// tolerates the key. Since a flag of the API server sets the seconds, only the usual ones are evidence if there is no
+// template.
 func (s *Subject) isDefaultSeconds(i int) bool {
 	t := &s.Pod.Spec.Tolerations[i]
 	if t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable ||
@@ -239,7 +236,7 @@ func (s *Subject) isForMemoryPressure(t *corev1.Toleration) bool {
 		s.Pod.Status.QOSClass != "" && s.Pod.Status.QOSClass != corev1.PodQOSBestEffort
 }
 
-// requests reports whether a container requests an extended resource of that name.
+// requests reports whether a container requests an extended resource with that name.
 func (s *Subject) requests(name string) bool {
 	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) {
 		return false
@@ -251,10 +248,10 @@ func (s *Subject) requests(name string) bool {
 	})
 }
 
-// controllerManager creates the pods of workloads, so it is not worth naming as the writer of their tolerations.
+// controllerManager creates the pods of workloads, so it is not worth mentioning as the writer of their tolerations.
 const controllerManager = "kube-controller-manager"
 
-// writers says who else has written the pod's tolerations, by its managed fields.
+// writers says who else wrote the pod's tolerations, according to its managed fields.
 func (s *Subject) writers() string {
 	others := slices.DeleteFunc(WritersOf(s.Pod.ManagedFields, "spec", "tolerations"), func(name string) bool {
 		return name == controllerManager
@@ -262,5 +259,5 @@ func (s *Subject) writers() string {
 	if len(others) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The pod's own tolerations were last written by %s, by its managed fields.", strings.Join(others, ", "))
+	return fmt.Sprintf("According to its managed fields, the pod's own tolerations were last written by %s.", strings.Join(others, ", "))
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Countdowns knows nodes and pods over time, and says which pods must leave. What it has seen of a taint stays seen, as
-// for the controller. The zero value is ready; it is not safe for concurrent use.
+// Countdowns follows nodes and pods over time, and says which pods must leave. It remembers when it first saw a taint,
+// like the controller. The zero value is ready to use; it is not safe for concurrent use.
 type Countdowns struct {
-	// Owner says who owns a pod. Without it nobody does.
+	// Owner returns the owner of a pod. If it is nil, pods have no owner.
 	Owner func(*corev1.Pod) *cliv1alpha1.Owner
-	// Policies are the EvictionPolicies; nil if there are none.
+	// Policies are the EvictionPolicies, or nil if there are none.
 	Policies *policies.Set
 
 	nodes map[string]knownNode
@@ -33,24 +33,25 @@ type Countdowns struct {
 	where map[types.UID]string              // the node of a pod
 }
 
-// knownNode is what counts of a node.
+// knownNode is what matters about a node.
 type knownNode struct {
 	policies.Node
 
 	taints []verdict.Taint
-	read   time.Time // for the first time
+	read   time.Time // when it was first read
 	notes  []string
 }
 
-// boundPod is what counts of a pod on a node.
+// boundPod is what matters about a pod on a node.
 type boundPod struct {
 	policies.Pod
 
-	listed cliv1alpha1.PendingPod
-	facts  verdict.Pod
+	listed      cliv1alpha1.PendingPod
+	facts       verdict.Pod
+	ofDaemonSet bool
 }
 
-// SetNode takes a node as it was seen at an instant.
+// SetNode updates a node to its state at an instant.
 func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 	if c.nodes == nil {
 		c.nodes = map[string]knownNode{}
@@ -65,11 +66,11 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 	c.nodes[node.Name] = known
 }
 
-// DeleteNode forgets a node. Its pods stay known: they are no longer a taint's business.
+// DeleteNode forgets a node. It still knows the node's pods, but taints no longer decide about them.
 func (c *Countdowns) DeleteNode(name string) { delete(c.nodes, name) }
 
-// SetPod takes a pod as it was seen at an instant. One without a node, a static one, or one that is terminating is none
-// that a taint can make leave.
+// SetPod updates a pod to its state at an instant. Taints cannot make a pod leave that has no node, is static, or is
+// terminating.
 func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	node := pod.Spec.NodeName
 	if node == "" || IsStatic(pod) || pod.DeletionTimestamp != nil {
@@ -94,7 +95,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 		listed.Owner = c.Owner(pod)
 	}
 	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}
-	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, isOfDaemonSet(pod)}
 	c.where[pod.UID] = node
 }
 
@@ -108,25 +109,25 @@ func (c *Countdowns) DeletePod(uid types.UID) {
 	}
 }
 
-// Has reports whether a pod is known and on a node, whether or not it must leave.
+// Has reports whether a pod is known and on a node, even if it need not leave.
 func (c *Countdowns) Has(uid types.UID) bool {
 	_, ok := c.where[uid]
 	return ok
 }
 
-// NodeOf returns the node of a pod that is known, else none.
+// NodeOf returns the node of a known pod, or an empty string.
 func (c *Countdowns) NodeOf(uid types.UID) string { return c.where[uid] }
 
 // Taints returns the NoExecute taints of a node, with the instants from which they count.
 func (c *Countdowns) Taints(node string) []verdict.Taint { return c.nodes[node].taints }
 
-// Of returns the pending eviction of one pod if it must leave, without what policies say.
+// Of returns the pending eviction of one pod if it must leave, without the answer of policies.
 func (c *Countdowns) Of(uid types.UID) (cliv1alpha1.PendingPod, bool) {
 	node := c.where[uid]
 	return c.pods[node][uid].decide(c.nodes[node])
 }
 
-// On returns the pods of a node that must leave, in no particular order, with what policies say at an instant.
+// On returns the pods of a node that must leave, in no particular order, with the answers of policies at an instant.
 func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	known := c.nodes[node]
 	if len(known.taints) == 0 {
@@ -142,7 +143,8 @@ func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	return pods
 }
 
-// answer returns what policies say of a pod that must leave; nil if none selects it.
+// answer returns what policies say of a pod that must leave; nil if none selects it, or if the DaemonSet controller
+// deletes the pod whatever they say.
 func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1alpha1.PolicyAnswer {
 	if c.Policies == nil {
 		return nil
@@ -152,6 +154,9 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 		return nil
 	}
 	causes := policy.CausesOf(Rule, pod.facts, node.taints)
+	if pod.ofDaemonSet && refused(pod.facts.Tolerations, causes) {
+		return nil
+	}
 	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 
@@ -175,7 +180,7 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 	return list
 }
 
-// comparing counts the pods on a tainted node whose tolerations compare numbers.
+// comparing counts the pods on tainted nodes whose tolerations compare numbers.
 func (c *Countdowns) comparing(node string) (pods int) {
 	if len(c.nodes[node].taints) == 0 {
 		return 0
@@ -186,13 +191,13 @@ func (c *Countdowns) comparing(node string) (pods int) {
 	return pods
 }
 
-// SoonestFirst compares pods that must leave: by their instants, and of one instant the lowest priority first.
+// SoonestFirst compares pods that must leave by their due times. For the same time, the lowest priority comes first.
 func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
 	return cmp.Or(a.Due.Compare(b.Due.Time), cmp.Compare(a.Priority, b.Priority),
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// decide returns the pending eviction of a pod if it must leave its node.
+// decide returns the pending eviction of a pod, if it must leave its node.
 func (p boundPod) decide(node knownNode) (cliv1alpha1.PendingPod, bool) {
 	decided := Rule.Decide(p.facts, node.taints)
 	if !decided.Leaves {
@@ -204,8 +209,8 @@ func (p boundPod) decide(node knownNode) (cliv1alpha1.PendingPod, bool) {
 	return pod, true
 }
 
-// ChangesSince says what has changed since an earlier list: first of the pods that are no longer pending, then of those
-// that are. Pods that are not pending any more are cancelled if has says that they are there still, else gone.
+// ChangesSince says what has changed since an earlier list: first the pods that are no longer pending, then those that
+// are. Pods that are no longer pending are cancelled if has says that they still exist; otherwise they are gone.
 func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) bool) []cliv1alpha1.PendingChange {
 	old, now := map[types.UID]*cliv1alpha1.PendingPod{}, map[types.UID]bool{}
 	for i := range before.Pods {
@@ -240,7 +245,7 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 	return changes
 }
 
-// eventOf says what has happened to a pod that is pending; empty if nothing has. Of a pod that was not, known is nil.
+// eventOf says what happened to a pending pod. It is empty if nothing did. known is nil for a pod that was not pending.
 func eventOf(known, pod *cliv1alpha1.PendingPod, isDue bool) cliv1alpha1.PendingEvent {
 	switch {
 	case known == nil:

@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// dues are the names of pending pods, with how long it is until they are due.
+// dues are the names of pending pods, with the time until they are due.
 func dues(list *cliv1alpha1.PendingList) []string {
 	all := []string{}
 	for _, pod := range list.Pods {
@@ -26,7 +26,7 @@ func dues(list *cliv1alpha1.PendingList) []string {
 	return all
 }
 
-func TestPendingAreThePodsThatHaveToLeaveSoonestFirst(t *testing.T) {
+func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(10)) }
 	known := &plan.Countdowns{}
 	known.SetNode(node("n", "k:NoExecute"), now)
@@ -49,7 +49,7 @@ func TestPendingAreThePodsThatHaveToLeaveSoonestFirst(t *testing.T) {
 	}
 }
 
-func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndItIsSaid(t *testing.T) {
+func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndANoteSaysSo(t *testing.T) {
 	bare := node("n", "k:NoExecute")
 	bare.Spec.Taints[0].TimeAdded = nil
 	known := &plan.Countdowns{}

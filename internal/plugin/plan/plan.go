@@ -19,20 +19,20 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Request says which taints change, where and when.
+// Request says which taints change, on which nodes and when.
 type Request struct {
 	// Nodes are the nodes whose taints change.
 	Nodes []*corev1.Node
 	// Edit is the change.
 	Edit taints.Edit
-	// Overwrite says what happens to a taint that already exists.
+	// Overwrite says what to do with a taint that already exists.
 	Overwrite taints.Overwrite
-	// At is when it is made.
+	// At is when the change is made.
 	At time.Time
 }
 
-// Make returns what the change would do. A node to which it cannot be made is named in the notes; if there is no other
-// it is an error.
+// Make returns what the change would do. The notes list the nodes on which it cannot be made. If it cannot be made on
+// any node, Make returns an error.
 func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 	changes, errs := changesOf(request)
 	if len(changes) == 0 {
@@ -47,7 +47,7 @@ func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 	return plan, nil
 }
 
-// begin returns a plan that says nothing yet.
+// begin returns an empty plan.
 func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
 	is := cluster.Location
 	plan := &cliv1alpha1.TaintPlan{
@@ -85,20 +85,20 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 type change struct {
 	*corev1.Node
 
-	silent bool // the node falls silent
+	silent bool // the node becomes silent
 	edited []corev1.Taint
 	before []verdict.Taint
 	phases []phase
 }
 
-// phase is the NoExecute taints of a node from an instant on, until the next one.
+// phase is the NoExecute taints of a node from a given instant until the next phase.
 type phase struct {
 	from   time.Time
 	taints []verdict.Taint
 }
 
-// decide returns the verdict by which a pod leaves, or that of the last phase if it stays. Who is due already when a
-// phase begins, by a taint that counts from before, leaves then.
+// decide returns the verdict that makes a pod leave, or the verdict of the last phase if it stays. If a pod is already
+// due when a phase begins, because a taint counts from before, it leaves then.
 func (c change) decide(pod verdict.Pod) verdict.Verdict {
 	var v verdict.Verdict
 	for i, phase := range c.phases {
@@ -113,7 +113,7 @@ func (c change) decide(pod verdict.Pod) verdict.Verdict {
 	return v
 }
 
-// causes returns the taints because of which a pod leaves, and since when it is due because of each.
+// causes returns the taints that make a pod leave, and when it is due because of each.
 func (c change) causes(pod verdict.Pod) []policy.Cause {
 	v := c.decide(pod)
 	for i, phase := range slices.Backward(c.phases) {
@@ -181,7 +181,7 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		planned.Reason = "A static pod: only its kubelet can end it."
 		return planned
 	case pod.DeletionTimestamp != nil:
-		planned.Reason = "It is terminating already."
+		planned.Reason = "It is already terminating."
 		return planned
 	}
 	facts := FactsOf(pod, at)
@@ -218,7 +218,7 @@ func dueOf(v verdict.Verdict) *metav1.MicroTime {
 	return &due
 }
 
-// sortPods puts the pods that leave first, soonest first.
+// sortPods sorts the pods that leave first, soonest first.
 func sortPods(pods []cliv1alpha1.PlannedPod) {
 	slices.SortFunc(pods, func(a, b cliv1alpha1.PlannedPod) int {
 		if a.Leaves != b.Leaves {

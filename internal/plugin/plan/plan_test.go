@@ -86,12 +86,12 @@ func planOf(t *testing.T, cluster *plan.Cluster, nodes []*corev1.Node, specs ...
 	return made
 }
 
-func TestAPlanSaysOfEachPodWhenItLeaves(t *testing.T) {
+func TestAPlanSaysWhenEachPodLeaves(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   *corev1.Node
 		pod    *corev1.Pod
 		specs  []string
-		after  time.Duration // from now on; -1: it stays
+		after  time.Duration // from now; -1 means that it stays
 		change cliv1alpha1.Change
 	}{
 		"nothing tolerates the taint":           {node("n"), pod("p"), []string{"k:NoExecute"}, 0, cliv1alpha1.ChangeLeaves},
@@ -176,7 +176,7 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 	}
 }
 
-func TestANodeToWhichTheChangeCannotBeMadeIsNamedAndLeftOut(t *testing.T) {
+func TestANoteNamesANodeThatCannotBeChanged(t *testing.T) {
 	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("m"), node("n", "k:NoExecute")}, Pods: []*corev1.Pod{pod("p")}}
 	made := planFor(t, cluster, "k-")
 	if len(made.Nodes) != 1 || made.Nodes[0].Name != "n" {
@@ -199,7 +199,7 @@ func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.
 	}
 }
 
-func TestPodsOfOneOwnerShareWhatIsEqual(t *testing.T) {
+func TestPodsOfOneOwnerShareTheirEqualParts(t *testing.T) {
 	var sharer plan.Sharer
 	a := sharer.Share(pod("a", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
 	b := sharer.Share(pod("b", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
@@ -216,7 +216,7 @@ func TestPodsOfOneOwnerShareWhatIsEqual(t *testing.T) {
 	}
 }
 
-// on puts a pod on another node than "n".
+// on puts a pod on a node other than "n".
 func on(name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
 }
@@ -238,7 +238,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
-		Pods: []*corev1.Pod{ // the first of them have no owner and no budget
+		Pods: []*corev1.Pod{ // the first ones have no owner and no budget
 			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labelled),
 			pod("a", labelled, ownedBy("StatefulSet", "a")), pod("b", labelled, ownedBy("StatefulSet", "b"), on("m")),
 			pod("c", labelled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labelled, on("stays")),
@@ -266,7 +266,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	}
 }
 
-func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
+func TestTaintsAreListedWithHowManyPodsTolerateThem(t *testing.T) {
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("n", "k:NoExecute", "k:NoSchedule", "other:NoSchedule"), node("m", "k:NoExecute")},
 		Pods: []*corev1.Pod{
@@ -277,7 +277,7 @@ func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
 	got := plan.TaintsOf(cluster, cluster.Nodes, func(taint corev1.Taint) bool { return taint.Key == "k" })
 	var lines []string
 	for _, taint := range got {
-		lines = append(lines, fmt.Sprint(taint.Node, " ", taint.Taint, " ", taint.NotAtAll, " ", taint.ForAWhile, " ", taint.ForEver))
+		lines = append(lines, fmt.Sprint(taint.Node, " ", taint.Taint, " ", taint.NotAtAll, " ", taint.ForAWhile, " ", taint.Indefinite))
 	}
 	want := []string{"n k:NoExecute 3 2 1", "n k:NoSchedule 3 0 3", "m k:NoExecute 0 0 0"}
 	if diff := cmp.Diff(want, lines); diff != "" {
@@ -285,7 +285,7 @@ func TestTheTaintsOfANodeAreListedWithHowItsPodsTakeThem(t *testing.T) {
 	}
 }
 
-func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.T) {
+func TestADeploymentIsInferredFromTheHashOfItsReplicaSet(t *testing.T) {
 	hashed := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "5c"} }
 	for want, owned := range map[string]*corev1.Pod{
 		"Deployment a":  pod("p", ownedBy("ReplicaSet", "a-5c"), hashed),
@@ -300,7 +300,7 @@ func TestADeploymentIsToldByTheHashOfItsReplicaSetWhereNobodyNamesIt(t *testing.
 	}
 }
 
-func TestOfAPodThatStaysTheTaintIsNamedThatItTolerates(t *testing.T) {
+func TestAPlanNamesTheTaintThatAStayingPodTolerates(t *testing.T) {
 	for taint, want := range map[string]string{"k:NoExecute": "k:NoExecute", "k:NoSchedule": ""} {
 		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
 		if got := planFor(t, cluster, taint).Pods[0].Taint; got != want {

@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// PoliciesOf returns the policies of a cluster, nil if it has none.
+// PoliciesOf returns the policies of a cluster, or nil if it has none.
 func (c *Cluster) PoliciesOf() *policies.Set {
 	if len(c.Policies) == 0 {
 		return nil
@@ -39,13 +39,13 @@ func (c *Cluster) BudgetsOf() policies.BudgetsOf {
 	}
 }
 
-// steps are the words for the steps of policies.
+// steps are the API's values for the steps of policies.
 var steps = map[policy.Step]cliv1alpha1.PolicyStep{
 	policy.Free: cliv1alpha1.PolicyFree, policy.Ask: cliv1alpha1.PolicyAsk,
 	policy.Wait: cliv1alpha1.PolicyWait, policy.Hold: cliv1alpha1.PolicyHold,
 }
 
-// answerOf says what policies do about a pod.
+// answerOf says what policies do with a pod.
 func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
 	first := course.First
 	answer := &cliv1alpha1.PolicyAnswer{
@@ -58,22 +58,31 @@ func answerOf(course policies.Course) *cliv1alpha1.PolicyAnswer {
 	return answer
 }
 
-// FactsOf are what the rule needs to know of a pod.
+// FactsOf are what the rule needs to know about a pod.
 func FactsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
 	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
 }
 
-// Unwanted reports whether the DaemonSet controller deletes a pod, whatever policies say: it does if the pod does not
+// Unwanted reports whether the DaemonSet controller deletes a pod regardless of policies. It does if the pod does not
 // tolerate a NoExecute taint at all (NodeShouldRunDaemonPod in pkg/controller/daemon).
 func Unwanted(pod *corev1.Pod, causes []policy.Cause) bool {
+	return isOfDaemonSet(pod) && refused(pod.Spec.Tolerations, causes)
+}
+
+func isOfDaemonSet(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	return controller != nil && controller.Kind == "DaemonSet" && slices.ContainsFunc(causes, func(cause policy.Cause) bool {
-		_, refused := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, pod.Spec.Tolerations)
-		return refused
+	return controller != nil && controller.Kind == "DaemonSet"
+}
+
+// refused reports whether tolerations do not tolerate one of the causes at all.
+func refused(tolerations []corev1.Toleration, causes []policy.Cause) bool {
+	return slices.ContainsFunc(causes, func(cause policy.Cause) bool {
+		_, untolerated := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, tolerations)
+		return untolerated
 	})
 }
 
-// explainPolicies adds what each policy says of a pod on its node, and what all say together.
+// explainPolicies adds what each policy says about a pod on its node, and what all of them say together.
 func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod, onNode []verdict.Taint) {
 	if s.Policies == nil {
 		return
@@ -82,6 +91,10 @@ func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod,
 	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
 	causes := policy.CausesOf(Rule, facts, onNode)
 	leaves := e.Leaves && len(causes) > 0
+	if leaves && Unwanted(s.Pod, causes) {
+		leaves = false
+		e.Notes = append(e.Notes, "The DaemonSet controller deletes the pod, whatever EvictionPolicies say, because it does not tolerate the taint at all.")
+	}
 	for _, p := range s.Policies.All {
 		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: paceOf(p)}
 		explained.Mismatch = s.Policies.Mismatch(p, pod, node)
@@ -102,7 +115,7 @@ func (s *Subject) course(selecting []*policy.Policy, causes []policy.Cause) poli
 	return s.Policies.Course(selecting, policies.PodOf(s.Pod), policies.NodeOf(s.Node), causes, s.At)
 }
 
-// applying returns the causes to which a policy applies.
+// applying returns the causes that a policy applies to.
 func applying(p *policy.Policy, causes []policy.Cause) (all []policy.Cause) {
 	for _, cause := range causes {
 		if p.Applies(cause.Taint) {
@@ -112,7 +125,7 @@ func applying(p *policy.Policy, causes []policy.Cause) (all []policy.Cause) {
 	return all
 }
 
-// paceOf says how fast a policy lets pods go; empty if it sets no pace.
+// paceOf says how fast a policy releases pods. It is empty if the policy sets no pace.
 func paceOf(p *policy.Policy) string {
 	pace := p.Pace()
 	if pace == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// release adds to a policy that keeps the pod what makes it let the pod go, as a sentence without a full stop, and what
-// does it, where one command can. It adds nothing if the policy lets the pod go soon by itself.
+// release adds to a policy that keeps the pod what makes it release the pod, as a sentence without a full stop, and the
+// command for it, if one command can do it. It adds nothing if the policy releases the pod soon anyway.
 func (s *Subject) release(
 	explained *cliv1alpha1.ExplainedPolicy, p *policy.Policy, first policy.Answer, due time.Time,
 ) {
@@ -51,7 +51,7 @@ func (s *Subject) release(
 	}
 }
 
-// resumeAt returns the first whole second at which a breaker may be resumed for a pod that is due at an instant.
+// resumeAt returns the first whole second at which a breaker may be resumed to release a pod that is due at an instant.
 func resumeAt(due, now time.Time) time.Time {
 	at := now.UTC().Truncate(time.Second)
 	if !due.Before(at) {

@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Rule decides in all commands. Pods whose tolerations compare with Gt or Lt exist only where the API server has the
-// feature gate TaintTolerationComparisonOperators, so the rule has it too.
+// Rule decides in all commands. Pods whose tolerations compare with Gt or Lt exist only if the API server has the
+// feature gate TaintTolerationComparisonOperators, so the rule assumes the gate too.
 var Rule = verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: true}}
 
 // compares reports whether a toleration compares numbers.
@@ -25,7 +25,7 @@ func compares(tolerations []corev1.Toleration) bool {
 	})
 }
 
-// comparisonNotes says what Rule assumes of a number of pods whose tolerations compare.
+// comparisonNotes says what Rule assumes if some pods have tolerations that compare.
 func comparisonNotes(pods int) []string {
 	if pods == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// above tolerates a taint whose value is greater than a number.
+// above tolerates a taint with a value greater than a number.
 func above(key, number string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations,
@@ -21,7 +21,7 @@ func above(key, number string) func(*corev1.Pod) {
 	}
 }
 
-func TestATolerationWithGtCountsAndTheAssumptionIsSaid(t *testing.T) {
+func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 	tainted, stays, leaves := node("n", "k=5:NoExecute"), pod("stays", above("k", "4")), pod("leaves", above("k", "5"))
 	said := func(what string, notes []string, want bool) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestATolerationWithGtCountsAndTheAssumptionIsSaid(t *testing.T) {
 
 	listed := plan.TaintsOf(&plan.Cluster{Pods: []*corev1.Pod{stays, leaves}}, []*corev1.Node{tainted},
 		func(corev1.Taint) bool { return true })
-	if listed[0].NotAtAll != 1 || listed[0].ForEver != 1 {
+	if listed[0].NotAtAll != 1 || listed[0].Indefinite != 1 {
 		t.Errorf("the taint is tolerated as %+v says", listed[0])
 	}
 }

@@ -20,21 +20,22 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// VersionLabel is the label of Taintkeeper's Lease, and of its pods, that says which version runs.
+// VersionLabel is a label of Taintkeeper's Lease and pods that says which version runs.
 const VersionLabel = "app.kubernetes.io/version"
 
-// Running says whether Taintkeeper runs, as far as its Lease and its pods show.
+// Running says whether Taintkeeper runs, according to its Lease and its pods.
 type Running struct {
-	// Mode is empty if it does not run, or if that is not known.
+	// Mode is empty if it does not run, or if the mode is not known.
 	Mode cliv1alpha1.Mode
 	// Known is false if Taintkeeper may run although nothing that was read shows it.
 	Known bool
-	// Lease is the one with which its replicas elect a leader; nil if none was found. Held says that a leader renews it.
+	// Lease is the one that its replicas use to elect a leader, or nil if none was found. Held says that a leader renews
+	// it.
 	Lease *coordinationv1.Lease
 	Held  bool
 	// Replicas are its pods that are not over.
 	Replicas []*corev1.Pod
-	// Flags are those that the leader was started with, or another replica if no pod is the leader's; nil without
+	// Flags are the flags of the leader, or of another replica if the leader's pod was not found. They are nil without
 	// replicas. Version is what the leader's Lease says, or else the label of the pod with the flags.
 	Flags   []string
 	Version string
@@ -62,24 +63,25 @@ func (c *Cluster) Running(at time.Time) Running {
 	if r.Held {
 		r.Version = cmp.Or(r.Lease.Labels[VersionLabel], r.Version)
 	}
-	if r.Held || c.Signs.hasFreshClock(at) {
+	if r.Held || c.Signs.hasFreshEvictionClock(at) {
 		r.Mode, r.Known = cliv1alpha1.ModeEnforce, true
 	}
 	return r
 }
 
-// hasFreshClock reports whether an eviction clock is fresh. Only a replica that can evict renews it.
-func (s *Signs) hasFreshClock(at time.Time) bool {
-	return slices.ContainsFunc(s.Clocks, func(account *corev1.ServiceAccount) bool {
-		return ClockOf(account, at).State == cliv1alpha1.ClockFresh
+// hasFreshEvictionClock reports whether an eviction clock is fresh. Only a replica that can evict renews it.
+func (s *Signs) hasFreshEvictionClock(at time.Time) bool {
+	return slices.ContainsFunc(s.EvictionClocks, func(account *corev1.ServiceAccount) bool {
+		return EvictionClockOf(account, at).State == cliv1alpha1.ClockFresh
 	})
 }
 
-// clockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting: config/coexistence.yaml.
-const clockValidFor = 30 * time.Second
+// evictionClockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting, according to
+// config/coexistence.yaml.
+const evictionClockValidFor = 30 * time.Second
 
-// ClockOf says what an eviction clock shows at an instant.
-func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
+// EvictionClockOf says what an eviction clock shows at an instant.
+func EvictionClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
 	clock := &cliv1alpha1.EvictionClockStatus{
 		State: cliv1alpha1.ClockNotSet, ServiceAccount: account.Namespace + "/" + account.Name,
 	}
@@ -88,13 +90,14 @@ func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.Eviction
 		return clock
 	}
 	clock.State, clock.Renewed = cliv1alpha1.ClockStale, new(metav1.NewTime(renewed))
-	if at.Sub(renewed).Abs() <= clockValidFor {
+	if at.Sub(renewed).Abs() <= evictionClockValidFor {
 		clock.State = cliv1alpha1.ClockFresh
 	}
 	return clock
 }
 
-// BacklogOf returns what the built-in has left to do at an instant, as an eviction clock says; nil if that is nothing.
+// BacklogOf returns what the built-in must still do at an instant, according to an eviction clock. It is nil if that
+// is nothing.
 func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltInBacklog {
 	until, err := time.Parse(time.RFC3339, account.Annotations[BacklogUntilAnnotation])
 	if err != nil || !until.After(at) {
@@ -120,7 +123,7 @@ func SparedBy(backlog *cliv1alpha1.BuiltInBacklog) string {
 	return "spared nodes: " + sentence.Enumerate(backlog.SparedNodes)
 }
 
-// modeWithoutLease returns what a replica does that takes part in no election; empty if it does.
+// modeWithoutLease returns the mode of a replica that takes no part in leader election. It is empty if it takes part.
 func modeWithoutLease(words []string) cliv1alpha1.Mode {
 	switch {
 	case IsOn("--shadow", words):
@@ -141,10 +144,10 @@ func (r *Running) holder() string {
 	return ptr.Deref(r.Lease.Spec.HolderIdentity, "")
 }
 
-// rules is the controller of NodeTaintRules, which is on by default and which shadow mode does not run.
+// rules is the controller of NodeTaintRules. It is on by default, and shadow mode does not run it.
 const rules = "node-taint-rule"
 
-// Controllers returns the controllers that run; nil if no pod shows them.
+// Controllers returns the controllers that run, or nil if no pod shows them.
 func (r *Running) Controllers() []string {
 	if r.Flags == nil {
 		return nil
@@ -158,11 +161,11 @@ func (r *Running) Controllers() []string {
 	return running
 }
 
-// defaults are the controllers that a program runs without --controllers.
+// defaults are the controllers that each program runs without --controllers.
 var defaults = map[string]string{Taintkeeper: "eviction,node-taint-rule", ControllerManager: "*"}
 
-// SwitchedOn reports whether a program with these flags runs a controller, which may have had several names. Of a list
-// that names it twice, the first counts.
+// SwitchedOn reports whether a program with these flags runs a controller, which may have several names. If the list
+// names it twice, the first counts.
 func SwitchedOn(program string, flags []string, names ...string) bool {
 	list := strings.Split(ValueOf("--controllers", flags, defaults[program]), ",")
 	for _, item := range list {
@@ -178,7 +181,7 @@ func (r *Running) Evicts() bool {
 	return r.Mode == cliv1alpha1.ModeEnforce && (r.Flags == nil || slices.Contains(r.Controllers(), "eviction"))
 }
 
-// WhyNot says why Taintkeeper does not evict, as the beginning of a sentence; empty if it evicts.
+// WhyNot says why Taintkeeper does not evict, as the beginning of a sentence. It is empty if Taintkeeper evicts.
 func (r *Running) WhyNot(at time.Time) string {
 	switch {
 	case r.Evicts():
@@ -200,7 +203,7 @@ func (r *Running) WhyNot(at time.Time) string {
 	return fmt.Sprintf("Taintkeeper is not running (Lease %s/%s was last renewed %s ago)", r.Lease.Namespace, r.Lease.Name, ago)
 }
 
-// NoHolds says that policies hold no pods because Taintkeeper does not evict; empty if it evicts.
+// NoHolds says that policies hold no pods because Taintkeeper does not evict. It is empty if Taintkeeper evicts.
 func (r *Running) NoHolds(at time.Time) string {
 	const exception = "except those with ifDown: Hold"
 	switch why := r.WhyNot(at); {
@@ -213,8 +216,8 @@ func (r *Running) NoHolds(at time.Time) string {
 	}
 }
 
-// IdleAt says that Taintkeeper does not evict, and what follows for pods that are due; empty if it evicts. If that is
-// not known, it matters for policies alone.
+// IdleAt says that Taintkeeper does not evict, and what that means for due pods. It is empty if Taintkeeper evicts. If
+// that is not known, it says only what it means for policies.
 func (c *Cluster) IdleAt(running Running, at time.Time) string {
 	if running.Evicts() || !running.Known && len(c.Policies) == 0 {
 		return ""
@@ -229,7 +232,7 @@ func (c *Cluster) IdleAt(running Running, at time.Time) string {
 	return says
 }
 
-// Notes are what a reader must know of a cluster: what is missing, and that Taintkeeper does not evict.
+// Notes say what a reader must know about a cluster: what is missing, and that Taintkeeper does not evict.
 func (c *Cluster) Notes() []string {
 	if c.Idle == "" {
 		return c.Missing
@@ -237,26 +240,27 @@ func (c *Cluster) Notes() []string {
 	return append(slices.Clone(c.Missing), c.Idle)
 }
 
-// WordsOf returns the program and the flags of a pod that runs a program and is not over; nil for other pods.
+// WordsOf returns the command and the flags of a pod that runs a program and is not over. It is nil for other pods.
 func WordsOf(pod *corev1.Pod, program string) []string {
 	if IsOver(pod) {
 		return nil
 	}
 	for i := range pod.Spec.Containers {
-		if words := pod.Spec.Containers[i].Command; len(words) > 0 && words[0] == program { // of a slim pod
+		if words := pod.Spec.Containers[i].Command; len(words) > 0 && words[0] == program { // a slim pod
 			return words
 		}
 	}
 	return nil
 }
 
-// NewestLease returns the Lease with which the replicas of a program elect a leader, of several the one that was
-// renewed last; nil if there is none.
+// NewestLease returns the Lease that the replicas of a program use to elect a leader. If there are several, it returns
+// the one that was renewed last, and nil if there is none.
 func (c *Cluster) NewestLease(program string) *coordinationv1.Lease {
 	return c.Signs.NewestLease(c.Election(program))
 }
 
-// NewestLease returns the Lease of a name that was renewed last, in a namespace or in any; nil if there is none.
+// NewestLease returns the most recently renewed Lease with a name, in one namespace or in any. It is nil if there is
+// none.
 func (s *Signs) NewestLease(name, namespace string) *coordinationv1.Lease {
 	var newest *coordinationv1.Lease
 	for _, lease := range s.Leases {
@@ -268,15 +272,15 @@ func (s *Signs) NewestLease(name, namespace string) *coordinationv1.Lease {
 	return newest
 }
 
-// IsRenewed reports whether a Lease is renewed all the time. The clock of its holder and ours may differ a little, so
-// twice the duration counts.
+// IsRenewed reports whether a Lease is being renewed. The clocks of its holder and of this machine may differ a little,
+// so it allows twice the duration.
 func IsRenewed(lease *coordinationv1.Lease, at time.Time) bool {
 	const usual = 15
 	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, usual)) * time.Second
 	return at.Sub(lease.Spec.RenewTime.Time) < 2*lasts
 }
 
-// slimLease keeps who holds a Lease, since when, and which version that is.
+// slimLease keeps the holder of a Lease, since when it holds it, and its version.
 func slimLease(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	slim := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
@@ -295,7 +299,7 @@ func slimLease(lease *coordinationv1.Lease) *coordinationv1.Lease {
 // Failures are the reasons of events that Taintkeeper writes when something fails.
 var Failures = []string{"EvictionRefused", "DisruptionTargetNotSet", "SilenceUnknown", "LeaseHolderUnknown"}
 
-// AddFailure takes an event. The newest one about something that failed is kept.
+// AddFailure adds an event. Only the most recent failure is kept.
 func (s *Signs) AddFailure(event *corev1.Event) {
 	if !slices.Contains(Failures, event.Reason) {
 		return

@@ -75,7 +75,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 				cluster.Signs.AddLease(test.lease)
 			}
 			if test.clock != nil {
-				cluster.Signs.Clocks = append(cluster.Signs.Clocks, test.clock)
+				cluster.Signs.EvictionClocks = append(cluster.Signs.EvictionClocks, test.clock)
 			}
 			running := cluster.Running(at)
 			if running.Mode != test.mode {

@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Sharer lets the pods of one owner share what is equal in them, which is nearly everything: a big cluster takes a
-// third of the memory. The zero value is ready; it is not safe for concurrent use.
+// Sharer lets the pods of one owner share their equal parts, which are almost everything. A big cluster then takes a
+// third of the memory. The zero value is ready to use; it is not safe for concurrent use.
 type Sharer struct {
 	siblings map[types.UID]*corev1.Pod
 }
 
-// Share makes a pod use what an earlier one of the same owner has, where the two are equal. It returns the pod.
+// Share replaces the parts of a pod that equal those of an earlier pod of the same owner, and returns the pod.
 func (s *Sharer) Share(pod *corev1.Pod) *corev1.Pod {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {

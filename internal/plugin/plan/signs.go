@@ -20,14 +20,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// The names by which the controllers that evict and taint are known: their programs, the Leases by which their replicas
+// These names identify the controllers that evict and taint: their programs, the Leases that their replicas use to
 // elect a leader, and the managers of the fields that they write.
 const (
 	Taintkeeper       = "taintkeeper"
 	ControllerManager = "kube-controller-manager"
 )
 
-// NodeHealthLease is the Lease in kube-node-lease that Taintkeeper renews while it judges the health of nodes.
+// NodeHealthLease is the Lease in kube-node-lease that Taintkeeper renews while it monitors node health.
 const NodeHealthLease = "taintkeeper.dev"
 
 // The eviction clock, as package coexist writes it: an annotation of a ServiceAccount.
@@ -41,46 +41,46 @@ const (
 // EvictionReason is the reason of the events that both controllers write when they evict.
 const EvictionReason = "TaintManagerEviction"
 
-// Signs are traces that controllers leave in a cluster. What was not read, or was not in the files, is not known; that
-// is something else than none.
+// Signs are traces that controllers leave in a cluster. If something was not read, or was not in the files, it is
+// unknown, which is different from none.
 type Signs struct {
-	// At is the instant for which they count: of reading, or the newest renewal that files hold. Zero if there is none.
+	// At is the instant that they describe: when they were read, or the newest renewal in the files. It is zero if there
+	// is none.
 	At time.Time
 
-	// Leases are those with which Taintkeeper and ControllerManager elect leaders, and NodeHealthLease; all of them if
-	// LeasesKnown.
+	// Leases are the Leases that Taintkeeper and ControllerManager use to elect leaders, and NodeHealthLease. The list is
+	// complete if LeasesKnown.
 	Leases      []*coordinationv1.Lease
 	LeasesKnown bool
-	// Clocks are the eviction clocks; all of them if ClocksKnown.
-	Clocks      []*corev1.ServiceAccount
-	ClocksKnown bool
-	// Holders are the admission policies that keep the built-in from evicting pods of EvictionPolicies with ifDown: Hold;
-	// all of them if HoldersKnown.
+	// EvictionClocks are the eviction clocks. The list is complete if EvictionClocksKnown.
+	EvictionClocks      []*corev1.ServiceAccount
+	EvictionClocksKnown bool
+	// Holders are the admission policies that keep the built-in from evicting pods of EvictionPolicies with ifDown: Hold.
+	// The list is complete if HoldersKnown.
 	Holders      []*admissionv1.ValidatingAdmissionPolicy
 	HoldersKnown bool
-	// Evictions are the events of evictions, by Taintkeeper or ControllerManager.
+	// Evictions are the events of evictions by Taintkeeper or ControllerManager.
 	Evictions map[string]Trace
-	// Failure is the newest event of Taintkeeper about something that failed; none is there if it is nil and
-	// FailuresKnown.
+	// Failure is Taintkeeper's most recent event about a failure. If it is nil and FailuresKnown is true, there is none.
 	Failure       *cliv1alpha1.LastError
 	FailuresKnown bool
-	// Cancelled are the events of evictions that were cancelled, by pod.
+	// Cancelled are the events of cancelled evictions, by pod.
 	Cancelled map[types.NamespacedName]Trace
 }
 
-// Trace is what somebody did: how often, and when last.
+// Trace says how often something was done, and when last.
 type Trace struct {
 	Count int
 	Last  time.Time
 }
 
-// AddLease takes a Lease of a controller.
+// AddLease adds a Lease of a controller.
 func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 	s.Leases = append(s.Leases, slimLease(lease))
 }
 
-// AddClock takes a ServiceAccount: of an eviction clock its annotations are kept, of others nothing.
-func (s *Signs) AddClock(account *corev1.ServiceAccount) {
+// AddEvictionClock adds a ServiceAccount if it is an eviction clock, and keeps its annotations. It ignores others.
+func (s *Signs) AddEvictionClock(account *corev1.ServiceAccount) {
 	if account.Name != EvictionClock {
 		return
 	}
@@ -92,10 +92,10 @@ func (s *Signs) AddClock(account *corev1.ServiceAccount) {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, name, value)
 		}
 	}
-	s.Clocks = append(s.Clocks, kept)
+	s.EvictionClocks = append(s.EvictionClocks, kept)
 }
 
-// AddHolder takes a ValidatingAdmissionPolicy: one with EvictionPolicies as its parameters is kept.
+// AddHolder adds a ValidatingAdmissionPolicy if its parameters are EvictionPolicies.
 func (s *Signs) AddHolder(policy *admissionv1.ValidatingAdmissionPolicy) {
 	kind := policy.Spec.ParamKind
 	if kind == nil || kind.Kind != "EvictionPolicy" ||
@@ -108,8 +108,8 @@ func (s *Signs) AddHolder(policy *admissionv1.ValidatingAdmissionPolicy) {
 	})
 }
 
-// AddEvent counts the event of an eviction. Both controllers write it with the same source: it is the field manager, or
-// the pod's UID, which the built-in leaves out, that says whose it is. A dry run evicts nobody.
+// AddEvent counts the event of an eviction. Both controllers write it with the same source. The field manager, or the
+// pod's UID, which the built-in leaves out, shows which controller wrote it. A dry run evicts nothing.
 func (s *Signs) AddEvent(event *corev1.Event) {
 	if event.Reason != EvictionReason || strings.HasSuffix(event.Message, "(dry run)") {
 		return
@@ -128,7 +128,7 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 	s.Evictions[who] = s.Evictions[who].with(event, 1)
 }
 
-// addCancelled counts how often an eviction of a pod was cancelled. The API server keeps equal events as one.
+// addCancelled counts how often evictions of a pod were cancelled. The API server merges equal events.
 func (s *Signs) addCancelled(event *corev1.Event) {
 	if s.Cancelled == nil {
 		s.Cancelled = map[types.NamespacedName]Trace{}
@@ -137,7 +137,7 @@ func (s *Signs) addCancelled(event *corev1.Event) {
 	s.Cancelled[pod] = s.Cancelled[pod].with(event, max(int(event.Count), 1))
 }
 
-// with returns the trace with an event more.
+// with returns the trace with one more event.
 func (t Trace) with(event *corev1.Event, count int) Trace {
 	t.Count += count
 	if at := lastSeen(event); at.After(t.Last) {
@@ -146,22 +146,22 @@ func (t Trace) with(event *corev1.Event, count int) Trace {
 	return t
 }
 
-// Heard notes that the cluster was alive at an instant: files say by it when they were written.
+// Heard records that the cluster was alive at an instant, which shows when files were written.
 func (s *Signs) Heard(at time.Time) {
 	if at.After(s.At) {
 		s.At = at
 	}
 }
 
-// WorkloadTemplate is a workload of which files hold the template, and not the pods.
+// WorkloadTemplate is a workload of which files contain the template, but no pods.
 type WorkloadTemplate struct {
 	Owner    cliv1alpha1.Owner
 	Replicas int
-	// Pod is what the template makes.
+	// Pod is a pod as the template creates it.
 	Pod *corev1.Pod
 }
 
-// Flags of the two programs that say which Lease their replicas elect a leader with.
+// Flags of the two programs that say which Lease their replicas use to elect a leader.
 const (
 	electionName      = "--leader-elect-resource-name"
 	electionNamespace = "--leader-elect-resource-namespace"
@@ -172,8 +172,8 @@ var flagsKept = []string{
 	"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect", electionName, electionNamespace,
 }
 
-// Election returns the name of the Lease with which the replicas of a program elect a leader, and its namespace, as the
-// flags of the program's pods say. Without pods or flags, the name is the name of the program, and the namespace is
+// Election returns the name and the namespace of the Lease that the replicas of a program use to elect a leader,
+// according to the flags of its pods. Without pods or flags, the name is the name of the program, and the namespace is
 // empty.
 func (c *Cluster) Election(program string) (name, namespace string) {
 	name = program
@@ -184,7 +184,7 @@ func (c *Cluster) Election(program string) (name, namespace string) {
 	return name, namespace
 }
 
-// IsOfController reports whether a Lease is one that tells of a controller.
+// IsOfController reports whether a Lease shows something about a controller.
 func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
 	if lease.Namespace == corev1.NamespaceNodeLease {
 		return lease.Name == NodeHealthLease
@@ -195,8 +195,8 @@ func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
 	})
 }
 
-// controllerCommand returns the program and the flags that say what it runs, nil for any program but the two. An
-// image's entrypoint is in no pod, so a container without a command goes by its name.
+// controllerCommand returns the program and the flags that say what it runs. It is nil for any other program. Since a
+// pod does not show the entrypoint of its image, a container without a command is identified by its name.
 func controllerCommand(container *corev1.Container) []string {
 	words := slices.Concat(container.Command, container.Args)
 	program := ""
@@ -222,13 +222,13 @@ func controllerCommand(container *corev1.Container) []string {
 	return command
 }
 
-// What is left of the fields that somebody manages on a node.
+// The parts of managed fields that are kept for a node.
 var (
 	fieldsTaints     = metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
 	fieldsConditions = metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`)
 )
 
-// slimManagers keeps of who writes a node who writes its taints, and the conditions but for its kubelet.
+// slimManagers keeps who writes the taints of a node, and who writes its conditions, except for its kubelet.
 func slimManagers(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	for _, entry := range entries {

@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
+func TestOnlyTheFlagsOfTheTwoProgramsAreKeptFromACommandLine(t *testing.T) {
 	for name, test := range map[string]struct {
 		container corev1.Container
 		want      []string
@@ -40,7 +40,7 @@ func TestOfACommandLineOnlyTheFlagsOfTheTwoProgramsAreKept(t *testing.T) {
 	}
 }
 
-func TestOfTheManagersOfANodeThoseOfItsTaintsAndConditionsAreKept(t *testing.T) {
+func TestOnlyManagersOfTaintsAndConditionsOfANodeAreKept(t *testing.T) {
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
@@ -65,7 +65,7 @@ func TestOfTheManagersOfANodeThoseOfItsTaintsAndConditionsAreKept(t *testing.T) 
 	}
 }
 
-func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
+func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		event corev1.Event
 		want  string
@@ -88,8 +88,7 @@ func TestAnEventOfAnEvictionIsWhoseItIs(t *testing.T) {
 	}
 }
 
-// TestTheNamesAreThoseThatTheControllerWrites: package coexist is not imported otherwise, as it brings half a
-// controller.
+// Only this test imports package coexist, because it brings in half a controller.
 func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 	if plan.NodeHealthLease != nodehealth.OwnLease {
 		t.Errorf("the Lease of node health is %s, not %s", nodehealth.OwnLease, plan.NodeHealthLease)
@@ -100,26 +99,26 @@ func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
 	}
 }
 
-func TestOfLeasesAndServiceAccountsThoseOfTheTwoProgramsAreKept(t *testing.T) {
+func TestOnlyLeasesAndServiceAccountsOfTheTwoProgramsAreKept(t *testing.T) {
 	var signs plan.Signs
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager, "kube-scheduler", plan.EvictionClock} {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if (&plan.Cluster{}).IsOfController(lease) {
 			signs.AddLease(lease)
 		}
-		signs.AddClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+		signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 			plan.EvictionClockAnnotation: "now", "of-others": "x",
 		}}})
 	}
 	if len(signs.Leases) != 2 || signs.Leases[0].Name != plan.Taintkeeper || signs.Leases[1].Name != plan.ControllerManager {
 		t.Errorf("the Leases are %v", signs.Leases)
 	}
-	if len(signs.Clocks) != 1 || signs.Clocks[0].Name != plan.EvictionClock || len(signs.Clocks[0].Annotations) != 1 {
-		t.Errorf("the eviction clocks are %v", signs.Clocks)
+	if len(signs.EvictionClocks) != 1 || signs.EvictionClocks[0].Name != plan.EvictionClock || len(signs.EvictionClocks[0].Annotations) != 1 {
+		t.Errorf("the eviction clocks are %v", signs.EvictionClocks)
 	}
 }
 
-func TestWhichLeaseReplicasElectWithIsAsTheFlagsOfTheirPodsSay(t *testing.T) {
+func TestTheFlagsOfPodsSayWhichLeaseTheirReplicasUse(t *testing.T) {
 	with := func(words ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Command: words})

@@ -17,18 +17,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Silence says which nodes give no sign of life, from when on, and how the controller goes about it.
+// Silence says which nodes give no sign of life, from when on, and how the controller handles that.
 type Silence struct {
-	// Nodes are the nodes that fall silent.
+	// Nodes are the nodes that become silent.
 	Nodes []*corev1.Node
-	// At is when they do.
+	// At is when they become silent.
 	At time.Time
-	// Grace is for how long they may, and Policy how fast they are tainted.
+	// Grace is how long they may be silent, and Policy how fast they are tainted.
 	Grace  readiness.Grace
 	Policy readiness.Policy
 }
 
-// MakeSilent returns what would happen if nodes fell silent: they are tainted as node health does it, and then pods
+// MakeSilent returns what would happen if nodes became silent: they are tainted according to node health, and then pods
 // leave.
 func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	fallen := map[string]*corev1.Node{}
@@ -78,7 +78,7 @@ func silentChange(node *corev1.Node, course readiness.Course, at time.Time) chan
 	return c
 }
 
-// tell says when a node becomes silent and gets its taints.
+// tell records when a node becomes silent and when it gets its taints.
 func tell(node *cliv1alpha1.PlannedNode, course readiness.Course) {
 	node.SilentAt = microTime(course.SilentAt)
 	for _, step := range course.Steps {
@@ -104,14 +104,14 @@ func microTime(at time.Time) *metav1.MicroTime {
 	return &micro
 }
 
-// silenceNotes says what a plan of silent nodes cannot know, and what it is about besides them.
+// silenceNotes says what a plan of silent nodes cannot know, and which other nodes it involves.
 func silenceNotes(
 	renewed map[string]time.Time, nodes []*corev1.Node, courses []readiness.Course, others []string, leave int,
 ) []string {
 	var notes []string
 	if together := mostTogether(courses); together > 1 {
-		notes = append(notes, fmt.Sprintf("%d nodes fall silent at one instant, so the plan takes them by name. "+
-			"In a cluster their order is a matter of luck.", together))
+		notes = append(notes, fmt.Sprintf("%d nodes become silent at the same instant. The plan takes them in the order of their names; "+
+			"in a cluster, their order is random.", together))
 	}
 	var never, unheard []string
 	for _, node := range nodes {
@@ -126,23 +126,23 @@ func silenceNotes(
 	}
 	if len(unheard) > 0 {
 		notes = append(notes, "The last Lease renewal of "+sentence.Some(unheard)+
-			" is not known, so the plan assumes one now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
+			" is not known, so the plan assumes that it was now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
 	}
 	if len(never) > 0 {
-		notes = append(notes, "No Ready condition is known of "+sentence.Some(never)+
-			": the grace period of a node that has never posted its status begins with its creation.")
+		notes = append(notes, "No Ready condition is known for "+sentence.Some(never)+
+			". The grace period of a node that has never posted its status begins when it is created.")
 	}
 	if leave > 0 {
-		notes = append(notes, "A pod that leaves a silent node is deleted, but stays Terminating until the node is back or its object is deleted: "+
-			"a StatefulSet has no successor of it before.")
+		notes = append(notes, "A pod that leaves a silent node is deleted, but stays Terminating until the node is back or its object is deleted. "+
+			"A StatefulSet creates no successor before that.")
 	}
 	if len(others) > 0 {
-		notes = append(notes, "Other nodes are not ready, and take turns or lose taints in the same time: "+sentence.Enumerate(others)+".")
+		notes = append(notes, "Other nodes are not ready, and are tainted or lose taints meanwhile: "+sentence.Enumerate(others)+".")
 	}
 	return notes
 }
 
-// mostTogether returns how many nodes become silent at the instant at which most do.
+// mostTogether returns the largest number of nodes that become silent at the same instant.
 func mostTogether(courses []readiness.Course) int {
 	fallen, most := map[time.Time]int{}, 0
 	for _, course := range courses {

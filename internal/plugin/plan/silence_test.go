@@ -30,8 +30,8 @@ func reporting(name string, ready corev1.ConditionStatus, specs ...string) *core
 	return node
 }
 
-// silent returns the plan of nodes of a zone that fall silent just after they renewed their Leases, with the
-// controller's defaults. There are nodes of another zone.
+// silent returns the plan for the nodes of a zone that become silent just after they renewed their Leases, with the
+// controller's defaults. There are nodes in another zone.
 func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	renewed := map[string]time.Time{}
 	for _, node := range nodes {
@@ -40,7 +40,7 @@ func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	return silentIn(&plan.Cluster{Pods: pods, Renewed: renewed}, nodes...)
 }
 
-// silentIn is silent, in a cluster that has other objects, too.
+// silentIn is like silent, in a cluster with other objects.
 func silentIn(cluster *plan.Cluster, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	cluster.Nodes = append([]*corev1.Node{
 		reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue),
@@ -58,7 +58,7 @@ func TestPodsOfASilentNodeLeaveAsLongAfterItsTaintAsTheyTolerateIt(t *testing.T)
 	for name, test := range map[string]struct {
 		node   *corev1.Node
 		pod    *corev1.Pod
-		after  time.Duration // from now on; -1: it stays
+		after  time.Duration // from now; -1 means that it stays
 		change cliv1alpha1.Change
 	}{
 		"nothing tolerates it": {
@@ -128,7 +128,7 @@ func TestAPlanOfSilentNodesSaysWhenEachIsTaintedOrWhyNot(t *testing.T) {
 func TestTheGracePeriodOfASilentNodeBeginsWithItsLastRenewal(t *testing.T) {
 	for name, test := range map[string]struct {
 		renewed map[string]time.Time
-		silent  time.Duration // from now on
+		silent  time.Duration // from now
 		bound   bool          // the notes say that it is one
 	}{
 		"seven seconds ago":             {map[string]time.Time{"a": now.Add(-7 * time.Second)}, 43 * time.Second, false},
@@ -170,7 +170,7 @@ func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testin
 	}
 }
 
-func TestAPlanOfSilentNodesNamesOthersThatTakeTurns(t *testing.T) {
+func TestAPlanOfSilentNodesNamesOthersWhoseTaintsChangeMeanwhile(t *testing.T) {
 	waiting := reporting("w", corev1.ConditionFalse)
 	nodes := []*corev1.Node{reporting("m", corev1.ConditionTrue), reporting("n", corev1.ConditionTrue), waiting, node("o")}
 	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes}, plan.Silence{
@@ -178,16 +178,16 @@ func TestAPlanOfSilentNodesNamesOthersThatTakeTurns(t *testing.T) {
 		Grace:  readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
 		Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
 	})
-	if notes := strings.Join(made.Notes, "\n"); !strings.Contains(notes, "in the same time: w.") || !strings.Contains(notes, "No Ready condition is known of o:") {
+	if notes := strings.Join(made.Notes, "\n"); !strings.Contains(notes, "taints meanwhile: w.") || !strings.Contains(notes, "No Ready condition is known for o.") {
 		t.Errorf("the notes are\n%s", notes)
 	}
 	if len(made.Nodes) != 2 || made.Nodes[0].Name != "m" || made.Nodes[1].Name != "o" {
-		t.Errorf("the nodes are %+v, want those that fall silent alone", made.Nodes)
+		t.Errorf("the nodes are %+v, want only those that become silent", made.Nodes)
 	}
 }
 
 func TestThePlanOfSilentNodesNotesWhatItCannotKnowAndNothingElse(t *testing.T) {
-	together := "2 nodes fall silent at one instant"
+	together := "2 nodes become silent at the same instant"
 	stuck := "A pod that leaves a silent node is deleted, but stays Terminating"
 	a, b := reporting("a", corev1.ConditionTrue), reporting("b", corev1.ConditionTrue)
 	n, away := reporting("n", corev1.ConditionTrue), reporting("away", corev1.ConditionUnknown)
@@ -210,8 +210,8 @@ func TestThePlanOfSilentNodesNotesWhatItCannotKnowAndNothingElse(t *testing.T) {
 	}
 }
 
-// Those that are ready, and those whose taints stay as they are, take no turns.
-func TestAPlanOfSilentNodesNamesNoOtherThatTakesNoTurn(t *testing.T) {
+// Nodes that are ready, or whose taints stay the same, are not listed.
+func TestAPlanOfSilentNodesNamesNoOthersWhoseTaintsStay(t *testing.T) {
 	recovered := reporting("recovered", corev1.ConditionTrue, notReady+":NoExecute")
 	tainted := reporting("tainted", corev1.ConditionFalse, notReady+":NoExecute", notReady+":NoSchedule")
 	nodes := []*corev1.Node{recovered, tainted, reporting("n", corev1.ConditionTrue), reporting("x", corev1.ConditionTrue)}
@@ -230,7 +230,7 @@ func TestAPodThatIsOverdueAlreadyIsDueAsItWas(t *testing.T) {
 	}
 }
 
-func TestPoliciesTakePodsOfSilentNodesForUnready(t *testing.T) {
+func TestPoliciesTreatPodsOfSilentNodesAsUnready(t *testing.T) {
 	for unready, says := range map[v1alpha1.UnreadyPods]cliv1alpha1.PolicyStep{
 		v1alpha1.UnreadyDelete: cliv1alpha1.PolicyFree, v1alpha1.UnreadyAsk: cliv1alpha1.PolicyAsk,
 	} {

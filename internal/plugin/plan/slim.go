@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SlimPod returns what a plan needs of a pod. It names everything that is kept, so that what should not leave a cluster
-// does not by oversight: environment, commands, annotations, names of secrets.
+// SlimPod returns the parts of a pod that a plan needs. It lists everything that is kept, so that nothing leaves a
+// cluster by accident: environment, commands, annotations, names of secrets.
 func SlimPod(pod *corev1.Pod) *corev1.Pod {
 	slim := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -43,7 +43,7 @@ func SlimPod(pod *corev1.Pod) *corev1.Pod {
 			NominatedNodeName: pod.Status.NominatedNodeName,
 			Conditions:        slimConditions(pod.Status.Conditions),
 
-			// What a pod holds is more than it asks for while it is being resized.
+			// While a pod is being resized, it holds more than it requests.
 			ContainerStatuses:     slimStatuses(pod.Status.ContainerStatuses, pod.Spec.Containers),
 			InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses, pod.Spec.InitContainers),
 			Resources:             pod.Status.Resources,
@@ -82,7 +82,7 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	return all
 }
 
-// slimStatuses keeps the resources that the kubelet has granted, of containers that ask for others by now.
+// slimStatuses keeps the resources that the kubelet has granted, for containers that now request others.
 func slimStatuses(statuses []corev1.ContainerStatus, containers []corev1.Container) []corev1.ContainerStatus {
 	requested := map[string]corev1.ResourceList{}
 	for i := range containers {
@@ -106,7 +106,7 @@ func sameResources(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
-// slimVolumes keeps the volumes that bind a pod to a node or to a zone, those that two pods cannot share, and images.
+// slimVolumes keeps images, the volumes that tie a pod to a node or a zone, and those that two pods cannot share.
 func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var all []corev1.Volume
 	for i := range volumes {
@@ -137,7 +137,7 @@ func slimEphemeral(source *corev1.EphemeralVolumeSource) *corev1.EphemeralVolume
 	return &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim.Spec}}
 }
 
-// slimDisk keeps what tells one disk from another, for those that are named in the pod itself.
+// slimDisk keeps what identifies a disk that is named in the pod itself.
 func slimDisk(source *corev1.VolumeSource) (corev1.VolumeSource, bool) {
 	switch {
 	case source.GCEPersistentDisk != nil:
@@ -157,8 +157,8 @@ func slimDisk(source *corev1.VolumeSource) (corev1.VolumeSource, bool) {
 	return corev1.VolumeSource{}, false
 }
 
-// slimConditions keeps what says when a pod was bound, whether it is ready, and who disrupts it,
-// and whether it can be resized.
+// slimConditions keeps the conditions that say when a pod was bound, whether it is ready, what disrupts it, and whether
+// it can be resized.
 func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	var all []corev1.PodCondition
 	for i := range conditions {
@@ -174,7 +174,7 @@ func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return all
 }
 
-// SlimNode returns what a plan needs of a node.
+// SlimNode returns the parts of a node that a plan needs.
 func SlimNode(node *corev1.Node) *corev1.Node {
 	meta := slimMeta(&node.ObjectMeta)
 	meta.ManagedFields = slimManagers(node.ManagedFields)

@@ -13,8 +13,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// SchedulingAnnotations are those that the scheduler reads, what binds volumes for it, and the API server where it adds
-// tolerations. Snapshots hold no others, except the mark of a static pod and those of Taintkeeper.
+// SchedulingAnnotations are the annotations that are read by the scheduler, by the code that binds volumes for it, and
+// by the API server when it adds tolerations. Snapshots contain no others, except the mark of a static pod and
+// Taintkeeper's own.
 var SchedulingAnnotations = []string{
 	corev1.BetaStorageClassAnnotation,
 	corev1.MigratedPluginsAnnotationKey,
@@ -22,7 +23,7 @@ var SchedulingAnnotations = []string{
 	"pv.kubernetes.io/bound-by-controller",
 	"pv.kubernetes.io/migrated-to",
 	"volume.kubernetes.io/selected-node",
-	// Of namespaces, for the admission plugin PodTolerationRestriction.
+	// On namespaces, for the admission plugin PodTolerationRestriction.
 	"scheduler.alpha.kubernetes.io/defaultTolerations",
 	"scheduler.alpha.kubernetes.io/tolerationsWhitelist",
 }
@@ -38,8 +39,8 @@ func slimAnnotated(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return slim
 }
 
-// SlimNamespace returns what a plan needs of a namespace: pod affinity selects namespaces by label, and tolerations may
-// come from annotations.
+// SlimNamespace returns the parts of a namespace that a plan needs: pod affinity selects namespaces by label, and
+// tolerations may come from annotations.
 func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -47,7 +48,7 @@ func SlimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	}
 }
 
-// SlimService returns what the scheduler reads of a Service: which pods it spreads by default.
+// SlimService returns the parts of a Service that the scheduler reads: which pods it spreads by default.
 func SlimService(service *corev1.Service) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
@@ -56,7 +57,7 @@ func SlimService(service *corev1.Service) *corev1.Service {
 	}
 }
 
-// KeepJob keeps what tells whether the Job makes successors of pods that leave, if it still runs.
+// KeepJob keeps what shows whether a Job creates successors of pods that leave, if it still runs.
 func (c *Cluster) KeepJob(job *batchv1.Job) {
 	for i := range job.Status.Conditions {
 		condition := &job.Status.Conditions[i]
@@ -77,7 +78,7 @@ func (c *Cluster) KeepJob(job *batchv1.Job) {
 	})
 }
 
-// SlimPolicy returns what a plan needs of an EvictionPolicy.
+// SlimPolicy returns the parts of an EvictionPolicy that a plan needs.
 func SlimPolicy(object *v1alpha1.EvictionPolicy) *v1alpha1.EvictionPolicy {
 	return &v1alpha1.EvictionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
@@ -87,10 +88,10 @@ func SlimPolicy(object *v1alpha1.EvictionPolicy) *v1alpha1.EvictionPolicy {
 	}
 }
 
-// SlimBudget returns what a plan needs of a PodDisruptionBudget.
+// SlimBudget returns the parts of a PodDisruptionBudget that a plan needs.
 func SlimBudget(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	meta := slimMeta(&budget.ObjectMeta)
-	meta.Generation = budget.Generation // says whether the status lags behind
+	meta.Generation = budget.Generation // shows whether the status is out of date
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: meta,
@@ -103,7 +104,7 @@ func SlimBudget(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBud
 	}
 }
 
-// SlimClaim returns what the scheduler reads of a PersistentVolumeClaim.
+// SlimClaim returns the parts of a PersistentVolumeClaim that the scheduler reads.
 func SlimClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
@@ -117,8 +118,8 @@ func SlimClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClai
 	}
 }
 
-// SlimVolume returns what the scheduler reads of a PersistentVolume: where it can be used and how it is counted,
-// nothing of how it is reached.
+// SlimVolume returns the parts of a PersistentVolume that the scheduler reads: where it can be used and how it is
+// counted, but not how to access it.
 func SlimVolume(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
 	slim := &corev1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
@@ -150,7 +151,7 @@ func SlimVolume(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return slim
 }
 
-// SlimStorageClass returns what the scheduler reads of a StorageClass.
+// SlimStorageClass returns the parts of a StorageClass that the scheduler reads.
 func SlimStorageClass(class *storagev1.StorageClass) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
@@ -161,7 +162,7 @@ func SlimStorageClass(class *storagev1.StorageClass) *storagev1.StorageClass {
 	}
 }
 
-// SlimCSINode returns what the scheduler reads of a CSINode.
+// SlimCSINode returns the parts of a CSINode that the scheduler reads.
 func SlimCSINode(node *storagev1.CSINode) *storagev1.CSINode {
 	slim := &storagev1.CSINode{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSINode"},

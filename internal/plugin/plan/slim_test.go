@@ -51,7 +51,7 @@ func TestWhatAPodHoldsIsKeptWhileItIsResized(t *testing.T) {
 	}
 }
 
-func TestOfVolumesThoseThatBindAPodToAPlaceOrAreNotSharedAreKept(t *testing.T) {
+func TestOnlyVolumesThatLimitWhereAPodCanRunAreKept(t *testing.T) {
 	template := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("fast")}}
 	for name, test := range map[string]struct{ is, kept corev1.VolumeSource }{
 		"a claim":              {is: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
@@ -80,7 +80,7 @@ func TestOfVolumesThoseThatBindAPodToAPlaceOrAreNotSharedAreKept(t *testing.T) {
 	}
 }
 
-func TestOfAPersistentVolumeWhatSaysWhereItIsIsKept(t *testing.T) {
+func TestOnlyTheLocationOfAPersistentVolumeIsKept(t *testing.T) {
 	for name, source := range map[string]corev1.PersistentVolumeSource{
 		"of a driver": {CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}},
 		"of AWS":      {AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "d"}},
@@ -98,7 +98,7 @@ func TestOfAPersistentVolumeWhatSaysWhereItIsIsKept(t *testing.T) {
 	}
 }
 
-func TestOfPortsThoseOfTheHostAreKept(t *testing.T) {
+func TestOnlyHostPortsAreKept(t *testing.T) {
 	ports := []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 81, HostPort: 8081}}
 	slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
 	if diff := cmp.Diff(ports[1:], slim.Spec.Containers[0].Ports); diff != "" {

@@ -18,19 +18,20 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// This file looks for the smallest changes that alter a verdict. Each is tried with the rule before it is named.
+// This file looks for the smallest changes that alter a verdict. It tries each change with the rule before it suggests
+// it.
 //
-// What the API server allows: tolerations of a pod may be added and put in another order, and their tolerationSeconds
-// may change; none may be taken away, and only one with effect NoExecute may have tolerationSeconds.
+// The API server allows tolerations of a pod to be added and reordered, and their tolerationSeconds to change.
+// Tolerations cannot be removed, and only those with effect NoExecute may have tolerationSeconds.
 
-// trial is a change to try: the pod's tolerations and the node's taints with it.
+// trial is a change to try: the pod's tolerations and the node's taints after it.
 type trial struct {
 	change      cliv1alpha1.SmallestChange
 	tolerations []corev1.Toleration
 	taints      []verdict.Taint
 }
 
-// changesOnNode returns the smallest changes that would alter the verdict over a pod on its node.
+// changesOnNode returns the smallest changes that would alter the verdict on a pod on its node.
 func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 	decided verdict.Verdict) []cliv1alpha1.SmallestChange {
 	trials := s.toMakeItLeave(facts, onNode, decided)
@@ -49,7 +50,7 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 	return changes
 }
 
-// toLetItStay returns what could let a pod stay, or leave later.
+// toLetItStay returns changes that could make a pod stay, or leave later.
 func (s *Subject) toLetItStay(facts verdict.Pod, onNode []verdict.Taint) []trial {
 	var causes []verdict.Reason
 	for _, taint := range onNode {
@@ -71,7 +72,7 @@ func (s *Subject) toLetItStay(facts verdict.Pod, onNode []verdict.Taint) []trial
 	return trials
 }
 
-// withoutTaints takes taints off the node.
+// withoutTaints removes taints from the node.
 func (s *Subject) withoutTaints(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
 	removals, specs := make([]string, 0, len(causes)), make([]string, 0, len(causes))
 	left := slices.Clone(onNode)
@@ -83,22 +84,22 @@ func (s *Subject) withoutTaints(facts verdict.Pod, onNode []verdict.Taint, cause
 	taint := sentence.Agree(len(specs), "taint", "taints")
 	return trial{
 		change: cliv1alpha1.SmallestChange{
-			What:    fmt.Sprintf("Take %s %s off node %s.", taint, enumerate(specs), s.Node.Name),
+			What:    fmt.Sprintf("Remove %s %s from node %s.", taint, enumerate(specs), s.Node.Name),
 			Command: fmt.Sprintf("kubectl taint nodes %s %s", s.Node.Name, strings.Join(removals, " ")),
 		},
 		tolerations: facts.Tolerations, taints: left,
 	}
 }
 
-// listed is a toleration with the position that it has in the pod.
+// listed is a toleration with its position in the pod.
 type listed struct {
 	corev1.Toleration
 
 	position int
 }
 
-// tolerating changes the pod so that it tolerates each cause indefinitely: by putting first what comes too late, by
-// taking tolerationSeconds away, or by one toleration more.
+// tolerating changes the pod so that it tolerates each cause indefinitely: it moves a later toleration to the front,
+// removes tolerationSeconds, or adds a toleration.
 func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
 	var list []listed
 	for i, toleration := range facts.Tolerations {
@@ -120,7 +121,7 @@ func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reas
 				cause.Shadowed[late], cause.TolerationIndex))
 		default:
 			list[indexOf(list, cause.TolerationIndex)].TolerationSeconds = nil
-			parts = append(parts, fmt.Sprintf("take tolerationSeconds out of tolerations[%d]", cause.TolerationIndex))
+			parts = append(parts, fmt.Sprintf("remove tolerationSeconds from tolerations[%d]", cause.TolerationIndex))
 		}
 	}
 	slices.Sort(parts)
@@ -135,11 +136,11 @@ func indexOf(list []listed, position int) int {
 	return slices.IndexFunc(list, func(one listed) bool { return one.position == position })
 }
 
-// movedBefore puts a toleration before another one; both are named by their positions in the pod.
+// movedBefore moves a toleration before another one. Both are identified by their positions in the pod.
 func movedBefore(list []listed, which, before int) []listed {
 	from, to := indexOf(list, which), indexOf(list, before)
 	if from < to {
-		return list // it has been moved already
+		return list // it has already been moved
 	}
 	moved := list[from]
 	return slices.Insert(slices.Delete(list, from, from+1), to, moved)
@@ -153,11 +154,11 @@ func unlisted(list []listed) []corev1.Toleration {
 	return all
 }
 
-// mostLate is how late a pod may be for advice to raise its tolerationSeconds. Of a pod that is days late, something
-// else is wrong, and seconds that count from days ago would be of no use.
+// mostLate is how late a pod may be for advice to raise its tolerationSeconds. If a pod is days late, something else is
+// wrong, and seconds that count from days ago would not help.
 const mostLate = time.Hour
 
-// longer gives a pod that is late just enough tolerationSeconds for not being due yet.
+// longer gives a late pod just enough tolerationSeconds not to be due yet.
 func (s *Subject) longer(facts verdict.Pod, onNode []verdict.Taint, cause verdict.Reason) (trial, bool) {
 	if cause.Toleration == nil || cause.Due.After(s.At) || s.At.Sub(cause.Due) > mostLate {
 		return trial{}, false
@@ -178,10 +179,10 @@ func withSeconds(tolerations []corev1.Toleration, i int, seconds int64) []corev1
 	return changed
 }
 
-// anyTaint stands for a taint that nobody knows.
+// anyTaint stands for a taint that no toleration names.
 var anyTaint = corev1.Taint{Key: "example.com/any", Effect: corev1.TaintEffectNoExecute}
 
-// toMakeItLeave returns what could make a pod leave that stays.
+// toMakeItLeave returns changes that could make a pod leave that now stays.
 func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []trial {
 	one := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	tainted := trial{
@@ -189,7 +190,7 @@ func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decid
 		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
 	}
 	if one.Toleration != nil {
-		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s: tolerations[%d] matches them all, and no longer than for its tolerationSeconds.", s.Node.Name, one.TolerationIndex)
+		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s: tolerations[%d] matches all of them, but only for its tolerationSeconds.", s.Node.Name, one.TolerationIndex)
 	}
 	if decided.Toleration == nil {
 		return []trial{tainted}
@@ -197,12 +198,12 @@ func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decid
 	return []trial{s.withoutPatience(facts, onNode, decided), tainted}
 }
 
-// withoutPatience ends the toleration that keeps a pod on its node.
+// withoutPatience limits the toleration that keeps a pod on its node.
 func (s *Subject) withoutPatience(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) trial {
 	i := decided.TolerationIndex
 	if decided.Toleration.Effect == corev1.TaintEffectNoExecute {
 		return trial{
-			change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("In the pod, set tolerationSeconds of tolerations[%d]: they count from %s, so 0 means at once.", i, decided.Start.UTC().Format(time.RFC3339))},
+			change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("In the pod, set tolerationSeconds in tolerations[%d] (they count from %s, so 0 means immediately).", i, decided.Start.UTC().Format(time.RFC3339))},
 			tolerations: withSeconds(facts.Tolerations, i, 0), taints: onNode,
 		}
 	}
@@ -215,7 +216,7 @@ func (s *Subject) withoutPatience(facts verdict.Pod, onNode []verdict.Taint, dec
 		names = append(names, fmt.Sprintf("tolerations[%d]", position))
 	}
 	return trial{
-		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("In the pod's template, leave out %s (none can be taken from a pod that is there).", enumerate(names))},
+		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("In the pod's template, remove %s (tolerations cannot be removed from an existing pod).", enumerate(names))},
 		tolerations: left, taints: onNode,
 	}
 }

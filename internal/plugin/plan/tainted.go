@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Tainted returns the NoExecute taints of a node that is read at an instant. A taint without a timeAdded counts from
-// about when somebody last wrote the taints of the node, as its managed fields say. kubectl taint writes no timeAdded.
+// Tainted returns the NoExecute taints of a node that is read at an instant. kubectl taint writes no timeAdded. A taint
+// without one counts from roughly when the taints of the node were last written, according to its managed fields.
 func Tainted(node *corev1.Node, at time.Time) []verdict.Taint {
 	seen := verdict.SeenAt(at)
 	all := verdict.Advance(nil, node.Spec.Taints, seen)
@@ -32,8 +32,8 @@ func Tainted(node *corev1.Node, at time.Time) []verdict.Taint {
 	return all
 }
 
-// TaintsWritten returns the newest entry of a node's managed fields that is about its taints; nil if there is none.
-// A client that writes one taint owns them all, so the entry may be newer than a taint.
+// TaintsWritten returns the newest managed fields entry of a node that includes its taints, or nil. A client that
+// writes one taint owns all of them, so the entry may be newer than a taint.
 func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	var newest *metav1.ManagedFieldsEntry
 	for i := range node.ManagedFields {
@@ -45,7 +45,7 @@ func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	return newest
 }
 
-// undated says from when the taints of a node count that have no timeAdded.
+// undated says when the taints of a node without a timeAdded start to count.
 func undated(node *corev1.Node, at time.Time) []string {
 	var notes []string
 	for _, taint := range Tainted(node, at) {
@@ -64,8 +64,8 @@ func undated(node *corev1.Node, at time.Time) []string {
 	return notes
 }
 
-// isAbout reports whether a due instant is about right only: it counts from a taint without a timeAdded that was there
-// before the node was first read.
+// isAbout reports whether a due time is only an estimate: it counts from a taint without a timeAdded that the node had
+// before it was first read.
 func isAbout(v verdict.Verdict, read time.Time) bool {
 	return v.Leaves && v.Taint.TimeAdded.IsZero() && v.Start.Equal(v.Taint.Since) && v.Taint.Since.Before(read)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// undated returns a node whose taint has no timeAdded. kubectl taint wrote it some time before now.
+// undated returns a node whose taint has no timeAdded. kubectl taint wrote it at the given time before now.
 func undated(before time.Duration) *corev1.Node {
 	node := node("n", "k:NoExecute")
 	node.Spec.Taints[0].TimeAdded = nil
@@ -68,8 +68,8 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 	}
 
 	explanation := plan.Explain(plan.Subject{Pod: patient, Node: bare, At: now})
-	if explanation.Due.Sub(now) != left || explanation.Clock.SinceFrom != cliv1alpha1.FromManagedFields {
-		t.Errorf("the clock is %+v", explanation.Clock)
+	if explanation.Due.Sub(now) != left || explanation.Timing.SinceFrom != cliv1alpha1.FromManagedFields {
+		t.Errorf("the timing is %+v", explanation.Timing)
 	}
 	said("explain", explanation.Notes)
 }
@@ -85,8 +85,8 @@ func TestATaintCountsFromNowIfNothingSaysWhenItWasWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			explanation := plan.Explain(plan.Subject{Pod: pod("p", tolerating("k", 300)), Node: bare, At: now})
-			if explanation.Due.Sub(now) != 5*time.Minute || explanation.Clock.SinceFrom != cliv1alpha1.FromNow {
-				t.Errorf("the clock is %+v", explanation.Clock)
+			if explanation.Due.Sub(now) != 5*time.Minute || explanation.Timing.SinceFrom != cliv1alpha1.FromNow {
+				t.Errorf("the timing is %+v", explanation.Timing)
 			}
 			if !strings.Contains(explanation.Notes[0], "so it counts from when this command first read it") {
 				t.Errorf("the notes are %q", explanation.Notes)

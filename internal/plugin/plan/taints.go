@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// TaintsOf returns the taints of nodes that match, and how the pods on each node take them.
+// TaintsOf returns the taints of nodes that match, and how the pods on each node tolerate them.
 func TaintsOf(cluster *Cluster, nodes []*corev1.Node, match func(corev1.Taint) bool) []cliv1alpha1.NodeTaint {
 	all := []cliv1alpha1.NodeTaint{}
 	byNode := cluster.ByNode()
@@ -36,7 +36,7 @@ func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.
 		case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
 			listed.ForAWhile++
 		default:
-			listed.ForEver++
+			listed.Indefinite++
 		}
 	}
 	return listed

@@ -14,7 +14,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
-// weigh adds what the departures of a plan mean for nodes, workloads and budgets, and counts.
+// weigh adds what a plan means for nodes, workloads and budgets, and counts.
 func weigh(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	pods := map[types.UID]*corev1.Pod{}
 	for _, pod := range cluster.Pods {
@@ -47,13 +47,13 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 	}
 }
 
-// departs reports whether a pod leaves as far as time alone decides. One that policies hold without an end does not.
+// departs reports whether a pod leaves if nothing but the time changes. A pod that policies hold without end does not.
 func departs(pod *cliv1alpha1.PlannedPod) bool {
 	held := pod.Answer != nil && pod.Answer.Says == cliv1alpha1.PolicyHold && pod.Answer.LeavesAt == nil
 	return pod.Leaves && !held
 }
 
-// workloadKey is a workload's name in the whole cluster.
+// workloadKey identifies a workload in the cluster.
 type workloadKey struct {
 	namespace string
 	owner     cliv1alpha1.Owner
@@ -85,7 +85,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 		}
 	}
 	for workload := range maps.Values(workloads) {
-		if workload.Leave > 0 { // else only pods of it leave that have finished
+		if workload.Leave > 0 { // otherwise only finished pods of it leave
 			plan.Workloads = append(plan.Workloads, *workload)
 		}
 	}
@@ -95,7 +95,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	})
 }
 
-// left is 0 for a workload that loses every replica, else 1.
+// left is 0 for a workload that loses every replica, and 1 for others.
 func left(w cliv1alpha1.PlannedWorkload) int { return min(w.Replicas-w.Leave, 1) }
 
 func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.UID]*corev1.Pod) {

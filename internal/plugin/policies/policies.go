@@ -1,13 +1,13 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies says whether EvictionPolicies object to the leaving of a pod, from the objects that kubectl reads.
+// Package policies says whether EvictionPolicies object to the eviction of a pod, from the objects that kubectl reads.
 // The rule is in internal/policy; this package finds out what the rule needs to know.
 //
-// Some of it only Taintkeeper knows. Whether a breaker is open is taken from the policy's status, unless Trip finds out
-// that it will. How much room a pace has is not known: if the policy's status says that its pace holds pods, it is
-// taken to hold those that are due already, and no others. If a status says that Taintkeeper may not use the Eviction
-// API, no pod is asked about.
+// Some of that only Taintkeeper knows. The policy's status says whether a breaker is open, unless Trip finds out that
+// it will open. How much room a pace has is not known. If the policy's status says that its pace holds pods, this
+// package assumes that it holds exactly those that are already due. If a status says that Taintkeeper may not use the
+// Eviction API, no pod is asked about.
 package policies
 
 import (
@@ -31,7 +31,7 @@ import (
 type Set struct {
 	// All are the policies, by name.
 	All []*policy.Policy
-	// Flaws say which policies cannot be read as they are, and what they do then.
+	// Flaws say which policies cannot be read completely, and what they do then.
 	Flaws []string
 
 	made       map[string]bool    // policies that the command pause created
@@ -45,14 +45,14 @@ type Set struct {
 // BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
 type BudgetsOf func(namespace string, pod labels.Set) []*policyv1.PodDisruptionBudget
 
-// opening is from when on a breaker is open, and why.
+// opening says from when on a breaker is open, and why.
 type opening struct {
-	from time.Time // zero: it is open already
+	from time.Time // zero if it is already open
 	why  string
 }
 
-// New compiles policies. A namespace that is not among the objects is selected by every policy, as it is by Taintkeeper
-// until its labels are known.
+// New compiles policies. Every policy selects a namespace that is not among the objects, like Taintkeeper until it
+// knows the labels of the namespace.
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{
 		made: map[string]bool{}, open: map[string]opening{}, full: map[string]bool{},
@@ -81,16 +81,16 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 	return s
 }
 
-// Pod is what policies look at of a pod.
+// Pod is what policies read of a pod.
 type Pod struct {
 	Namespace string
 	Labels    labels.Set
 	Finished  bool
-	// UnreadyAt is when the pod counts as unready; zero if it is ready.
+	// UnreadyAt is when the pod counts as unready. It is zero if the pod is ready.
 	UnreadyAt time.Time
 }
 
-// PodOf returns what policies look at of a pod.
+// PodOf returns what policies read of a pod.
 func PodOf(pod *corev1.Pod) Pod {
 	is := Pod{
 		Namespace: pod.Namespace, Labels: pod.Labels,
@@ -104,16 +104,17 @@ func PodOf(pod *corev1.Pod) Pod {
 	return is
 }
 
-// Node is what policies look at of a node.
+// Node is what policies read of a node.
 type Node struct {
 	Labels labels.Set
 	Ready  bool
 }
 
-// NodeOf returns what policies look at of a node.
+// NodeOf returns what policies read of a node.
 func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady(node)} }
 
-// Mismatch returns the selector of a policy that does not match a pod on its node; empty if the policy selects it.
+// Mismatch returns the selector of a policy that does not match a pod on its node. It is empty if the policy selects
+// the pod.
 func (s *Set) Mismatch(p *policy.Policy, pod Pod, node Node) string {
 	return p.Mismatch(s.facts(pod, node))
 }
@@ -129,17 +130,17 @@ func (s *Set) Selecting(pod Pod, node Node) (selecting []*policy.Policy) {
 	return selecting
 }
 
-// Course is what happens to a pod that must leave if nothing but the time changes.
+// Course says what happens to a pod that must leave if nothing but the time changes.
 type Course struct {
-	// First is the answer when the pod is due, or now if it is due already; Last is the last answer that keeps it.
+	// First is the answer when the pod is due, or now if it is already due. Last is the last answer that keeps it.
 	First, Last policy.Answer
-	// Leaves is when no policy objects any more; zero if time alone does not bring that. Asks says that the Eviction API
-	// is asked then.
+	// Leaves is when the last policy stops objecting, and zero if that never happens without other changes. Asks says that
+	// the Eviction API is asked then.
 	Leaves time.Time
 	Asks   bool
 }
 
-// Course returns what some policies that select a pod do about it from an instant on. There is at least one cause.
+// Course returns what the policies that select a pod do with it from an instant on. There is at least one cause.
 func (s *Set) Course(
 	selecting []*policy.Policy, pod Pod, node Node, causes []policy.Cause, now time.Time,
 ) Course {
@@ -167,7 +168,7 @@ func (s *Set) Course(
 	}
 }
 
-// state returns what a policy remembers at an instant, as far as it is known now.
+// state returns the state of a policy at an instant, as far as it is known.
 func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) (is policy.State) {
 	if open := s.open[p.Name]; !at.Before(open.from) {
 		is.Open = open.why
@@ -178,8 +179,8 @@ func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) 
 	return is
 }
 
-// FactsAt returns what policies need to know of a pod at an instant, without its budgets, and when it counts as unready
-// if it does not yet.
+// FactsAt returns what policies need to know about a pod at an instant, without its budgets. It also returns when the
+// pod will count as unready.
 func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
 	is = s.facts(pod, node)
 	switch {
@@ -192,7 +193,7 @@ func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns t
 	return is, turns
 }
 
-// facts returns what policies need to know of a pod, without its budgets and before it counts as unready.
+// facts returns what policies need to know about a pod that does not count as unready, without its budgets.
 func (s *Set) facts(pod Pod, node Node) *policy.Pod {
 	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished, Unready: !node.Ready}
 	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
@@ -201,7 +202,7 @@ func (s *Set) facts(pod Pod, node Node) *policy.Pod {
 	return is
 }
 
-// object returns what the budgets of a pod say as they stand.
+// object returns what the budgets of a pod say in their current state.
 func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
 	var names []string
@@ -215,7 +216,7 @@ func (s *Set) object(pod Pod) policy.Budgets {
 	return is
 }
 
-// BudgetsNamed returns what budgets with these names say, whatever they allow.
+// BudgetsNamed returns what budgets with these names say, regardless of what they allow.
 func (s *Set) BudgetsNamed(names ...string) policy.Budgets {
 	is := policy.BudgetsNamed(names...)
 	if s.mayNotAsk {
@@ -224,7 +225,7 @@ func (s *Set) BudgetsNamed(names ...string) policy.Budgets {
 	return is
 }
 
-// Of the policies that the command pause creates.
+// These identify the policies that the command pause creates.
 const (
 	MadeLabel = "app.kubernetes.io/managed-by"
 	MadeBy    = "kubectl-taintkeeper"
@@ -233,12 +234,12 @@ const (
 // MadeByPause reports whether the command pause created a policy, so that resume ends it.
 func MadeByPause(object *v1alpha1.EvictionPolicy) bool { return object.Labels[MadeLabel] == MadeBy }
 
-// IsPause reports the same of a policy of the set.
+// IsPause reports the same about a policy of the set.
 func (s *Set) IsPause(p *policy.Policy) bool { return s.made[p.Name] }
 
-// Trip finds out whether the breaker of a policy opens when pods become due at these instants, of so many that it
-// selects, and takes that into account from then on. It returns when, and why; nothing if it does not, or is open
-// already. A pod that nothing else keeps leaves when settle is over, so only pods count that are due within that time.
+// Trip finds out whether the breaker of a policy opens when selected pods become due at these instants, and remembers
+// it. It returns when and why, or nothing if the breaker stays closed or is already open. Without other objections, a
+// pod leaves when settle is over, so only pods that are due within that time count.
 func (s *Set) Trip(p *policy.Policy, dues []time.Time, selected int, now time.Time) (at time.Time, why string) {
 	b := p.Breaker()
 	if b == nil || s.open[p.Name].why != "" {

@@ -76,7 +76,7 @@ func TestACourse(t *testing.T) {
 		now      time.Duration // since due
 		first    policy.Why
 		last     string
-		leaves   time.Duration // since due; negative: not by itself
+		leaves   time.Duration // since due; negative if never
 		asks     bool
 	}{
 		"a Hold does not end":           {policies: []*v1alpha1.EvictionPolicy{named("h", hold)}, first: policy.Held, last: "h", leaves: -1},
@@ -156,10 +156,10 @@ func TestANamespaceThatIsNotKnownIsSelected(t *testing.T) {
 func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
 	resumed := metav1.NewTime(due.Add(-time.Minute))
 	for name, test := range map[string]struct {
-		dues    []time.Duration // since due, which is now
+		dues    []time.Duration // relative to due, which is now
 		settle  time.Duration
 		resumed *metav1.Time
-		trips   time.Duration // negative: not
+		trips   time.Duration // negative if never
 		why     string
 	}{
 		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},

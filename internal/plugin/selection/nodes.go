@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selection is how a command line names nodes and taints: as kubectl taint takes them.
+// Package selection parses nodes and taints on the command line, like kubectl taint.
 package selection
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Nodes says which nodes a command is about: by name, by label, or all.
+// Nodes selects the nodes of a command: by name, by label, or all.
 type Nodes struct {
 	Names    []string
 	Selector string
@@ -34,10 +34,10 @@ func (s *Nodes) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.All, "all", false, "All nodes.")
 }
 
-// NodeWords are how kubectl names the kind: in front of the names, or of nothing with --selector or --all.
+// NodeWords are kubectl's names of the kind, before the names of nodes, or alone with --selector or --all.
 var NodeWords = []string{"node", "nodes", "no"}
 
-// Complete takes node names as kubectl does: NAME, node/NAME, and behind the word node or nodes.
+// Complete accepts names of nodes like kubectl: NAME, node/NAME, and names after the word node or nodes.
 func (s *Nodes) Complete(args []string) {
 	for _, arg := range s.WithoutWord(args) {
 		if kind, name, ok := strings.Cut(arg, "/"); ok && slices.Contains(NodeWords, strings.ToLower(kind)) {
@@ -49,7 +49,7 @@ func (s *Nodes) Complete(args []string) {
 	}
 }
 
-// WithoutWord leaves out the word node or nodes in front of names.
+// WithoutWord removes the word node or nodes before names.
 func (s *Nodes) WithoutWord(args []string) []string {
 	if len(args) == 0 || !slices.Contains(NodeWords, strings.ToLower(args[0])) {
 		return args
@@ -60,7 +60,7 @@ func (s *Nodes) WithoutWord(args []string) []string {
 	return args
 }
 
-// Validate wants exactly one way to say which nodes.
+// Validate requires exactly one way to select nodes.
 func (s *Nodes) Validate() error {
 	var err error
 	if s.labels, err = labels.Parse(s.Selector); err != nil {
@@ -104,7 +104,7 @@ func (s *Nodes) Of(cluster *plan.Cluster) ([]*corev1.Node, error) {
 		}
 	}
 	if len(nodes) == 0 {
-		return nil, fmt.Errorf("no node matches the selector %q: 'kubectl get nodes --show-labels' shows what there is", s.Selector)
+		return nil, fmt.Errorf("no node matches the selector %q: 'kubectl get nodes --show-labels' shows all labels", s.Selector)
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, nil
@@ -118,7 +118,7 @@ func unknownNode(name string, nodes []*corev1.Node) error {
 	return fmt.Errorf("there is no node %q%s", name, command.DidYouMean(name, names))
 }
 
-// OfAny returns the selected nodes; none is no error if all are selected.
+// OfAny returns the selected nodes. If all nodes are selected, an empty result is not an error.
 func (s *Nodes) OfAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
 	if s.All {
 		return cluster.Nodes, nil
@@ -126,7 +126,7 @@ func (s *Nodes) OfAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
 	return s.Of(cluster)
 }
 
-// Selects reports whether a node is one of those that were asked for.
+// Selects reports whether a node is selected.
 func (s *Nodes) Selects(node *corev1.Node) bool {
 	if len(s.Names) > 0 {
 		return slices.Contains(s.Names, node.Name)

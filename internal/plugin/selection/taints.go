@@ -12,15 +12,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// SplitTaints parts the arguments as kubectl taint does: nodes first, then taints, which have a "=", a ":" or a "-" at
-// their end.
+// SplitTaints splits the arguments like kubectl taint: nodes first, then taints, which contain "=" or ":" or end with
+// "-".
 func SplitTaints(args []string) (nodes, specs []string, err error) {
 	for _, arg := range args {
 		switch {
 		case LooksLikeTaint(arg):
 			specs = append(specs, arg)
 		case len(specs) > 0:
-			return nil, nil, command.Usagef("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to take it off", arg)
+			return nil, nil, command.Usagef("%q comes after a taint: name all nodes first; a taint is written key=value:Effect, or key:Effect- to remove it", arg)
 		default:
 			nodes = append(nodes, arg)
 		}
@@ -28,7 +28,7 @@ func SplitTaints(args []string) (nodes, specs []string, err error) {
 	return nodes, specs, nil
 }
 
-// EditOf reads the taints behind the nodes. Without any, the last name may be meant as one.
+// EditOf parses the taints after the nodes. If there are none, the last name may have been meant as a taint.
 func (s *Nodes) EditOf(specs []string) (taints.Edit, error) {
 	if names := len(s.Names); len(specs) == 0 && names > 0 && (names > 1 || s.All || s.Selector != "") {
 		return taints.Edit{}, command.Usagef(
@@ -47,10 +47,10 @@ func LooksLikeTaint(arg string) bool {
 	return strings.ContainsAny(arg, "=:") || strings.HasSuffix(arg, "-")
 }
 
-// TaintSyntax is how taints are given to commands that add and remove them.
+// TaintSyntax explains how to write taints for commands that add and remove them.
 const TaintSyntax = "Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-."
 
-// Effects are those that a taint can have.
+// Effects are the possible effects of a taint.
 var Effects = []string{
 	string(corev1.TaintEffectNoSchedule), string(corev1.TaintEffectPreferNoSchedule),
 	string(corev1.TaintEffectNoExecute),

@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// addsUp checks what is true of every report.
+// addsUp checks what must be true of every report.
 func addsUp(t *testing.T, cluster *plan.Cluster, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
 	inOrder := slices.IsSortedFunc(report.Story, func(a, b cliv1alpha1.SimulationEvent) int {
@@ -65,7 +65,7 @@ func podsAddUp(t *testing.T, report *cliv1alpha1.SimulationReport) {
 	}
 }
 
-// outages are when the API server is down, from each instant until another.
+// outages are the times at which the API server is down.
 type outages map[time.Duration]time.Duration
 
 func outagesOf(t *testing.T, text []byte) outages {
@@ -83,7 +83,7 @@ func outagesOf(t *testing.T, text []byte) outages {
 	return all
 }
 
-// after returns an instant, or the end of the outages that it is in.
+// after returns an instant, or the end of the outages that contain it.
 func (o outages) after(at time.Duration) time.Duration {
 	for from, to := range o {
 		if from <= at && at < to {
@@ -93,7 +93,7 @@ func (o outages) after(at time.Duration) time.Duration {
 	return at
 }
 
-// leaveWhenDue checks that of the pods that were there at the start those leave that are due by the taints of their nodes,
+// leaveWhenDue checks the pods that existed at the start: those that are due leave then, and all others stay.
 // at that instant, and all others stay.
 func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
@@ -102,7 +102,7 @@ func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cli
 	for _, node := range cluster.Nodes {
 		nodes[node.Name] = node
 	}
-	waited := map[string]bool{} // and where they went is not told
+	waited := map[string]bool{} // their nodes are not reported
 	for _, pod := range cluster.Pods {
 		waited[pod.Name] = pod.Spec.NodeName == ""
 		node := nodes[pod.Spec.NodeName]
@@ -123,7 +123,7 @@ func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cli
 	}
 }
 
-// historyOf returns the taints of a node, from the start until after the end. It does not say those of the start again.
+// historyOf returns the taints of a node over time. It does not repeat those at the start.
 func historyOf(node *corev1.Node, report *cliv1alpha1.SimulationReport) []cliv1alpha1.SimulatedTaints {
 	history := []cliv1alpha1.SimulatedTaints{{}}
 	for _, told := range report.Nodes {
@@ -165,8 +165,8 @@ func parseAll(t *testing.T, texts []string) (all []corev1.Taint) {
 	return all
 }
 
-// replicasAddUp checks the lowest numbers of ready replicas. Pods that leave together are not ready then, nor are their
-// successors; without unreachable nodes no others are.
+// replicasAddUp checks the lowest numbers of ready replicas. Pods that leave together are not ready then, and neither
+// are their successors. Without unreachable nodes, all other pods are ready.
 func replicasAddUp(t *testing.T, made map[string]int, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
 	together, lost := map[string]map[time.Duration]int{}, map[string]int{}

@@ -16,11 +16,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 )
 
-// The reference cluster: three zones, of which one falls silent, with three fifths of the nodes in it.
+// The reference cluster: three zones. One of them, with three fifths of the nodes, falls silent.
 const (
 	benchNodes     = 8_333
 	benchZoneNodes = 5_000
-	benchPods      = 250_000 // 150,000 of them in that zone
+	benchPods      = 250_000 // 150,000 of them in the silent zone
 )
 
 // BenchmarkZone plays a zone of 5,000 nodes and 150,000 pods that is silent for ten minutes. Run it with -benchtime 1x.
@@ -60,7 +60,7 @@ func benchmarkZone(b *testing.B, cluster *plan.Cluster, whereTo bool) {
 		b.Fatal(err)
 	}
 	fast := rates
-	fast.FullDisruptionRate = 50 // so that pods of all nodes leave within the ten minutes
+	fast.FullDisruptionRate = 50 // so that all nodes lose pods within the ten minutes
 	for b.Loop() {
 		report, err := simulate.Run(b.Context(), cluster, scenario, simulate.Options{
 			At: noon, Grace: grace, Policy: fast, StartDelay: 5 * time.Second, WhereTo: whereTo,

@@ -24,56 +24,56 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// node is a node as it is now.
+// node is the current state of a node.
 type node struct {
 	*corev1.Node
 
 	taints []verdict.Taint
-	pods   []*pod // that are on it, terminating ones too
+	pods   []*pod // on the node, including terminating ones
 	ready  bool
 	silent bool // its kubelet gives no sign of life
-	waits  bool // its kubelet is back, and waits for the API server
+	waits  bool // its kubelet is back, but waits for the API server
 	look   once
-	dues   map[*policy.Policy][]time.Time // when pods are due that breakers count; nil if that must be found out
+	dues   map[*policy.Policy][]time.Time // when the pods that breakers count are due; nil if not known
 	told   *cliv1alpha1.SimulatedNode     // nil as long as nothing happens to it
 }
 
-// stage is how far a pod has come.
+// stage is the stage of a pod's life.
 type stage int
 
 const (
 	waiting     stage = iota // for room
-	bound                    // to a node, or to one that was not asked for
-	terminating              // until its kubelet has ended it
+	bound                    // to a node, or to an unknown one
+	terminating              // until its kubelet ends it
 	gone
 )
 
-// pod is a pod as it is now.
+// pod is the current state of a pod.
 type pod struct {
 	*corev1.Pod
 
 	owner     *cliv1alpha1.Owner
 	workload  *counter
 	budgets   []*budget
-	selecting []*policy.Policy // the policies that select it on its node
-	is        policies.Pod     // what policies look at; its UnreadyAt is kept current
+	selecting []*policy.Policy // the policies that select it on this node
+	is        policies.Pod     // what policies read; its UnreadyAt is kept current
 
 	stage   stage
-	on      *node // nil if it waits, or where it goes is not asked
+	on      *node // nil if it waits, or if its node is unknown
 	facts   verdict.Pod
-	ready   bool // its containers are
+	ready   bool // its containers are ready
 	starts  bool // its containers start when its node is back
-	counted bool // as ready
-	first   bool // it was there at the start
+	counted bool // counted as ready
+	first   bool // it existed at the start
 	held    policy.Answer
 	number  int                       // how many of its kind there were
-	only    *node                     // on which alone a DaemonSet makes it
-	after   time.Time                 // when its controller makes it
-	before  *cliv1alpha1.SimulatedPod // what is told of the pod that it succeeds; nil if nothing is
+	only    *node                     // the only node for which a DaemonSet creates it
+	after   time.Time                 // when its controller creates it
+	before  *cliv1alpha1.SimulatedPod // the report on its predecessor, or nil
 	told    *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
 }
 
-// load takes in the cluster as it is at the start.
+// load loads the cluster in its state at the start.
 func (s *simulation) load() {
 	for _, object := range s.cluster.Nodes {
 		n := &node{
@@ -101,7 +101,7 @@ func (s *simulation) load() {
 	}
 }
 
-// wasOn takes in that a pod was on a node at the start.
+// wasOn records that a pod was on a node at the start.
 func (s *simulation) wasOn(p *pod, n *node) {
 	p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
 	p.starts = n.silent && !p.ready && !p.is.Finished
@@ -113,13 +113,12 @@ func (s *simulation) wasOn(p *pod, n *node) {
 	}
 }
 
-// waited reports whether a pod without a node looked for room at the start. If it is not asked where there is room, it
-// goes on waiting.
+// waited reports whether a pod without a node looked for room at the start. Without WhereTo, it keeps waiting.
 func (s *simulation) waited(p *pod) bool {
 	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
 
-// wasLeaving takes in that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
+// wasLeaving records that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
 func (s *simulation) wasLeaving(p *pod) {
 	p.stage = terminating
 	s.recount(p)
@@ -128,7 +127,7 @@ func (s *simulation) wasLeaving(p *pod) {
 	}
 }
 
-// newPod returns a pod that waits.
+// newPod returns a pod without a node.
 func (s *simulation) newPod(object *corev1.Pod) *pod {
 	object = plan.WithUID(object)
 	p := &pod{Pod: object, owner: s.cluster.Owner(object), is: policies.PodOf(object), number: 1}
@@ -154,7 +153,7 @@ func (s *simulation) put(p *pod, n *node) {
 	}
 }
 
-// isGone takes a pod off its node for good.
+// isGone removes a pod from its node for good.
 func (s *simulation) isGone(p *pod, now time.Time) {
 	if p.stage == gone {
 		return
@@ -171,14 +170,14 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	}
 }
 
-// roomFor lets pods that wait look for room again.
+// roomFor lets waiting pods look for room again.
 func (s *simulation) roomFor(now time.Time) {
 	if len(s.waiting) > 0 {
 		s.placing.set(now)
 	}
 }
 
-// becomes takes in a node as it is from now on.
+// becomes replaces a node with its new state.
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
 	n.Node = object
@@ -210,13 +209,13 @@ func (s *simulation) collects(n *node) bool {
 	})
 }
 
-// admits reports whether a pod tolerates the taints of a node. The DaemonSet controller makes none otherwise.
+// admits reports whether a pod tolerates the taints of a node. The DaemonSet controller creates no pod otherwise.
 func (s *simulation) admits(n *node, p *pod) bool {
 	_, refused := plan.Rule.Matcher.Untolerated(n.Spec.Taints, p.Spec.Tolerations)
 	return !refused
 }
 
-// recount counts whether a pod is ready.
+// recount updates whether a pod counts as ready.
 func (s *simulation) recount(p *pod) {
 	counts := p.stage == bound && p.ready && (p.on == nil || p.on.ready)
 	if counts == p.counted {
@@ -239,17 +238,17 @@ func (s *simulation) recount(p *pod) {
 	}
 }
 
-// happen does a step of the scenario.
+// happen performs a step of the scenario.
 func (s *simulation) happen(is step, now time.Time) {
 	switch {
 	case is.kind == serverDown:
 		s.goesDown(is, now)
 		return
 	case is.kind == retaints && now.Before(s.down):
-		s.note("Step %d is left out: the API server is down then, so nobody can set taints.", is.number)
+		s.note("Step %d is skipped: the API server is down at that time, so no taints can be set.", is.number)
 		return
 	}
-	changed, refused := false, map[string][]string{} // nodes, by the reason
+	changed, refused := false, map[string][]string{} // nodes, by reason
 	for _, name := range s.names {
 		n := s.nodes[name]
 		if !is.nodes(n.Node) {
@@ -265,7 +264,7 @@ func (s *simulation) happen(is step, now time.Time) {
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
-		s.note("Step %d leaves out %s: %s.", is.number, nameNodes(refused[why], ""), why)
+		s.note("Step %d skips %s: %s.", is.number, nameNodes(refused[why], ""), why)
 	}
 	if !changed && len(refused) == 0 {
 		s.note("Step %d changes nothing because its nodes are %s.", is.number, unchanged[is.kind])
@@ -273,14 +272,14 @@ func (s *simulation) happen(is step, now time.Time) {
 	s.health.set(s.play.Next())
 }
 
-// unchanged says how nodes are on which a step has no effect.
+// unchanged describes nodes on which a step has no effect.
 var unchanged = map[stepKind]string{falls: "silent already", comesBack: "not silent"}
 
-// goesDown lets the API server be down, or down for longer.
+// goesDown makes the API server unavailable, or prolongs that.
 func (s *simulation) goesDown(is step, now time.Time) {
 	from, until := timeline.Later(now, s.down), now.Add(is.down)
 	if !until.After(from) {
-		s.note("Step %d changes nothing because the API server is down then already.", is.number)
+		s.note("Step %d changes nothing because the API server is already down at that time.", is.number)
 		return
 	}
 	s.down = until
@@ -289,7 +288,7 @@ func (s *simulation) goesDown(is step, now time.Time) {
 	s.health.set(s.play.Next())
 }
 
-// happenTo does a step to a node. It reports whether that changed anything.
+// happenTo performs a step on a node. It reports whether that changed anything.
 func (s *simulation) happenTo(n *node, is step, now time.Time) (bool, error) {
 	switch is.kind {
 	case falls:
@@ -297,7 +296,7 @@ func (s *simulation) happenTo(n *node, is step, now time.Time) (bool, error) {
 			return false, nil
 		}
 		n.silent, n.waits = true, false
-		var sign time.Time // that of the start is known, a later one is not
+		var sign time.Time // the last sign before the start is known, later ones are not
 		if now.Equal(s.start) {
 			sign = s.cluster.Renewed[n.Name]
 		}
@@ -318,8 +317,8 @@ func (s *simulation) happenTo(n *node, is step, now time.Time) (bool, error) {
 	return true, nil
 }
 
-// comesBack lets the kubelet of a node go on once the API server answers: it ends the pods that leave, and starts those
-// that were bound meanwhile.
+// comesBack lets the kubelet of a node continue once the API server answers: it ends the pods that leave, and starts
+// those that were bound meanwhile.
 func (s *simulation) comesBack(n *node, now time.Time) {
 	if n.waits = now.Before(s.down); n.waits {
 		s.queue.add(s.down, stepped, func(now time.Time) {
@@ -344,7 +343,7 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 	}
 }
 
-// retainted takes in a node with other taints.
+// retainted changes the taints of a node.
 func (s *simulation) retainted(n *node, object *corev1.Node, now time.Time) {
 	told := s.tellNode(n)
 	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: formatted(object.Spec.Taints)})
@@ -360,7 +359,7 @@ func formatted(all []corev1.Taint) []string {
 	return texts
 }
 
-// checkHealth lets node health do what it does at an instant.
+// checkHealth lets node health act at an instant.
 func (s *simulation) checkHealth(now time.Time) {
 	for _, turned := range s.play.Run(now) {
 		n := s.nodes[turned.Node.Name]
@@ -385,7 +384,7 @@ func (s *simulation) checkHealth(now time.Time) {
 
 func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
 
-// note adds a sentence about what could not be done.
+// note adds a sentence about something that could not be done.
 func (s *simulation) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }

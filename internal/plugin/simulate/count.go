@@ -14,21 +14,21 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// counter counts the ready pods of a workload, or the healthy ones of a budget, over time. What changes within an
-// instant does not count.
+// counter counts the ready pods of a workload, or the healthy pods of a budget, over time. Changes within an instant do
+// not count.
 type counter struct {
 	number  int
 	changed bool
-	points  []point // the first is of the start
+	points  []point // the first is at the start
 }
 
-// point is a number from an instant on.
+// point is a number from a given instant on.
 type point struct {
 	at     time.Time
 	number int
 }
 
-// add counts a pod that became ready, or is not any more.
+// add counts a pod that became ready, or is no longer ready.
 func (s *simulation) add(c *counter, change int) {
 	c.number += change
 	if !c.changed {
@@ -37,8 +37,8 @@ func (s *simulation) add(c *counter, change int) {
 	}
 }
 
-// settle takes in what has changed in the instant that is over.
-func (s *simulation) settle() {
+// record records what changed in the instant that has just ended.
+func (s *simulation) record() {
 	for _, c := range s.changed {
 		c.changed = false
 		if last := c.points[len(c.points)-1]; last.number != c.number {
@@ -48,8 +48,8 @@ func (s *simulation) settle() {
 	s.changed = s.changed[:0]
 }
 
-// settleFirst takes in what is counted at the start.
-func (s *simulation) settleFirst() {
+// recordFirst records the numbers at the start.
+func (s *simulation) recordFirst() {
 	for _, c := range s.workloads {
 		c.points = []point{{s.start, c.number}}
 	}
@@ -57,13 +57,14 @@ func (s *simulation) settleFirst() {
 		b.points = []point{{s.start, b.number}}
 		b.expect()
 	}
-	s.settle()
+	s.record()
 }
 
-// first is the number at the start.
+// first returns the number at the start.
 func (c *counter) first() int { return c.points[0].number }
 
-// below is how long the number is less than one, and where it is lowest first, until an end.
+// below returns how long the number is less than the given one, and the first point with the lowest number, until an
+// end.
 func (c *counter) below(number int, end time.Time) (length time.Duration, lowest point) {
 	lowest = c.points[0]
 	for i, p := range c.points {
@@ -81,7 +82,7 @@ func (c *counter) below(number int, end time.Time) (length time.Duration, lowest
 	return length, lowest
 }
 
-// workloadKey is a workload's name in the whole cluster.
+// workloadKey identifies a workload in the cluster.
 type workloadKey struct {
 	namespace string
 	owner     cliv1alpha1.Owner
@@ -95,13 +96,13 @@ func (s *simulation) workload(namespace string, owner cliv1alpha1.Owner) *counte
 	return s.workloads[key]
 }
 
-// budget is a PodDisruptionBudget as it is now.
+// budget is the current state of a PodDisruptionBudget.
 type budget struct {
 	counter
 	*policyv1.PodDisruptionBudget
 
-	desired   int // how many healthy pods it asks for
-	pods      int // that it covers at the start
+	desired   int // how many healthy pods it requires
+	pods      int // how many it covers at the start
 	allowance *policy.Allowance
 }
 
@@ -121,8 +122,8 @@ func (s *simulation) budgetsOf(pod *corev1.Pod) (all []*budget) {
 	return all
 }
 
-// expect finds out how many healthy pods a budget asks for: as the disruption controller wrote it down, or would if it
-// had not seen the budget yet. The number of pods that workloads ask for does not change in a simulation.
+// expect computes how many healthy pods a budget requires: the number that the disruption controller recorded, or would
+// record if it has not seen the budget yet. The number of pods that workloads request does not change in a simulation.
 func (b *budget) expect() {
 	expected := int(b.Status.ExpectedPods)
 	b.desired = int(b.Status.DesiredHealthy)
@@ -148,7 +149,7 @@ func scaled(number *intstr.IntOrString, of int) int {
 	return n
 }
 
-// room is how many disruptions the budget allows now.
+// room returns how many disruptions the budget allows now.
 func (b *budget) room() int { return max(b.number-b.desired, 0) }
 
 func (b *budget) allow() { b.allowance.Allow(b.room()) }

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulate plays time forward from a cluster as it is: nodes fall silent and come back, taints are set and
-// removed, and pods leave, find room and become ready. It has no ticks: a queue holds what happens next, and time jumps
-// from one instant to the next. The same input gives the same report.
+// Package simulate plays time forward from the current state of a cluster: nodes fall silent and come back, taints are
+// set and removed, and pods leave, find room and become ready. There are no ticks: a queue contains the next events,
+// and time jumps from one event to the next. The same input always gives the same report.
 //
 // It decides nothing itself. [readiness.Play] says what happens to nodes, package verdict when pods are due, package
 // policy whether they leave, and [placement.Room] where their successors go.

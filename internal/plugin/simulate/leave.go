@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// lookAt lets the pods of a node be looked at, at the earliest of the instants for which that is asked.
+// lookAt schedules a look at the pods of a node, at the earliest requested instant.
 func (s *simulation) lookAt(n *node, at time.Time) {
 	n.look.set(at)
 	if s.policies != nil && len(s.policies.latches) > 0 {
@@ -23,7 +23,7 @@ func (s *simulation) lookAt(n *node, at time.Time) {
 	}
 }
 
-// look lets those pods of a node leave that are due, unless policies object.
+// look lets the due pods of a node leave, unless policies object.
 func (s *simulation) look(n *node, now time.Time) {
 	if now.Before(s.down) {
 		s.lookAt(n, s.down)
@@ -61,7 +61,7 @@ type leaver struct {
 	verdict verdict.Verdict
 }
 
-// evict lets a pod leave.
+// evict makes a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
 	n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
 	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
@@ -69,7 +69,7 @@ func (s *simulation) evict(l leaver, now time.Time) {
 	s.leave(l.pod, now)
 }
 
-// leave lets a pod start to leave.
+// leave makes a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
 	s.tellPod(p).LeavesAt = new(s.offset(now))
@@ -84,7 +84,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	if s.makers.WhyWait(p.Pod) == "" {
 		s.succeed(p, now)
 	}
-	if n == nil { // where it is was not asked
+	if n == nil { // its node is unknown
 		p.stage = gone
 		return
 	}
@@ -97,7 +97,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 }
 
-// failJob ends the other pods of a Job that fails, also those that wait for a node. It does so once.
+// failJob ends the other pods of a Job that fails, including those that wait for a node. It does so only once.
 func (s *simulation) failJob(of *pod, now time.Time) {
 	controller := metav1.GetControllerOfNoCopy(of.Pod)
 	others, fails := s.ofJob[controller.UID]

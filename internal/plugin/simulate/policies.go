@@ -15,13 +15,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// remembered is what the EvictionPolicies remember.
+// remembered is the state of the EvictionPolicies.
 type remembered struct {
 	set      *policies.Set
 	line     *policy.Line
 	windows  map[window]*policy.Window
 	latches  map[*policy.Policy]*policy.Latch // of those with a breaker
-	selected map[*policy.Policy]int           // how many pods
+	selected map[*policy.Policy]int           // how many pods each selects
 	counting each
 	calls    once
 }
@@ -32,7 +32,7 @@ type window struct {
 	scope  string
 }
 
-// remember returns what the policies remember at the start: nothing; nil without policies.
+// remember returns the state of the policies at the start, which is empty. It is nil without policies.
 func (s *simulation) remember() *remembered {
 	set := s.cluster.PoliciesOf()
 	if set == nil {
@@ -53,14 +53,14 @@ func (s *simulation) remember() *remembered {
 	return r
 }
 
-// selects counts a pod that policies select, or that is gone.
+// selects counts a pod that policies select, or removes one that is gone.
 func (r *remembered) selects(selecting []*policy.Policy, change int) {
 	for _, p := range selecting {
 		r.selected[p] += change
 	}
 }
 
-// object asks the policies about the pods of a node that are due, and returns those that leave.
+// object asks the policies about the due pods of a node, and returns those that leave.
 func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leaver) {
 	r := s.policies
 	var lined []policy.Waiting
@@ -68,7 +68,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 	for _, l := range due {
 		q := s.ask(l, now)
 		switch {
-		case plan.Unwanted(l.Pod, q.causes): // its controller asks no policy
+		case plan.Unwanted(l.Pod, q.causes): // its controller ignores policies
 			leave = append(leave, l)
 			continue
 		case q.said.Stays():
@@ -87,13 +87,13 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 	for _, q := range called {
 		if s.goes(q, now) {
 			leave = append(leave, q.leaver)
-			s.lookAt(n, now) // the line must learn that they have left
+			s.lookAt(n, now) // the queue must learn that they have left
 		}
 	}
 	return leave
 }
 
-// question is a pod about which the policies are asked.
+// question is a pod that the policies are asked about.
 type question struct {
 	leaver
 
@@ -101,7 +101,7 @@ type question struct {
 	causes []policy.Cause
 	said   policy.Said
 	needs  []policy.Places
-	budget *budget // that it needs
+	budget *budget // the budget that it needs
 	due    time.Time
 }
 
@@ -130,13 +130,13 @@ func (s *simulation) ask(l leaver, now time.Time) question {
 	return q
 }
 
-// goes reports whether a pod gets all places that it needs, and may leave.
+// goes reports whether a pod gets all the places that it needs, and may leave.
 func (s *simulation) goes(q question, now time.Time) bool {
 	r := s.policies
 	if !policy.Has(q.UID, q.needs, now) {
 		if q.budget != nil {
 			q.known.Budgets.Objects = q.budget.allowance.Lacks(now)
-			if len(q.needs) == 1 { // room that there is now is for others, who were due first
+			if len(q.needs) == 1 { // room that is free now is for others, who were due first
 				q.known.Budgets.Objects = cmp.Or(q.known.Budgets.Objects, policy.BudgetBusy)
 			}
 		}
@@ -156,7 +156,7 @@ func (s *simulation) goes(q question, now time.Time) bool {
 	return false
 }
 
-// state returns what a policy remembers.
+// state returns the state of a policy.
 func (r *remembered) state(p *policy.Policy) policy.State {
 	if latch := r.latches[p]; latch != nil {
 		return policy.State{Open: latch.Open()}
@@ -164,7 +164,7 @@ func (r *remembered) state(p *policy.Policy) policy.State {
 	return policy.State{}
 }
 
-// windowsOf returns the windows in which policies count pods that leave a node.
+// windowsOf returns the windows in which policies count the pods that leave a node.
 func (r *remembered) windowsOf(all []*policy.Policy, n *node) (windows []policy.Places) {
 	for _, p := range all {
 		if p.Pace() == nil || p.DryRun {
@@ -192,7 +192,7 @@ func (r *remembered) left(p *pod, n *node, now time.Time) {
 	r.calls.set(now)
 }
 
-// call gives the free places of paces and budgets to the pods that wait for them.
+// call gives free places of paces and budgets to the pods that wait for them.
 func (s *simulation) call(now time.Time) {
 	nodes, next := s.policies.line.Call(now)
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
@@ -225,7 +225,7 @@ func (s *simulation) count(now time.Time) {
 	}
 }
 
-// duesOf returns when the pods of a node are due that breakers count.
+// duesOf returns when those pods of a node are due that breakers count.
 func (s *simulation) duesOf(n *node) map[*policy.Policy][]time.Time {
 	if n.dues != nil || len(n.taints) == 0 {
 		return n.dues

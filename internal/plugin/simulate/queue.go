@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kind is what an event is about. Events of one instant happen in this order.
+// kind is the kind of an event. Events at the same instant happen in this order.
 type kind int
 
 const (
@@ -17,7 +17,7 @@ const (
 	health              // node health looks at nodes
 	counts              // breakers count due pods
 	calls               // places of paces and budgets are free
-	looks               // the pods of a node are looked at
+	looks               // the pods of a node are checked
 	places              // successors look for room
 	starts              // a pod becomes ready
 )
@@ -30,7 +30,7 @@ type event struct {
 	do       func(now time.Time)
 }
 
-// queue holds what happens next, in the order of time, kind and sequence.
+// queue contains future events, ordered by time, kind and sequence.
 type queue struct {
 	events events
 	last   int
@@ -41,7 +41,7 @@ func (q *queue) add(at time.Time, kind kind, do func(now time.Time)) {
 	heap.Push(&q.events, event{at, kind, q.last, do})
 }
 
-// next takes out the next event, if it is not after an instant.
+// next removes and returns the next event, if it is not after the given instant.
 func (q *queue) next(until time.Time) (event, bool) {
 	if len(q.events) == 0 || q.events[0].at.After(until) {
 		return event{}, false
@@ -49,15 +49,15 @@ func (q *queue) next(until time.Time) (event, bool) {
 	return heap.Pop(&q.events).(event), true
 }
 
-// once is one kind of event about one thing, of which only the earliest counts.
+// once is one kind of event about one object. Only the earliest such event counts.
 type once struct {
 	queue *queue
 	kind  kind
 	do    func(now time.Time)
-	at    time.Time // of the event that counts; zero if none does
+	at    time.Time // of the event that counts; zero if there is none
 }
 
-// set lets the event happen at an instant, unless it happens before anyway. A zero instant is none.
+// set schedules the event at an instant, unless it happens earlier anyway. A zero instant means never.
 func (o *once) set(at time.Time) {
 	if at.IsZero() || !o.at.IsZero() && !at.Before(o.at) {
 		return
@@ -71,7 +71,7 @@ func (o *once) set(at time.Time) {
 	})
 }
 
-// each is one kind of event that happens at most once in an instant.
+// each is one kind of event that happens at most once per instant.
 type each struct {
 	queue *queue
 	kind  kind
@@ -79,7 +79,7 @@ type each struct {
 	at    map[time.Time]bool
 }
 
-// set lets the event happen at an instant. A zero instant is none.
+// set schedules the event at an instant. A zero instant means never.
 func (e *each) set(at time.Time) {
 	if at.IsZero() || e.at[at] {
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 )
 
-// TestRandomSimulationsAddUp plays random steps on random clusters, and checks what is true of every report.
+// TestRandomSimulationsAddUp plays random steps on random clusters, and checks what must be true of every report.
 func TestRandomSimulationsAddUp(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRandomSimulationsAddUp(t *testing.T) {
 	}
 }
 
-// disturb lets a cluster be in a bad state at the start, and gives it policies and budgets.
+// disturb puts a cluster into a bad state at the start, and gives it policies and budgets.
 func disturb(random *rand.Rand, cluster *plan.Cluster) {
 	for _, node := range cluster.Nodes {
 		disturbNode(random, node)
@@ -133,7 +133,7 @@ func randomPolicy(random *rand.Rand) (spec v1alpha1.EvictionPolicySpec) {
 	return spec
 }
 
-// randomScenario draws steps that may have no effect.
+// randomScenario generates steps, some of which may have no effect.
 func randomScenario(random *rand.Rand, cluster *plan.Cluster) []byte {
 	var steps []string
 	for range 2 + random.IntN(8) {

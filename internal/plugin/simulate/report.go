@@ -17,17 +17,17 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// notSimulated is what no simulation knows.
+// notSimulated is what no simulation takes into account.
 var notSimulated = []string{
-	"Autoscalers, the descheduler and preemption: no node is added or removed, and no pod makes room for another.",
+	"Autoscalers, the descheduler and preemption: no nodes are added or removed, and no pod makes room for another.",
 	"Rollouts, scaling and other changes of workloads while the simulation runs.",
-	"The readiness of applications: a pod is ready after the start delay, and ends at once where its kubelet is alive.",
-	"Pods that stop because of what they depend on, such as a database in a silent zone.",
+	"The readiness of applications: a pod is ready after the start delay, and ends immediately if its kubelet is alive.",
+	"Pods that stop because of a dependency, such as a database in a silent zone.",
 	"Load: calls to the API server take no time.",
-	"Luck: which of the nodes that fall silent together is tainted first, and which of equally good nodes gets a pod.",
+	"Random choices: which of the nodes that become silent together is tainted first, and which of equally good nodes gets a pod.",
 }
 
-// tellNode returns what is told of a node.
+// tellNode returns the report on a node.
 func (s *simulation) tellNode(n *node) *cliv1alpha1.SimulatedNode {
 	if n.told == nil {
 		n.told = &cliv1alpha1.SimulatedNode{Name: n.Name, Zone: zoneOf(n.Node), Before: formatted(n.Spec.Taints)}
@@ -35,7 +35,7 @@ func (s *simulation) tellNode(n *node) *cliv1alpha1.SimulatedNode {
 	return n.told
 }
 
-// tellPod returns what is told of a pod.
+// tellPod returns the report on a pod.
 func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 	if p.told == nil {
 		p.told = &cliv1alpha1.SimulatedPod{Namespace: p.Namespace, Name: p.Name, Owner: p.owner, Node: p.Spec.NodeName}
@@ -47,7 +47,7 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 	return p.told
 }
 
-// tellBreaker tells that a breaker opened or closed.
+// tellBreaker reports that a breaker opened or closed.
 func (s *simulation) tellBreaker(p *policy.Policy, latch *policy.Latch, now time.Time) {
 	says := fmt.Sprintf("the breaker of EvictionPolicy %s closes", p.Name)
 	if why := latch.Open(); why != "" {
@@ -56,7 +56,7 @@ func (s *simulation) tellBreaker(p *policy.Policy, latch *policy.Latch, now time
 	s.story.add(now, tripped, "", says, "")
 }
 
-// nameOf names the workload of a pod, or the pod.
+// nameOf names the workload of a pod, or the pod if it has none.
 func (s *simulation) nameOf(p *pod) string {
 	if p.owner == nil {
 		return "pod " + p.Namespace + "/" + p.Name
@@ -67,7 +67,7 @@ func (s *simulation) nameOf(p *pod) string {
 // String names the workload.
 func (k workloadKey) String() string { return k.owner.Kind + " " + k.namespace + "/" + k.owner.Name }
 
-// report returns what came of it.
+// report returns the report.
 func (s *simulation) report() *cliv1alpha1.SimulationReport {
 	is := s.cluster.Location
 	r := &cliv1alpha1.SimulationReport{
@@ -144,7 +144,7 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 	})
 }
 
-// stepsOf returns how many replicas are ready, from each instant on at which that changes.
+// stepsOf returns the numbers of ready replicas over time.
 func (s *simulation) stepsOf(c *counter) []cliv1alpha1.SimulatedReplicas {
 	steps := make([]cliv1alpha1.SimulatedReplicas, 0, len(c.points)-1)
 	for _, p := range c.points[1:] {
@@ -153,7 +153,7 @@ func (s *simulation) stepsOf(c *counter) []cliv1alpha1.SimulatedReplicas {
 	return steps
 }
 
-// tellBelow tells when a workload has no ready replica, and for how long.
+// tellBelow reports when a workload has no ready replica, and for how long.
 func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 	for i, p := range c.points {
 		if p.number > 0 {

@@ -37,13 +37,13 @@ type Scenario struct {
 	steps []step
 }
 
-// step is one thing that happens.
+// step is one step of a scenario.
 type step struct {
 	number int // in the list, from 1
 	at     time.Duration
 	kind   stepKind
 	nodes  func(*corev1.Node) bool
-	names  []string // which must exist
+	names  []string // these must exist
 	edit   taints.Edit
 	down   time.Duration
 }
@@ -57,14 +57,14 @@ const (
 	serverDown
 )
 
-// Parse reads a scenario in YAML or JSON. Its error names every mistake and the step that it is in.
+// Parse reads a scenario in YAML or JSON. Its error lists every mistake and the step that contains it.
 func Parse(text []byte) (*Scenario, error) {
 	simulation, err := decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the scenario: %w", err)
 	}
 	if simulation.Kind == "" {
-		return nil, errors.New("the scenario has no kind, want Simulation")
+		return nil, errors.New("the scenario has no kind: set it to Simulation")
 	}
 	if want := cliv1alpha1.GroupVersion.String(); simulation.APIVersion != "" && simulation.APIVersion != want {
 		return nil, fmt.Errorf("the scenario has apiVersion %q, want %s", simulation.APIVersion, want)
@@ -73,12 +73,12 @@ func Parse(text []byte) (*Scenario, error) {
 	var errs []error
 	switch {
 	case s.until <= 0:
-		errs = append(errs, errors.New("until: say when the simulation ends, such as 45m"))
+		errs = append(errs, errors.New("until: set when the simulation ends, such as 45m"))
 	case s.until > Longest:
 		errs = append(errs, fmt.Errorf("until: %s is too long, at most %s is simulated", s.until, Longest))
 	}
 	if len(simulation.Steps) == 0 {
-		errs = append(errs, errors.New("steps: there is none, so nothing would happen"))
+		errs = append(errs, errors.New("steps: the list is empty, so nothing would happen"))
 	}
 	var wrong flaws
 	for i := range simulation.Steps {
@@ -93,7 +93,7 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, errors.Join(append(errs, wrong.all()...)...)
 }
 
-// flaws are what is wrong with steps.
+// flaws are the mistakes in steps.
 type flaws struct {
 	order []string
 	steps map[string][]string
@@ -109,7 +109,7 @@ func (f *flaws) add(step int, what string) {
 	f.steps[what] = append(f.steps[what], strconv.Itoa(step))
 }
 
-// all returns an error for all steps of which the same is wrong.
+// all returns an error for each mistake, with all steps that contain it.
 func (f *flaws) all() (errs []error) {
 	for _, what := range f.order {
 		steps := f.steps[what]
@@ -118,7 +118,7 @@ func (f *flaws) all() (errs []error) {
 	return errs
 }
 
-// decode reads the one document of a scenario. Its error is short, and in the words of a scenario.
+// decode reads the single document of a scenario. Its error is short, and uses the words of a scenario.
 func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	var found []byte
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
@@ -130,7 +130,7 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 			return simulation, err
 		}
 		var content any
-		if yaml.Unmarshal(document, &content) == nil && content == nil { // comments
+		if yaml.Unmarshal(document, &content) == nil && content == nil { // only comments
 			continue
 		}
 		if found != nil {
@@ -150,7 +150,7 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	return simulation, plainly(err)
 }
 
-// plainly says what is wrong with a document in one line, without what the libraries put before it.
+// plainly describes what is wrong with a document in one line, without the prefixes that the libraries add.
 func plainly(err error) error {
 	if err == nil {
 		return nil
@@ -168,7 +168,7 @@ func plainly(err error) error {
 	return errors.New(text)
 }
 
-// typeName names what a field of a scenario should be.
+// typeName says what type a field of a scenario should have.
 func typeName(of reflect.Type) string {
 	switch of.Kind() {
 	case reflect.Slice:
@@ -212,7 +212,7 @@ func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, er
 	return is, err
 }
 
-// goDown reads for how long the API server is down.
+// goDown reads how long the API server is down.
 func (is *step) goDown(length time.Duration) error {
 	is.down = length
 	switch {
@@ -235,7 +235,7 @@ func (is *step) retaint(of *cliv1alpha1.SimulationTaint) (err error) {
 	return err
 }
 
-// selectNodes reads which nodes a step is about.
+// selectNodes reads which nodes a step applies to.
 func (is *step) selectNodes(field string, of *cliv1alpha1.SimulationNodes) error {
 	ways := 0
 	for _, set := range []bool{len(of.Nodes) > 0, of.Selector != "", of.All} {
@@ -265,7 +265,7 @@ func (is *step) selectNodes(field string, of *cliv1alpha1.SimulationNodes) error
 	return nil
 }
 
-// check returns an error for each step that names a node that does not exist, or selects none.
+// check returns an error for each step that names a node that does not exist, or whose selector matches none.
 func (s *Scenario) check(nodes []*corev1.Node) error {
 	if len(nodes) == 0 {
 		return errors.New("the cluster has no nodes, so nothing would happen")
@@ -288,7 +288,7 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 	return errors.Join(wrong.all()...)
 }
 
-// String says how long the scenario is.
+// String describes the length of the scenario.
 func (s *Scenario) String() string {
 	return fmt.Sprintf("%s in %s", sentence.Counted(len(s.steps), "step"), sentence.Duration(s.until))
 }

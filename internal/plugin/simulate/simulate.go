@@ -21,31 +21,31 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// DefaultStartDelay is how long a pod takes from being bound to being ready.
+// DefaultStartDelay is how long a pod takes to become ready after it is bound.
 const DefaultStartDelay = 5 * time.Second
 
-// Options say how the controllers go about it.
+// Options configure the controllers.
 type Options struct {
-	// At is the instant of the start.
+	// At is when the simulation starts.
 	At time.Time
-	// Grace is for how long nodes may be silent, and Policy how fast they are tainted then.
+	// Grace is how long nodes may be silent, and Policy is how fast they are tainted after that.
 	Grace  readiness.Grace
 	Policy readiness.Policy
-	// StartDelay is how long a pod takes from being bound to being ready.
+	// StartDelay is how long a pod takes to become ready after it is bound.
 	StartDelay time.Duration
-	// WhereTo asks the scheduler's filters and scores where pods go. Without it a pod finds room if it tolerates the
-	// taints of any node, and it is not asked which.
+	// WhereTo asks the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the
+	// taints of any node, and its node stays unknown.
 	WhereTo bool
 }
 
-// simulation is one under way.
+// simulation is a running simulation.
 type simulation struct {
 	cluster *plan.Cluster
 	options Options
-	ctx     context.Context // of Run, for the room alone
+	ctx     context.Context // of Run, only for the room
 
 	start, end, now time.Time
-	down            time.Time // until when the API server is down
+	down            time.Time // when the API server is up again
 
 	queue  queue
 	health once
@@ -53,10 +53,10 @@ type simulation struct {
 
 	nodes     map[string]*node
 	names     []string        // of the nodes, sorted
-	room      *placement.Room // nil if where pods go is not asked
+	room      *placement.Room // nil without WhereTo
 	makers    placement.Controllers
-	ofJob     map[types.UID][]*pod // of Jobs that have not failed
-	took      *node                // whose taints the last pod tolerated that found room without one
+	ofJob     map[types.UID][]*pod // by Job, for Jobs that have not failed
+	took      *node                // the node whose taints the last pod tolerated, without WhereTo
 	waiting   []*pod
 	placing   once
 	policies  *remembered // nil without EvictionPolicies
@@ -71,7 +71,7 @@ type simulation struct {
 	failures []error
 }
 
-// Run plays a scenario. It returns an error if a step names nodes that are not there, if the room fails, or if the
+// Run plays a scenario. It returns an error if a step names nodes that do not exist, if the room fails, or if the
 // context ends.
 func Run(
 	ctx context.Context, cluster *plan.Cluster, scenario *Scenario, options Options,
@@ -92,7 +92,7 @@ func Run(
 	for {
 		event, more := s.queue.next(s.end)
 		if !more || event.at.After(s.now) {
-			s.settle()
+			s.record()
 		}
 		if err := errors.Join(append(s.failures, context.Cause(ctx))...); err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 	s.policies = s.remember()
 	s.load()
 	s.names = slices.Sorted(maps.Keys(s.nodes))
-	s.settleFirst()
+	s.recordFirst()
 	for _, name := range s.names {
 		if n := s.nodes[name]; len(n.taints) > 0 {
 			s.lookAt(n, at)
@@ -129,7 +129,7 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 	return s
 }
 
-// makeRoom finds out what room the cluster has at the start.
+// makeRoom creates the room that the cluster has at the start.
 func (s *simulation) makeRoom() (err error) {
 	var bound []*corev1.Pod
 	for _, name := range s.names {

@@ -37,7 +37,7 @@ var (
 	rates = readiness.Policy{Rate: 0.1, SecondaryRate: 0.01, FullDisruptionRate: 0.1, LargeZone: 50, UnhealthyShare: 0.55}
 )
 
-// node returns a ready node of a zone.
+// node returns a ready node in a zone.
 func node(zone, name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Labels: map[string]string{
@@ -73,7 +73,7 @@ func small(pods ...*corev1.Pod) *plan.Cluster {
 	}
 }
 
-// play plays steps until 30 minutes are over.
+// play plays steps for 30 minutes.
 func play(t *testing.T, cluster *plan.Cluster, steps ...string) *cliv1alpha1.SimulationReport {
 	t.Helper()
 	return playOptions(t, cluster, simulate.Options{}, steps...)
@@ -95,7 +95,7 @@ func playOptions(
 	return report
 }
 
-// story is what a report tells, a line for each event.
+// story returns the story of a report, one line per event.
 func story(report *cliv1alpha1.SimulationReport) (lines []string) {
 	for _, event := range report.Story {
 		line := event.At.Duration.String()
@@ -189,7 +189,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 			Spec:       batchv1.JobSpec{BackoffLimit: &limit, PodReplacementPolicy: &policy},
 		}
 	}
-	indexed := func(failed int) *batchv1.Job { // of which one index may fail for the second time
+	indexed := func(failed int) *batchv1.Job { // one index may fail for the second time
 		job := limited(math.MaxInt32, batchv1.TerminatingOrFailed)
 		job.Spec.BackoffLimitPerIndex, job.Spec.MaxFailedIndexes = new(int32(1)), new(int32(1))
 		job.Status.FailedIndexes = new([]string{"", "7-7"}[failed])
@@ -197,7 +197,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		job   *batchv1.Job
-		later int64 // seconds for which the second pod tolerates what the first tolerates for 60
+		later int64 // seconds for which the second pod tolerates the taint; the first tolerates it for 60
 		steps []string
 		want  map[string]string // successors
 	}{
@@ -248,7 +248,7 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 		"1m0s Job shop/job fails, and its other pods end",
 		"1m0s Job shop/job has 0 of 2 replicas, until the end",
 	)
-	const why = "The backoffLimit of its Job is 0, and 0 failed before: the Job fails."
+	const why = "The backoffLimit of its Job is 0, and 0 failed before, so the Job fails."
 	for _, pod := range report.Pods {
 		if pod.LeavesAt == nil || pod.LeavesAt.Duration != time.Minute || pod.NoSuccessor != why {
 			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)
@@ -316,18 +316,18 @@ func TestPoliciesDoNotHoldPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 	}
 }
 
-func TestNobodyLeavesWhileTheAPIServerIsDown(t *testing.T) {
+func TestNoPodLeavesWhileTheAPIServerIsDown(t *testing.T) {
 	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("a1", "ReplicaSet", "api", "api-1", 60)),
 		"{at: 0s, silent: {nodes: [b1]}}", "{at: 20s, apiServerDown: 10m}", "{at: 1m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
 	checkStory(t, report,
 		"0s node b1 falls silent",
 		"20s the API server is down for 10m",
-		"10m45s node b1 is unreachable", // 20 s before, 5 s of the outage and 25 s after it make its 50
+		"10m45s node b1 is unreachable", // 20 s before, 5 s of the outage and 25 s after it add up to its 50
 		"10m45s node b1 is tainted NoExecute by node health",
 		"10m45s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
 		"11m45s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
 	)
-	want := []string{"Step 3 is left out: the API server is down then, so nobody can set taints."}
+	want := []string{"Step 3 is skipped: the API server is down at that time, so no taints can be set."}
 	if diff := cmp.Diff(want, report.Notes); diff != "" {
 		t.Errorf("other notes (-want +got):\n%s", diff)
 	}
@@ -345,7 +345,7 @@ func TestATaintThatIsRemovedInTimeCostsNoPod(t *testing.T) {
 		"1m0s ReplicaSet shop/api has 0 of 1 replica, for 5s",
 		"1m30s node b1: taint k removed",
 	)
-	if len(report.Notes) != 1 || !strings.HasPrefix(report.Notes[0], "Step 3 leaves out node b1: ") {
+	if len(report.Notes) != 1 || !strings.HasPrefix(report.Notes[0], "Step 3 skips node b1: ") {
 		t.Errorf("the notes are %q, want one about the taint that is not there", report.Notes)
 	}
 }
@@ -355,7 +355,7 @@ func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps []string
 		want  []string // notes
-		told  int      // lines of the story
+		told  int      // lines in the story
 	}{
 		"a node falls silent twice": {
 			[]string{silence, "{at: 10s, silent: {nodes: [b1]}}"},
@@ -367,13 +367,13 @@ func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
 		"all nodes are back, of which one was silent": {[]string{silence, "{at: 10m, back: {all: true}}"}, nil, 4},
 		"no node has the taint": {
 			[]string{"{at: 10s, taint: {all: true, taints: [k-]}}"},
-			[]string{`Step 1 leaves out 5 nodes: remove taint "k": the node has no such taint: check the key and the effect, or leave it out.`}, 0,
+			[]string{`Step 1 skips 5 nodes: remove taint "k": the node has no such taint: check the key and the effect, or leave it out.`}, 0,
 		},
 		"an outage within an outage does not end it": {
 			[]string{"{at: 0s, apiServerDown: 10m}", "{at: 1m, apiServerDown: 1m}", "{at: 5m, taint: {nodes: [a1], taints: ['k:NoExecute']}}"},
 			[]string{
-				"Step 2 changes nothing because the API server is down then already.",
-				"Step 3 is left out: the API server is down then, so nobody can set taints.",
+				"Step 2 changes nothing because the API server is already down at that time.",
+				"Step 3 is skipped: the API server is down at that time, so no taints can be set.",
 			}, 1,
 		},
 	} {
@@ -402,7 +402,7 @@ func TestANodeThatIsBackInAnOutageIsReadyAfterIt(t *testing.T) {
 func TestPodsOnANodeThatWasSilentAtTheStartAreReadyWhenItIsBack(t *testing.T) {
 	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 3600), pod("a1", "ReplicaSet", "web", "web-2", 60))
 	cluster.Nodes[2].Status.Conditions[0].Status = corev1.ConditionUnknown
-	cluster.Pods[0].Status.Conditions[1].Status = corev1.ConditionFalse // node health says so of pods on silent nodes
+	cluster.Pods[0].Status.Conditions[1].Status = corev1.ConditionFalse // node health sets this for pods on silent nodes
 	report := play(t, cluster, "{at: 5m, back: {nodes: [b1]}}", "{at: 10m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
 	if report.Summary.Left != 1 || report.Summary.WorkloadsLost != 0 {
 		t.Errorf("the story is %q, want web-1 to be ready when web-2 leaves", story(report))
@@ -449,7 +449,7 @@ func TestStaticPodsAreNoWorkload(t *testing.T) {
 
 func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                 "the scenario has no kind, want Simulation",
+		"":                                 "the scenario has no kind: set it to Simulation",
 		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", want Simulation; give objects of the cluster with -f`,
 		"[]":                               "read the scenario: it is array, and should be an object",
 		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
@@ -458,9 +458,9 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
 		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, and should have one",
-		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: say when the simulation ends, such as 45m",
+		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: set when the simulation ends, such as 45m",
 		"{kind: Simulation, until: 9999h, steps: [{at: 1s, silent: {all: true}}]}":                    "until: 9999h0m0s is too long, at most 8760h0m0s is simulated",
-		"{kind: Simulation, until: 1m, steps: []}":                                                    "steps: there is none, so nothing would happen",
+		"{kind: Simulation, until: 1m, steps: []}":                                                    "steps: the list is empty, so nothing would happen",
 		"{kind: Simulation, until: 1m, steps: [{at: -1s, silent: {all: true}}]}":                      "step 1: at: -1s is before the start",
 		"{kind: Simulation, until: 1m, steps: [{at: 2m, silent: {all: true}}]}":                       "step 1: at: 2m0s is after the end, which is at 1m0s",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {}}]}":                                "step 1: silent: set exactly one of nodes, selector and all",
@@ -638,7 +638,7 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 	}
 }
 
-// planOf returns the plan of zone b, which falls silent or is tainted, and the step that says the same.
+// planOf returns the plan in which zone b falls silent or is tainted, and the step that does the same.
 func planOf(t *testing.T, cluster *plan.Cluster, silent bool) (step string, made *cliv1alpha1.TaintPlan) {
 	t.Helper()
 	nodes := slices.DeleteFunc(slices.Clone(cluster.Nodes), func(node *corev1.Node) bool {
@@ -658,7 +658,7 @@ func planOf(t *testing.T, cluster *plan.Cluster, silent bool) (step string, made
 	return "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}", made
 }
 
-// randomCluster returns a cluster whose nodes of zone a have no NoExecute taints.
+// randomCluster returns a cluster in which the nodes of zone a have no NoExecute taints.
 func randomCluster(random *rand.Rand) *plan.Cluster {
 	cluster := &plan.Cluster{}
 	for i := range 2 + random.IntN(6) {

@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// tale is what a line of the story is about. Lines of one instant are in this order.
+// tale is the subject of a line of the story. Lines of one instant are in this order.
 type tale int
 
 const (
@@ -37,23 +37,23 @@ const (
 // stories are the tales of steps.
 var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taintsSet}
 
-// together is how far apart things can be that are told in one line.
+// together is how far apart events in the same line can be.
 const together = time.Minute
 
 const (
-	// mostNamed is how many nodes a line names.
-	mostNamed = 3
-	// mostAlike is how many workloads are told of to which the same happens at the same instant.
+	// nodesPerLine is how many nodes a line names.
+	nodesPerLine = 3
+	// mostAlike is how many workloads are listed if the same happens to them at the same instant.
 	mostAlike = 5
 )
 
-// story groups what happens.
+// story groups events into lines.
 type story struct {
 	lines []*line
 	open  map[lineKey]*line
 }
 
-// lineKey is what is equal in all that one line tells.
+// lineKey is what all events in one line have in common.
 type lineKey struct {
 	tale         tale
 	zone, detail string
@@ -64,12 +64,12 @@ type line struct {
 
 	from, to time.Time
 	number   int
-	lasts    time.Duration // of a workload without ready replicas
-	names    []string      // a few more than are named
+	lasts    time.Duration // how long a workload has no ready replicas
+	names    []string      // a few more than are listed
 	known    map[string]bool
 }
 
-// add tells that something happened to a node, or a pod on it, and returns the line that tells it.
+// add records that something happened to a node, or to a pod on it, and returns the line for it.
 func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
 	key := lineKey{tale, zone, detail}
 	is := s.open[key]
@@ -90,11 +90,11 @@ func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
 	return is
 }
 
-// tell returns the lines, in the order of time, and of those of one instant the worst workloads first.
+// tell returns the lines in chronological order. For the same instant, the worst workloads come first.
 func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	slices.SortStableFunc(s.lines, func(a, b *line) int {
 		if order := cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale)); order != 0 || a.tale == taintsSet {
-			return order // steps of one instant stay in their order
+			return order // steps at the same time stay in their order
 		}
 		return cmp.Or(cmp.Compare(a.zone, b.zone), a.compareWorkload(b), cmp.Compare(a.detail, b.detail))
 	})
@@ -102,7 +102,7 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	for i := 0; i < len(s.lines); {
 		alike := s.alike(i)
 		told := alike
-		if len(alike) > mostAlike+1 { // one more is a line, too
+		if len(alike) > mostAlike+1 { // one more would only add a line
 			told = alike[:mostAlike]
 		}
 		for _, is := range told {
@@ -123,7 +123,8 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	return events
 }
 
-// compareWorkload puts workloads first that have no ready replica for longer, or more pods without room.
+// compareWorkload sorts workloads by how long they have no ready replica, or by how many pods have no room, worst
+// first.
 func (is *line) compareWorkload(other *line) int {
 	if !is.ofWorkload() {
 		return 0
@@ -134,7 +135,7 @@ func (is *line) compareWorkload(other *line) int {
 // ofWorkload reports whether a line is about one workload.
 func (is *line) ofWorkload() bool { return is.tale == withoutRoom || is.tale == below }
 
-// more says that this happens to other workloads, too.
+// more says that the same happens to other workloads.
 func (is *line) more(workloads int) string {
 	if is.tale == withoutRoom {
 		return fmt.Sprintf("pods of %d more workloads find no room", workloads)
@@ -142,7 +143,7 @@ func (is *line) more(workloads int) string {
 	return fmt.Sprintf("%d more workloads have no ready replica", workloads)
 }
 
-// alike returns the lines from one on that tell the same of other workloads, and begin together.
+// alike returns the lines from the given one on that say the same about other workloads, and begin together.
 func (s *story) alike(from int) []*line {
 	first, to := s.lines[from], from+1
 	if !first.ofWorkload() {
@@ -154,7 +155,7 @@ func (s *story) alike(from int) []*line {
 	return s.lines[from:to]
 }
 
-// message is the line in words.
+// message is the text of the line.
 func (is *line) message() string {
 	switch is.tale {
 	case silent:
@@ -179,7 +180,7 @@ func (is *line) message() string {
 	return is.detail
 }
 
-// does says what an edit does to the taints of nodes.
+// does describes what an edit does to the taints of nodes.
 func does(edit taints.Edit) string {
 	var added, removed, parts []string
 	for _, taint := range edit.Add {
@@ -197,12 +198,12 @@ func does(edit taints.Edit) string {
 	return strings.Join(parts, ", ")
 }
 
-// pods says what one pod, or several, do.
+// pods says what one or several pods do.
 func (is *line) pods(one, many string) string {
 	return sentence.Counted(is.number, "pod") + " " + sentence.Agree(is.number, one, many)
 }
 
-// nodes says what one node, or several, do.
+// nodes says what one or several nodes do.
 func (is *line) nodes(one, many string) string {
 	return is.where() + " " + sentence.Agree(len(is.names), one, many)
 }
@@ -210,9 +211,9 @@ func (is *line) nodes(one, many string) string {
 // where names the nodes of a line, or counts them.
 func (is *line) where() string { return nameNodes(is.names, is.zone) }
 
-// nameNodes names nodes, or counts them if they are many.
+// nameNodes names nodes, or counts them if there are many.
 func nameNodes(names []string, zone string) string {
-	if len(names) <= mostNamed {
+	if len(names) <= nodesPerLine {
 		return sentence.Agree(len(names), "node ", "nodes ") + sentence.Enumerate(names)
 	}
 	where := sentence.Counted(len(names), "node")

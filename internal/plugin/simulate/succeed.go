@@ -21,12 +21,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// succeed lets the controller of a pod make the next one. A pod that left before it was ready gets its successor after
-// the start delay, or pods would come and go in no time.
+// succeed lets the controller of a pod create the next one. If a pod left before it was ready, its successor comes
+// after the start delay. Otherwise pods would come and go without time passing.
 func (s *simulation) succeed(p *pod, now time.Time) {
 	if !p.is.Finished {
 		s.makers.Lose(p.Pod)
-		if s.makers.WhyFails(p.Pod) != "" { // those that taints evict at the same instant are first
+		if s.makers.WhyFails(p.Pod) != "" { // pods that taints evict at the same instant go first
 			s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
 		}
 	}
@@ -55,7 +55,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	s.placing.set(next.after)
 }
 
-// delay lets the pods that the Job of a pod has not made yet wait as long as this one.
+// delay makes the pods that the Job of a pod has not created yet wait as long as this one.
 func (s *simulation) delay(next *pod, now time.Time) {
 	for _, p := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
 		if p.stage == waiting && p.after.After(now) {
@@ -64,8 +64,8 @@ func (s *simulation) delay(next *pod, now time.Time) {
 	}
 }
 
-// place looks for room for the pods that wait, in the order of the scheduler's queue. Of equal pods no other one is
-// tried in this instant after the first that finds no room.
+// place looks for room for the waiting pods, in the order of the scheduler's queue. After the first pod that finds no
+// room, it does not try equal pods again in this instant.
 func (s *simulation) place(now time.Time) {
 	if now.Before(s.down) {
 		s.placing.set(s.down)
@@ -74,7 +74,7 @@ func (s *simulation) place(now time.Time) {
 	slices.SortStableFunc(s.waiting, func(a, b *pod) int {
 		return cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0))
 	})
-	refused := map[types.UID]string{} // why, by the controller of equal pods
+	refused := map[types.UID]string{} // the reason, by the controller of equal pods
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
 		if p.after.After(now) {
 			s.placing.set(p.after)
@@ -84,9 +84,9 @@ func (s *simulation) place(now time.Time) {
 	})
 }
 
-// placed reports whether a pod finds room, and binds it then.
+// placed reports whether a pod finds room, and binds it if it does.
 func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time) bool {
-	if p.only != nil && !s.admits(p.only, p) { // its controller makes none
+	if p.only != nil && !s.admits(p.only, p) { // its controller creates none
 		return false
 	}
 	var owner types.UID
@@ -112,8 +112,8 @@ func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time)
 	return true
 }
 
-// find finds a node for a pod, or says why there is none. If that is not asked, there is one if the pod tolerates the
-// taints of any node, and it is not known which.
+// find finds a node for a pod, or says why there is none. Without WhereTo, a pod that tolerates the taints of any node
+// finds room, and its node stays unknown.
 func (s *simulation) find(p *pod) (n *node, why string, err error) {
 	only := ""
 	switch {
@@ -134,7 +134,7 @@ func (s *simulation) find(p *pod) (n *node, why string, err error) {
 	return s.nodes[name], why, err
 }
 
-// taking returns the first node whose taints a pod tolerates, nil if there is none.
+// taking returns the first node whose taints a pod tolerates, or nil.
 func (s *simulation) taking(p *pod) *node {
 	for _, name := range s.names {
 		if n := s.nodes[name]; s.admits(n, p) {
@@ -144,7 +144,7 @@ func (s *simulation) taking(p *pod) *node {
 	return nil
 }
 
-// waits notes that a pod finds no room.
+// waits records that a pod finds no room.
 func (s *simulation) waits(p *pod, why string, now time.Time) {
 	if p.first {
 		return
@@ -156,7 +156,7 @@ func (s *simulation) waits(p *pod, why string, now time.Time) {
 	}
 }
 
-// bind binds a pod to a node, or to one that was not asked for.
+// bind binds a pod to a node, or to an unknown one.
 func (s *simulation) bind(p *pod, n *node, now time.Time) {
 	p.stage = bound
 	p.facts = verdict.Pod{Tolerations: p.Spec.Tolerations, Bound: now}
@@ -181,7 +181,7 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 	s.begin(p, now)
 }
 
-// begin starts the containers of a pod, if its kubelet is there.
+// begin starts the containers of a pod, if its kubelet is alive.
 func (s *simulation) begin(p *pod, now time.Time) {
 	s.queue.add(now.Add(s.options.StartDelay), starts, func(now time.Time) { s.started(p, now) })
 }
@@ -189,7 +189,7 @@ func (s *simulation) begin(p *pod, now time.Time) {
 func (s *simulation) started(p *pod, now time.Time) {
 	switch {
 	case p.stage != bound:
-	case now.Before(s.down): // its kubelet cannot say so
+	case now.Before(s.down): // its kubelet cannot report it
 		s.queue.add(s.down, starts, func(now time.Time) { s.started(p, now) })
 	case p.on != nil && p.on.silent:
 		p.starts = true

@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/config"
 )
 
-// policyRules are what the API server checks of an EvictionPolicy, with the library that it uses.
+// policyRules are the API server's rules for an EvictionPolicy, checked with the API server's library.
 type policyRules struct {
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
@@ -61,7 +61,7 @@ func rulesOf(schema *apiextensionsv1.JSONSchemaProps) (*policyRules, error) {
 	return &policyRules{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// validatePolicy returns what the API server would say against an EvictionPolicy of a file.
+// validatePolicy returns the error that the API server would return for an EvictionPolicy from a file.
 func validatePolicy(object map[string]any) error {
 	rules, err := readPolicyRules()
 	if err != nil {
@@ -77,7 +77,7 @@ func validatePolicy(object map[string]any) error {
 	var all []string
 	for _, one := range wrong {
 		says := one.ErrorBody()
-		if one.Type == field.ErrorTypeInvalid && one.Detail != "" { // the value is an object where a rule is broken
+		if one.Type == field.ErrorTypeInvalid && one.Detail != "" { // the value is the whole object if a rule fails
 			says = one.Detail
 		}
 		all = append(all, one.Field+": "+says)

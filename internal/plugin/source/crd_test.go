@@ -10,7 +10,7 @@ import (
 func TestAPolicyOfAFileIsRefusedAsTheAPIServerRefusesIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec map[string]any
-		want string // empty: it is taken
+		want string // empty if it is accepted
 	}{
 		"a good one": {spec: map[string]any{"action": "Hold", "deadline": "5m"}},
 		"two rules that are broken": {

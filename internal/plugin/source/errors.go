@@ -24,7 +24,7 @@ type DeniedError struct {
 	error
 }
 
-// absentError says that the API server does not have a kind.
+// absentError says that the API server does not serve a kind.
 type absentError struct {
 	kind string
 	error
@@ -32,14 +32,14 @@ type absentError struct {
 
 func (e absentError) Unwrap() error { return e.error }
 
-// IsUnreadable reports whether a kind may not be read, or is not there.
+// IsUnreadable reports whether a kind may not be read, or does not exist.
 func IsUnreadable(err error) bool {
 	_, denied := errors.AsType[DeniedError](err)
 	_, absent := errors.AsType[absentError](err)
 	return denied || absent
 }
 
-// Failed says why a call failed, and what to do. Without an error it is nil.
+// Failed says why a call failed, and what to do. If err is nil, it returns nil.
 func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	doing := verb + " " + kind
 	switch {
@@ -50,35 +50,35 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	case apierrors.IsForbidden(err):
 		return DeniedError{kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has, or name files with -f", doing, err, verb, plan.ViewerRole)}
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server %s does not know you: %w: log in again", doing, server, err)
+		return fmt.Errorf("%s: the API server %s rejected your credentials: %w: log in again", doing, server, err)
 	case apierrors.IsNotFound(err):
 		return absentError{kind, fmt.Errorf("%s: the API server %s does not have them: %w: check the context (kubectl config current-context)", doing, server, err)}
 	case isDistrust(err):
-		return fmt.Errorf("%s: the API server %s is not who the kubeconfig says: %w: check the server and its certificate authority there", doing, server, err)
+		return fmt.Errorf("%s: the API server %s has an untrusted certificate: %w: check the server and the certificate authority in the kubeconfig", doing, server, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%s: the API server %s refuses connections: %w: check that it runs, and the context (kubectl config current-context)", doing, server, err)
-	case IsSilence(err):
-		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or give it longer with --request-timeout", doing, server, err)
+	case IsUnanswered(err):
+		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or raise --request-timeout", doing, server, err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		return fmt.Errorf("%s: %s does not answer as an API server does: %w: check the context (kubectl config current-context)", doing, server, err)
+		return fmt.Errorf("%s: %s does not answer like an API server: %w: check the context (kubectl config current-context)", doing, server, err)
 	}
-	return fmt.Errorf("%s: the API server %s fails: %w: try again", doing, server, err)
+	return fmt.Errorf("%s: the API server %s failed: %w: try again", doing, server, err)
 }
 
-// isDistrust reports whether the API server's certificate is not one to trust.
+// isDistrust reports whether the API server's certificate is not trusted.
 func isDistrust(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
 }
 
-// IsSilence reports whether no answer came.
-func IsSilence(err error) bool {
+// IsUnanswered reports whether there was no answer.
+func IsUnanswered(err error) bool {
 	var network net.Error
 	var request *url.Error
 	return errors.As(err, &network) || errors.As(err, &request) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Probed tells a server that did not answer in time from somebody who has interrupted.
+// Probed returns the error of a call. If the call timed out, the error says so, and not that it was interrupted.
 func Probed(ctx context.Context, server, verb, kind string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		ctx = context.WithoutCancel(ctx)

@@ -28,10 +28,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// stdin is what is read for "-", in messages.
+// stdin replaces "-" in messages.
 const stdin = "stdin"
 
-// ReadFiles returns the objects that files hold. Kinds that play no part are passed over.
+// ReadFiles returns the objects in files. It ignores kinds that it does not need.
 func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*plan.Cluster, error) {
 	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError()
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
@@ -60,19 +60,19 @@ type collector struct {
 	seen    map[types.UID]objectName
 	named   map[objectName]types.UID // nodes and pods
 	sharer  plan.Sharer
-	leases  []*coordinationv1.Lease // the pods tell which of them are of controllers
-	// snapshots are the files that hold one of which the last line has not come, with the objects so far.
+	leases  []*coordinationv1.Lease // the pods show which of them belong to controllers
+	// snapshots are the files with a snapshot whose last line has not been read, with the number of objects so far.
 	snapshots map[string]int
 }
 
-// decoded is an object of a file, as far as it could be read.
+// decoded is an object from a file, as far as it could be read.
 type decoded struct {
 	source string
 	object runtime.Object
 }
 
-// takeAll takes all objects. Reading them and sorting them take about as long, so that is done side by side, in the
-// order of the files.
+// takeAll takes all objects. Reading and sorting take about the same time, so it does both in parallel, in the order of
+// the files.
 func (c *collector) takeAll(files *resource.Result) error {
 	objects := make(chan decoded, 64)
 	var group errgroup.Group
@@ -95,7 +95,7 @@ func (c *collector) takeAll(files *resource.Result) error {
 	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{group.Wait()}, failed...)))
 }
 
-// take takes an object, or all that are in a list. A list can hold lists.
+// take takes an object, or all objects in a list. A list can contain lists.
 func (c *collector) take(next decoded) error {
 	if list, ok := next.object.(runtime.Unstructured); ok && list.IsList() {
 		var failed []error
@@ -106,13 +106,13 @@ func (c *collector) take(next decoded) error {
 			return nil
 		})
 		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: holds a list without items: %w", next.source, err))
+			failed = append(failed, fmt.Errorf("%s: contains a list without items: %w", next.source, err))
 		}
 		return utilerrors.NewAggregate(failed)
 	}
 	object, ok := next.object.(*unstructured.Unstructured)
 	if !ok {
-		return fmt.Errorf("%s: holds %T, which is no object", next.source, next.object)
+		return fmt.Errorf("%s: contains %T, which is not an object", next.source, next.object)
 	}
 	c.trace(next.source, object)
 	if err := c.add(object); err != nil {
@@ -121,7 +121,7 @@ func (c *collector) take(next decoded) error {
 	return nil
 }
 
-// add takes one object. The same in two files counts once.
+// add takes one object. An object that is in two files counts once.
 func (c *collector) add(object *unstructured.Unstructured) error {
 	if known, err := c.knows(object); known || err != nil {
 		return err
@@ -134,7 +134,7 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return c.addNode(object)
 	case podKind:
 		return c.addPod(object)
-	case leaseKind, clockKind, eventKind, holderKind:
+	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
 	case jobKind, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		if controlled, err := c.addOwner(object); controlled || err != nil {
@@ -151,7 +151,7 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// unreadable lets a check go on without a pod template, and find it.
+// unreadable records a pod template that cannot be read, for a check. Other commands get an error.
 func (c *collector) unreadable(object *unstructured.Unstructured, err error) error {
 	if !c.wants.Templates {
 		return err
@@ -163,7 +163,7 @@ func (c *collector) unreadable(object *unstructured.Unstructured, err error) err
 	return nil
 }
 
-// surroundings take the objects on which it depends where pods can be, and whether they may leave.
+// surroundings take the objects that decide where pods can go, and whether they may leave.
 var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstructured) error{
 	{Kind: "Namespace"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		return addTo(&cluster.Namespaces, object, plan.SlimNamespace)
@@ -183,7 +183,7 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	},
 	policyKind: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
 		policy := &v1alpha1.EvictionPolicy{}
-		if err := strict(object.Object, policy); err != nil { // a field with a typo would be left out
+		if err := strict(object.Object, policy); err != nil { // otherwise a field with a typo would be ignored
 			return err
 		}
 		if err := validatePolicy(object.Object); err != nil {
@@ -201,7 +201,7 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 	},
 }
 
-// addOwner takes who controls an owner of pods, and reports whether anything does.
+// addOwner records the controller of a pod's owner, and reports whether there is one.
 func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool, err error) {
 	if object.GroupVersionKind().GroupKind() == jobKind {
 		job := &batchv1.Job{}
@@ -233,7 +233,8 @@ func (c *collector) addPod(object *unstructured.Unstructured) error {
 	})
 }
 
-// addTemplate takes the pod template of a workload, which explains where tolerations come from. Snapshots have none.
+// addTemplate records the pod template of a workload, which explains where tolerations come from. Snapshots contain
+// none.
 func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
 	if !ok || c.wants.Templates {
@@ -253,7 +254,7 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	return c.addSelector(object)
 }
 
-// addSelector takes the selector of a workload, for the scheduler. That of a ReplicationController is labels only.
+// addSelector records the selector of a workload, for the scheduler. A ReplicationController has only labels.
 func (c *collector) addSelector(object *unstructured.Unstructured) error {
 	held, found, err := unstructured.NestedMap(object.Object, "spec", "selector")
 	if err != nil {
@@ -273,7 +274,7 @@ func (c *collector) addSelector(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// addTo converts an object and appends what is needed of it.
+// addTo converts an object and appends the parts that are needed.
 func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T) error {
 	typed := new(T)
 	if err := convert(object.Object, typed); err != nil {
@@ -288,13 +289,13 @@ func (c *collector) result() (*plan.Cluster, error) {
 	case len(c.cluster.Nodes) > 0:
 	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+
 		len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
-		return nil, errors.New("the files hold no node and no workload: name manifests, or write them with 'kubectl taintkeeper snapshot'")
+		return nil, errors.New("the files contain no nodes and no workloads: name manifests, or write them with 'kubectl taintkeeper snapshot'")
 	case !c.wants.Templates:
-		return nil, errors.New("the files hold no node: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
+		return nil, errors.New("the files contain no nodes: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}
-	c.note(len(c.cluster.Nodes) == 0, "The files hold no node.")
-	c.note(len(c.cluster.Pods) == 0, "The files hold no pod.")
-	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+	c.note(len(c.cluster.Nodes) == 0, "The files contain no nodes.")
+	c.note(len(c.cluster.Pods) == 0, "The files contain no pods.")
+	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files contain no PodDisruptionBudgets.")
 	c.notePolicies()
 	c.noteStrangers()
 	c.cluster.KeepUsedImages()
@@ -307,19 +308,19 @@ func (c *collector) note(is bool, sentence string) {
 	}
 }
 
-// notePolicies says what files do not tell of EvictionPolicies.
+// notePolicies notes what files do not show about EvictionPolicies.
 func (c *collector) notePolicies() {
 	if !c.wants.Policies || len(c.cluster.Policies) == 0 {
 		return
 	}
 	c.note(selectNamespaces(c.cluster.Policies) && len(c.cluster.Namespaces) == 0,
-		"The files hold no Namespace, so "+unknownNamespaces+".")
-	c.note(!c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files hold no PodDisruptionBudget.")
+		"The files contain no Namespaces, so "+unknownNamespaces+".")
+	c.note(!c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files contain no PodDisruptionBudgets.")
 	c.note(c.wants.Signs && !c.cluster.Signs.HoldersKnown && holdWhenDown(c.cluster.Policies),
-		"The files hold no ValidatingAdmissionPolicy, so it is not known whether ifDown: Hold has an effect.")
+		"The files contain no ValidatingAdmissionPolicies, so it is not known whether ifDown: Hold has an effect.")
 }
 
-// noteStrangers says of how many pods the node is not among the files.
+// noteStrangers notes how many pods have nodes that are not in the files.
 func (c *collector) noteStrangers() {
 	known := map[string]bool{"": true}
 	for _, node := range c.cluster.Nodes {
@@ -331,5 +332,5 @@ func (c *collector) noteStrangers() {
 			strangers++
 		}
 	}
-	c.note(strangers > 0, fmt.Sprintf("The files hold %d pods whose nodes they do not hold.", strangers))
+	c.note(strangers > 0, fmt.Sprintf("The files contain %d pods without their nodes.", strangers))
 }

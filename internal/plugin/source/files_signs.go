@@ -20,16 +20,16 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Kinds that tell of controllers.
+// Kinds that show something about controllers.
 var (
-	leaseKind = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
-	clockKind = schema.GroupKind{Kind: "ServiceAccount"}
-	eventKind = schema.GroupKind{Kind: "Event"}
-	// holderKind is of the admission policy that an EvictionPolicy with ifDown: Hold needs.
+	leaseKind         = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
+	evictionClockKind = schema.GroupKind{Kind: "ServiceAccount"}
+	eventKind         = schema.GroupKind{Kind: "Event"}
+	// holderKind is the admission policy that an EvictionPolicy with ifDown: Hold needs.
 	holderKind = schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
 )
 
-// addSign takes an object that tells of controllers. The newest renewal tells when the files were written.
+// addSign takes an object that shows something about controllers. The newest renewal shows when the files were written.
 func (c *collector) addSign(object *unstructured.Unstructured) error {
 	signs := &c.cluster.Signs
 	switch object.GroupVersionKind().GroupKind() {
@@ -43,7 +43,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		}
 		c.leases = append(c.leases, lease)
 		c.cluster.AddRenewal(lease)
-	case clockKind:
+	case evictionClockKind:
 		account := &corev1.ServiceAccount{}
 		if err := convert(object.Object, account); err != nil {
 			return err
@@ -52,8 +52,8 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		if err == nil && account.Name == plan.EvictionClock {
 			signs.Heard(at)
 		}
-		signs.AddClock(account)
-		signs.ClocksKnown = true
+		signs.AddEvictionClock(account)
+		signs.EvictionClocksKnown = true
 	case eventKind:
 		event := &corev1.Event{}
 		if err := convert(object.Object, event); err != nil {
@@ -73,7 +73,7 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// addWorkload takes the pod template of a workload, if it is wanted and the object has one.
+// addWorkload records the pod template of a workload, if it is wanted and the object has one.
 func (c *collector) addWorkload(object *unstructured.Unstructured) error {
 	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
 	if !ok || !c.wants.Templates {
@@ -106,7 +106,7 @@ func (c *collector) addWorkload(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// namespaceOf returns the namespace that an object is in, or gets: manifests of workloads need not have one.
+// namespaceOf returns the namespace of an object, or the one it would get: manifests of workloads need not name one.
 func namespaceOf(object *unstructured.Unstructured) string {
 	namespace := object.GetNamespace()
 	if _, ok := Workloads[object.GroupVersionKind().GroupKind()]; ok && namespace == "" {
@@ -115,7 +115,7 @@ func namespaceOf(object *unstructured.Unstructured) string {
 	return namespace
 }
 
-// trace notes which file an object is from, for those who want to point at it.
+// trace records which file contains an object, so that findings can point to it.
 func (c *collector) trace(source string, object *unstructured.Unstructured) {
 	if !c.wants.Templates || source == stdin {
 		return
@@ -126,18 +126,18 @@ func (c *collector) trace(source string, object *unstructured.Unstructured) {
 	c.cluster.Sources[checked(object)] = filepath.ToSlash(source)
 }
 
-// checked is how a check names an object.
+// checked returns the name of an object in a check.
 func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
 	return cliv1alpha1.CheckedObject{
 		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: namespaceOf(object),
 	}
 }
 
-// hear takes from nodes and events when the files were written, at the earliest.
+// hear finds out from nodes and events when the files were written at the earliest.
 func (c *collector) hear() {
 	signs := &c.cluster.Signs
 	for _, lease := range c.leases {
-		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease // others tell of nodes
+		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease // others are about nodes
 		if c.cluster.IsOfController(lease) {
 			signs.AddLease(lease)
 		}
@@ -159,6 +159,6 @@ func (c *collector) hear() {
 	if !c.wants.Templates || len(c.cluster.Nodes) == 0 {
 		return
 	}
-	c.note(!signs.LeasesKnown, "The files hold no Lease: 'kubectl get leases,serviceaccounts,events -A -o yaml' writes what tells who evicts.")
-	c.note(signs.LeasesKnown, "The files tell of controllers as of "+output.Absolute(signs.At)+".")
+	c.note(!signs.LeasesKnown, "The files contain no Leases: use 'kubectl get leases,serviceaccounts,events -A -o yaml' to write what shows who evicts.")
+	c.note(signs.LeasesKnown, "The files show controllers as of "+output.Absolute(signs.At)+".")
 }

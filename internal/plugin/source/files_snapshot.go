@@ -15,13 +15,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// The header of a snapshot, and its end.
+// The first line of a snapshot, and the last.
 var (
 	snapshotKind    = schema.GroupKind{Group: cliv1alpha1.GroupVersion.Group, Kind: "Snapshot"}
 	snapshotEndKind = schema.GroupKind{Group: cliv1alpha1.GroupVersion.Group, Kind: "SnapshotEnd"}
 )
 
-// follow counts the lines of a snapshot, and refuses one that is not whole.
+// follow counts the lines of a snapshot, and rejects an incomplete one.
 func (c *collector) follow(next decoded) error {
 	objects, begun := c.snapshots[next.source]
 	object, _ := next.object.(*unstructured.Unstructured)
@@ -47,9 +47,9 @@ func (c *collector) follow(next decoded) error {
 		delete(c.snapshots, next.source)
 		switch {
 		case !begun:
-			return fmt.Errorf("%s: the snapshot has no first line: it is cut off, take it again", next.source)
+			return fmt.Errorf("%s: the snapshot has no first line: it is incomplete, take it again", next.source)
 		case objects != line.Objects:
-			return fmt.Errorf("%s: the snapshot holds %d of %d objects: it is damaged, take it again",
+			return fmt.Errorf("%s: the snapshot contains %d of %d objects: it is damaged, take it again",
 				next.source, objects, line.Objects)
 		}
 	default:
@@ -60,26 +60,26 @@ func (c *collector) follow(next decoded) error {
 	return nil
 }
 
-// learn takes from the first line of a snapshot what it would hold if it was there.
+// learn finds out from the first line of a snapshot which kinds it contains.
 func (c *collector) learn(line *cliv1alpha1.Snapshot) {
 	read := func(kind string) bool { return !slices.Contains(line.Unread, kind) }
 	signs := &c.cluster.Signs
 	signs.LeasesKnown = signs.LeasesKnown || read("leases")
-	signs.ClocksKnown = signs.ClocksKnown || read("serviceaccounts")
+	signs.EvictionClocksKnown = signs.EvictionClocksKnown || read("serviceaccounts")
 	c.cluster.BudgetsUnknown = c.cluster.BudgetsUnknown || !read("poddisruptionbudgets")
 	c.cluster.PoliciesUnknown = c.cluster.PoliciesUnknown || !read(EvictionPolicies.Resource)
 	c.note(c.wants.Policies && !read(EvictionPolicies.Resource),
-		"EvictionPolicies could not be read when the snapshot was taken, so none is taken into account.")
+		"EvictionPolicies could not be read when the snapshot was taken, so they are not taken into account.")
 }
 
-// UnreadOf returns the kinds that a snapshot of a cluster lacks because they could not be read.
+// UnreadOf returns the kinds that are missing from a snapshot of a cluster because they could not be read.
 func UnreadOf(cluster *plan.Cluster) (unread []string) {
 	for _, kind := range []struct {
 		name  string
 		known bool
 	}{
 		{"leases", cluster.Signs.LeasesKnown},
-		{"serviceaccounts", cluster.Signs.ClocksKnown},
+		{"serviceaccounts", cluster.Signs.EvictionClocksKnown},
 		{"poddisruptionbudgets", !cluster.BudgetsUnknown},
 		{EvictionPolicies.Resource, !cluster.PoliciesUnknown},
 	} {
@@ -90,7 +90,7 @@ func UnreadOf(cluster *plan.Cluster) (unread []string) {
 	return unread
 }
 
-// unended returns an error for each snapshot whose last line has not come.
+// unended returns an error for each snapshot without a last line.
 func (c *collector) unended() (all []error) {
 	for _, source := range slices.Sorted(maps.Keys(c.snapshots)) {
 		all = append(all, cutOff(source, c.snapshots[source]))
@@ -99,6 +99,6 @@ func (c *collector) unended() (all []error) {
 }
 
 func cutOff(source string, objects int) error {
-	return fmt.Errorf("%s: the snapshot ends after %d objects without its last line: it is cut off, take it again",
+	return fmt.Errorf("%s: the snapshot ends after %d objects without its last line: it is incomplete, take it again",
 		source, objects)
 }

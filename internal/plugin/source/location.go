@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// LocationOf names the cluster that flags and kubeconfig choose, as its user does.
+// LocationOf returns the cluster that flags and kubeconfig select, as its users call it.
 func LocationOf(flags *genericclioptions.ConfigFlags, config *rest.Config) plan.Location {
 	is := plan.Location{Server: config.Host}
 	raw, err := flags.ToRawKubeConfigLoader().RawConfig()

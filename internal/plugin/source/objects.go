@@ -20,7 +20,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// Nobody has checked the objects of files, as an API server does: what no API server would have is refused here.
+// Unlike objects from an API server, objects in files have not been validated. This rejects those that no API server
+// would have.
 
 var (
 	nodeKind = schema.GroupKind{Kind: "Node"}
@@ -28,12 +29,12 @@ var (
 	jobKind  = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
-// objectName tells the nodes and pods of a cluster apart.
+// objectName identifies a node or a pod of a cluster.
 type objectName struct{ kind, namespace, name string }
 
-// knows reports whether an object was taken already: it has the same UID or, if files leave that out, the same name. A
-// node or pod that has another UID makes no cluster with the first. Manifests are not a cluster yet, and all of them
-// count.
+// knows reports whether an object was already taken: it has the same UID or, if files do not contain UIDs, the same
+// name. It returns an error for a node or pod with the same name and another UID, because they cannot be from the same
+// cluster. In manifests, all objects count.
 func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 	uid, kind := object.GetUID(), object.GroupVersionKind().GroupKind()
 	name := objectName{kind.Kind, object.GetNamespace(), object.GetName()}
@@ -58,7 +59,7 @@ func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 		c.named[name] = uid
 		return false, nil
 	case known != uid:
-		return false, errors.New("the files hold it twice, with different UIDs: they are from two clusters, or from two times; plan with one of them at a time")
+		return false, errors.New("the files contain it twice, with different UIDs, so they are from two clusters or two points in time: plan with one of them at a time")
 	}
 	return true, nil
 }
@@ -77,8 +78,7 @@ func checkTaints(all []corev1.Taint) error {
 	return nil
 }
 
-// checkSeconds returns an error for tolerationSeconds that are no whole number. Converted, they would be another
-// number.
+// checkSeconds returns an error for tolerationSeconds that are not a whole number. The conversion would change them.
 func checkSeconds(object *unstructured.Unstructured, path ...string) error {
 	value, _, _ := unstructured.NestedFieldNoCopy(object.Object, append(slices.Clone(path), "tolerations")...)
 	tolerations, _ := value.([]any)
@@ -92,7 +92,7 @@ func checkSeconds(object *unstructured.Unstructured, path ...string) error {
 	return nil
 }
 
-// convert fills a typed object. An error names the field.
+// convert converts an object to a type. Its error names the field.
 func convert(object map[string]any, typed any) error {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed)
 	if err == nil {
@@ -108,8 +108,7 @@ func convert(object map[string]any, typed any) error {
 	return err
 }
 
-// inFiles says what cannot be read of files, each on a line of its own, and short: some errors quote all that they were
-// given.
+// inFiles says what cannot be read in files, one short line each, because some errors quote their whole input.
 func inFiles(err error) error {
 	const most = 400
 	var all []error
@@ -125,14 +124,14 @@ func inFiles(err error) error {
 		}
 		advice := ""
 		if strings.HasPrefix(text, "unable to decode") || strings.HasPrefix(text, "error parsing") {
-			advice = ": is it cut off, or no object as 'kubectl get -o yaml' writes it?"
+			advice = ": is it incomplete, or not an object that 'kubectl get -o yaml' wrote?"
 		}
 		all[i] = fmt.Errorf("read files: %s%s", text, advice)
 	}
 	return errors.Join(all...)
 }
 
-// strict is convert that refuses fields that a type does not have.
+// strict is like convert, but rejects fields that the type does not have.
 func strict(object map[string]any, typed any) error {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, typed, true)
 	if err == nil || runtime.IsStrictDecodingError(err) {

@@ -23,7 +23,7 @@ var EvictionPolicies = v1alpha1.GroupVersion.WithResource("evictionpolicies")
 
 var policyKind = schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "EvictionPolicy"}
 
-// Policies reads the EvictionPolicies. A cluster without the resource has none.
+// Policies reads the EvictionPolicies. A cluster that does not serve the resource has none.
 func (r *Reader) Policies(ctx context.Context) error {
 	var broken error
 	list := r.Dynamic.Resource(EvictionPolicies).List
@@ -39,11 +39,11 @@ func (r *Reader) Policies(ctx context.Context) error {
 		return nil
 	}
 	r.Cluster.PoliciesUnknown = err != nil
-	return errors.Join(broken, r.without(err, "no EvictionPolicy is taken into account"))
+	return errors.Join(broken, r.without(err, "EvictionPolicies are not taken into account"))
 }
 
-// Objections reads the policies and, if there are any, what they ask for: the namespaces, and the budgets of one
-// namespace or of all.
+// Objections reads the policies and, if there are any, the objects that they need: the namespaces, and the budgets of
+// one namespace or of all.
 func (r *Reader) Objections(ctx context.Context, namespace string) error {
 	if err := r.Policies(ctx); err != nil || len(r.Cluster.Policies) == 0 {
 		return err
@@ -57,8 +57,8 @@ func (r *Reader) Objections(ctx context.Context, namespace string) error {
 // policiesEvery is how often FollowPolicies reads.
 const policiesEvery = 5 * time.Second
 
-// FollowPolicies reads the policies, what they ask for, and whether Taintkeeper evicts, again and again until the
-// context ends, and tells each time what it has read.
+// FollowPolicies reads the policies, the objects that they need, and whether Taintkeeper evicts, repeatedly until the
+// context ends. It calls tell after each time.
 func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*plan.Cluster, error)) {
 	tick := time.NewTicker(policiesEvery)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func
 	}
 }
 
-// PolicyOf returns an EvictionPolicy as its type.
+// PolicyOf converts an object to an EvictionPolicy.
 func PolicyOf(object *unstructured.Unstructured) (*v1alpha1.EvictionPolicy, error) {
 	policy := &v1alpha1.EvictionPolicy{}
 	if err := convert(object.Object, policy); err != nil {
@@ -92,10 +92,10 @@ func PolicyOf(object *unstructured.Unstructured) (*v1alpha1.EvictionPolicy, erro
 	return policy, nil
 }
 
-// unknownNamespaces is what follows for policies if namespaces are not known.
+// unknownNamespaces says what it means for policies if namespaces are not known.
 const unknownNamespaces = "each EvictionPolicy is taken to select all of them"
 
-// Namespaces reads the namespaces, for the labels by which policies select them.
+// Namespaces reads the namespaces, because policies select them by label.
 func (r *Reader) Namespaces(ctx context.Context) error {
 	return r.namespaces(ctx, unknownNamespaces)
 }
@@ -106,12 +106,12 @@ func (r *Reader) namespaces(ctx context.Context, follows string) error {
 	return r.without(err, follows)
 }
 
-// Budgets reads the PodDisruptionBudgets of a namespace, or of all.
+// Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
 	list := r.Clients.PolicyV1().PodDisruptionBudgets(namespace).List
 	err := List(ctx, r, "poddisruptionbudgets", list, Keep(&r.Cluster.Budgets, plan.SlimBudget))
 	r.Cluster.BudgetsUnknown = err != nil
-	return r.without(err, "no PodDisruptionBudget is taken into account")
+	return r.without(err, "PodDisruptionBudgets are not taken into account")
 }
 
 // holders reads the admission policies that EvictionPolicies with ifDown: Hold need.
@@ -125,21 +125,21 @@ func (r *Reader) holders(ctx context.Context) error {
 	return r.without(err, "it is not known whether ifDown: Hold has an effect")
 }
 
-// selectNamespaces reports whether some policy selects namespaces.
+// selectNamespaces reports whether any policy selects namespaces.
 func selectNamespaces(policies []*v1alpha1.EvictionPolicy) bool {
 	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
 		return policy.Spec.NamespaceSelector != nil
 	})
 }
 
-// holdWhenDown reports whether some policy should hold pods while Taintkeeper is not running.
+// holdWhenDown reports whether any policy should hold pods while Taintkeeper is not running.
 func holdWhenDown(policies []*v1alpha1.EvictionPolicy) bool {
 	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
 		return policy.Spec.IfDown == v1alpha1.IfDownHold
 	})
 }
 
-// ListPolicies returns the EvictionPolicies, whole, with an error if the cluster does not have the resource.
+// ListPolicies returns the complete EvictionPolicies. It returns an error if the cluster does not serve the resource.
 func (r *Reader) ListPolicies(ctx context.Context) ([]*v1alpha1.EvictionPolicy, error) {
 	list, err := r.Dynamic.Resource(EvictionPolicies).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -29,8 +29,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Patience is how long one call may take if --request-timeout says nothing else: a context that does not answer must
-// not keep anybody waiting indefinitely.
+// Patience is the default of --request-timeout: how long one call may take. Without it, a context that does not answer
+// would block the command.
 const Patience = 30 * time.Second
 
 // Reader reads the objects of a cluster from its API server, in pages.
@@ -38,21 +38,21 @@ type Reader struct {
 	// Server is the address of the API server, for messages.
 	Server  string
 	Clients kubernetes.Interface
-	// Watches is like Clients, without a time that a call may take.
+	// Watches is like Clients, but without a timeout.
 	Watches kubernetes.Interface
 	// Dynamic is for our own resources.
 	Dynamic  dynamic.Interface
 	Progress *output.Progress
-	// Clock is the API server's.
+	// Clock is the API server's clock.
 	Clock *timeline.Clock
 	// Cluster is what was read.
 	Cluster *plan.Cluster
 
-	owners metadata.Interface // for ReplicaSets and Jobs, of which only their controllers count
+	owners metadata.Interface // for ReplicaSets and Jobs, of which only the controllers matter
 }
 
-// readAPI returns what a command wants to know about a cluster. It needs nodes and pods; of the rest the cluster says
-// what is missing.
+// readAPI returns what a command needs from a cluster. Nodes and pods are required. The cluster says what else is
+// missing.
 func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*plan.Cluster, error) {
 	r, err := Connect(config, progress)
 	if err != nil {
@@ -64,7 +64,7 @@ func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *o
 	return r.Cluster, err
 }
 
-// Connect returns a Reader of the API server that a configuration names.
+// Connect returns a Reader for the API server in a configuration.
 func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	clock := &timeline.Clock{}
 	config = ForReading(clock.Listen(config))
@@ -73,7 +73,7 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	patient := rest.CopyConfig(config)
-	patient.Timeout = 0 // it would end watches
+	patient.Timeout = 0 // a timeout would end watches
 	watches, err := kubernetes.NewForConfig(patient)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -91,10 +91,10 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	return reader, nil
 }
 
-// Dialer connects a command that changes a cluster to it. The answers of the API server set the clock.
+// Dialer connects a command that changes a cluster to it. The API server's answers set the clock.
 type Dialer func(command.Env, *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error)
 
-// Dial is the Dialer to the cluster of the kubeconfig. Each warning of the API server is printed once.
+// Dial is the Dialer for the cluster in the kubeconfig. It prints each warning of the API server once.
 func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error) {
 	config, err := RESTConfigOf(flags)
 	if err != nil {
@@ -110,7 +110,7 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, *time
 	return reader, clock, nil
 }
 
-// NewReader returns a Reader that has read nothing yet.
+// NewReader returns a Reader that has not read anything yet.
 func NewReader(server string, clients kubernetes.Interface, dynamicClient dynamic.Interface,
 	owners metadata.Interface, progress *output.Progress,
 ) *Reader {
@@ -121,7 +121,7 @@ func NewReader(server string, clients kubernetes.Interface, dynamicClient dynami
 	}
 }
 
-// ForReading returns a configuration with which much is read.
+// ForReading returns a configuration for reading many objects.
 func ForReading(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -133,7 +133,7 @@ func ForReading(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Read reads what a command wants. Nodes and pods must be readable; of the rest the cluster says what is missing.
+// Read reads what a command needs. Nodes and pods are required. The cluster says what else is missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	for _, read := range []func(context.Context, Wants) error{
 		r.required, r.policies, r.disruption, r.scheduling, r.renewals, r.signs, r.health,
@@ -165,7 +165,7 @@ func (r *Reader) policies(ctx context.Context, wanted Wants) error {
 	return r.Policies(ctx)
 }
 
-// disruption reads the budgets, which policies ask for too, and who controls ReplicaSets and Jobs.
+// disruption reads the budgets, which policies need too, and the controllers of ReplicaSets and Jobs.
 func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 	if !wanted.Budgets && len(r.Cluster.Policies) == 0 {
 		return nil
@@ -178,14 +178,14 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 		jobs = r.controllersOf("batch", "jobs")
 	}
 	for _, read := range []func(context.Context) error{r.controllersOf("apps", "replicasets"), jobs} {
-		if err := r.without(read(ctx), "who controls them is guessed, or not known"); err != nil {
+		if err := r.without(read(ctx), "their owners are guessed, or not known"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// controllersOf reads who controls the objects of a kind, and nothing else of them.
+// controllersOf reads only the controllers of the objects of a kind.
 func (r *Reader) controllersOf(group, resource string) func(context.Context) error {
 	kind := r.owners.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
 	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
@@ -196,7 +196,7 @@ func (r *Reader) controllersOf(group, resource string) func(context.Context) err
 	}
 }
 
-// jobs reads who controls Jobs, and whether they make successors.
+// jobs reads the controllers of Jobs, and whether the Jobs create successors.
 func (r *Reader) jobs(ctx context.Context) error {
 	return List(ctx, r, "jobs", r.Clients.BatchV1().Jobs(metav1.NamespaceAll).List, func(job *batchv1.Job) {
 		r.keepController(job)
@@ -210,9 +210,9 @@ func (r *Reader) keepController(object metav1.Object) {
 	}
 }
 
-// scheduling reads the namespaces, which policies ask for too, and what else the scheduler asks for.
+// scheduling reads the namespaces, which policies need too, and the other objects that the scheduler needs.
 func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
-	const follows = "where pods would go is told without them"
+	const follows = "the placement of pods ignores them"
 	var err error
 	switch {
 	case len(r.Cluster.Policies) > 0:
@@ -246,15 +246,16 @@ func (r *Reader) renewals(ctx context.Context, wanted Wants) error {
 	}
 	leases := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	err := List(ctx, r, "leases", leases.List, r.Cluster.AddRenewal)
-	return r.without(err, "it is not known when kubelets last renewed those of their nodes")
+	return r.without(err, "it is not known when kubelets last renewed them")
 }
 
-// Keep appends what is needed of each object.
+// Keep appends the parts of each object that are needed.
 func Keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
 	return func(object *T) { *all = append(*all, slim(object)) }
 }
 
-// without goes on without a kind that may not be read or that the API server does not have, and says what follows.
+// without continues without a kind that may not be read or that the API server does not serve, and says what that
+// means.
 func (r *Reader) without(err error, follows string) error {
 	if denied, ok := errors.AsType[DeniedError](err); ok {
 		r.Cluster.Missing = append(r.Cluster.Missing, fmt.Sprintf("You may not list %s, so %s.", denied.Kind, follows))
@@ -274,7 +275,7 @@ func List[L runtime.Object, T any](ctx context.Context, r *Reader, kind string,
 	return listSome(ctx, r, kind, fields.Everything(), list, each)
 }
 
-// listSome lists objects of a kind, page by page, so that no more than one page is held as a whole.
+// listSome lists objects of a kind page by page, so that only one page at a time is in memory completely.
 func listSome[L runtime.Object, T any](ctx context.Context, r *Reader, kind string, which fields.Selector,
 	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 )
 
-func TestAServerThatDoesNotAnswerIsSaidToBeWaitedForAfterASecond(t *testing.T) {
+func TestProgressSaysAfterASecondThatAServerDoesNotAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		takes time.Duration

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Keepers selects the pods that the chart and config/deployment.yaml run Taintkeeper in.
+// Keepers selects the pods in which the chart and config/deployment.yaml run Taintkeeper.
 const Keepers = "app.kubernetes.io/name=taintkeeper"
 
 // health reads the state of Taintkeeper: its Lease, its eviction clock, and its recent failures.
@@ -21,10 +21,10 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if !wanted.Health {
 		return nil
 	}
-	if err := r.without(r.election(ctx), "it is not known from them whether Taintkeeper runs"); err != nil {
+	if err := r.without(r.election(ctx), "they cannot show whether Taintkeeper runs"); err != nil {
 		return err
 	}
-	if err := r.clocks(ctx); err != nil {
+	if err := r.evictionClocks(ctx); err != nil {
 		return err
 	}
 	for _, reason := range plan.Failures {
@@ -41,7 +41,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-// election reads the Lease with which the replicas of Taintkeeper elect a leader.
+// election reads the Lease that the replicas of Taintkeeper use to elect a leader.
 func (r *Reader) election(ctx context.Context) error {
 	r.Cluster.Signs.Leases = nil
 	err := r.Lease(ctx, plan.Taintkeeper, r.Cluster.Signs.AddLease)
@@ -49,9 +49,9 @@ func (r *Reader) election(ctx context.Context) error {
 	return err
 }
 
-// Idle finds out whether Taintkeeper evicts, and what follows if it does not. It reads the Lease of the usual name. If
-// no replica holds that, it also reads Taintkeeper's pods, whose flags may name another Lease or none, and its eviction
-// clock.
+// Idle finds out whether Taintkeeper evicts, and what it means if it does not. It reads the Lease with the usual name.
+// If no replica holds it, it also reads Taintkeeper's pods, whose flags may name another Lease or none, and its
+// eviction clock.
 func (r *Reader) Idle(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &plan.Cluster{}
@@ -83,7 +83,7 @@ func (r *Reader) lookCloser(ctx context.Context) (plan.Running, error) {
 	if denied != nil && !IsUnreadable(denied) {
 		return plan.Running{}, denied
 	}
-	if err := r.clocks(ctx); err != nil {
+	if err := r.evictionClocks(ctx); err != nil {
 		return plan.Running{}, err
 	}
 	running, err := r.running(ctx)

@@ -22,7 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-func TestThatTaintkeeperDoesNotEvictIsSaidOnlyIfNothingShowsThatItDoes(t *testing.T) {
+func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *testing.T) {
 	const (
 		exception = "EvictionPolicies hold no pod, except those with ifDown: Hold."
 		builtIn   = " Due pods leave only if the built-in controller evicts them."

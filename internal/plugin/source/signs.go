@@ -18,12 +18,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// signs reads what shows who evicts and taints. It notes what the user may not read, which is then not known.
+// signs reads what shows which controllers evict and taint. It notes what the user may not read, which is then unknown.
 func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 	if !wanted.Signs {
 		return nil
 	}
-	for _, read := range []func(context.Context) error{r.leases, r.clocks, r.evictions, r.holders} {
+	for _, read := range []func(context.Context) error{r.leases, r.evictionClocks, r.evictions, r.holders} {
 		if err := read(ctx); err != nil {
 			return err
 		}
@@ -31,7 +31,8 @@ func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-// leases reads the Leases of leaders, wherever they are, or at least where they are expected, and that of node health.
+// leases reads the Leases of leaders, in all namespaces or at least where they are expected, and the Lease of node
+// health.
 func (r *Reader) leases(ctx context.Context) error {
 	var refused error
 	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
@@ -52,11 +53,11 @@ func (r *Reader) leases(ctx context.Context) error {
 		refused = cmp.Or(refused, err)
 	}
 	r.Cluster.Signs.LeasesKnown = refused == nil
-	return r.without(refused, "what they tell of the controllers is not known")
+	return r.without(refused, "they cannot show which controllers run")
 }
 
-// Lease reads the Leases with which the replicas of a program may elect a leader, in all namespaces: those that have
-// the name which the flags of its pods say. A control plane outside of the cluster may have none here.
+// Lease reads the Leases that the replicas of a program may use to elect a leader, in all namespaces: those with the
+// name in the flags of its pods. A control plane outside the cluster may have none here.
 func (r *Reader) Lease(ctx context.Context, program string, each func(*coordinationv1.Lease)) error {
 	name, namespace := r.Cluster.Election(program)
 	coordination := r.Clients.CoordinationV1()
@@ -75,8 +76,8 @@ func (r *Reader) Lease(ctx context.Context, program string, each func(*coordinat
 	return named(ctx, r, "leases", name, coordination.Leases(metav1.NamespaceAll).List, homes, get, each)
 }
 
-// homes returns the namespaces that Taintkeeper's Lease and clock may be in: those that the bindings of its admission
-// policy name, or else that of Kubernetes. A release that is gone can have left its binding.
+// homes returns the namespaces in which Taintkeeper's Lease and eviction clock may be: those that the bindings of its
+// admission policy name, or else kube-system. A binding may be left over from a release that was uninstalled.
 func (r *Reader) homes(ctx context.Context) []string {
 	admission := r.Clients.AdmissionregistrationV1()
 	bindings, err := admission.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
@@ -95,14 +96,14 @@ func (r *Reader) homes(ctx context.Context) []string {
 	return homes
 }
 
-func (r *Reader) clocks(ctx context.Context) error {
+func (r *Reader) evictionClocks(ctx context.Context) error {
 	core := r.Clients.CoreV1()
 	get := func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
 		return core.ServiceAccounts(namespace).Get(ctx, plan.EvictionClock, metav1.GetOptions{})
 	}
 	all := core.ServiceAccounts(metav1.NamespaceAll)
-	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddClock)
-	r.Cluster.Signs.ClocksKnown = err == nil
+	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddEvictionClock)
+	r.Cluster.Signs.EvictionClocksKnown = err == nil
 	return r.without(err, "the eviction clock of Taintkeeper is not known")
 }
 
@@ -110,10 +111,10 @@ func (r *Reader) evictions(ctx context.Context) error {
 	ofEvictions := fields.OneTermEqualSelector("reason", plan.EvictionReason)
 	all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
 	err := listSome(ctx, r, "events", ofEvictions, all.List, r.Cluster.Signs.AddEvent)
-	return r.without(err, "it is not known from them who has evicted")
+	return r.without(err, "they cannot show who evicted")
 }
 
-// named reads the objects of a name in all namespaces. Where they may not be listed, it gets those in the namespaces
+// named reads the objects with a name in all namespaces. If they may not be listed, it gets them in the namespaces
 // where they are expected.
 func named[L runtime.Object, T any, P interface {
 	*T

@@ -54,7 +54,7 @@ func controllerManager(flags ...string) runtime.Object {
 	}
 }
 
-// forbid takes rights away: "list leases", for example, or "* events".
+// forbid denies rights: "list leases", for example, or "* events".
 func forbid(clients *fake.Clientset, rights ...string) {
 	for _, right := range rights {
 		verb, resource, _ := strings.Cut(right, " ")
@@ -64,7 +64,7 @@ func forbid(clients *fake.Clientset, rights ...string) {
 	}
 }
 
-// read reads from an API server what a check asks of controllers, and the pods.
+// read reads from an API server what a check needs to know about controllers, and the pods.
 func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
@@ -89,13 +89,13 @@ func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
 		objects []runtime.Object
 		want    cliv1alpha1.Who
 	}{
-		"ours leads and is alive, beside the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"ours, in a namespace of its own":              {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"a dead clock":                                 {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"the built-in alone":                           {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"both":                                         {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
-		"nobody, of whom there is a trace":             {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
-		"nobody any more":                              {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
+		"ours leads and is alive, next to the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"ours, in a namespace of its own":               {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"a dead clock":                                  {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"the built-in alone":                            {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"both":                                          {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
+		"nobody, of whom there is a trace":              {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
+		"nobody any more":                               {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if task := whoEvicts(read(t, fake.NewClientset(test.objects...))); task.Who != test.want {
@@ -110,19 +110,19 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 	forbid(clients, "* leases", "* serviceaccounts", "* events")
 	cluster := read(t, clients)
 	want := []string{
-		"You may not list leases, so what they tell of the controllers is not known.",
+		"You may not list leases, so they cannot show which controllers run.",
 		"You may not list serviceaccounts, so the eviction clock of Taintkeeper is not known.",
-		"You may not list events, so it is not known from them who has evicted.",
+		"You may not list events, so they cannot show who evicted.",
 	}
 	if !slices.Equal(cluster.Missing, want) {
 		t.Errorf("missing is %q, want %q", cluster.Missing, want)
 	}
-	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does as well") {
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does too") {
 		t.Errorf("it is %s: %q", task.Who, task.Message)
 	}
 }
 
-func TestARightToGetInTheNamespaceOfKubernetesIsEnough(t *testing.T) {
+func TestARightToGetInKubeSystemIsEnough(t *testing.T) {
 	clients := fake.NewClientset(lease("kube-system", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("kube-system", now))
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
@@ -131,7 +131,7 @@ func TestARightToGetInTheNamespaceOfKubernetesIsEnough(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotInTheNamespaceOfKubernetesMayBeInAnother(t *testing.T) {
+func TestObjectsThatAreNotInKubeSystemMayBeInAnotherNamespace(t *testing.T) {
 	clients := fake.NewClientset(lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), controllerManager())
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
@@ -183,7 +183,7 @@ func TestTheBindingsOfThePolicyNameTheNamespacesToGetFrom(t *testing.T) {
 	}
 }
 
-func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
+func TestAnErrorOtherThanForbiddenIsReturned(t *testing.T) {
 	clients := fake.NewClientset()
 	clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
@@ -194,9 +194,9 @@ func TestAnErrorThatIsNoRefusalIsTold(t *testing.T) {
 	}
 }
 
-func TestOfAnEvictionClockNothingIsKeptButItsTime(t *testing.T) {
+func TestOnlyTheTimeOfAnEvictionClockIsKept(t *testing.T) {
 	cluster := read(t, fake.NewClientset(evictionClock("kube-system", now)))
-	if got := cluster.Signs.Clocks[0].Annotations; len(got) != 1 {
+	if got := cluster.Signs.EvictionClocks[0].Annotations; len(got) != 1 {
 		t.Errorf("kept %q", got)
 	}
 }

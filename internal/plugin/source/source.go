@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source is where the state of a cluster comes from: its API server, or files that hold its objects. It has the
-// flags that say which, and the errors that say why it cannot be read and what to do.
+// Package source reads the state of a cluster, from its API server or from files. It has the flags that select one of
+// them, and the errors that say why it cannot be read and what to do.
 package source
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Source is where the objects of a cluster come from: files if some are named, else the API server.
+// Source is where the objects of a cluster come from: files if there are any, otherwise the API server.
 type Source struct {
 	Env    command.Env
 	Config *genericclioptions.ConfigFlags
@@ -38,19 +38,19 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) Source {
 // AddFlags adds --filename, --recursive and --at.
 func (s *Source) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&s.Files.Filenames, "filename", "f", nil,
-		"Files or folders that hold the objects, as 'kubectl get nodes,pods,... -A -o yaml' or 'kubectl taintkeeper snapshot' write them; '-' is stdin. No cluster is asked then.")
-	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f with all folders in them.")
+		"Read these files or folders instead of a cluster: the output of 'kubectl get nodes,pods,... -A -o yaml' or of 'kubectl taintkeeper snapshot'. '-' means stdin.")
+	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f recursively.")
 	cmd.Flags().StringVar(&s.at, "at", "",
-		"The instant for which to answer, with -f: 2026-11-22T09:00:00Z, for example. It is when the snapshot was taken if you leave it out, and now for other files.")
+		"With -f, the time for which to answer, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, and now for other files.")
 }
 
-// Offline reports whether files take the place of a cluster.
+// Offline reports whether files replace a cluster.
 func (s *Source) Offline() bool { return len(s.Files.Filenames) > 0 }
 
-// Validate refuses flags that would change nothing.
+// Validate rejects flags that would have no effect.
 func (s *Source) Validate() error {
 	if s.Files.Recursive && !s.Offline() {
-		return command.Usagef("--recursive is for the folders of --filename: name some, or leave it out")
+		return command.Usagef("--recursive requires --filename with folders: name some, or remove --recursive")
 	}
 	if err := s.validateAt(); err != nil || !s.Offline() {
 		return err
@@ -59,7 +59,7 @@ func (s *Source) Validate() error {
 		{"context", *s.Config.Context}, {"cluster", *s.Config.ClusterName}, {"server", *s.Config.APIServer},
 	} {
 		if flag.value != "" {
-			return command.Usagef("--%s=%s: with --filename no cluster is read: leave out one of them", flag.name, flag.value)
+			return command.Usagef("--%s=%s: no cluster is read with --filename: remove one of the two", flag.name, flag.value)
 		}
 	}
 	return nil
@@ -70,7 +70,7 @@ func (s *Source) validateAt() error {
 		return nil
 	}
 	if !s.Offline() {
-		return command.Usagef("--at requires -f: a cluster is read as it is now")
+		return command.Usagef("--at requires -f, because a cluster is read in its current state")
 	}
 	if _, err := time.Parse(time.RFC3339, s.at); err != nil {
 		return command.Usagef("--at=%s is not an instant: write it as 2026-11-22T09:00:00Z", s.at)
@@ -78,9 +78,9 @@ func (s *Source) validateAt() error {
 	return nil
 }
 
-// Now returns the instant for which to answer about a cluster that was read.
+// Now returns the instant for which to answer about a cluster.
 func (s *Source) Now(cluster *plan.Cluster) time.Time {
-	if at, err := time.Parse(time.RFC3339, s.at); err == nil { // Validate refuses any other
+	if at, err := time.Parse(time.RFC3339, s.at); err == nil { // Validate rejects all others
 		return at
 	}
 	if !cluster.At.IsZero() {
@@ -109,7 +109,7 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*plan.Cluster, error) 
 	return cluster, err
 }
 
-// RESTConfig says how to reach the cluster.
+// RESTConfig returns the configuration to reach the cluster.
 func (s *Source) RESTConfig() (*rest.Config, error) {
 	config, err := RESTConfigOf(s.Config)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Source) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Namespace returns the namespace in which kubectl would look.
+// Namespace returns the namespace that kubectl would use.
 func (s *Source) Namespace() (string, error) {
 	namespace, _, err := s.Config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Source) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// RESTConfigOf says how to reach the cluster that flags and kubeconfig name. Where they name none, kubectl asks
-// localhost:8080, which has never heard of a cluster either.
+// RESTConfigOf returns the configuration to reach the cluster that flags and kubeconfig name. If they name none,
+// kubectl uses localhost:8080, which is not useful.
 func RESTConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	const advice = "set a context (kubectl config use-context)"
 	config, err := flags.ToRESTConfig()
@@ -140,27 +140,27 @@ func RESTConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
 	}
 	named := raw.CurrentContext + *flags.Context + *flags.ClusterName + *flags.APIServer
-	if named == "" && config.Host == nobody {
+	if named == "" && config.Host == defaultServer {
 		return nil, fmt.Errorf("find a cluster: no context is chosen: %s", advice)
 	}
 	return config, nil
 }
 
-// nobody names the API server that kubectl asks by default.
-const nobody = "http://localhost:8080"
+// defaultServer is the API server that kubectl uses by default.
+const defaultServer = "http://localhost:8080"
 
 // Wants says what a command needs in addition to nodes and pods.
 type Wants struct {
-	Policies   bool // EvictionPolicies and, if there are any, what they ask for
-	Budgets    bool // PodDisruptionBudgets, and who controls ReplicaSets and Jobs
-	Scheduling bool // what the scheduler asks for
+	Policies   bool // EvictionPolicies and, if there are any, the objects that they need
+	Budgets    bool // PodDisruptionBudgets, and the controllers of ReplicaSets and Jobs
+	Scheduling bool // what the scheduler needs
 	Renewals   bool // when kubelets last renewed the Leases of their nodes
 	Signs      bool // traces of the controllers that evict and taint
-	Health     bool // traces of Taintkeeper alone, and of what failed
-	Templates  bool // workloads whose pods files do not hold; then they need not hold nodes either
+	Health     bool // traces of Taintkeeper alone, and its failures
+	Templates  bool // workloads whose pods are not in the files; nodes are then optional
 }
 
-// slimNode returns what a command needs of a node.
+// slimNode returns the parts of a node that a command needs.
 func (w Wants) slimNode(node *corev1.Node) *corev1.Node {
 	slim := plan.SlimNode(node)
 	if w.Scheduling {

@@ -11,7 +11,7 @@ import (
 )
 
 // warnings prints each warning of the API server once, except the one about policies that hold pods
-// (config/coexistence.yaml): commands that end such a policy say in a sentence of their own what leaves.
+// (config/coexistence.yaml). Commands that end such a policy say themselves which pods leave.
 type warnings struct{ rest.WarningHandler }
 
 func newWarnings(out io.Writer) warnings {

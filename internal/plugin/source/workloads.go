@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Workload is a kind whose objects make pods from a template.
+// Workload is a kind whose objects create pods from a template.
 type Workload struct {
 	Resource schema.GroupVersionResource
 	template []string // the path of the template

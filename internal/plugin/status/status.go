@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status says how Taintkeeper does in a cluster, from what the API server stores: whether it runs, which pods
-// it must evict or holds, and what the built-in does meanwhile. It is pure.
+// Package status says how Taintkeeper is doing in a cluster, from what the API server stores: whether it runs, which
+// pods it must evict or holds, and what the built-in does meanwhile. It is pure.
 package status
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// overdueAfter is how long a pod may be due before it counts as overdue. In a storm pods wait for their turns.
+// overdueAfter is how long a pod may be due before it counts as overdue. In a storm, pods wait for a slot.
 const overdueAfter = time.Minute
 
-// Make says how Taintkeeper does at an instant.
+// Make returns how Taintkeeper is doing at an instant.
 func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	running := cluster.Running(at)
 	report := &cliv1alpha1.StatusReport{
@@ -37,8 +37,8 @@ func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	if running.Mode != "" {
 		report.Controllers, report.Version = running.Controllers(), running.Version
 	}
-	if account := clockFor(&cluster.Signs, &running); account != nil {
-		report.EvictionClock, report.BuiltInBacklog = plan.ClockOf(account, at), plan.BacklogOf(account, at)
+	if account := evictionClockFor(&cluster.Signs, &running); account != nil {
+		report.EvictionClock, report.BuiltInBacklog = plan.EvictionClockOf(account, at), plan.BacklogOf(account, at)
 	}
 	known := plan.Countdowns{}
 	if running.Evicts() { // otherwise policies hold nothing
@@ -73,15 +73,15 @@ func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
 	return replicas
 }
 
-// clockFor returns the eviction clock in the namespace of the Lease, else any.
-func clockFor(signs *plan.Signs, running *plan.Running) *corev1.ServiceAccount {
-	if len(signs.Clocks) == 0 {
+// evictionClockFor returns the eviction clock in the namespace of the Lease, or else any.
+func evictionClockFor(signs *plan.Signs, running *plan.Running) *corev1.ServiceAccount {
+	if len(signs.EvictionClocks) == 0 {
 		return nil
 	}
-	i := slices.IndexFunc(signs.Clocks, func(account *corev1.ServiceAccount) bool {
+	i := slices.IndexFunc(signs.EvictionClocks, func(account *corev1.ServiceAccount) bool {
 		return running.Lease != nil && account.Namespace == running.Lease.Namespace
 	})
-	return signs.Clocks[max(i, 0)]
+	return signs.EvictionClocks[max(i, 0)]
 }
 
 // count counts the pods that must leave.
@@ -124,7 +124,7 @@ func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *pla
 	})
 }
 
-// judge says whether Taintkeeper does its task, and what is wrong.
+// judge says whether Taintkeeper does its job, and what is wrong.
 func judge(
 	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
 ) (health cliv1alpha1.Health, problems []string) {
@@ -152,13 +152,13 @@ func judge(
 
 func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
 
-// ofEvictions says what is wrong while Taintkeeper evicts.
+// ofEvictions says what is wrong if Taintkeeper evicts.
 func ofEvictions(
 	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
 ) (problems []string) {
 	at := report.At.Time
 	if clock := report.EvictionClock; clock != nil && fails(clock, running) {
-		problems = append(problems, staleClock(clock, at))
+		problems = append(problems, staleEvictionClock(clock, at))
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
 		problems = append(problems, fmt.Sprintf("%s overdue, the oldest for %s.",
@@ -173,8 +173,8 @@ func ofEvictions(
 	return problems
 }
 
-// fails reports whether the leader should renew the eviction clock and does not. Without the leader's flags, a clock
-// that is not set can be what an earlier release has left.
+// fails reports whether the leader should renew the eviction clock but does not. If the leader's flags are not known, a
+// clock that is not set does not count, because an earlier release may have left it.
 func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
 	if running.Flags == nil {
 		return clock.State == cliv1alpha1.ClockStale
@@ -182,10 +182,10 @@ func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
 	return clock.State != cliv1alpha1.ClockFresh && plan.IsOn("--coexist", running.Flags)
 }
 
-func staleClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
+func staleEvictionClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
 	if clock.Renewed == nil {
-		return "The eviction clock is not set, so the built-in controller evicts as well."
+		return "The eviction clock is not set, so the built-in controller may evict as well."
 	}
-	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller evicts as well.",
+	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller may evict as well.",
 		duration.HumanDuration(at.Sub(clock.Renewed.Time)))
 }

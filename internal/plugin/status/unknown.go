@@ -12,7 +12,7 @@ import (
 func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1.UnknownField) {
 	runs, signs := running.Mode != "", &cluster.Signs
 	files := cluster.Location == plan.Location{}
-	noClock := len(signs.Clocks) == 0 && !signs.ClocksKnown
+	noEvictionClock := len(signs.EvictionClocks) == 0 && !signs.EvictionClocksKnown
 	for _, field := range []struct {
 		name    string
 		unknown bool
@@ -25,8 +25,8 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
 		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper runs"},
 		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
-		{"evictionClock", noClock, unread(files, "ServiceAccount", "serviceaccounts")},
-		{"builtInBacklog", noClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"evictionClock", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"builtInBacklog", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
 		{"lastError", signs.Failure == nil && !signs.FailuresKnown, unread(files, "Event", "events")},
 	} {
 		if field.unknown {
@@ -36,8 +36,8 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 	return fields
 }
 
-// policiesUnknown reports whether there may be EvictionPolicies. A snapshot says that there are none, other files do
-// not.
+// policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot without them shows that
+// the cluster has none, but other files do not.
 func policiesUnknown(cluster *plan.Cluster, files bool) bool {
 	return cluster.PoliciesUnknown || files && cluster.At.IsZero() && len(cluster.Policies) == 0
 }
@@ -45,7 +45,7 @@ func policiesUnknown(cluster *plan.Cluster, files bool) bool {
 // unread says why a kind is not known.
 func unread(files bool, kind, resource string) string {
 	if files {
-		return "the files hold no " + kind
+		return "the files contain no " + kind
 	}
 	return "you may not list " + resource
 }

@@ -31,7 +31,7 @@ func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// objections counts the pods that are due by what policies say of them then; empty if no policy keeps one.
+// objections counts the due pods by the answer of policies. It is empty if no policy keeps one.
 func objections(plan *cliv1alpha1.TaintPlan) string {
 	free, asked := plan.Summary.Leave, 0
 	var held []string
@@ -55,7 +55,7 @@ func objections(plan *cliv1alpha1.TaintPlan) string {
 	return ": " + strings.Join(slices.Concat(parts, held), ", ")
 }
 
-// atPace says that pods leave at the pace of a policy, if they do.
+// atPace says that pods leave at the pace of a policy. It is empty if they do not.
 func atPace(paced *cliv1alpha1.PlannedPolicy, pods int) string {
 	switch {
 	case paced == nil:
@@ -66,8 +66,7 @@ func atPace(paced *cliv1alpha1.PlannedPolicy, pods int) string {
 	return " at the pace of policy " + paced.Name
 }
 
-// pacedBy returns the slowest policy of those whose pace lets pods leave after the last one is due; nil if there is
-// none.
+// pacedBy returns the slowest policy whose pace lets pods leave after the last one is due, or nil.
 func pacedBy(plan *cliv1alpha1.TaintPlan) *cliv1alpha1.PlannedPolicy {
 	var slowest *cliv1alpha1.PlannedPolicy
 	for i := range plan.Policies {

@@ -34,7 +34,7 @@ func Silence(plan *cliv1alpha1.TaintPlan) []string {
 			falls.add("Silent "+in(plan, node.SilentAt), node)
 		}
 		if node.Held != "" {
-			held.add("Held back, as "+node.Held, node)
+			held.add("Held back, because "+node.Held, node)
 		}
 	}
 	for _, node := range byInstant(plan.Nodes, tainted) {
@@ -52,13 +52,13 @@ func Silence(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// mostNamed is how many nodes are named. More are counted.
-const mostNamed = 10
+// maxNamed is how many nodes are listed by name. If there are more, they are counted.
+const maxNamed = 10
 
-// namedOrCounted names nodes, or counts them by zone.
+// namedOrCounted lists nodes, or counts them by zone.
 func namedOrCounted(nodes []cliv1alpha1.PlannedNode) string {
 	var parts []string
-	if len(nodes) <= mostNamed {
+	if len(nodes) <= maxNamed {
 		for i := range nodes {
 			parts = append(parts, nodes[i].Name)
 		}
@@ -74,9 +74,9 @@ func namedOrCounted(nodes []cliv1alpha1.PlannedNode) string {
 	return sentence.Enumerate(parts)
 }
 
-// inTurn says when the nodes of a zone are tainted, which are in the order of that.
+// inTurn says when the nodes of a zone, sorted by that time, are tainted.
 func inTurn(plan *cliv1alpha1.TaintPlan, nodes []cliv1alpha1.PlannedNode) string {
-	if len(nodes) > mostNamed {
+	if len(nodes) > maxNamed {
 		return fmt.Sprintf("%d nodes, the first %s, the last %s",
 			len(nodes), in(plan, nodes[0].TaintedAt), in(plan, nodes[len(nodes)-1].TaintedAt))
 	}
@@ -89,7 +89,7 @@ func inTurn(plan *cliv1alpha1.TaintPlan, nodes []cliv1alpha1.PlannedNode) string
 
 func zoneOf(node cliv1alpha1.PlannedNode) string { return cmp.Or(node.Zone, "(none)") }
 
-// byInstant orders nodes by an instant. Those that have none come first.
+// byInstant sorts nodes by an instant. Nodes without one come first.
 func byInstant(
 	nodes []cliv1alpha1.PlannedNode, of func(cliv1alpha1.PlannedNode) *metav1.MicroTime,
 ) []cliv1alpha1.PlannedNode {
@@ -99,7 +99,7 @@ func byInstant(
 	})
 }
 
-// in says how long it is to an instant of a plan.
+// in formats the time until an instant of a plan.
 func in(plan *cliv1alpha1.TaintPlan, at *metav1.MicroTime) string {
 	if text := output.Relative(plan.At.Time, at.Time); text != "now" {
 		return "in " + text

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package summary says in a few lines what a plan does: how many pods leave, what is lost, and where pods would go.
-// Plans and pages begin with it, and taint shows it before it asks.
+// Package summary describes a plan in a few lines: how many pods leave, what is lost, and where pods would go. Plans
+// and pages begin with them, and taint shows them before it asks for confirmation.
 package summary
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Lines is what a plan says before it names every pod: the answer, what is lost, and what could not be known.
+// Lines is the beginning of a plan, before every pod: the answer, what is lost, and what is not known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := slices.Concat(
 		[]string{Answer(plan)}, where(plan), Losses(plan), Policies(plan), whereToLines(plan), Silence(plan))
@@ -27,7 +27,7 @@ func Lines(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// where says of which cluster a plan is; nothing for files.
+// where names the cluster of a plan. It is empty for files.
 func where(plan *cliv1alpha1.TaintPlan) []string {
 	if name := Cluster(plan); name != "" {
 		return []string{"This plan is for cluster " + name + "."}
@@ -35,12 +35,12 @@ func where(plan *cliv1alpha1.TaintPlan) []string {
 	return nil
 }
 
-// Cluster names the cluster of a plan as its user does; empty for files.
+// Cluster names the cluster of a plan as its users do. It is empty for files.
 func Cluster(of *cliv1alpha1.TaintPlan) string {
 	return plan.Location{Context: of.Context, Cluster: of.Cluster, Server: of.Server}.String()
 }
 
-// Answer is the first line.
+// Answer returns the first line.
 func Answer(plan *cliv1alpha1.TaintPlan) string {
 	s := plan.Summary
 	pods, nodes := sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node")
@@ -66,10 +66,10 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	return strings.Join(parts, ", ") + objections + "."
 }
 
-// most is how many losses or budgets are named.
+// most is how many losses or budgets are listed.
 const most = 10
 
-// Losses says what is lost besides pods.
+// Losses says what is lost in addition to pods.
 func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	var lost, emptied []string
 	for _, workload := range plan.Workloads {
@@ -91,7 +91,7 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// Found says what a plan has that --fail-on can ask for.
+// Found returns what a plan has that --fail-on can ask for.
 func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
 	found := map[string]string{}
 	add := func(value string, n int, what, one, more string) {
@@ -112,7 +112,7 @@ func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
 	return found
 }
 
-// first returns the first lines, and how many more there are of their kind.
+// first returns the first lines, and says how many more of their kind there are.
 func first(lines []string, what, does, do string) []string {
 	more := len(lines) - most
 	if more <= 0 {
@@ -142,7 +142,7 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	lines := first(overrun, "PodDisruptionBudget", "is overrun", "are overrun")
 	switch {
 	case len(overrun) == 0:
-	case plan.Silent: // the pods of a node that does not answer cannot be drained
+	case plan.Silent: // pods on a silent node cannot be drained
 		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
 	default:
 		lines = append(lines, "kubectl drain respects budgets; taints do not"+unlessAsked(plan)+".")

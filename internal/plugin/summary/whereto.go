@@ -20,8 +20,8 @@ func AsksWhereTo(plan *cliv1alpha1.TaintPlan) bool {
 // mostWarned is how many different warnings are printed above a table.
 const mostWarned = 10
 
-// whereToLines says how many pods have somewhere to go, and what to look at: one line for all pods that are warned of
-// the same.
+// whereToLines says how many pods have somewhere to go, and what to look at, with one line for all pods that have the
+// same warning.
 func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	if !AsksWhereTo(plan) {
 		return nil
@@ -45,13 +45,13 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	return lines
 }
 
-// uncertain counts the pods of a plan with where-to of which it is not certain that a node would take them.
+// uncertain counts the pods for which it is not certain that a node would take them.
 func uncertain(plan *cliv1alpha1.TaintPlan) int {
 	s := plan.Summary
 	return s.Leave - s.Placed - s.Nowhere - s.NoSuccessor
 }
 
-// remark is what some pods are told alike.
+// remark is a warning or reason that some pods share.
 type remark struct {
 	kind    cliv1alpha1.PlacementWarningType
 	message string
@@ -65,10 +65,10 @@ var gravest = []cliv1alpha1.PlacementWarningType{
 	noAnswer,
 }
 
-// noAnswer is the kind of a remark that says why there is no answer, or no successor.
+// noAnswer is the kind of remark that says why there is no answer, or no successor.
 const noAnswer cliv1alpha1.PlacementWarningType = ""
 
-// remarksOf returns the warnings of a plan and the reasons why nothing was asked, the gravest first.
+// remarksOf returns the warnings of a plan, and the reasons why no node was asked, the gravest first.
 func remarksOf(plan *cliv1alpha1.TaintPlan) []*remark {
 	var all []*remark
 	byMessage := map[string]*remark{}

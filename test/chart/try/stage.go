@@ -87,7 +87,7 @@ func upgrade(values ...string) scenario.Step {
 	}
 }
 
-// run runs the program as the kubelet would run the Deployment's pod, but for the addresses.
+// run runs the program as the kubelet would run the Deployment's pod, except the addresses.
 func run(ctx context.Context, p *scenario.Play) error {
 	s := stageOf(p)
 	if s.keeper != nil {

@@ -120,7 +120,7 @@ func (w *world) delete(action clienttesting.DeleteActionImpl) error {
 // patch answers the patches there are: of a pod's status, of a node's taints, and of an event.
 func (w *world) patch(action clienttesting.PatchActionImpl) (runtime.Object, error) {
 	switch {
-	case action.Matches("patch", "events"): // the same event once more
+	case action.Matches("patch", "events"): // the same event again
 		i := slices.IndexFunc(w.events, func(event *corev1.Event) bool { return event.Name == action.Name })
 		if i < 0 {
 			return nil, apierrors.NewNotFound(corev1.Resource("events"), action.Name)

@@ -21,7 +21,7 @@ const (
 	frozen defects = 1 << iota
 	// overflow (6): tolerationSeconds are counted in nanoseconds of 64 bits.
 	overflow
-	// byName (7): what is known of a pod is kept under its name, and the name is deleted.
+	// byName (7): what is known about a pod is kept under its name, and the name is deleted.
 	byName
 	// terminatingAgain (8): a pod that terminates already is deleted like any other.
 	terminatingAgain
@@ -31,7 +31,7 @@ const (
 	apart
 	// fromSight (10): a countdown starts when the process first sees that the pod must leave.
 	fromSight
-	// orphans (no number there; in docs/differences.md): a countdown goes on when its node is gone.
+	// orphans (no number there; in docs/differences.md): a countdown continues when its node is gone.
 	orphans
 
 	none defects = 0

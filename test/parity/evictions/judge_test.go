@@ -103,8 +103,8 @@ func (t *trial) uids() []string {
 	return slices.Sorted(maps.Keys(uids))
 }
 
-// explanation says of each pod which defects of upstream make the difference; none for a pod of
-// which upstream does what the rule says, to the second.
+// explanation says about each pod which defects of upstream make the difference; none for a pod of which upstream does
+// what the rule says, to the second.
 type explanation map[string]defects
 
 // explain finds, for each pod that upstream treats otherwise than the rule, the smallest set of defects with

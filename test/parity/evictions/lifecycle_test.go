@@ -252,7 +252,7 @@ func TestANodeThatIsSickNowThisWayNowThatForTwoHoursLosesItsPodsInTimeWithBoth(t
 	})
 }
 
-func TestANodeThatWasReadyInBetweenCountsAnewWithBoth(t *testing.T) {
+func TestANodeThatWasReadyInBetweenCountsAgainWithBoth(t *testing.T) {
 	bothTend(t, func(w *ward, _ *arena.Process, _ string) {
 		w.kubelet(false, false)
 		first := w.untilTainted(corev1.TaintNodeNotReady)
@@ -266,7 +266,7 @@ func TestANodeThatWasReadyInBetweenCountsAnewWithBoth(t *testing.T) {
 	})
 }
 
-func TestASwapOutlastsARestartWithOursAndUpstreamBeginsAnew(t *testing.T) {
+func TestASwapOutlastsARestartWithOursAndUpstreamStartsAgain(t *testing.T) {
 	bothTend(t, func(w *ward, evictor *arena.Process, who string) {
 		w.kubelet(false, false)
 		first := w.untilTainted(corev1.TaintNodeNotReady)

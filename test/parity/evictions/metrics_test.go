@@ -65,7 +65,7 @@ func TestAnEvictionThatTakesASecondIsASecondInOurHistogramAndInNoBucketOfUpstrea
 	}
 }
 
-func TestAGtThatIsNoIntegerIsLoggedByUpstreamAtEachEvaluationAndNeverByOurs(t *testing.T) { // 16
+func TestAGtThatIsNotAnIntegerIsLoggedByUpstreamAtEachEvaluationAndNeverByOurs(t *testing.T) { // 16
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, true)
 	h := crowd(1, step{4200 * ms, tainted("b")})
 	h.Pods[0].Grace = 30

@@ -53,7 +53,7 @@ func TestARestartMovesAnEvictionByLessThanASecondWhenTimeAddedIsKnown(t *testing
 		}
 		for uid, deletes := range without {
 			if away(h, deletes[0], deletes[0]+sec) {
-				continue // was due while nobody ran
+				continue // was due while no controller ran
 			}
 			if len(with[uid]) == 0 || with[uid][0] > deletes[0]+sec {
 				t.Fatalf("history %d: pod %s leaves at %s with the restarts, at %s without", index, uid, when(with[uid]), when(deletes))

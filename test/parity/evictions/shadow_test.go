@@ -30,7 +30,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
-// witness is a client whose watches go on when those of the contestant are interrupted.
+// witness is a client whose watches continue when those of the contestant are interrupted.
 func (w *world) witness() *fake.Clientset {
 	client, news := &fake.Clientset{}, arena.News{}
 	nodeChanged, podChanged := w.cluster.nodeChanged, w.cluster.podChanged
@@ -100,7 +100,7 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 		"6: tolerationSeconds of 585 years do not evict in 0.3 s":           {shadow.Early, "overflow"},
 		"7: a replacement of the same name on a healthy node stays":         {shadow.Twice, "the built-in deletes by name"},
 		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},
-		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "terminating already"},
+		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "already terminating"},
 		"9: a mirror pod is left alone":                                     {shadow.Stayed, "mirror of a static pod"},
 		"10: a restart does not start a countdown again":                    {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
 		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
@@ -228,7 +228,7 @@ func TestAQuietHourOfCorrectEvictionsShowsNothing(t *testing.T) {
 			step{at + 1100*ms, setTaint{name, taint}},
 			step{at + 3300*ms, remove{UID: name + "-7"}},                   // its owner deletes it before it is due
 			step{at + 15200*ms, untaint{name, "a"}},                        // before some of them are due
-			step{at + 95400*ms, setTaint{name, noExecute("a", at+95*sec)}}, // and once more
+			step{at + 95400*ms, setTaint{name, noExecute("a", at+95*sec)}}, // and again
 		)
 	}
 	report := compared(t, h, upstream)

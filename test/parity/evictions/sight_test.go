@@ -27,8 +27,8 @@ type knownPod struct {
 	work   time.Duration          // frozen: when the countdown that runs ends; never: there is none
 	begun  map[string]oracle.Span // fromSight, unless frozen: when the countdown of each taint began
 	done   bool                   // unless frozen: it was deleted
-	// orphans, byName, unless frozen: when the pod was to leave before its node went, or the pod of
-	// its name before it; never: there is no such countdown that goes on.
+	// orphans, byName, unless frozen: when the pod was to leave before its node went, or the pod of its name before it;
+	// never: there is no such countdown that continues.
 	carried time.Duration
 }
 
@@ -106,7 +106,7 @@ func (n *knownNode) noExecute() []corev1.Taint {
 	})
 }
 
-// know returns what is known of a node's taints after its object was seen.
+// know returns what is known about a node's taints after its object was seen.
 func (m *model) know(before *knownNode, object *corev1.Node) []oracle.Taint {
 	var known []oracle.Taint
 	if before != nil && before.object.UID == object.UID {

@@ -128,7 +128,7 @@ func (s shown) check(t *testing.T) {
 }
 
 // What is written again and again, and what has two names.
-func TestBothGoOnCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *testing.T) {
+func TestBothContinueCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *testing.T) {
 	for name, s := range rewrites() {
 		t.Run(name, func(t *testing.T) { s.check(t) })
 	}

@@ -54,7 +54,7 @@ func (a remove) String() string {
 	if a.Force {
 		return fmt.Sprintf("pod %s: removed by force", a.UID)
 	}
-	return fmt.Sprintf("pod %s: deleted by somebody else", a.UID)
+	return fmt.Sprintf("pod %s: deleted by another client", a.UID)
 }
 
 func (a tolerate) String() string {

@@ -21,7 +21,7 @@ import (
 // the deletes that were accepted. It lives in one synctest bubble.
 type world struct {
 	client *fake.Clientset
-	hasty  bool // nobody gets time to see that a pod is gone before the next of its name comes
+	hasty  bool // the next pod of a name comes before the end of the previous one can be seen
 
 	mu         sync.Mutex
 	cluster    *cluster
@@ -32,7 +32,7 @@ type world struct {
 	events     []*corev1.Event
 }
 
-// outcome says of every pod, by UID, when deletes of it were accepted.
+// outcome says about every pod, by UID, when deletes of it were accepted.
 type outcome map[string][]time.Duration
 
 func (o outcome) note(uid string, at time.Duration) { o[uid] = append(o[uid], at) }

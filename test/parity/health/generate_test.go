@@ -210,7 +210,7 @@ func (g *generator) post(name string) action {
 	return pressure{name, kind, pick(g, corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse)}
 }
 
-// taint sets a taint of somebody else's, some of which look like the contestant's own, or removes one.
+// taint sets a taint of another client, some of which look like the contestant's own, or removes one.
 func (g *generator) taint(name string) action {
 	if len(g.taints) > 0 && g.chance(40) {
 		last := pick(g, g.taints...)

@@ -102,12 +102,12 @@ type (
 		Node     string
 		Cordoned bool
 	}
-	// taint is set by somebody else.
+	// taint is set by another client.
 	taint struct {
 		Node, Key string
 		Effect    corev1.TaintEffect
 	}
-	// untaint is somebody else's removal of a taint.
+	// untaint is another client's removal of a taint.
 	untaint struct {
 		Node, Key string
 		Effect    corev1.TaintEffect

@@ -17,7 +17,7 @@ type trial struct {
 	history        *history
 	ours, upstream outcome
 	passes         []time.Duration // upstream's
-	rule, model    outcome         // what the rule says of ours, and the model with all quirks of upstream
+	rule, model    outcome         // what the rule says about ours, and the model with all quirks of upstream
 }
 
 // contest is who plays. A trial of wrong contestants shows that the checker can fail.
@@ -105,7 +105,7 @@ func (t *trial) explain() map[string]agreement {
 // tolerance is how much later than ours upstream may do the same, so that both agree. Ours counts silence from when a
 // sign of life came and acts when the grace period is over. Upstream sees the sign in the next pass, within a period.
 // The grace period is a multiple of it, and a pass comes a few microseconds later than a period after the last, so the
-// pass in which it is over finds it over. A turn is then taken at the next tick, and each turn before it was late by a
+// pass in which it is over finds it over. A token is then taken at the next tick, and each token before it was late by a
 // tick as well: the nodes of a history's zone are ten at most. Ours in turn finds silence with its next echo, and comes
 // back a millisecond late.
 const tolerance = period + 11*tick

@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// What both models share: what the conditions of a node say, and what the nodes of a zone say. It is
-// written down here once more, apart from the code of either contestant.
+// What both models share: what the conditions of a node say, and what the nodes of a zone say. It is written down here
+// again, apart from the code of either contestant.
 
 var pressures = map[corev1.NodeConditionType]string{
 	corev1.NodeMemoryPressure: corev1.TaintNodeMemoryPressure, corev1.NodeDiskPressure: corev1.TaintNodeDiskPressure,

@@ -36,7 +36,7 @@ func (l look) same(other look, apart time.Duration) bool {
 	return l == other
 }
 
-// outcome says of every node how it looked over time.
+// outcome says about every node how it looked over time.
 type outcome map[string][]look
 
 // blink is how long a look lasts at least that is remembered. Contestants need some calls to change
@@ -107,7 +107,7 @@ func executedSince(node *corev1.Node) time.Duration {
 const resolution = sec
 
 // exactly is how far two equal instants may be apart: calls take microseconds, and ours comes back a
-// millisecond after its turn.
+// millisecond after its token.
 const exactly = 5 * ms
 
 // equal reports whether a node looked the same over time.

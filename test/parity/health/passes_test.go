@@ -158,7 +158,7 @@ func (p *passes) observe(nodes []*corev1.Node) {
 		if _, ok := p.states[zoneOf(node)]; !ok {
 			p.states[zoneOf(node)] = initial
 			p.queues[zoneOf(node)] = newQueue()
-			if !p.quirks.has(turnAtStart) {
+			if !p.quirks.has(tokenAtStart) {
 				p.queues[zoneOf(node)].goOn(p.cluster, zoneOf(node))
 			}
 		}
@@ -178,12 +178,12 @@ func (p *passes) observe(nodes []*corev1.Node) {
 	}
 }
 
-// conflictTakes is after how long a node is read again that has changed since the pass began: in it its
-// NoExecute taint was taken off.
+// conflictTakes is after how long a node is read again that has changed since the pass began: in it its NoExecute taint
+// was removed.
 const conflictTakes = 20 * ms
 
-// assess sets the conditions of a node whose grace period is over, and returns its readiness and the
-// node with which the pass goes on.
+// assess sets the conditions of a node whose grace period is over, and returns its readiness and the node with which
+// the pass continues.
 func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus) {
 	known, seen := p.records[node.Name]
 	ready := condition(node, corev1.NodeReady)

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// queue is upstream's: the nodes of a zone that wait for a NoExecute taint, and their turns.
+// queue is upstream's: the nodes of a zone that wait for a NoExecute taint, and their tokens.
 type queue struct {
-	turns
+	tokens
 
 	items []item          // the first is next
 	set   map[string]bool // those that may not be added: they wait, or have been tainted
@@ -24,7 +24,7 @@ type item struct {
 	ripe time.Duration // not before
 }
 
-func newQueue() *queue { return &queue{turns: newTurns(), set: map[string]bool{}} }
+func newQueue() *queue { return &queue{tokens: newTokens(), set: map[string]bool{}} }
 
 func (q *queue) waits(name string) bool {
 	return slices.ContainsFunc(q.items, func(i item) bool { return i.name == name })
@@ -47,7 +47,7 @@ func (q *queue) done(name string) {
 	q.items = slices.DeleteFunc(q.items, func(i item) bool { return i.name == name })
 }
 
-// swap changes the rate as upstream does: the first turn at a new rate comes at once, unless there was none to give.
+// swap changes the rate as upstream does: the first token at a new rate comes at once, unless there was none to give.
 func (q *queue) swap(next float32, at time.Duration) {
 	if q.rate == next {
 		return
@@ -59,10 +59,10 @@ func (q *queue) swap(next float32, at time.Duration) {
 	}
 }
 
-// tick taints the nodes of a queue for which there is a turn.
+// tick taints the nodes of a queue for which there is a token.
 func (p *passes) tick(q *queue) {
 	for {
-		if !p.quirks.has(wastedTurns) {
+		if !p.quirks.has(wastedTokens) {
 			q.items = slices.DeleteFunc(q.items, func(i item) bool { return p.needsNone(i.name) })
 		}
 		if len(q.items) == 0 || !q.take(p.now) {

@@ -28,25 +28,24 @@ const (
 	// the latest pass reached them, not in the order in which they failed.
 	// markNodeForTainting: Remove, then Add.
 	passOrder
-	// wastedTurns: a node that is ready again or gone uses up a turn if its turn comes before the
+	// wastedTokens: a node that is ready again or gone uses up a token if a token comes for it before the
 	// next pass. scheduler.RateLimitedTimedQueue.Try: TryAccept before fn.
-	wastedTurns
+	wastedTokens
 	// stateOnly: a zone's rate is set when its state changes, not when its size does.
 	// handleDisruption: if v == newState { continue }.
 	stateOnly
-	// byName: what is known of a node outlives it, and is held to be known of the next of its name.
-	// nodeHealthMap and knownNodeSet have names as keys, and nothing is taken out of the former.
+	// byName: what is known about a node outlives it, and is held to be known of the next of its name. nodeHealthMap and
+	// knownNodeSet have names as keys, and nothing is taken out of the former.
 	byName
-	// offOnce: when all zones are fully disrupted NoExecute taints are taken off once; one that somebody
-	// sets later stays, and may be changed for the other.
-	// handleDisruption: if !allAreFullyDisrupted || !allWasFullyDisrupted.
+	// offOnce: when all zones are fully disrupted NoExecute taints are removed once; one that somebody sets later stays,
+	// and may be changed for the other. handleDisruption: if !allAreFullyDisrupted || !allWasFullyDisrupted.
 	offOnce
-	// newLimiter: when the rate of a zone changes, what has gathered of a turn is lost.
+	// newLimiter: when the rate of a zone changes, what has accrued of a token is lost.
 	// scheduler.RateLimitedTimedQueue.SwapLimiter.
 	newLimiter
-	// turnAtStart: a start gives every zone a turn.
+	// tokenAtStart: a start gives every zone a token.
 	// addPodEvictorForNewZone: NewRateLimitedTimedQueue(NewTokenBucketRateLimiter(..., EvictionRateLimiterBurst)).
-	turnAtStart
+	tokenAtStart
 	// graceForUnheard: when not all zones are fully disrupted any longer, a node that never gave a sign of life has
 	// its start-up grace period again.
 	// handleDisruption: for i := range nodes { v := nc.nodeHealthMap.getDeepCopy(...); v.probeTimestamp = now }.
@@ -66,12 +65,12 @@ var quirkNames = []struct {
 	{startOff, "taken off at the start"},
 	{leaseForgotten, "lease forgotten"},
 	{passOrder, "order of the pass"},
-	{wastedTurns, "wasted turn"},
+	{wastedTokens, "wasted token"},
 	{stateOnly, "rate by state only"},
 	{byName, "record by name"},
 	{offOnce, "taken off once"},
 	{newLimiter, "new limiter"},
-	{turnAtStart, "turn at the start"},
+	{tokenAtStart, "token at the start"},
 	{graceForUnheard, "grace for the unheard"},
 	{newTimeAdded, "new timeAdded"},
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // rule predicts ours: whatever follows from what happens follows at once, and silence counts from the instant at which
-// the last sign of life was seen. It is found with the next echo of ours. A NoExecute taint waits for its turn in its
+// the last sign of life was seen. It is found with the next echo of ours. A NoExecute taint waits for a token of its
 // zone.
 //
 // Where several nodes began to wait at the same instant it follows ours: who is first of them is a
@@ -40,12 +40,12 @@ type sign struct {
 	said metav1.Time
 }
 
-// lane is where the nodes of a zone wait for their turn.
+// lane is where the nodes of a zone wait for a token.
 type lane struct {
-	turns
+	tokens
 
 	line  []waiter
-	asked string        // who is first of the line and has asked for the turn
+	asked string        // who is first of the line and has asked for the token
 	due   time.Duration // when it asks again
 	paced time.Duration // when the rate changed last
 }
@@ -84,7 +84,7 @@ func predictOurs(h *history, ours outcome) outcome {
 		default:
 			r.cluster.happen(o)
 		}
-		r.settle()
+		r.applyDue()
 	}
 	r.goOnUntil(h.end())
 	return r.looks
@@ -98,7 +98,7 @@ func (r *rule) goOnUntil(until time.Duration) {
 			break
 		}
 		r.now = max(next, r.now+1)
-		r.settle()
+		r.applyDue()
 	}
 	r.now = until
 }
@@ -143,10 +143,10 @@ func (r *rule) seeLease(lease *coordinationv1.Lease) {
 	}
 }
 
-// echoEach is how long it takes from one echo to the next, and settling what a node is given by a process that begins.
+// echoEach is how long it takes from one echo to the next, and extraGrace what a node is given by a process that begins.
 const (
-	echoEach = sec
-	settling = 20 * sec
+	echoEach   = sec
+	extraGrace = 20 * sec
 )
 
 // silentAt is the echo after the grace period of a node; never if it is Unknown already.
@@ -159,7 +159,7 @@ func (r *rule) silentAt(node *corev1.Node) time.Duration {
 		seen = max(seen, renewed.seen)
 	}
 	over := seen + graceOf(node) - r.began
-	over = max(over, min(over+settling, settling-1))
+	over = max(over, min(over+extraGrace, extraGrace-1))
 	return r.began + over - mod(over, echoEach) + echoEach
 }
 
@@ -187,8 +187,8 @@ func (r *rule) next() time.Duration {
 	return next
 }
 
-// settle does all that follows at this instant.
-func (r *rule) settle() {
+// applyDue applies everything that is due at this instant.
+func (r *rule) applyDue() {
 	if !r.running {
 		return
 	}
@@ -237,7 +237,7 @@ func (r *rule) evaluate() {
 
 func (r *rule) lane(zone string) *lane {
 	if r.lanes[zone] == nil {
-		r.lanes[zone] = &lane{turns: newTurns()}
+		r.lanes[zone] = &lane{tokens: newTokens()}
 	}
 	return r.lanes[zone]
 }
@@ -301,8 +301,8 @@ func (l *lane) leave(name string) {
 // tells is when the first of the line says why it waits, if it still does.
 func (l *lane) tells() time.Duration { return max(l.line[0].since, l.paced) + sec }
 
-// asks reports whether the first of the line asks for its turn now and gets it: it asks when it becomes the first, when
-// the rate changes, when it says why it waits, and then, a millisecond late, when there is a turn to give.
+// asks reports whether the first of the line asks for its token now and gets it: it asks when it becomes the first, when
+// the rate changes, when it says why it waits, and then, a millisecond late, when there is a token to give.
 func (l *lane) asks(now time.Duration) bool {
 	first := l.line[0].name
 	if l.asked == first && now < l.due && now != l.tells() {

@@ -22,7 +22,7 @@ func TestNodesThatFallAtTheSameInstant(t *testing.T) {
 			Nodes: nodes, Start: 6400 * ms,
 			Steps: []step{{79498 * ms, fall{[]string{"a1", "a3", "a4"}}}, {99398 * ms, restart{}}},
 		},
-		"a state in between cost the zone a turn": {
+		"a state in between cost the zone a token": {
 			Nodes: []nodeSpec{nodes[0], nodes[1], mute, nodes[3], {Name: "b1", Zone: "b", Phase: 1897 * ms}}, Start: 6400 * ms,
 			Steps: []step{{79498 * ms, fall{[]string{"a1", "a4"}}}, {99398 * ms, restart{20 * sec}}, {156598 * ms, ready{"a2", corev1.ConditionFalse}}},
 		},

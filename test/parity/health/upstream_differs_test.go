@@ -49,12 +49,12 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: passOrder, node: "a3",
 		},
-		"a node that is ready again uses up a turn": {
+		"a node that is ready again uses up a token": {
 			history: history{Nodes: nodes("a", 8), Start: sec, Steps: []step{
 				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {22098 * ms, ready{"a2", corev1.ConditionFalse}}, {24098 * ms, ready{"a3", corev1.ConditionFalse}},
 				{31098 * ms, ready{"a2", corev1.ConditionTrue}},
 			}},
-			because: wastedTurns, node: "a3",
+			because: wastedTokens, node: "a3",
 		},
 		"a zone that grows large while it is disrupted keeps the rate of a small one": {
 			history: history{Nodes: append(nodes("a", 4), nodes("b", 1)...), Start: sec, Steps: []step{
@@ -76,18 +76,18 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: offOnce, node: "a1",
 		},
-		"a zone that is disrupted for a moment waits for its next turn from the beginning": {
+		"a zone that is disrupted for a moment waits for its next token from the start": {
 			history: history{Nodes: append(nodes("a", 4), nodes("b", 1)...), Start: sec, Steps: []step{
 				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {21098 * ms, ready{"a2", corev1.ConditionFalse}},
 				{23098 * ms, ready{"a3", corev1.ConditionFalse}}, {29098 * ms, ready{"a3", corev1.ConditionTrue}},
 			}},
 			because: newLimiter, node: "a2",
 		},
-		"a restart gives a turn": {
+		"a restart gives a token": {
 			history: history{Nodes: nodes("a", 4), Start: sec, Steps: []step{
 				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {22098 * ms, restart{}}, {23098 * ms, ready{"a2", corev1.ConditionFalse}},
 			}},
-			because: turnAtStart, node: "a2",
+			because: tokenAtStart, node: "a2",
 		},
 		"a node of which nothing was ever heard has another grace period each time another recovers": {
 			history: history{Nodes: append(nodes("a", 1), nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true}), Start: sec, Steps: []step{
@@ -123,7 +123,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 
 // What no history shows, since no model of it would be certain or its set-up is another.
 
-// client-go's limiter that never gives a turn says that its rate is 1, so SwapLimiter takes a limiter
+// client-go's limiter that never gives a token says that its rate is 1, so SwapLimiter takes a limiter
 // of one node per second for the one that it has (flowcontrol.fakeNeverRateLimiter.QPS).
 func TestAfterADisruptionUpstreamNeverTaintsAgainAtOneNodePerSecond(t *testing.T) {
 	h := &history{Nodes: []nodeSpec{{Name: "a", Zone: "a", Phase: 90 * ms}, {Name: "b", Zone: "a", Phase: 1091 * ms}}, Start: sec, Steps: []step{
@@ -146,7 +146,7 @@ func TestAfterADisruptionUpstreamNeverTaintsAgainAtOneNodePerSecond(t *testing.T
 
 // A zone whose nodes are all excluded from disruption checks is no zone to handleDisruption, which
 // drops its state, so that the next pass makes it a new queue: nodes that are tainted already are
-// queued again, and take the only turn there is in a pass from those that are not.
+// queued again, and take the only token of a pass from those that are not.
 func TestOfNodesThatAreAllExcludedUpstreamTaintsNoneButTheFirst(t *testing.T) {
 	h := &history{Start: sec}
 	for i := range 4 {

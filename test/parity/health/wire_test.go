@@ -51,7 +51,7 @@ func (w *world) conditionsSaid(names ...string) []string {
 	return said
 }
 
-// eventsSaid returns the events about nodes, but for those that only ours has.
+// eventsSaid returns the events about nodes, except those that only ours has.
 func (w *world) eventsSaid(names ...string) []string {
 	var said []string
 	for _, e := range w.events {

@@ -29,11 +29,11 @@ func (a cordon) String() string {
 }
 
 func (a taint) String() string {
-	return fmt.Sprintf("node %s: somebody sets taint %s:%s", a.Node, a.Key, a.Effect)
+	return fmt.Sprintf("node %s: another client sets taint %s:%s", a.Node, a.Key, a.Effect)
 }
 
 func (a untaint) String() string {
-	return fmt.Sprintf("node %s: somebody removes taint %s:%s", a.Node, a.Key, a.Effect)
+	return fmt.Sprintf("node %s: another client removes taint %s:%s", a.Node, a.Key, a.Effect)
 }
 
 func (a addNode) String() string    { return a.Node.String() }

@@ -84,7 +84,7 @@ type outcome struct {
 	message string
 }
 
-// run carries out the command. An error means that kubectl did something that this test knows nothing of.
+// run carries out the command. An error means that kubectl did something that this test knows nothing about.
 func (k *kubectl) run(c command) (outcome, error) {
 	k.node = &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},

@@ -79,7 +79,7 @@ func namesAnotherNode(specs []string) bool {
 
 func mustBeUnseen(ours outcome) error {
 	if ours.Step != refusedUnseen {
-		return fmt.Errorf("the name of a node is taken for a taint: %s", ours.Step)
+		return fmt.Errorf("the name of a node is treated as a taint: %s", ours.Step)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (c *comparison) parsing() seed.Property[command] {
 }
 
 // checkParsing holds the reading of arguments, those included that never get past kubectl's own sorting, against
-// Kubernetes' parser. That one knows nothing of arguments that contradict each other, nor minds none at all.
+// Kubernetes' parser. That one knows nothing about arguments that contradict each other, nor minds none at all.
 func (c *comparison) checkParsing(in command) error {
 	edit, err := c.ours.ParseEdit(in.Specs...)
 	add, remove, theirErr := upstream.ParseTaints(in.Specs)

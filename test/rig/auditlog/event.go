@@ -18,7 +18,7 @@ import (
 // answers.
 type Lines []byte
 
-// Event is what a line of the audit log says of a call: what the tests want to know of an Event of audit.k8s.io/v1.
+// Event is what a line of the audit log says about a call: the parts of an Event of audit.k8s.io/v1 that tests need.
 type Event struct {
 	Stage     string
 	Verb      string
@@ -30,22 +30,22 @@ type Event struct {
 	Received  time.Time // to the microsecond, as is Answered
 	Answered  time.Time
 
-	// UID is the one that the call was for: the precondition of a delete or an eviction, or else that of the object in its
-	// body. It is empty when there is none, and when the audit policy's level is less than Request.
+	// UID is the UID that the call was for: the precondition of a delete or an eviction, or else the UID of the object in
+	// its body. It is empty if there is none, or if the audit policy's level is less than Request.
 	UID types.UID
-	// Response is the object in the answer; the audit policy's level RequestResponse is needed.
+	// Response is the object in the answer. It needs the audit policy's level RequestResponse.
 	Response json.RawMessage
 }
 
-// Accepted tells whether the call was answered with success.
+// Accepted reports whether the call succeeded.
 func (e Event) Accepted() bool { return e.Code >= 200 && e.Code < 300 }
 
 func (e Event) String() string {
 	return fmt.Sprintf("%s %s %s %s/%s of UID %q: %d", e.Received.Format(time.StampMicro), e.Verb, e.Resource, e.Namespace, e.Name, e.UID, e.Code)
 }
 
-// Read returns the complete lines of an audit log from the line at a position in bytes on. The line that is being
-// written is left for the next time: read on from the position plus the length of what is returned.
+// Read returns the complete lines of an audit log from the line at a position in bytes on. It leaves out a line that is
+// still being written: continue from the position plus the length of what was returned.
 func Read(path string, from int64) (Lines, error) {
 	file, err := os.Open(path)
 	if err != nil {

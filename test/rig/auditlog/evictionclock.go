@@ -44,7 +44,7 @@ type EvictionClock []clockWrite
 
 type clockWrite struct {
 	received, answered time.Time
-	renewed            time.Time // what was written; zero if the clock was taken away
+	renewed            time.Time // what was written; zero if the clock was removed
 }
 
 // EvictionClockOf returns the writes of the eviction clock among some calls. The audit policy's level must be
@@ -75,8 +75,8 @@ func EvictionClockOf(calls []Event) (EvictionClock, error) {
 	return clock, nil
 }
 
-// Fresh reports whether the clock was fresh for certain for a request that the API server received and answered at two
-// instants, whichever of its writes the policy went by. A renewal that lies ahead counts from when it was written.
+// Fresh reports whether the clock was certainly fresh for a request that the API server received and answered at two
+// instants, whichever write the policy used. A renewal in the future counts from when it was written.
 func (c EvictionClock) Fresh(received, answered time.Time) bool {
 	found := false
 	for i, write := range c {
@@ -91,12 +91,12 @@ func (c EvictionClock) Fresh(received, answered time.Time) bool {
 	return found
 }
 
-// supersededBy reports whether a later write was there by an instant.
+// supersededBy reports whether there was a later write by an instant.
 func (c EvictionClock) supersededBy(i int, instant time.Time) bool {
 	return slices.ContainsFunc(c[i+1:], func(later clockWrite) bool { return !later.answered.After(instant) })
 }
 
-// freshAt goes by whole seconds, as the times do that the policy compares.
+// freshAt uses whole seconds, as the times that the policy compares do.
 func (w clockWrite) freshAt(instant time.Time) bool {
 	if w.renewed.IsZero() {
 		return false

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Log is an API server's audit log that is read as it grows: each time only what is new. It is safe for concurrent use.
+// Log is an API server's audit log that is read as it grows; each read reads only new lines. It is safe for concurrent
+// use.
 type Log struct {
 	path string
 	kept []Filter
@@ -22,7 +23,7 @@ type Log struct {
 	events []Event
 }
 
-// New makes the reader of an audit log, from its beginning on. It knows only the calls that all the filters want.
+// New makes a reader of an audit log, from its beginning. It knows only the calls that all the filters want.
 func New(path string, wanted ...Filter) *Log { return &Log{path: path, kept: wanted} }
 
 // Events returns every call so far that all the filters want, in the order of the answers.
@@ -45,7 +46,7 @@ func (l *Log) All(t testing.TB, wanted ...Filter) []Event {
 	return found
 }
 
-// readOn reads the lines that came since it was called last.
+// readOn reads the lines that are new since its last call.
 func (l *Log) readOn() error {
 	lines, err := Read(l.path, l.read)
 	if err != nil {
@@ -83,7 +84,7 @@ func In(namespace string) Filter { return func(e Event) bool { return e.Namespac
 // Named wants the calls about objects of a name.
 func Named(name string) Filter { return func(e Event) bool { return e.Name == name } }
 
-// Of wants the calls about an object, with all that a name does not tell apart.
+// Of wants the calls about exactly this object.
 func Of(uid types.UID) Filter { return func(e Event) bool { return e.UID == uid } }
 
 // Since wants the calls that were received at an instant or later.
@@ -95,8 +96,8 @@ func Deletes(e Event) bool { return e.Verb == "delete" && e.Resource == "pods" }
 // StatusPatches wants the patches of the status of pods: an eviction begins with one.
 func StatusPatches(e Event) bool { return e.Verb == "patch" && e.Resource == "pods/status" }
 
-// Accepted wants the calls that were answered with success.
+// Accepted wants the calls that succeeded.
 func Accepted(e Event) bool { return e.Accepted() }
 
-// Refused wants the others.
+// Refused wants the calls that did not.
 func Refused(e Event) bool { return !e.Accepted() }

@@ -96,7 +96,7 @@ func TestAnAuditLogThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-func TestALineThatIsNoAuditEventIsAnErrorThatShowsIt(t *testing.T) {
+func TestALineThatIsNotAnAuditEventIsAnErrorThatShowsIt(t *testing.T) {
 	if _, err := Lines(bindingLine + "what?\n").Events(); err == nil || !strings.Contains(err.Error(), "what?") {
 		t.Errorf("%v, want an error that shows the line", err)
 	}

@@ -14,9 +14,9 @@ import (
 // Right is what a rule of a role allows: one verb on one resource, with its subresource.
 type Right struct {
 	Verb, Resource string
-	// Namespace is where; empty is everywhere.
+	// Namespace is the namespace that it is for; empty means all.
 	Namespace string
-	// Name is of the one object that it is about; empty is all.
+	// Name is the name of the only object that it is for; empty means all.
 	Name string
 }
 

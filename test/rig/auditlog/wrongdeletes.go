@@ -18,7 +18,7 @@ import (
 )
 
 // WrongDelete is an accepted delete of a pod that should have stayed: its node had no NoExecute taint that the pod does
-// not tolerate, or tolerates for a while only.
+// not tolerate, or tolerates for only a while.
 type WrongDelete struct {
 	Event Event
 	UID   types.UID
@@ -31,10 +31,10 @@ func (w WrongDelete) String() string {
 	return fmt.Sprintf("%s; the pod %s was on node %s with the NoExecute taints %v", w.Event, w.UID, w.Node, w.Taints)
 }
 
-// WrongDeletes returns the wrong ones among the deletes that are asked for, of a log that was written by the policy
-// [Changes]. The answers say which pod was deleted, and their resourceVersions in which order pods and nodes changed,
-// whatever the order of the lines; an answer without one, as when a pod is gone at once, counts where its line is. Each
-// pod counts once: to delete one that terminates already does no harm.
+// WrongDeletes returns the wrong ones among the given deletes, from a log that was written with the policy [Changes].
+// The answers say which pod was deleted, and their resourceVersions in which order pods and nodes changed, whatever the
+// order of the lines; an answer without one, as when a pod is gone at once, counts where its line is. Each pod counts
+// once, because deleting a terminating pod does no harm.
 func WrongDeletes(events []Event, asked Filter) ([]WrongDelete, error) {
 	h := history{nodes: map[string][]nodeVersion{}}
 	for _, e := range events {
@@ -56,7 +56,7 @@ func WrongDeletes(events []Event, asked Filter) ([]WrongDelete, error) {
 	return wrong, nil
 }
 
-// history is what an audit log says of nodes and of deleted pods.
+// history is what an audit log says about nodes and deleted pods.
 type history struct {
 	nodes   map[string][]nodeVersion
 	deletes []deletedPod

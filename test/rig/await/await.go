@@ -1,7 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package await lets a test in real time wait: for a state that cannot be subscribed to, for an instant, for a message.
+// Package await waits in tests in real time: for a state that cannot be subscribed to, for an instant, or for a
+// message.
 package await
 
 import (
@@ -41,7 +42,7 @@ func Poll(ctx context.Context, check func(context.Context) error) error {
 	return cmp.Or(last, err)
 }
 
-// Until lets real time pass to an instant, to see that nothing happens before it.
+// Until waits in real time until an instant, to see that nothing happens before it.
 func Until(t testing.TB, at time.Time) {
 	t.Helper()
 	timer := time.NewTimer(time.Until(at))
@@ -53,8 +54,7 @@ func Until(t testing.TB, at time.Time) {
 	}
 }
 
-// Pause lets time pass that is part of a scenario or of a measurement. It returns early, with the cause, if the context
-// ends.
+// Pause waits as part of a scenario or of a measurement. It returns early, with the cause, if the context ends.
 func Pause(ctx context.Context, length time.Duration) error {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
@@ -80,7 +80,7 @@ func Receive[T any](t testing.TB, from <-chan T) T {
 	}
 }
 
-// Must ends a test that cannot go on after an error.
+// Must ends a test that cannot continue after an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

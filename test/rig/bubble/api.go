@@ -20,9 +20,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// API gives client-go's fake clientset what it lacks of an API server: each change makes a resourceVersion, a write
-// that names another one or another UID is refused, an apply creates what is missing, and watches go on from a
-// version. Safe for concurrent use.
+// API adds to client-go's fake clientset what it lacks compared with an API server: each change makes a
+// resourceVersion, a write that names another version or another UID is refused, an apply creates missing objects, and
+// watches continue from a version. It is safe for concurrent use.
 type API struct {
 	clienttesting.ObjectTracker // the clientset's own
 
@@ -68,8 +68,8 @@ func (a *API) Watches(resource string) *Watches {
 	return &a.others
 }
 
-// RestoreTo makes the versions of what is written from now on follow another, as when etcd was restored from a
-// snapshot. What the objects are then, the test writes.
+// RestoreTo makes later writes get the versions after the given one, as when etcd was restored from a snapshot. The
+// test itself writes the restored objects.
 func (a *API) RestoreTo(version int64) {
 	a.version.Store(version)
 	for _, watches := range []*Watches{&a.nodes, &a.pods, &a.leases, &a.others} {
@@ -111,7 +111,7 @@ func (a *API) Patch(gvr schema.GroupVersionResource, object runtime.Object, name
 	})
 }
 
-// put replaces a stored object, if it is the one that the client says it has seen. The client need not say so.
+// put replaces a stored object, if it is the version that the client says it has seen. The client need not say so.
 func (a *API) put(gvr schema.GroupVersionResource, object runtime.Object, namespace string, keep func() error) error {
 	said := object.(metav1.Object)
 	stored, err := a.Get(gvr, namespace, said.GetName())

@@ -14,13 +14,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Call is a call that is in the book.
+// Call is a recorded call.
 type Call struct {
 	What string
-	At   time.Duration // since the book was begun
+	At   time.Duration // since the Book was made
 }
 
-// Book has the calls of a client that a test wants to know of. It is safe for concurrent use.
+// Book records the calls of a client that a test is interested in. It is safe for concurrent use.
 type Book struct {
 	client   *fake.Clientset
 	describe func(clienttesting.Action) string
@@ -30,7 +30,7 @@ type Book struct {
 	calls []Call
 }
 
-// NewBook begins a book of all calls of a client for which describe has words.
+// NewBook makes a Book of all calls of a client for which describe returns a description.
 func NewBook(client *fake.Clientset, describe func(clienttesting.Action) string) *Book {
 	b := &Book{client: client, describe: describe, begun: time.Now()}
 	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -40,8 +40,7 @@ func NewBook(client *fake.Clientset, describe func(clienttesting.Action) string)
 	return b
 }
 
-// Note notes a call. It is for those that the book does not see, because a reactor that was added
-// later answers them.
+// Note records a call that the Book does not see because a reactor that was added later answers it.
 func (b *Book) Note(action clienttesting.Action) {
 	what := b.describe(action)
 	if what == "" {
@@ -52,8 +51,8 @@ func (b *Book) Note(action clienttesting.Action) {
 	b.calls = append(b.calls, Call{what, time.Since(b.begun)})
 }
 
-// Refuse answers the calls of a verb on a resource, or on its subresource, by an error for as long as
-// answer returns one. They are noted like any other.
+// Refuse answers the calls of a verb on a resource, or on its subresource, with an error as long as answer returns one.
+// They are recorded like any other call.
 func (b *Book) Refuse(verb, resource, subresource string, answer func() error) {
 	b.client.PrependReactor(verb, resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != subresource {
@@ -85,7 +84,7 @@ func (b *Book) When(words string) []time.Duration {
 	return at
 }
 
-// Forget empties the list of calls. Their instants still count from when the book was begun.
+// Forget empties the list of calls. Instants still count from when the Book was made.
 func (b *Book) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

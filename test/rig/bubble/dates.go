@@ -16,15 +16,14 @@ import (
 // clock hears what the API server's clock shows.
 type clock interface{ Heard(date, asked time.Time) }
 
-// Tell tells a clock that the API server's agrees with that of the bubble, more exactly than a Date can.
+// Tell tells a clock that the API server's clock agrees with the bubble's, more precisely than a Date can.
 func Tell(clock clock) {
 	now := time.Now()
 	clock.Heard(now, now)
 	clock.Heard(now.Add(-time.Second), now)
 }
 
-// KeepTelling tells a clock the time again and again until the context ends, so that it stays known to some
-// milliseconds.
+// KeepTelling tells a clock the time repeatedly until the context ends, so that it stays known to a few milliseconds.
 func KeepTelling(ctx context.Context, clock clock) {
 	ticker := time.NewTicker(4 * time.Second)
 	defer ticker.Stop()
@@ -37,8 +36,8 @@ func KeepTelling(ctx context.Context, clock clock) {
 	}
 }
 
-// TellTime makes every answer of a client tell a clock the time, so that tests can name instants. Tests about what a
-// Date leaves open bring answers of their own.
+// TellTime makes every answer of a client tell a clock the time, so that tests can name instants. Tests about the
+// imprecision of a Date use answers of their own.
 func TellTime(client *fake.Clientset, clock clock) {
 	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		Tell(clock)

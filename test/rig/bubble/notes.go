@@ -5,20 +5,20 @@ package bubble
 
 import "sync"
 
-// Notes are what a test was told and has not looked at yet. The zero value is empty. Safe for concurrent use.
+// Notes are notifications that a test has not looked at yet. The zero value is empty. They are safe for concurrent use.
 type Notes[T any] struct {
 	mu  sync.Mutex
 	all []T
 }
 
-// Write writes down what is told.
+// Write adds a notification.
 func (n *Notes[T]) Write(told T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, told)
 }
 
-// Take returns what was written down since it was called last.
+// Take returns what was added since its last call.
 func (n *Notes[T]) Take() []T {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -28,8 +28,7 @@ func (r *Replica) Add(runnable manager.Runnable) error {
 	return nil
 }
 
-// StandsBy runs what runs in every replica until the test ends. The replica becomes the leader by the function that is
-// returned.
+// StandsBy runs what runs in every replica until the test ends. The returned function makes the replica the leader.
 func (r *Replica) StandsBy(t *testing.T) (leads func()) {
 	t.Helper()
 	Run(t, "the standby", func(ctx context.Context) error { return runAll(ctx, r.everywhere) })

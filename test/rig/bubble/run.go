@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bubble is what a world in virtual time is made of, in a bubble of testing/synctest: an API server over
-// client-go's fake clientset, whose watches tests disturb, a record of calls, and how things are run. It knows nothing
-// of the product, so the tests of the caches, of which package world is made, can use it.
+// Package bubble has the parts of a world in virtual time, in a bubble of testing/synctest: an API server over
+// client-go's fake clientset, with watches that tests can disturb, a record of calls, and functions that run things. It
+// knows nothing about the product, so the tests of the caches, from which package world is built, can use it.
 package bubble
 
 import (
@@ -16,8 +16,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// Run runs a controller, and returns when what can happen has happened. The controller is stopped when
-// the test ends or stop is called. That it ends with an error fails the test, which then says who did.
+// Run runs a controller, and returns when everything that can happen has happened. The controller is stopped when the
+// test ends or stop is called. If it ends with an error, the test fails and names it.
 func Run(t *testing.T, who string, controller func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -35,8 +35,8 @@ func Run(t *testing.T, who string, controller func(context.Context) error) (stop
 }
 
 // Main runs the tests of a package. It leaves client-go's error handlers the one that logs: the other sleeps until a
-// little after the previous error of the process, and real or another bubble's time can be years ahead of a
-// bubble's, so that what met an error would stand still.
+// little after the previous error of the process, and real or another bubble's time can be years ahead of a bubble's,
+// so that what met an error would be paused.
 func Main(m *testing.M) {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	os.Exit(m.Run())

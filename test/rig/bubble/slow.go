@@ -18,15 +18,14 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Request is what somebody asks an API server to do: "delete" of "pods", or "apply" of "leases".
+// Request is a request to an API server: "delete" of "pods", or "apply" of "leases".
 type Request struct{ Verb, Resource, Name string }
 
-// Hook may take its time over a request, and says how it fails, if it does.
+// Hook may delay a request, and returns the error with which it fails, if it does.
 type Hook func(ctx context.Context, r Request) error
 
-// Slow is a clientset whose requests may take their time, be refused, or be carried out and lose their answers: those
-// that the controllers make about nodes, pods and leases. A reactor of the fake clientset cannot do that, as it holds
-// up all others.
+// Slow is a clientset whose requests about nodes, pods and leases may take time, be refused, or be carried out and lose
+// their answers. A reactor of the fake clientset cannot do that, because it blocks all other requests.
 type Slow struct {
 	*fake.Clientset
 
@@ -34,7 +33,7 @@ type Slow struct {
 	Before, After Hook
 }
 
-// Takes lets the time of a request pass.
+// Takes waits for the duration of a request.
 func Takes(ctx context.Context, d time.Duration) error {
 	if d == 0 { // timers of a bubble that end at once, on several threads, crash the race detector of Go 1.26
 		return nil

@@ -14,13 +14,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Streaming returns a clientset that asks for its lists by watch, as a real one does: it hides that the fake one cannot
-// stream.
+// Streaming returns a clientset that requests lists through watches, as a real one does. It hides that the fake one
+// cannot stream.
 func Streaming(client *fake.Clientset) kubernetes.Interface { return streaming{client} }
 
 type streaming struct{ kubernetes.Interface }
 
-// Streams are the watches that a client has begun, each of which is fed by the test. Safe for concurrent use.
+// Streams are the watches that a client has begun, each of which the test feeds. They are safe for concurrent use.
 type Streams struct {
 	mu  sync.Mutex
 	all []*watch.RaceFreeFakeWatcher
@@ -38,7 +38,7 @@ func StreamsOf(client *fake.Clientset, resource string) *Streams {
 	return s
 }
 
-// Newest returns the watch that was begun last.
+// Newest returns the newest watch.
 func (s *Streams) Newest() *watch.RaceFreeFakeWatcher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,12 +52,12 @@ func (s *Streams) Len() int {
 	return len(s.all)
 }
 
-// Expired is what ends a watch from which one cannot go on: 410 Gone.
+// Expired is what ends a watch from which one cannot continue: 410 Gone.
 func Expired() *metav1.Status {
 	return &apierrors.NewResourceExpired("too old resource version").ErrStatus
 }
 
-// EndOfList is what the bookmark says that ends a streamed list.
+// EndOfList is the annotation of the bookmark that ends a streamed list.
 func EndOfList() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		ResourceVersion: "9",

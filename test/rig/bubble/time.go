@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Pass lets virtual time pass, and returns when what can happen has happened.
+// Pass lets virtual time pass, and returns when everything that can happen has happened.
 func Pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

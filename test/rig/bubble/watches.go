@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watches are all watches of a resource, and what can happen to them: what a real API server, and the way to it, can
-// do. An event may come late, but in its order; a watch may end, and the next one goes on from its version, or a list
-// comes before it. Safe for concurrent use.
+// Watches are all watches of a resource, and everything that a real API server and the network can do to them. Events
+// may come late, but in order. A watch may end, and the next one continues from its version or starts with a list. They
+// are safe for concurrent use.
 type Watches struct {
 	mu     sync.Mutex
 	told   []event // the newest
@@ -34,27 +34,27 @@ type event struct {
 	version   int64
 }
 
-// What is kept for watches that go on from a version, and what has room while nobody reads.
+// How many changes are kept for watches that continue from a version, and how many fit while nothing reads them.
 const (
 	eventsKept = 2000
 	eventsRead = 4000
 )
 
-// Before calls a function before each change is brought to those who watch. It may disturb the watches.
+// Before calls a function before each change is sent to the watches. It may disturb the watches.
 func (w *Watches) Before(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.before = change
 }
 
-// Lag makes every change come so much later.
+// Lag delays every change by a duration.
 func (w *Watches) Lag(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lag = d
 }
 
-// Hold keeps back what comes from now on to the watches that are open.
+// Hold keeps back later changes to the open watches.
 func (w *Watches) Hold() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,14 +63,14 @@ func (w *Watches) Hold() {
 	}
 }
 
-// HoldFirst keeps back what comes to the watch that was begun first, and no other.
+// HoldFirst keeps back later changes to the oldest watch only.
 func (w *Watches) HoldFirst() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open[0].hold()
 }
 
-// Release brings what was kept back, and from then on what comes.
+// Release sends what was kept back, and ends keeping changes back.
 func (w *Watches) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,14 +79,14 @@ func (w *Watches) Release() {
 	}
 }
 
-// IsHeld reports whether a watch is kept from bringing what comes.
+// IsHeld reports whether changes to a watch are kept back.
 func (w *Watches) IsHeld() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.open, (*watcher).isHeld)
 }
 
-// Expire ends the watches, and with them what they kept back: the next ones begin with a list.
+// Expire ends the watches, and drops what was kept back. The next watches begin with a list.
 func (w *Watches) Expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,14 +123,14 @@ func (w *Watches) expire() {
 	w.open = nil
 }
 
-// forget forgets what was told, so that no watch goes on from there.
+// forget forgets past changes, so that no watch continues from there.
 func (w *Watches) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told = nil
 }
 
-// Tell brings a change of an object to those who watch its resource, which has a name where several share the watches.
+// Tell sends a change of an object to the watches of its resource, which has a name if several share the watches.
 func (w *Watches) Tell(resource string, kind watch.EventType, object runtime.Object) {
 	w.mu.Lock()
 	before := w.before
@@ -160,7 +160,7 @@ func (w *Watches) Tell(resource string, kind watch.EventType, object runtime.Obj
 	}
 }
 
-// Begin begins a watch of what is newer than a version.
+// Begin starts a watch of changes after a version.
 func (w *Watches) Begin(resource, namespace string, from int64) (watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *Watches) Begin(resource, namespace string, from int64) (watch.Interface
 	return to, nil
 }
 
-// watcher is one watch. In room for what comes nobody waits: a test in which so many events are not read hangs.
+// watcher is one watch. If too many events are not read, the test hangs.
 type watcher struct {
 	resource  string
 	namespace string
@@ -234,7 +234,7 @@ func (w *watcher) release() {
 	w.late = nil
 }
 
-// expire ends the watch, which cannot go on from its version.
+// expire ends the watch, which cannot continue from its version.
 func (w *watcher) expire() {
 	w.mu.Lock()
 	w.late = nil

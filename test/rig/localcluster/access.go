@@ -89,8 +89,8 @@ func (a *authority) sign(user string, groups []string) (certPEM, keyPEM []byte, 
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}), keyPEM, nil
 }
 
-// provisionAdmin makes the administrator, once: a restart of the API server changes neither its address nor whom it
-// trusts.
+// provisionAdmin makes the administrator, once, because a restart of the API server changes neither its address nor its
+// trusted authority.
 func (c *Cluster) provisionAdmin(port int) error {
 	if c.admin != nil {
 		return nil
@@ -111,14 +111,14 @@ func (c *Cluster) provisionAdmin(port int) error {
 	return nil
 }
 
-// AdminConfig returns a copy of the administrator's client configuration, who may do everything. It sets no client-side
-// rate limit; the API server's own flow control applies.
+// AdminConfig returns a copy of the client configuration of the administrator, who may do everything. It sets no
+// client-side rate limit; the API server's own flow control applies.
 func (c *Cluster) AdminConfig() *rest.Config {
 	return rest.CopyConfig(c.admin)
 }
 
-// ConfigFor returns a client configuration for a user and the groups it belongs to, with a client certificate. What the
-// user may do is up to the cluster's RBAC. It sets no client-side rate limit.
+// ConfigFor returns a client configuration for a user and the groups it belongs to, with a client certificate. The
+// cluster's RBAC decides what the user may do. It sets no client-side rate limit.
 func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
 	certificate, key, err := c.authority.sign(user, groups)
 	if err != nil {
@@ -131,11 +131,11 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 	}, nil
 }
 
-// TaintkeeperUser is who Taintkeeper is for the API server: the service account of config/rbac.yaml.
+// TaintkeeperUser is the user of Taintkeeper: the service account of config/rbac.yaml.
 const TaintkeeperUser = "system:serviceaccount:" + metav1.NamespaceSystem + ":taintkeeper"
 
-// TaintkeeperAccess returns the client configuration of Taintkeeper's service account, as by [Cluster.ConfigFor]. Its
-// rights are those that [Cluster.GrantTaintkeeper] gives.
+// TaintkeeperAccess returns the client configuration of Taintkeeper's service account, as [Cluster.ConfigFor] does. It
+// has the permissions that [Cluster.GrantTaintkeeper] grants.
 func (c *Cluster) TaintkeeperAccess() (*rest.Config, error) {
 	return c.ConfigFor(TaintkeeperUser,
 		"system:serviceaccounts", "system:serviceaccounts:"+metav1.NamespaceSystem)

@@ -20,8 +20,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// AwaitRight waits until the API server allows what is asked about, or refuses it, as wanted. It sees a change of roles
-// and bindings by a watch, so a call that follows at once can still meet the rights from before.
+// AwaitRight waits until the API server allows or refuses an action, as wanted. The API server sees changes of roles
+// and bindings on a watch, so a call that follows at once can still get the old permissions.
 func AwaitRight(
 	ctx context.Context, admin kubernetes.Interface, asked authorizationv1.SubjectAccessReviewSpec, wanted bool,
 ) error {
@@ -39,8 +39,8 @@ func AwaitRight(
 	return nil
 }
 
-// WaitHeldOff waits until the API server refuses what the built-in would send: that takes a moment after the policy was
-// created and the clock renewed. It asks by a dry run, about a pod that nobody schedules.
+// WaitHeldOff waits until the API server refuses what the built-in would send, which takes a moment after the policy
+// was created and the clock renewed. It asks with a dry run, about a pod that is never scheduled.
 func (c *Cluster) WaitHeldOff(ctx context.Context) error {
 	err := c.awaitAnswerToMark(ctx, func(err error) error {
 		if apierrors.IsForbidden(err) {
@@ -54,7 +54,7 @@ func (c *Cluster) WaitHeldOff(ctx context.Context) error {
 	return nil
 }
 
-// WaitLetGo waits until the API server takes what the built-in would send: a while after the clock has become stale.
+// WaitLetGo waits until the API server accepts what the built-in would send, a while after the clock has become stale.
 func (c *Cluster) WaitLetGo(ctx context.Context) error {
 	if err := c.awaitAnswerToMark(ctx, func(err error) error { return err }); err != nil {
 		return fmt.Errorf("the built-in is kept from evicting: %w", err)

@@ -37,7 +37,7 @@ type Cluster struct {
 	client        kubernetes.Interface // the administrator's
 	components    registry
 
-	// detach makes the end of Start's context mean nothing to the cluster any more.
+	// detach makes the cluster ignore the end of Start's context.
 	detach func() bool
 
 	// logging serialises writes to Config.Log.
@@ -46,7 +46,7 @@ type Cluster struct {
 	// granted is set once config/rbac.yaml is applied.
 	granted atomic.Bool
 
-	// mu is held while the control plane starts and stops, or a part of it. It guards what follows.
+	// mu is held while the control plane, or a part of it, starts or stops. It guards the fields below.
 	mu      sync.Mutex
 	manager ControllerManagerConfig
 	stopped bool
@@ -73,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// prepare makes the state folder and what is in it before the first start of a component.
+// prepare makes the state folder, and what must be in it before the first component starts.
 func (c *Cluster) prepare() error {
 	dir, temporary, err := stateFolder(c.cfg.Dir)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Cluster) stop() error {
 	return os.RemoveAll(c.leftover)
 }
 
-// stopAndLog is for the end of a context, where nobody takes an error.
+// stopAndLog is for the end of a context, when there is no caller to return an error to.
 func (c *Cluster) stopAndLog() {
 	if err := c.Stop(); err != nil {
 		c.logf("%v", err)
@@ -167,7 +167,7 @@ func (c *Cluster) LogPath(component Component) string {
 	return c.file(string(component) + ".log")
 }
 
-// etcdURL returns where etcd is, which wants no credentials.
+// etcdURL returns the address of etcd, which needs no credentials.
 func (c *Cluster) etcdURL() string {
 	return fmt.Sprintf("http://127.0.0.1:%d", c.etcdPort)
 }
@@ -180,6 +180,6 @@ func (c *Cluster) AuditLog() string {
 func (c *Cluster) logf(format string, args ...any) {
 	c.logging.Lock()
 	defer c.logging.Unlock()
-	// Progress that cannot be shown is no reason to fail.
+	// A failure to show progress is ignored.
 	_, _ = fmt.Fprintf(c.cfg.Log, "local cluster, %.1f s: %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -28,14 +28,14 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopGrace is how long a component has between SIGTERM and SIGKILL.
 	stopGrace = 15 * time.Second
-	// apiServerGrace is short, because the API server waits for the end of watches, and the clients of tests and
-	// benchmarks go on watching. Nothing is lost: etcd has acknowledged every write, and the audit log is not buffered.
+	// apiServerGrace is short, because the API server waits for watches to end, and the clients of tests and benchmarks
+	// keep watching. Nothing is lost: etcd has acknowledged every write, and the audit log is not buffered.
 	apiServerGrace = 2 * time.Second
 	// healthPeriod is how often a component is asked while it starts.
 	healthPeriod = 50 * time.Millisecond
 	// tailLines is how much of a log an error shows.
 	tailLines = 20
-	// portAttempts bounds how often a component that lost its port to somebody else starts again.
+	// portAttempts bounds how often a component that lost its port to another client starts again.
 	portAttempts = 3
 )
 
@@ -44,7 +44,7 @@ type program struct {
 	component Component
 	// binary is its path; by default it is the one in [Config.Binaries].
 	binary string
-	// port is where it serves; 0 is a port that is free.
+	// port is where it serves; 0 chooses a free port.
 	port int
 	args func(port int) []string
 	// health is where it says that it is healthy, with %d for the port.
@@ -71,8 +71,8 @@ func (c *component) stop() {
 
 func (c *component) hasEnded() bool { return c.PID() == 0 }
 
-// run starts a component and waits until it is healthy. It has this program's environment, but not its HOME: no
-// component shall find its user's settings.
+// run starts a component and waits until it is healthy. It has this program's environment, but not its HOME, so that no
+// component finds its user's settings.
 func (c *Cluster) run(ctx context.Context, p program) (*component, error) {
 	for attempt := 1; ; attempt++ {
 		started, err := c.tryToRun(ctx, p)
@@ -162,7 +162,7 @@ func loopbackClient() *http.Client {
 	}
 }
 
-// freePort returns a TCP port of the loopback interface that nobody listens on at this moment.
+// freePort returns a TCP port of the loopback interface that is free at this moment.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,8 +172,8 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// failure says everything there is to know about a component that failed because of cause. It must be called before the
-// component is stopped, which would hide how it ended by itself.
+// failure describes a component that failed because of cause. Call it before stopping the component, which would hide
+// how it ended by itself.
 func (c *Cluster) failure(failed *component, cause error) error {
 	path := c.LogPath(failed.name)
 	return fmt.Errorf("%s failed (%s): %w; its log %s ends with:\n%s",
@@ -202,8 +202,8 @@ type registry struct {
 	closed bool
 }
 
-// add starts a component and keeps it, instead of one that had its name and has ended. After end it refuses, so that
-// nothing is started that nobody would end.
+// add starts a component and keeps it, instead of one of the same name that has ended. After end it refuses, because
+// nothing would end a new component.
 func (r *registry) add(c *component, start func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +220,7 @@ func (r *registry) add(c *component, start func() error) error {
 	return nil
 }
 
-// isClosed reports whether nothing can be added any more.
+// isClosed reports whether nothing can be added any longer.
 func (r *registry) isClosed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +243,7 @@ func (r *registry) forget(c *component) {
 	}
 }
 
-// end ends all components and lets none be added any more. It returns those that had ended by themselves.
+// end ends all components, and no more can be added. It returns those that had ended by themselves.
 func (r *registry) end() (crashed []*component) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,7 +253,7 @@ func (r *registry) end() (crashed []*component) {
 			crashed = append(crashed, r.all[name])
 		}
 	}
-	// Those come first that would complain about the others' absence.
+	// The components that would complain about the absence of others come first.
 	var group sync.WaitGroup
 	for name, c := range r.all {
 		if name != Etcd && name != APIServer {

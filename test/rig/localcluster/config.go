@@ -30,7 +30,7 @@ const (
 
 var allComponents = []Component{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
 
-// TaintEviction says who evicts the pods of tainted nodes.
+// TaintEviction says what evicts the pods of tainted nodes.
 type TaintEviction int
 
 const (
@@ -54,8 +54,8 @@ type Config struct {
 	TaintEviction TaintEviction
 	// Without leaves components out. With etcd and kube-apiserver alone a cluster starts within seconds.
 	Without []Component
-	// ControllerManagerArgs are added to kube-controller-manager's command line, where the last of a flag wins; but
-	// --controllers adds to the list that is there.
+	// ControllerManagerArgs are added to kube-controller-manager's command line, where the last value of a flag counts;
+	// --controllers adds to the existing list.
 	ControllerManagerArgs []string
 	// APIServerArgs are added to kube-apiserver's command line, each as --name=value or --name; they replace
 	// the default of that name.
@@ -66,7 +66,7 @@ type Config struct {
 	// Audit makes the API server write audit.log into the state folder, one line per finished request that the policy
 	// is about. Package auditlog has the policies and reads the log.
 	Audit auditlog.Policy
-	// Log receives a line per step; nil is silent.
+	// Log receives a line per step; nil means no output.
 	Log io.Writer
 }
 
@@ -98,8 +98,8 @@ const (
 	defaultBinaries  = "bin/controlplane"
 )
 
-// DefaultBinaries returns the folder with the binaries when none is named: what the environment variable CONTROLPLANE
-// says, or bin/controlplane. It is relative to the root of the Go module, or absolute.
+// DefaultBinaries returns the default folder of the binaries: the environment variable CONTROLPLANE, or
+// bin/controlplane. It is relative to the root of the Go module, or absolute.
 func DefaultBinaries() string {
 	return cmp.Or(os.Getenv(binariesVariable), defaultBinaries)
 }

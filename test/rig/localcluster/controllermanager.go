@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// controllerManagerUser is who kube-controller-manager is for the API server.
+// controllerManagerUser is the user of kube-controller-manager.
 const controllerManagerUser = "system:kube-controller-manager"
 
-// startControllerManager starts kube-controller-manager as kubeadm does: every controller under its own service account
-// and with its own bootstrap role, so that what is seen of it is true of real clusters. It returns once the controllers
-// have proved that they work by making the service account default in the namespace default.
+// startControllerManager starts kube-controller-manager as kubeadm does: every controller with its own service account
+// and bootstrap role, so that observations hold for real clusters. It returns once the controllers have proved that
+// they work by making the service account default in the namespace default.
 func (c *Cluster) startControllerManager(ctx context.Context) error {
 	kubeconfig, err := c.kubeconfigFor(ControllerManager, controllerManagerUser)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *Cluster) grantAllToControllerManager(ctx context.Context) error {
 	return nil
 }
 
-// ControllerManagerURL returns where kube-controller-manager serves its health and, to those whom the API server would
-// let in, its metrics, or nothing when it does not run. It signs its serving certificate itself.
+// ControllerManagerURL returns where kube-controller-manager serves its health and, to authorized clients, its metrics,
+// or nothing if it is not running. Its serving certificate is self-signed.
 func (c *Cluster) ControllerManagerURL() string {
 	manager := c.components.get(ControllerManager)
 	if manager == nil {
@@ -84,7 +84,7 @@ func (c *Cluster) ControllerManagerURL() string {
 // ControllerManagerConfig describes how kube-controller-manager runs. The zero value is what is in [Config.Binaries],
 // with its defaults.
 type ControllerManagerConfig struct {
-	// Binary is the program, if it is another.
+	// Binary is the program, if it is not the default.
 	Binary string
 	// Args are added to its command line, as [Config.ControllerManagerArgs] are.
 	Args []string

@@ -85,11 +85,11 @@ func (c *Cluster) apiServerArgs(port int) []string {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
-		// Nobody makes the service account default if kube-controller-manager is left out.
+		// Without kube-controller-manager, nothing makes the service account default.
 		"--disable-admission-plugins=ServiceAccount",
 	}
 	if !c.cfg.has(ControllerManager) {
-		// It taints every new node not-ready; only the node-lifecycle controller takes that away again.
+		// It taints every new node not-ready, and only the node-lifecycle controller removes that taint.
 		args = append(args, "--disable-admission-plugins=TaintNodesByCondition")
 	}
 	if c.cfg.Audit != "" {
@@ -98,7 +98,7 @@ func (c *Cluster) apiServerArgs(port int) []string {
 			"--audit-log-path="+c.file(auditLogName),
 			// A batch drops events when its buffer is full, and costs no less than a write to a file.
 			"--audit-log-mode=blocking",
-			"--audit-log-maxsize=0", // one file, however long it gets
+			"--audit-log-maxsize=0", // one file, however large
 		)
 	}
 	args = slices.DeleteFunc(slices.Concat(args, securePort(port)), func(arg string) bool {
@@ -141,7 +141,7 @@ func securePort(port int) []string {
 
 const secureHealth = "https://127.0.0.1:%d/healthz"
 
-// stages say what happens to kwok's nodes and pods, and when.
+// stages define what happens to kwok's nodes and pods, and when.
 //
 //go:embed stages.yaml
 var stages []byte
@@ -149,12 +149,12 @@ var stages []byte
 // KwokUser is the name under which kwok calls the API server, as the audit log shows it.
 const KwokUser = "kwok"
 
-// NotByKwok leaves out the calls of kwok, for whom deletes a pod: kubelets, which it plays, finish the delete of
-// somebody else with one of their own, and that can be in the audit log first.
+// NotByKwok leaves out the calls of kwok when looking for the client that deleted a pod: kubelets, which kwok plays,
+// finish the delete of another client with one of their own, which can be in the audit log first.
 func NotByKwok(e auditlog.Event) bool { return e.User != KwokUser }
 
-// manageNode is the label by which kwok knows its nodes. With an annotation in its place it would go on renewing the
-// lease of a node that has lost it.
+// manageNode is the label by which kwok knows its nodes. With an annotation, kwok would keep renewing the lease of a
+// node that has lost it.
 const (
 	manageNodeKey   = "kwok.x-k8s.io/node"
 	manageNodeValue = "fake"
@@ -187,7 +187,7 @@ func (c *Cluster) startKwok(ctx context.Context) error {
 	return err
 }
 
-// awaitMade returns once a component has made something, and says what it is if that takes too long.
+// awaitMade waits until a component has made something, and names it if that takes too long.
 func (c *Cluster) awaitMade(ctx context.Context, by *component, what string, check func(context.Context) error) error {
 	if err := await.Poll(ctx, check); err != nil {
 		return c.failure(by, fmt.Errorf("it made no %s: %w", what, err))

@@ -6,8 +6,8 @@
 // they are released, and kwok, which simulates the nodes and their pods. On request it also runs
 // bin/taintkeeper as its service account.
 //
-// It is not kwokctl or envtest, because what these start survives when a test is killed, and because tests kill, freeze
-// and restart single components, which envtest (it knows two of them) and kwokctl (it detaches them) offer no way to.
+// It does not use kwokctl or envtest, because what these start survives a killed test, and because tests kill, freeze
+// and restart single components. envtest has only two of them, and kwokctl detaches them.
 //
 // The binaries are built by `make controlplane`, those of an older Kubernetes by `make controlplane KUBE=1.35`; the
 // environment variable CONTROLPLANE=bin/controlplane-1.35 chooses them. Every cluster has its own ports, certificates

@@ -20,8 +20,8 @@ import (
 // etcdutl restores etcd's data, relative to the root of the Go module.
 const etcdutl = "bin/etcdutl"
 
-// AskEtcd calls a method of the JSON gateway that etcd has alongside its gRPC, which needs no dependency. What is read
-// or written there is as API servers store it.
+// AskEtcd calls a method of etcd's JSON gateway, which needs no dependency, unlike gRPC. Data is in the form in which
+// API servers store it.
 func (c *Cluster) AskEtcd(ctx context.Context, method string, question any) (io.ReadCloser, error) {
 	body, err := json.Marshal(question)
 	if err != nil {
@@ -42,8 +42,8 @@ func (c *Cluster) AskEtcd(ctx context.Context, method string, question any) (io.
 	return response.Body, nil
 }
 
-// BackUpEtcd writes a snapshot of etcd into a file, as `etcdctl snapshot save` does, while etcd and the API server go
-// on.
+// BackUpEtcd writes a snapshot of etcd into a file, as `etcdctl snapshot save` does, while etcd and the API server
+// continue.
 func (c *Cluster) BackUpEtcd(ctx context.Context, path string) error {
 	snapshot, err := c.AskEtcd(ctx, "maintenance/snapshot", struct{}{})
 	if err != nil {

@@ -308,7 +308,7 @@ func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 	if err := again.Stop(); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, cluster, TaintkeeperConfig{Args: []string{"--concurrent-evictions=0"}}, "there can be 1 to 100")
+	wantRefused(t, cluster, TaintkeeperConfig{Args: []string{"--concurrent-evictions=0"}}, "choose 1 to 100")
 	wantRefused(t, cluster, TaintkeeperConfig{Binary: "no-such-file"}, "run `make build`")
 	if err := cluster.Stop(); err != nil {
 		t.Error(err)

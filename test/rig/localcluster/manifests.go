@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// GrantTaintkeeper installs config/rbac.yaml. To do it again does nothing.
+// GrantTaintkeeper installs config/rbac.yaml. Calling it again does nothing.
 func (c *Cluster) GrantTaintkeeper(ctx context.Context) error {
 	if c.granted.Load() {
 		return nil
@@ -75,7 +75,7 @@ func (c *Cluster) InstallViewer(ctx context.Context) error {
 
 const policiesName = "policies.yaml"
 
-// InstallPolicies creates what config/policies.yaml has and is not there yet. The policies are in force some moments
+// InstallPolicies creates what config/policies.yaml has and is not there yet. The policies are in force a few moments
 // later.
 func (c *Cluster) InstallPolicies(ctx context.Context) error {
 	return c.install(ctx, policiesName, config.Policies)
@@ -95,7 +95,7 @@ func (c *Cluster) install(ctx context.Context, name string, manifest []byte) err
 	})
 }
 
-// forObjects does something with each object of one of the manifests in config/.
+// forObjects calls a function for each object of one of the manifests in config/.
 func (c *Cluster) forObjects(name string, manifest []byte, do func(client.Client, client.Object) error) error {
 	objects, err := config.Objects(manifest)
 	if err != nil {

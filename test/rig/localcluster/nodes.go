@@ -31,11 +31,11 @@ type NodeSpec struct {
 	Name string
 	// Zone is the node's topology.kubernetes.io/zone; without one the node has no region either.
 	Zone string
-	// Labels are added to the node's, and win over them.
+	// Labels are added to the node's, and take precedence.
 	Labels map[string]string
 }
 
-// AddNodes creates nodes that kwok plays, and returns once each is Ready, has a Lease in kube-node-lease and is rid of
+// AddNodes creates nodes that kwok plays, and returns once each is Ready, has a Lease in kube-node-lease, and has lost
 // the taint that new nodes get.
 func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 	if !c.cfg.has(Kwok) {
@@ -49,7 +49,7 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 		return fmt.Errorf("create nodes: %w", err)
 	}
 	err = forEach(ctx, nodes, func(ctx context.Context, spec NodeSpec) error {
-		err := await.Poll(ctx, func(ctx context.Context) error { return c.settle(ctx, spec.Name) })
+		err := await.Poll(ctx, func(ctx context.Context) error { return c.removeNotReady(ctx, spec.Name) })
 		if err != nil {
 			return fmt.Errorf("node %s is not as it should be: %w", spec.Name, err)
 		}
@@ -62,10 +62,10 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...NodeSpec) error {
 	return nil
 }
 
-// settle takes from a node the not-ready taint that the admission plugin TaintNodesByCondition sets on every new one,
-// and is an error while the node is not ready or has no Lease. The node-lifecycle controller takes the taint away, too,
-// unless a test runs without it, and at a time of its own.
-func (c *Cluster) settle(ctx context.Context, name string) error {
+// removeNotReady removes the not-ready taint that the admission plugin TaintNodesByCondition sets on every new node. It
+// fails while the node is not ready or has no Lease. The node-lifecycle controller removes the taint, too, at a time of
+// its own, unless a test runs without it.
+func (c *Cluster) removeNotReady(ctx context.Context, name string) error {
 	leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if _, err := leases.Get(ctx, name, metav1.GetOptions{}); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s NodeSpec) node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels}}
 }
 
-// forEach does something for all, nodeParallelism at a time, and returns the first error.
+// forEach calls a function for all nodes, nodeParallelism at a time, and returns the first error.
 func forEach[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(nodeParallelism)
@@ -116,7 +116,7 @@ func forEach[T any](ctx context.Context, all []T, do func(context.Context, T) er
 	return group.Wait()
 }
 
-// The arguments of `kubectl label node <names>` by which a node of kwok's falls silent, and by which it comes back.
+// The arguments of `kubectl label node <names>` with which a node of kwok's falls silent and comes back.
 const (
 	SilenceLabel = manageNodeKey + "-"
 	ResumeLabel  = manageNodeKey + "=" + manageNodeValue
@@ -129,13 +129,13 @@ func (c *Cluster) SilenceNodes(ctx context.Context, names ...string) error {
 	return c.labelNodes(ctx, nil, names)
 }
 
-// ResumeNodes is the way back from [Cluster.SilenceNodes]: the leases are renewed, the nodes ready, and the pods that
-// were deleted meanwhile go.
+// ResumeNodes undoes [Cluster.SilenceNodes]: the leases are renewed, the nodes become ready, and pods that were deleted
+// meanwhile end.
 func (c *Cluster) ResumeNodes(ctx context.Context, names ...string) error {
 	return c.labelNodes(ctx, manageNodeValue, names)
 }
 
-// labelNodes sets the label by which kwok knows its nodes; nil takes it away.
+// labelNodes sets the label by which kwok knows its nodes; nil removes it.
 func (c *Cluster) labelNodes(ctx context.Context, value any, names []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{manageNodeKey: value}}})
 	if err != nil {

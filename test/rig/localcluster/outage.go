@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// StopAPIServer ends the API server, so that tests can play an outage. The other components go on and find that they
-// cannot reach it. It returns once the process has ended, which ctx does not cut short. Stopping a server that does
-// not run does nothing.
+// StopAPIServer ends the API server, so that tests can play an outage. The other components continue and cannot reach
+// it. It returns once the process has ended, even if ctx ends first. Stopping a server that is not running does
+// nothing.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.takeDown(ctx, APIServer, (*component).stop)
 }
@@ -27,8 +27,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.bringBack(ctx, APIServer, c.startAPIServer)
 }
 
-// StopEtcd ends etcd, as [Cluster.StopAPIServer] does with the API server, which goes on and finds that it cannot reach
-// its data.
+// StopEtcd ends etcd, as [Cluster.StopAPIServer] ends the API server, which continues and cannot reach its data.
 func (c *Cluster) StopEtcd(ctx context.Context) error {
 	return c.takeDown(ctx, Etcd, (*component).stop)
 }
@@ -39,13 +38,13 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 	return c.bringBack(ctx, Etcd, c.startEtcd)
 }
 
-// Freeze stops running components like a machine that is paused: their connections stay open, and the clock runs on.
-// To stop a frozen component kills it.
+// Freeze suspends running components as if their machine were paused: their connections stay open, and the clock
+// continues. Stopping a frozen component kills it.
 func (c *Cluster) Freeze(components ...Component) error {
 	return c.signal(syscall.SIGSTOP, components)
 }
 
-// Thaw lets components go on that [Cluster.Freeze] made stand still.
+// Thaw resumes components that [Cluster.Freeze] suspended.
 func (c *Cluster) Thaw(components ...Component) error {
 	return c.signal(syscall.SIGCONT, components)
 }

@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NewPod returns a pod that is bound to a node from the start, without a scheduler, and whose container nobody ever
-// starts.
+// NewPod returns a pod that is bound to a node from the start, without a scheduler. Its container is never started.
 func NewPod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/config"
 )
 
-// TaintkeeperConfig describes a taintkeeper that runs outside the cluster as it would inside. The zero value is what
-// `make build` built, alone and without an election.
+// TaintkeeperConfig describes a taintkeeper that runs outside the cluster as it would inside. The zero value is the
+// program that `make build` built, alone and without an election.
 type TaintkeeperConfig struct {
 	// Binary is the program; by default bin/taintkeeper of the Go module that the working directory belongs to.
 	Binary string
@@ -24,12 +24,12 @@ type TaintkeeperConfig struct {
 	Name string
 	// Access is how it reaches the API server; by default it is [Cluster.TaintkeeperAccess].
 	Access *rest.Config
-	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too.
-	// That is kept from evicting once it has started.
+	// Coexist installs config/coexistence.yaml and starts it with --coexist, for a cluster whose built-in evicts, too. The
+	// built-in cannot evict once Taintkeeper has started.
 	Coexist bool
-	// Granted says that Access has its rights already: nothing of config/ is installed.
+	// Granted means that Access already has its permissions, so nothing of config/ is installed.
 	Granted bool
-	// Args are added to its command line, and win over the default that it takes no part in an election.
+	// Args are added to its command line, and override the default of no election.
 	Args []string
 	// Env is added to its environment, each as name=value.
 	Env []string
@@ -45,7 +45,7 @@ type Taintkeeper struct {
 }
 
 // StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete.
-// A name may be used again once its bearer has ended.
+// A name may be reused once the process has ended.
 func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (*Taintkeeper, error) {
 	if c.components.isClosed() {
 		return nil, errStopped
@@ -131,26 +131,26 @@ func (c *Cluster) taintkeeperKubeconfig(cfg TaintkeeperConfig) (string, error) {
 	return c.Kubeconfig(cfg.Name, access)
 }
 
-// MetricsURL returns where its metrics are, unless [TaintkeeperConfig.Args] put them elsewhere.
+// MetricsURL returns the address of its metrics, unless [TaintkeeperConfig.Args] changed it.
 func (t *Taintkeeper) MetricsURL() string { return "http://" + t.metrics + "/metrics" }
 
-// ReadyURL returns where it says whether it is ready.
+// ReadyURL returns the address of its readiness check.
 func (t *Taintkeeper) ReadyURL() string { return t.process.health }
 
 // PID returns its process id while it runs, and 0 afterwards.
 func (t *Taintkeeper) PID() int { return t.process.PID() }
 
-// Component returns what it is called in the cluster.
+// Component returns its name in the cluster.
 func (t *Taintkeeper) Component() Component { return t.process.name }
 
-// LogPath returns the file with its output, and that of those who had its name before.
+// LogPath returns the file with its output, and that of earlier processes of the same name.
 func (t *Taintkeeper) LogPath() string { return t.cluster.LogPath(t.process.name) }
 
 // Ended returns a channel that is closed when the process has ended.
 func (t *Taintkeeper) Ended() <-chan struct{} { return t.process.Ended() }
 
-// Stop ends it as Kubernetes would, with SIGTERM and after a while with SIGKILL, and returns when it has ended. That it
-// had ended by itself is an error.
+// Stop ends it as Kubernetes would, with SIGTERM and after a while with SIGKILL, and returns when it has ended. It is
+// an error if the process had already ended by itself.
 func (t *Taintkeeper) Stop() error {
 	defer t.cluster.components.forget(t.process)
 	if t.process.hasEnded() {

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer watches a cluster as a bystander and remembers when it saw what. It asks the API server itself and
-// shares nothing with what it watches over, and it goes on after an outage as soon as the API server does.
+// Package observer watches a cluster from outside and remembers when it saw what. It uses the API server directly,
+// shares nothing with what it observes, and continues after an outage as soon as the API server does.
 package observer
 
 import (
@@ -28,11 +28,11 @@ type Source[L runtime.Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// Notes takes down what is seen of objects. Its methods are called one after the other.
+// Notes records what is seen of objects. Its methods are called one after the other.
 type Notes[O runtime.Object] interface {
-	// Listed is told of all objects there are, at the beginning and after each gap.
+	// Listed is called with all objects, at the beginning and after each gap.
 	Listed(all []O)
-	// Changed is told of each change that the watch brings.
+	// Changed is called with each change that the watch brings.
 	Changed(event watch.EventType, object O)
 }
 

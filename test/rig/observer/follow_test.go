@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func TestABrokenWatchIsResumedAndOneThatIsTooOldBeginsAnew(t *testing.T) {
+func TestABrokenWatchIsResumedAndOneThatIsTooOldStartsAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	brings := func(events ...watch.Event) watch.Interface {
 		w := watch.NewFakeWithChanSize(len(events), false)

@@ -26,7 +26,7 @@ type Sighting struct {
 // History is what was seen of one pod, in order.
 type History struct {
 	Sightings []Sighting
-	Gone      time.Time // zero: it is still there
+	Gone      time.Time // zero if it is still there
 }
 
 // Left returns when the pod was first seen terminating or was seen no more.
@@ -48,7 +48,7 @@ func (h History) String() string {
 	return text.String()
 }
 
-// Pods remembers every version of every pod that was seen, by UID. Safe for concurrent use.
+// Pods remembers every version of every pod that was seen, by UID. It is safe for concurrent use.
 type Pods struct {
 	listed chan struct{} // closed after the first list
 
@@ -62,8 +62,8 @@ func NewPods() *Pods {
 	return &Pods{listed: make(chan struct{}), known: map[types.UID]History{}, changed: make(chan struct{})}
 }
 
-// WatchPods observes the pods of a namespace, or of all, until the context ends. It returns once all pods that there
-// are have been seen.
+// WatchPods observes the pods of a namespace, or of all, until the context ends. It returns once all existing pods have
+// been seen.
 func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string) (*Pods, error) {
 	p := NewPods()
 	go Follow(ctx, client.CoreV1().Pods(namespace), p)
@@ -75,7 +75,7 @@ func WatchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 	}
 }
 
-// Listed implements [Notes]: who is not among all has gone.
+// Listed implements [Notes]. A pod that is not among all is gone.
 func (p *Pods) Listed(all []*corev1.Pod) {
 	at := time.Now()
 	p.mu.Lock()
@@ -111,7 +111,7 @@ func (p *Pods) Changed(event watch.EventType, pod *corev1.Pod) {
 	p.tell()
 }
 
-// see and miss want the lock to be held, as does tell.
+// The caller of see, miss and tell holds the lock.
 func (p *Pods) see(pod *corev1.Pod, at time.Time) {
 	h := p.known[pod.UID]
 	n, version := len(h.Sightings), pod.ResourceVersion

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle says when a pod must leave its node, for tests: it is the rule of docs/concepts.md written a second
-// time, so that no test judges package verdict by verdict's own arithmetic. It shares no code with verdict and taints.
+// Package oracle tells tests when a pod must leave its node. It is the rule of docs/concepts.md, written a second time,
+// so that no test judges package verdict with verdict's own arithmetic. It shares no code with verdict and taints.
 //
 // # The rule
 //
@@ -38,9 +38,9 @@
 //
 // # Bounds
 //
-// Tests know of a change only that it happened between the call and its answer, so every instant is a [Span]. No
-// controller may evict a pod before the beginning of its span, however early it saw each change; one that sees each
-// change at once evicts it by the end. In virtual time both are the same.
+// Tests only know that a change happened between the call and its answer, so every instant is a [Span]. No controller
+// may evict a pod before the beginning of its span, however early it saw each change, and a controller that sees each
+// change at once evicts the pod by the end. In virtual time both are the same.
 //
 // # Policies
 //

@@ -16,7 +16,7 @@ import (
 // Leave is what a pod may do that is due, from the strictest to the mildest.
 type Leave int
 
-// What a pod may dp.
+// What a pod may do.
 const (
 	Stay      Leave = iota
 	AskFirst        // leave if the Eviction API agrees

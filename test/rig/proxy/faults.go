@@ -20,19 +20,19 @@ import (
 // Answer answers a call instead of the next transport, or sends it on.
 type Answer func(request *http.Request, next http.RoundTripper) (*http.Response, error)
 
-// Faults does to some calls what a test asks for, on their way to a real API server. Safe for concurrent use.
+// Faults makes calls to a real API server fail or wait, as a test asks. It is safe for concurrent use.
 type Faults struct {
 	mu    sync.RWMutex
 	rules []*fault
 }
 
-// fault says what happens to the calls that it concerns.
+// fault is what happens to the calls that it concerns.
 type fault struct {
 	concerns Calls
 	answer   Answer
 }
 
-// Over returns the transport that has these faults; the calls that nothing happens to go on to next.
+// Over returns the transport with these faults. Other calls are passed on to next.
 func (f *Faults) Over(next http.RoundTripper) http.RoundTripper { return faulty{f, next} }
 
 type faulty struct {
@@ -59,7 +59,7 @@ func (f *Faults) rule(request *http.Request) *fault {
 	return f.rules[i]
 }
 
-// Add lets something happen to calls until the function that it returns is called. Of several faults the first counts.
+// Add adds a fault until the returned function is called. If several faults concern a call, the first counts.
 func (f *Faults) Add(concerns Calls, answer Answer) (remove func()) {
 	rule := &fault{concerns: concerns, answer: answer}
 	f.mu.Lock()
@@ -117,7 +117,7 @@ func (r Refusal) Response(request *http.Request) *http.Response {
 	return response
 }
 
-// Refusing refuses the first calls and passes the later ones on. It notes when each came.
+// Refusing refuses the first calls and passes later calls on. It notes when each came.
 type Refusing struct {
 	Instants
 
@@ -133,7 +133,7 @@ func (r *Refusing) Answer(request *http.Request, next http.RoundTripper) (*http.
 	return r.With.Response(request), nil
 }
 
-// Instants notes when something happened. Safe for concurrent use.
+// Instants records when something happened. It is safe for concurrent use.
 type Instants struct {
 	mu  sync.Mutex
 	all []time.Time

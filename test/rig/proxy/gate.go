@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Gate can hold up what watches bring, so that a client's cache falls behind, as it can in any cluster. The zero value
-// is open. Safe for concurrent use.
+// Gate can hold back what watches bring, so that a client's cache falls behind, as it can in any cluster. The zero
+// value is open. It is safe for concurrent use.
 type Gate struct {
 	mu     sync.Mutex
 	closed chan struct{} // the channel is closed when the gate opens, and nil while it is open
@@ -27,7 +27,7 @@ func (g *Gate) Hold() {
 	}
 }
 
-// Release lets pass what was held back, and all that follows. To do it again does nothing.
+// Release lets everything pass, including what was held back. Calling it again does nothing.
 func (g *Gate) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,7 +53,7 @@ func (g *Gate) Answer(request *http.Request, next http.RoundTripper) (*http.Resp
 	return response, err
 }
 
-// errCut is what a client reads of a stream that was cut.
+// errCut is the error that a client of a cut stream gets.
 var errCut = errors.New("the watch is cut")
 
 // Stream is what a watch brings, behind a gate.

@@ -1,9 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proxy lets things happen to the calls that somebody makes to an API server: they are refused, delayed or
-// lost, and what watches bring comes late. It sits in the transport of a client of this process, or listens on the
-// loopback interface for another process.
+// Package proxy interferes with calls to an API server: they are refused, delayed or lost, and what watches bring comes
+// late. It sits in the transport of a client of this process, or listens on the loopback interface for another process.
 package proxy
 
 import (
@@ -27,7 +26,7 @@ type Config struct {
 	// Over returns the transport for calls, which passes them on to the next one. If Over is nil, nothing happens to them.
 	// An error of the transport closes the caller's connection, which is what clients see when the API server is down.
 	Over func(next http.RoundTripper) http.RoundTripper
-	// Before returns what calls pass before they are forwarded, and sees their end. It may be nil.
+	// Before returns a handler that calls pass before they are forwarded, and that sees their end. It may be nil.
 	Before func(next http.Handler) http.Handler
 }
 
@@ -79,14 +78,14 @@ func During(t testing.TB, cfg Config) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.Close() }) // nobody calls it any more
+	t.Cleanup(func() { _ = p.Close() }) // nothing calls it any longer
 	return p
 }
 
 // hangUp closes the connection without an answer.
 func hangUp(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 
-// Access returns how to reach the API server through the proxy, as whom [Config.Access] says.
+// Access returns how to reach the API server through the proxy, as the user of [Config.Access].
 func (p *Proxy) Access() *rest.Config { return &rest.Config{Host: p.host, QPS: -1} }
 
 // Close ends the proxy and all connections through it.

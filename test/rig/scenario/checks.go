@@ -17,8 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// NoneAfterUntaint wants no delete to be answered after the last change of a node's taints but those that were under
-// way.
+// NoneAfterUntaint fails if a delete is accepted after the last change of a node's taints, except deletes that were
+// already in flight.
 func NoneAfterUntaint(node string) Check {
 	const underWay = time.Second
 	return func(ctx context.Context, p *Play) (Finding, error) {
@@ -47,7 +47,7 @@ func noneAfter(deletes []auditlog.Event, pods int, untainted, over time.Time) Fi
 	return Finding{Seen: seen, Right: right}
 }
 
-// awaitQuiet returns when all pods have left, or none has for a while.
+// awaitQuiet returns once all pods have left, or no pod has left for 15 s.
 func (p *Play) awaitQuiet(ctx context.Context) error {
 	const quiet = 15 * time.Second // longer than reading all pods takes at 20 calls per second
 	for before := -1; ; {
@@ -59,7 +59,7 @@ func (p *Play) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// ByContestant wants the contestant to have deleted every pod that has left. Its calls show that after a moment.
+// ByContestant fails if anyone else deleted a pod that has left. The audit log shows the calls after a moment.
 func ByContestant(ctx context.Context, p *Play) (Finding, error) {
 	err := await.Poll(ctx, func(context.Context) error {
 		calls, err := p.Calls(auditlog.Deletes, auditlog.Accepted, auditlog.In(p.Namespace))
@@ -80,7 +80,7 @@ func ByContestant(ctx context.Context, p *Play) (Finding, error) {
 	return Finding{Right: true}, nil
 }
 
-// Everyone returns all pods that the scenario has made.
+// Everyone returns all pods that the scenario created.
 func (p *Play) Everyone() []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, pod := range p.pods {
@@ -89,7 +89,7 @@ func (p *Play) Everyone() []*corev1.Pod {
 	return all
 }
 
-// Events returns the events about the pods of a name whose message begins with some words.
+// Events returns the events of pods with this name whose message begins with words.
 func (p *Play) Events(ctx context.Context, pod, words string) ([]corev1.Event, error) {
 	all, err := p.Admin.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -104,11 +104,11 @@ func (p *Play) Events(ctx context.Context, pod, words string) ([]corev1.Event, e
 	return found, nil
 }
 
-// Cancelling is how the message of an event begins that says that a pod stays.
+// Cancelling is how the message of an event begins if it says that a pod stays.
 const Cancelling = "Cancelling deletion"
 
-// SaysCancelled wants events to say so often that the deletion of a pod, by its UID, is cancelled, after a while:
-// events are written in the background, at a rate that is limited.
+// SaysCancelled fails unless this many events, with the pod's UID, say that its deletion is cancelled. It waits first,
+// because events are written in the background at a limited rate.
 func SaysCancelled(pod string, times int) Check {
 	const background = 3 * time.Second
 	return func(ctx context.Context, p *Play) (Finding, error) {
@@ -119,6 +119,6 @@ func SaysCancelled(pod string, times int) Check {
 		right := len(said) == times && !slices.ContainsFunc(said, func(event corev1.Event) bool {
 			return event.InvolvedObject.UID != p.Named(pod).UID
 		})
-		return Finding{Seen: "'" + Cancelling + "' said " + Times(len(said)), Right: right}, err
+		return Finding{Seen: "event '" + Cancelling + "': " + Times(len(said)), Right: right}, err
 	}
 }

@@ -82,7 +82,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 			return all, err
 		}
 		if len(pods) > 1 {
-			found.Seen = pod.Name + " " + found.Seen
+			found.Seen = pod.Name + ": " + found.Seen
 		}
 		if len(pods) <= many || !found.Right {
 			all = all.And(found)
@@ -94,7 +94,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 	return all, nil
 }
 
-// Stays wants a pod to stay, whatever the rule says of it.
+// Stays wants a pod to stay, whatever the rule says about it.
 func Stays(name string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		pod := p.Named(name)

@@ -57,11 +57,11 @@ func (w write) noExecute() *corev1.Taint {
 	return nil
 }
 
-// writes are what the contestant has changed of a node since it settled, as the stage knows it, which may be a little
-// late.
+// writes are what the contestant has changed of a node since it had no taint, as the stage knows it, which may be a
+// little late.
 func (p *Play) writes(k *kubelet) (all []write, err error) {
 	calls, err := p.Calls(auditlog.Accepted, auditlog.Named(p.NodeName(k.name)), func(c auditlog.Event) bool {
-		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes") && !before(c, k.settled)
+		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes") && !before(c, k.untaintedAt)
 	})
 	for _, c := range calls {
 		w := write{Event: c}
@@ -163,9 +163,9 @@ func (p *Play) onTime(k *kubelet, w write) Finding {
 	due := k.due.Truncate(time.Microsecond) // as the audit log writes it
 	latest := due
 	if w.String() == Silent {
-		latest = oracle.Later(due, p.started.Add(settling))
+		latest = oracle.Later(due, p.started.Add(extraGrace))
 	}
-	late := latest.Sub(due) + NodeTurn + 2*renewEvery + p.Patience()
+	late := latest.Sub(due) + NodeTokenEvery + 2*renewEvery + p.Patience()
 	if after := w.Received.Sub(due); after >= 0 {
 		return Finding{Seconds(after) + " after it was due", after <= late}
 	}
@@ -236,21 +236,21 @@ func (p *Play) tainted(nodes []string) (all []write, err error) {
 	return all, nil
 }
 
-// OneByOne wants nodes of a zone to get their NoExecute taints a turn apart. None had a turn before the zone was
-// disturbed last: since the latest change of any node or, if nodes were called silent, since the first of them was. A
-// restart gives no turn: the timeAdded of a taint tells of the latest, in whole seconds.
+// OneByOne wants nodes of a zone to get their NoExecute taints one token apart. No node had a token before the zone was
+// last disturbed: since the latest change of any node or, if nodes were called silent, since the first of them was. A
+// restart gives no token, because the timeAdded of a taint tells when the latest token was taken, in whole seconds.
 func OneByOne(nodes ...string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		tainted, err := p.tainted(nodes)
 		if err != nil || len(tainted) < len(nodes) {
 			return Finding{Seen: fmt.Sprintf("of the nodes %q, %d were tainted", nodes, len(tainted))}, err
 		}
-		turn, err := p.disturbed(nodes)
+		last, err := p.disturbed(nodes)
 		found := Finding{Right: true}
 		for _, w := range tainted[1:] {
-			gap := w.Received.Sub(turn)
-			found = found.And(Finding{"a turn after " + Seconds(gap), gap >= NodeTurn})
-			turn = w.noExecute().TimeAdded.Time
+			gap := w.Received.Sub(last)
+			found = found.And(Finding{"a token after " + Seconds(gap), gap >= NodeTokenEvery})
+			last = w.noExecute().TimeAdded.Time
 		}
 		return found, err
 	}

@@ -27,11 +27,11 @@ const (
 	// NodeGrace is how long a node may be silent, NodeStartupGrace one that was never heard of.
 	NodeGrace        = 6 * time.Second
 	NodeStartupGrace = 8 * time.Second
-	// NodeTurn is how much later than one node of a zone the next one gets a NoExecute taint.
-	NodeTurn = 2 * time.Second
+	// NodeTokenEvery is the time between the NoExecute taints of two nodes of a zone.
+	NodeTokenEvery = 2 * time.Second
 
-	// settling is how long a contestant that has just started gives silent nodes more time.
-	settling    = 20 * time.Second
+	// extraGrace is how long a contestant that has just started gives silent nodes more time.
+	extraGrace  = 20 * time.Second
 	renewEvery  = time.Second
 	callTimeout = 3 * time.Second
 )
@@ -53,13 +53,13 @@ var healthy = Conditions{
 // kubelet is what a control plane sees of one: the status of its node, and a lease that it renews until it falls
 // silent.
 type kubelet struct {
-	name    string    // of its node, in the scenario
-	changed time.Time // just before the latest change of it
-	due     time.Time // before which the contestant must not answer that change
-	settled time.Time // when the node had no taint; its story begins then
-	told    int       // how many writes of the contestant the promises to pods know of
-	checked int       // how many since it settled were found right
-	stop    func()    // ends the renewals and waits for their end
+	name        string    // of its node, in the scenario
+	changed     time.Time // just before the latest change of it
+	due         time.Time // before which the contestant must not answer that change
+	untaintedAt time.Time // when the node had no taint; its story begins then
+	told        int       // how many writes of the contestant the promises to pods know of
+	checked     int       // how many since then were found right
+	stop        func()    // ends the renewals and waits for their end
 
 	mu      sync.Mutex
 	renewed time.Time // just before the last renewal that was accepted was sent
@@ -87,7 +87,7 @@ func Kubelet(name, zone string, labels ...string) Step {
 		if err := k.live(ctx, p); err != nil {
 			return err
 		}
-		return k.settles(ctx, p)
+		return k.awaitUntainted(ctx, p)
 	}
 }
 
@@ -107,7 +107,7 @@ func Mute(name, zone string) Step {
 		if err != nil {
 			return err
 		}
-		return k.settles(ctx, p)
+		return k.awaitUntainted(ctx, p)
 	}
 }
 
@@ -132,8 +132,8 @@ func (p *Play) addKubelet(ctx context.Context, name, zone string, labels []strin
 	return k, err
 }
 
-// settles waits until the node has no taint: the API server gives each new node one.
-func (k *kubelet) settles(ctx context.Context, p *Play) error {
+// awaitUntainted waits until the node has no taint: the API server gives each new node one.
+func (k *kubelet) awaitUntainted(ctx context.Context, p *Play) error {
 	err := await.Poll(ctx, func(ctx context.Context) error {
 		node, err := p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(k.name), metav1.GetOptions{})
 		if err == nil && len(node.Spec.Taints) > 0 {
@@ -141,8 +141,8 @@ func (k *kubelet) settles(ctx context.Context, p *Play) error {
 		}
 		return err
 	})
-	k.settled = time.Now()
-	k.changed = k.settled
+	k.untaintedAt = time.Now()
+	k.changed = k.untaintedAt
 	return err
 }
 
@@ -215,7 +215,7 @@ func Heard(nodes ...string) Step {
 	}
 }
 
-// FallSilent lets kubelets renew their leases once more, and then no more.
+// FallSilent lets kubelets renew their leases again, and then no more.
 func FallSilent(nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		for _, name := range nodes {
@@ -284,10 +284,10 @@ func (p *Play) regrant(from time.Time) {
 	}
 }
 
-// Settled waits until the contestant, which may have been started just before the scenario or the latest [Restart],
-// gives silent nodes no more time than their grace periods.
-func Settled(ctx context.Context, p *Play) error {
-	return await.Pause(ctx, time.Until(p.started.Add(settling)))
+// ExtraGraceOver waits until the contestant, which may have been started just before the scenario or the latest
+// [Restart], gives silent nodes no more time than their grace periods.
+func ExtraGraceOver(ctx context.Context, p *Play) error {
+	return await.Pause(ctx, time.Until(p.started.Add(extraGrace)))
 }
 
 // FromNow requires changes of some nodes to be on time only from now on.

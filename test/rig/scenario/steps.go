@@ -152,7 +152,7 @@ func Finish(pod string, phase corev1.PodPhase) Step {
 	}
 }
 
-// Delete deletes a pod for good, as somebody else than an evictor. Nothing is promised to it any more.
+// Delete deletes a pod for good, as another client than an evictor. Nothing is promised to it any longer.
 func Delete(pod string) Step { return deletePod(pod, scene.AtOnce()) }
 
 // Terminate deletes a pod with its grace period. Where no kubelet ends it, it keeps terminating.

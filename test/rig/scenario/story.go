@@ -30,7 +30,7 @@ func (p *Play) Tainted(node string, took scene.Span, taints []corev1.Taint) {
 	p.nodes[node] = append(p.nodes[node], oracle.Version{At: oracle.Span(took), Taints: taints})
 }
 
-// History returns what is known of the taints of a node, and since when.
+// History returns what is known about the taints of a node, and since when.
 func (p *Play) History(node string) []oracle.Version {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *Play) became(pod *Pod, from time.Time, change func(*oracle.State)) {
 	pod.states = append(pod.states, state)
 }
 
-// end says that the scenario deletes a pod: nothing is promised to it any more.
+// end says that the scenario deletes a pod: nothing is promised to it any longer.
 func (p *Play) end(pod *Pod, from time.Time) {
 	p.became(pod, from, func(s *oracle.State) { pod.ended, s.Spared = true, true })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// Row is what a table says of a pod: what was promised to it, and what was seen of it so far.
+// Row is what a table says about a pod: what was promised to it, and what was seen of it so far.
 type Row struct {
 	*corev1.Pod
 	Departure

@@ -75,11 +75,12 @@ func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
+	rate := float32(time.Second) / float32(NodeTokenEvery)
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
 		Grace: grace,
 		Policy: readiness.Policy{
-			Rate: float32(time.Second) / float32(NodeTurn), FullDisruptionRate: float32(time.Second) / float32(NodeTurn),
+			Rate: rate, FullDisruptionRate: rate,
 			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 		},
 	})
@@ -234,7 +235,7 @@ func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 
 func (v *virtual) Restart(context.Context) error {
 	v.stop()
-	v.start() //nolint:contextcheck // the contestant goes on after the step
+	v.start() //nolint:contextcheck // the contestant continues after the step
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (s Scene) Pods(ctx context.Context, count int, node string, edits ...func(*
 	return pods, group.Wait()
 }
 
-// Remove deletes a pod for good, as somebody else than an evictor.
+// Remove deletes a pod for good, as another client than an evictor.
 func (s Scene) Remove(ctx context.Context, name string) error {
 	if err := s.Admin.CoreV1().Pods(s.Namespace).Delete(ctx, name, AtOnce()); err != nil {
 		return fmt.Errorf("delete pod %s: %w", name, err)
@@ -152,8 +152,8 @@ func Untaint(ctx context.Context, admin kubernetes.Interface, node, key string) 
 	})
 }
 
-// ChangeTaints replaces the taints of a node, under an optimistic lock: what somebody else, such as Taintkeeper itself,
-// has written in between is not undone.
+// ChangeTaints replaces the taints of a node, under an optimistic lock: what another client, such as Taintkeeper
+// itself, has written in between is not undone.
 func ChangeTaints(ctx context.Context, admin kubernetes.Interface, node string,
 	change func([]corev1.Taint) []corev1.Taint,
 ) (Span, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Sweeps play one scenario again and again, and each time something else is in its way: at its first call, at its
-// second, and so on. They end when there is no such call any more.
+// second, and so on. They end when there is no such call any longer.
 
 var errKilled = errors.New("the process is gone")
 

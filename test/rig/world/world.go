@@ -100,7 +100,7 @@ func DescribeWrites(action clienttesting.Action) string {
 	return ""
 }
 
-// wantsLocks fails the test for a patch of a node without the optimistic lock: a taint of somebody else would be lost.
+// wantsLocks fails the test for a patch of a node without the optimistic lock: a taint of another client would be lost.
 func (w *World) wantsLocks() {
 	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch := action.(clienttesting.PatchActionImpl)

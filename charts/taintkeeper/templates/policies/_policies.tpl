@@ -18,7 +18,7 @@ metadata:
     {{- include "taintkeeper.labels" (index . 0) | nindent 4 }}
 {{- end -}}
 
-{{/* A namespaceSelector, and an expression more: (list selector expression). */}}
+{{/* A namespaceSelector with one more expression: (list selector expression). */}}
 {{- define "taintkeeper.policy.selector" -}}
 {{- $selector := index . 0 -}}
 {{- toJson (set (deepCopy $selector) "matchExpressions" (append ($selector.matchExpressions | default list) (index . 1))) -}}
@@ -33,7 +33,7 @@ resourceRules:
   resources: [pods]
 {{- end -}}
 
-{{/* Rules for pods outside kube-system, by a list of operations: a policy that can refuse pods must not bring down the cluster itself. */}}
+{{/* Rules for pods outside kube-system, by a list of operations: a policy that can refuse pods must not break the cluster itself. */}}
 {{- define "taintkeeper.policy.podsButOfTheSystem" -}}
 namespaceSelector:
   matchExpressions:
@@ -45,9 +45,9 @@ resourceRules:
   resources: [pods]
 {{- end -}}
 
-{{/* The rest are CEL expressions. */}}
+{{/* CEL expressions. */}}
 
-{{/* Whether a pod is no mirror pod. The kubelet runs that one already, and creates it again until it is accepted. */}}
+{{/* Whether a pod is not a mirror pod. The kubelet already runs mirror pods, and creates them again until they are accepted. */}}
 {{- define "taintkeeper.cel.noMirror" -}}
 !('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({}))
 {{- end -}}
@@ -72,13 +72,13 @@ resourceRules:
     || ({{ $w }}.operator == 'Equal' && {{ $t }}.operator == 'Equal' && {{ $w }}.value == {{ $t }}.value))))
 {{- end -}}
 
-{{/* A toleration with all its fields as `kubectl describe` writes it. */}}
+{{/* A toleration with all its fields, as `kubectl describe` writes it. */}}
 {{- define "taintkeeper.cel.words" -}}
 ({{ . }}.key + ({{ . }}.value == '' ? '' : '=' + {{ . }}.value) + ({{ . }}.effect == '' ? '' : ':' + {{ . }}.effect)
 + ({{ . }}.operator == 'Equal' ? '' : ' op=' + {{ . }}.operator) + ({{ . }}.seconds == '' ? '' : ' for ' + {{ . }}.seconds + 's')).trim()
 {{- end -}}
 
-{{/* The patch that comes before those that append tolerations: a pod without tolerations gets an empty list. */}}
+{{/* The patch before those that append tolerations: it gives a pod without tolerations an empty list. */}}
 {{- define "taintkeeper.cel.list" -}}
 (has(object.spec.tolerations) ? [] : [JSONPatch{op: 'add', path: '/spec/tolerations', value: []}])
 {{- end -}}
@@ -91,7 +91,7 @@ resourceRules:
 size({{ . }}) <= 4000 && {{ . }}.matches(r'^\s*(\[\s*(({{ $object }})(\s*,\s*({{ $object }}))*)?\s*\])?\s*$')
 {{- end -}}
 
-{{/* The tolerations of such a list, with all their fields. Of a field that comes twice the last counts, as in Go. */}}
+{{/* The tolerations of such a list, with all their fields. If a field occurs twice, the last one counts, as in Go. */}}
 {{- define "taintkeeper.cel.parse" -}}
 {{ . }}.findAll(r'[{][^}]*[}]').map(j, {
   'key': j.find(r'(?s)^.*"key"\s*:\s*"[^"]*"').find(r'[^"]*"$').replace('"', ''),
@@ -113,7 +113,7 @@ size({{ . }}) <= 4000 && {{ . }}.matches(r'^\s*(\[\s*(({{ $object }})(\s*,\s*({{
   && (t.key != '' || t.operator == 'Exists'))
 {{- end -}}
 
-{{/* A list of tolerations in the values, as the above has them. */}}
+{{/* A list of tolerations in the values, in the form of the above. */}}
 {{- define "taintkeeper.cel.values" -}}
 {{- $all := list -}}
 {{- range . -}}

@@ -43,11 +43,12 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "board",
 		Short: "Serve a live page of the cluster's taints to a browser",
-		Long: `Serve a live page of the cluster's taints: the pods that must leave with their countdowns, zones and why they
+		Long: `Serve a live page about the cluster's taints: the pods that must leave with their countdowns, zones and why they
 hold, nodes with their taints, NodeTaintRules, evictions and how late they were, and what shadow mode found.
 
-The page is served to this machine alone, at an address with a secret in it that is printed. It only reads, with your
-own rights, and names what you may not read. Nothing needs to be installed in the cluster. Ctrl-C ends it.`,
+Only this machine can open the page. Its address, which the command prints, contains a secret. The command only reads,
+with your own rights, and the page says what you may not read. Nothing needs to be installed in the cluster. Press
+Ctrl-C to stop.`,
 		Example: `  # Print the address, and serve until Ctrl-C
   kubectl taintkeeper board
 
@@ -62,7 +63,7 @@ own rights, and names what you may not read. Nothing needs to be installed in th
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	command.NoFiles(cmd, "the board shows how a cluster changes, and files do not change: for a page of files, use plan -o html")
-	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port of 127.0.0.1 to serve on. 0 takes a free one.")
+	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port on 127.0.0.1 to serve on. 0 means any free port.")
 	return cmd
 }
 
@@ -86,7 +87,7 @@ func (o *options) listen(ctx context.Context) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or leave it out to use a free one", o.port)
+		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or remove --port to use a free one", o.port)
 	case err != nil:
 		return nil, fmt.Errorf("serve at port %d: %w", o.port, err)
 	}
@@ -98,7 +99,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 	clock := &timeline.Clock{}
 	patient := cmp.Or(config.Timeout, source.Patience)
 	config = source.ForReading(clock.Listen(config))
-	config.Timeout = 0 // it would end watches, too
+	config.Timeout = 0 // a timeout would also end watches
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -117,7 +118,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 		return nil, source.Probed(first, config.Host, "ask for", "the version", err)
 	}
 	ping := func(ctx context.Context) error {
-		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches say so
+		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches report it
 			return err
 		}
 		return nil
@@ -165,7 +166,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, shown *board
 	running.Go(func() { shown.Run(ctx) })
 	running.Go(func() {
 		<-ctx.Done()
-		_ = server.Close() // nobody reads what is cut off
+		_ = server.Close() // this disconnects the remaining pages
 	})
 	fmt.Fprintf(o.env.Out, "http://%s/%s/\n", listener.Addr(), token)
 	fmt.Fprintln(o.env.ErrOut, "Open this address in a browser. Ctrl-C ends the board.")

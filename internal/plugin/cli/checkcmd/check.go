@@ -58,11 +58,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find what is wrong with taints, tolerations, and who evicts",
-		Long: `Find what is wrong with how a cluster uses taints and tolerations: controllers that both evict or none, tolerations
-that do not mean what they seem to, workloads that a common taint takes away or an unreachable node keeps, and
-EvictionPolicies that hold nothing or hold without end.
+		Long: `Find what is wrong with how a cluster uses taints and tolerations: controllers that both evict or neither,
+tolerations that do not mean what they seem to, workloads that a common taint evicts or that an unreachable node keeps,
+and EvictionPolicies that hold nothing or hold without end.
 
-If you lack a right, or the files lack something, the report says what it could not check.
+If you lack a right, or something is missing from the files, the report says what it could not check.
 
 With -f, it also checks manifests of Deployments, DaemonSets and other workloads without any pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.
@@ -92,7 +92,7 @@ Rules:
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Report on all namespaces. This is the default without --namespace.")
-	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "The rules to apply: '*' means all, 'name' adds a rule, '-name' leaves a rule out, and 'policy-*' matches several.")
+	cmd.Flags().StringSliceVar(&o.rules, "rules", []string{"*"}, "The rules to apply: '*' means all, 'name' adds a rule, '-name' removes a rule, and 'policy-*' matches several.")
 	cmd.Flags().StringVar(&o.failOn, "fail-on", "error", "The lowest severity of a finding that makes the exit code 3: "+strings.Join(failOns, ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(failOns, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("rules", cobra.FixedCompletions(ruleNames(), cobra.ShellCompDirectiveNoFileComp))

@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
-// checked returns what check prints of examples/cluster.yaml, and its exit code.
+// checked returns the output of check for examples/cluster.yaml, and its exit code.
 func checked(t *testing.T, flags ...string) (printed []byte, code int) {
 	t.Helper()
 	var out bytes.Buffer

@@ -54,7 +54,7 @@ func resultOf(finding *cliv1alpha1.CheckFinding, ruleAt map[string]int) *sarif.R
 		WithKind("resource").WithFullyQualifiedName(fullName(finding))
 	location := sarif.NewLocation().WithLogicalLocations([]*sarif.LogicalLocation{object})
 	if finding.Source != "" {
-		// Viewers of SARIF show no finding without a line. The finding is about the whole file.
+		// SARIF viewers do not show findings without a line. The finding is about the whole file.
 		location.WithPhysicalLocation(sarif.NewPhysicalLocation().
 			WithArtifactLocation(sarif.NewArtifactLocation().WithURI(finding.Source)).
 			WithRegion(sarif.NewRegion().WithStartLine(1)))

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explaincmd is kubectl taintkeeper explain: it reads one pod and what is around it, and prints why it stays or
-// leaves.
+// Package explaincmd is kubectl taintkeeper explain: it reads one pod and the objects around it, and prints why it
+// stays or leaves.
 package explaincmd
 
 import (
@@ -27,7 +27,7 @@ type options struct {
 	source source.Source
 	output output.Printer
 	wanted wanted
-	all    bool // namespaces
+	all    bool // look in all namespaces
 }
 
 // New returns the command explain.
@@ -87,7 +87,7 @@ func (o *options) complete(args []string) error {
 	case o.wanted.namespace == "":
 		o.wanted.namespace = flag
 	case o.all || flag != "" && flag != o.wanted.namespace:
-		return command.Usagef("%s names a namespace already: leave out --namespace and --all-namespaces", args[0])
+		return command.Usagef("%s already names a namespace: remove --namespace and --all-namespaces", args[0])
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 	return subject, err
 }
 
-// subjectOf returns a pod of files and everything that the explanation needs.
+// subjectOf returns a pod from files and everything that the explanation needs.
 func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
 	subject := plan.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
@@ -153,11 +153,11 @@ func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
 	return subject
 }
 
-// addTemplate adds the template of the pod's owner. The topmost owner says who wrote it.
+// addTemplate adds the template of the pod's owner. The topmost owner is named as its writer.
 func addTemplate(subject *plan.Subject, cluster *plan.Cluster, controller *metav1.OwnerReference) {
 	template := cluster.Templates[controller.UID]
 	if template == nil {
-		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not hold the template of %s %s, so the origin of tolerations is inferred from their form.", controller.Kind, controller.Name))
+		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not contain the template of %s %s, so the origin of tolerations is inferred from their form.", controller.Kind, controller.Name))
 		return
 	}
 	subject.Template = template

@@ -100,7 +100,7 @@ func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 // waiting are the reasons that end when other pods have started or left.
 var waiting = []policy.Why{policy.Budget, policy.BudgetBusy, policy.Paced, policy.Settling}
 
-// letsGo says when a policy lets the pod go, as far as time alone decides.
+// letsGo says when a policy releases the pod if nothing but the time changes.
 func (e *explainer) letsGo(p *cliv1alpha1.ExplainedPolicy) string {
 	switch {
 	case p.Answer == nil:

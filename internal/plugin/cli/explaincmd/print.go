@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// explainer prints an explanation for a person: the answer, what it rests on, and what would alter it.
+// explainer prints an explanation for people: the answer, the reasons, and what would alter it.
 type explainer struct {
 	*output.Printer
 	*cliv1alpha1.Explanation
@@ -33,7 +33,7 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 		o.Line("%s", line)
 	}
 	for _, section := range []func() error{
-		e.printClock, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
+		e.printTiming, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
 	} {
 		if err := section(); err != nil {
 			return err
@@ -44,7 +44,7 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	return nil
 }
 
-// answer is what the pod does, and why.
+// answer says what the pod does, and why.
 func (e *explainer) answer() []string {
 	pod := fmt.Sprintf("Pod %s/%s", e.Namespace, e.Name)
 	switch e.State {
@@ -97,7 +97,7 @@ func (e *explainer) why() []string {
 	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
 }
 
-// position names the toleration that counts against the taint that decides.
+// position names the toleration that counts against the deciding taint.
 func (e *explainer) position() string {
 	for i := range e.Taints {
 		if taint := &e.Taints[i]; taint.Taint == e.Taint && taint.Toleration != nil {
@@ -137,29 +137,29 @@ func (e *explainer) section(format string, args ...any) {
 	e.Line(format, args...)
 }
 
-func (e *explainer) printClock() error {
-	if e.Clock == nil {
+func (e *explainer) printTiming() error {
+	if e.Timing == nil {
 		return nil
 	}
-	e.section("The clock:")
+	e.section("How the due time is computed:")
 	later := "the later of the two: the taint"
-	if e.Clock.Start.Time.Equal(e.Clock.Bound.Time) {
+	if e.Timing.Start.Time.Equal(e.Timing.Bound.Time) {
 		later = "the later of the two: the binding"
 	}
 	rows := [][]any{
-		e.instant("since", e.Clock.Since, clockWords[e.Clock.SinceFrom]),
-		e.instant("bound", e.Clock.Bound, clockWords[e.Clock.BoundFrom]),
-		e.instant("start", e.Clock.Start, later),
+		e.instant("since", e.Timing.Since, sourceWords[e.Timing.SinceFrom]),
+		e.instant("bound", e.Timing.Bound, sourceWords[e.Timing.BoundFrom]),
+		e.instant("start", e.Timing.Start, later),
 	}
-	if seconds := e.Clock.TolerationSeconds; seconds != nil {
+	if seconds := e.Timing.TolerationSeconds; seconds != nil {
 		rows = append(rows, []any{"tolerated", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
 	}
-	rows = append(rows, e.instant("due", e.Clock.Due, ""))
-	return e.TableWithReasons([]string{"Clock", "At", "Relative", "From"}, rows)
+	rows = append(rows, e.instant("due", e.Timing.Due, ""))
+	return e.TableWithReasons([]string{"Time", "At", "Relative", "From"}, rows)
 }
 
-// clockWords say where an instant comes from. The API records whole seconds, and no pod is evicted early.
-var clockWords = map[cliv1alpha1.ClockSource]string{
+// sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
+var sourceWords = map[cliv1alpha1.TimeSource]string{
 	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
 	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
 	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
@@ -194,7 +194,7 @@ func (e *explainer) printTaints() error {
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
 	switch taint.Tolerated {
-	case cliv1alpha1.ToleratedForEver:
+	case cliv1alpha1.ToleratedIndefinitely:
 		return "forever"
 	case cliv1alpha1.ToleratedForAWhile:
 		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)
@@ -241,7 +241,7 @@ func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) strin
 	case len(toleration.Counts) > 0:
 		return strings.Join(toleration.Counts, ", ")
 	case toleration.ShadowedBy != nil:
-		return fmt.Sprintf("never: %s matches all that it matches", at(*toleration.ShadowedBy))
+		return fmt.Sprintf("never: %s matches everything this one matches", at(*toleration.ShadowedBy))
 	case len(toleration.Matches) > 0:
 		return fmt.Sprintf("none here: %s comes first", at(e.first(toleration.Matches[0])))
 	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:
@@ -264,7 +264,7 @@ func (e *explainer) printClasses() error {
 	if len(e.NodeClasses) == 0 {
 		return nil
 	}
-	e.section("The nodes, by equal taints:")
+	e.section("The nodes, grouped by taints:")
 	rows := make([][]any, 0, len(e.NodeClasses))
 	for i := range e.NodeClasses {
 		class := &e.NodeClasses[i]
@@ -286,9 +286,9 @@ func (e *explainer) printChanges() {
 	}
 	leaves := "it leaves"
 	if e.Answer.Stays() {
-		leaves = "it is due" // and policies may still hold it
+		leaves = "it is due" // policies may still hold it
 	}
-	e.section("The smallest changes that would alter this:")
+	e.section("The smallest changes that would alter the answer:")
 	for i := range e.Changes {
 		change := &e.Changes[i]
 		what := strings.TrimSuffix(change.What, ".")

@@ -21,12 +21,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// subjectReader reads one pod and what its explanation needs from an API server, and nothing else.
+// subjectReader reads only one pod and what its explanation needs from an API server.
 type subjectReader struct {
 	api *source.Reader
 }
 
-// newSubjectReader returns a reader, and the namespace in which kubectl would look.
+// newSubjectReader returns a reader, and the namespace that kubectl would use.
 func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
 	config, err := s.RESTConfig()
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) er
 	return nil
 }
 
-// policies reads the policies, and the budgets of the pod's namespace if there are any.
+// policies reads the policies and, if there are any, the budgets in the pod's namespace.
 func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) error {
 	if subject.Node == nil {
 		return nil
@@ -198,7 +198,7 @@ func (r *subjectReader) workload(ctx context.Context, namespace string,
 	return object, nil
 }
 
-// without continues without what may not be read, and notes the consequence.
+// without continues without an object that may not be read, and notes what that means.
 func (r *subjectReader) without(err error, follows string) error {
 	var denied source.DeniedError
 	if !errors.As(err, &denied) {

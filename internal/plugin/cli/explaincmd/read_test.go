@@ -30,7 +30,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// cluster is an API server that holds a pod of a Deployment on one of two nodes, and one pod without a node.
+// cluster is an API server with a pod of a Deployment on one of two nodes, and a pod without a node.
 type cluster struct {
 	core    *fake.Clientset
 	dynamic *dynamicfake.FakeDynamicClient
@@ -77,7 +77,7 @@ func (c *cluster) forbid(verb, resource string) {
 	c.dynamic.PrependReactor(verb, resource, refuse)
 }
 
-// calls are all that the API server was asked, as verb and resource.
+// calls returns all calls to the API server, as verb and resource.
 func (c *cluster) calls() []string {
 	var calls []string
 	for _, action := range append(c.core.Actions(), c.dynamic.Actions()...) {
@@ -86,7 +86,7 @@ func (c *cluster) calls() []string {
 	return calls
 }
 
-func TestOfOnePodOnlyWhatIsAroundItIsRead(t *testing.T) {
+func TestOnlyTheObjectsAroundThePodAreRead(t *testing.T) {
 	c := newCluster()
 	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
 	if err != nil {
@@ -115,7 +115,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects []runtime.Object
 		refuse  error
-		budgets bool // are read
+		budgets bool // whether they are read
 		missing []string
 	}{
 		"one, which holds nothing because Taintkeeper is not there": {
@@ -126,7 +126,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},
 		"without leave": {
 			refuse:  apierrors.NewForbidden(policies.GroupResource(), "", nil),
-			missing: []string{"You may not list evictionpolicies, so no EvictionPolicy is taken into account."},
+			missing: []string{"You may not list evictionpolicies, so EvictionPolicies are not taken into account."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestAllNodesAreReadForAPodThatHasNone(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseNodeIsGoneIsToldFromOneWhoseNodeMayNotBeRead(t *testing.T) {
+func TestANodeThatIsGoneDiffersFromOneThatMayNotBeRead(t *testing.T) {
 	c := newCluster()
 	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "orphan"}, time.Now())
 	if err != nil || !subject.NodeGone {
@@ -177,7 +177,7 @@ func TestAPodWhoseNodeIsGoneIsToldFromOneWhoseNodeMayNotBeRead(t *testing.T) {
 	}
 }
 
-func TestWhatMayNotBeReadIsNamedAndTheRestIsExplained(t *testing.T) {
+func TestNotesSayWhatMayNotBeReadAndTheRestIsExplained(t *testing.T) {
 	c := newCluster()
 	c.forbid("get", "namespaces")
 	c.forbid("get", "replicasets")
@@ -212,7 +212,7 @@ func TestAnUnknownPodIsAnsweredWithTheNearestNames(t *testing.T) {
 	}
 }
 
-func TestAnOwnerOfTheSameNameThatIsAnotherIsNotTaken(t *testing.T) {
+func TestAnotherOwnerWithTheSameNameIsIgnored(t *testing.T) {
 	c := newCluster()
 	pod, err := c.core.CoreV1().Pods("shop").Get(t.Context(), "web-1-abc", metav1.GetOptions{})
 	if err != nil {
@@ -252,7 +252,7 @@ func TestThePodOfADeploymentThatLeavesFirstIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if subject.Pod.Name != "web-1-zzz" {
-		t.Errorf("the pod is %s, want the one that has to leave, web-1-zzz", subject.Pod.Name)
+		t.Errorf("the pod is %s, want the one that must leave, web-1-zzz", subject.Pod.Name)
 	}
 	if want := []string{"Deployment shop/web has 2 pods, and this one leaves first. The others: web-1-aaa."}; !slices.Equal(w.notes, want) {
 		t.Errorf("the notes are %q, want %q", w.notes, want)

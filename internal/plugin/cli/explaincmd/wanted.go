@@ -23,8 +23,8 @@ import (
 // wanted is the pod to explain, given by its name or by its workload.
 type wanted struct {
 	kind, name string
-	namespace  string   // all of them if it is empty
-	notes      []string // say which of several pods it is
+	namespace  string   // empty means all namespaces
+	notes      []string // which of several pods it is
 }
 
 const kindPod = "Pod"

@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// read returns the nodes, the pods and the policies.
+// read reads the nodes, the pods and the policies.
 func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*found, error) {
 	defer reader.Progress.End()
 	wants.Policies = true
@@ -31,11 +31,11 @@ func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*foun
 	return &found{reader.Cluster}, err
 }
 
-// found is what was read to judge the effect of a policy.
+// found is what was read to compute the effect of a policy.
 type found struct{ *plan.Cluster }
 
-// effect is how many pods a policy selects, how many of them are due and held by it, and how many of these no other
-// policy holds, so that they leave at the pace of policies.
+// effect says how many pods a policy selects, how many of those are due and held by it, and how many of these no other
+// policy holds, so that they would leave at the pace of policies.
 type effect struct {
 	selected, held, free int
 	paces                []string
@@ -112,7 +112,7 @@ func (e *effect) slow(others []*policy.Policy, causes []policy.Cause) {
 	}
 }
 
-// doubt warns that evictions may continue in spite of a policy. It is empty if only Taintkeeper evicts.
+// doubt warns that evictions may continue despite the policy. It is empty if only Taintkeeper evicts.
 func (f *found) doubt(at time.Time) string {
 	f.Signs.At = at
 	eviction := check.Make(f.Cluster, nil, "", at).Controllers[0]
@@ -129,7 +129,7 @@ func (e effect) ofPause(name string) string {
 	resume := fmt.Sprintf("'kubectl taintkeeper resume %s'", name)
 	switch {
 	case e.selected == 0:
-		return "Warning: it selects no pod, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with " + resume + "."
+		return "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with " + resume + "."
 	case e.held == 0:
 		return fmt.Sprintf("It selects %s, none of which is due now; those that become due stay until %s.",
 			sentence.Counted(e.selected, "pod"), resume)
@@ -149,7 +149,7 @@ func (e effect) ofPause(name string) string {
 func (e effect) ofResume() string {
 	switch {
 	case e.held == 0:
-		return "No pod that it held is due, so none leaves now."
+		return "None of the pods that it held is due, so none leaves now."
 	case e.free == 0:
 		return fmt.Sprintf("No pod leaves now: other EvictionPolicies still hold %s.", sentence.Counted(e.held, "pod"))
 	case e.free < e.held:

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pausecmd is kubectl taintkeeper pause and resume: the emergency stop. It is typed under stress, so it asks
-// nothing, acts before it reads, and then says in a sentence what it did.
+// Package pausecmd is kubectl taintkeeper pause and resume: the emergency stop. People type it under stress, so it does
+// not ask for confirmation, acts before it reads, and then says in one sentence what it did.
 package pausecmd
 
 import (
@@ -64,12 +64,13 @@ func (o *options) pauseCommand() *cobra.Command {
 		Long: `Stop evictions by taints now: create an EvictionPolicy that holds all pods, or those that you select. The command does
 not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
 
-Taintkeeper obeys from its next call on, regardless of other policies. Pods of nodes with the taint
+Taintkeeper obeys it from its next call on, regardless of other policies. Pods of nodes with the taint
 node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl taintkeeper check says
 which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper does not run (ifDown: Hold).
+Then --node-selector has no effect: these pods stay on every node. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
-It releases each pod when the deadline has passed since the pod was due.`,
+It releases each pod when it has been due for the length of the deadline.`,
 		Example: `  # Stop everything
   kubectl taintkeeper pause network of zone b is down
 
@@ -139,7 +140,7 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 	return object, err
 }
 
-// pause creates the policy under the first free name, and says what it does.
+// pause creates the policy under the first free name, and says what it holds.
 func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) error {
 	if o.dryRun == command.DryRunClient {
 		return o.print(object)
@@ -219,7 +220,7 @@ func explain(ctx context.Context, reader *source.Reader, verb string, err error)
 		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, reader.Server)
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("%s: %w", doing, err)
-	case source.IsSilence(err) && ctx.Err() == nil:
+	case source.IsUnanswered(err) && ctx.Err() == nil:
 		return fmt.Errorf("%s: the API server %s does not answer: %w: see 'kubectl get evictionpolicies', and try again", doing, reader.Server, err)
 	}
 	return source.Failed(ctx, reader.Server, verb, source.EvictionPolicies.Resource, err)

@@ -35,8 +35,8 @@ import (
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
-// scene is a cluster with policies. On node tainted pod shop/web must leave now, and shop/db and shop/cache tolerate
-// the taint; pod ml/job is on node calm.
+// scene is a cluster with policies. Pod shop/web on node tainted must leave now. Pods shop/db and shop/cache there
+// tolerate the taint. Pod ml/job is on node calm.
 type scene struct {
 	*testing.T
 
@@ -68,7 +68,7 @@ func node(name string, taints ...corev1.Taint) *corev1.Node {
 	}
 }
 
-// lease says that a controller leads.
+// lease returns the Lease of a controller that leads.
 func lease(name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
@@ -78,7 +78,7 @@ func lease(name string) *coordinationv1.Lease {
 	}
 }
 
-// evictionClock keeps the built-in from evicting.
+// evictionClock returns an eviction clock that keeps the built-in from evicting.
 func evictionClock() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: metav1.NamespaceSystem, Name: plan.EvictionClock,
@@ -93,7 +93,7 @@ func pod(namespace, name, node string, tolerations ...corev1.Toleration) *corev1
 	}
 }
 
-// made is a policy as pause makes it.
+// made returns a policy as pause creates it.
 func made(name, reason string) *v1alpha1.EvictionPolicy {
 	policy := foreign(name)
 	policy.Labels = map[string]string{madeLabel: manager}
@@ -101,7 +101,7 @@ func made(name, reason string) *v1alpha1.EvictionPolicy {
 	return policy
 }
 
-// foreign is a policy that somebody else has made.
+// foreign returns a policy that someone else created.
 func foreign(name string) *v1alpha1.EvictionPolicy {
 	return &v1alpha1.EvictionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
@@ -113,7 +113,7 @@ func foreign(name string) *v1alpha1.EvictionPolicy {
 func (s *scene) pause(args ...string) string  { return s.run((*options).pauseCommand, args) }
 func (s *scene) resume(args ...string) string { return s.run((*options).resumeCommand, args) }
 
-// run returns what a command prints: stdout, stderr, and its error.
+// run returns the stdout, the stderr and the error of a command.
 func (s *scene) run(newCommand func(*options) *cobra.Command, args []string) string {
 	s.Helper()
 	var out bytes.Buffer
@@ -160,7 +160,7 @@ func (s *scene) wantPolicies(want ...string) {
 	}
 }
 
-// fails lets calls about policies fail.
+// fails makes calls about policies fail.
 func (s *scene) fails(verb string, err error) {
 	s.policies.PrependReactor(verb, "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, err
@@ -189,7 +189,7 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 		"labels":                 {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
 		"other labels":           {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
 		"nodes":                  {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
-		"a namespace of no pods": {[]string{"x", "-n", "shopp"}, "Warning: it selects no pod, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
+		"a namespace of no pods": {[]string{"x", "-n", "shopp"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
@@ -254,7 +254,7 @@ Without --dry-run: Pods that leave at once: 1.
 	}
 }
 
-func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
+func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 	network, backup := made("pause", "network is down"), made("pause-2", "restoring the backup")
 	slow, elsewhere := foreign("slow"), foreign("elsewhere")
 	slow.Spec.Action = v1alpha1.ActionDelete
@@ -325,7 +325,7 @@ func TestResumeRemovesNoPolicyButThoseOfPause(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerRefusesIsSaidWithWhatToDo(t *testing.T) {
+func TestErrorsOfTheAPIServerSayWhatToDo(t *testing.T) {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
 	s := newScene(t)
 	s.fails("create", apierrors.NewNotFound(resource, ""))

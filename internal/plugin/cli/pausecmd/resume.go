@@ -69,7 +69,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	known, unread := read(ctx, reader, source.Wants{}) // before deleting them, because then the pods leave
+	known, unread := read(ctx, reader, source.Wants{}) // before deleting them, because then pods leave
 	var failed []error
 	for _, object := range chosen {
 		if err := o.remove(ctx, reader, object); err != nil {
@@ -150,7 +150,7 @@ func (o *options) remove(ctx context.Context, reader *source.Reader, object *v1a
 		options.Preconditions = metav1.NewUIDPreconditions(string(object.UID))
 	}
 	err := reader.Dynamic.Resource(source.EvictionPolicies).Delete(ctx, object.Name, options)
-	if err != nil && !apierrors.IsNotFound(err) { // NotFound means that somebody else has already ended it
+	if err != nil && !apierrors.IsNotFound(err) { // NotFound means that someone else has already ended it
 		return fmt.Errorf("%s%s: %w", shown, object.Name, explain(ctx, reader, "delete", err))
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // troubleEvery is how often a broken watch is noted while it stays broken.
 const troubleEvery = time.Minute
 
-// breaks notes broken watches, for each kind at most once per troubleEvery.
+// breaks notes broken watches, at most once per kind and troubleEvery.
 type breaks struct {
 	clock clock.PassiveClock
 	note  func(sentence string)

@@ -29,7 +29,7 @@ func (o *options) runLines(ctx context.Context, f *follower) error {
 		idle = update.idle
 		for i := range update.changes {
 			if unread = printer(&update.changes[i]); unread != nil {
-				cancel() // nobody reads stdout any more
+				cancel() // stdout was closed
 				return
 			}
 		}

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pendingcmd is kubectl taintkeeper pending: the pods that must leave, as a list, as lines while it changes, or
-// as a screen that counts down.
+// Package pendingcmd is kubectl taintkeeper pending: it shows the pods that must leave as a list, as a line for each
+// change, or as a screen with countdowns.
 package pendingcmd
 
 import (
@@ -35,7 +35,7 @@ type options struct {
 	allNamespaces bool
 	watch         bool
 
-	namespace string // all of them if it is empty
+	namespace string // empty means all namespaces
 }
 
 // New returns the command pending.
@@ -83,7 +83,7 @@ stays. With -o json, each change is an object of kind PendingChange. Policies ar
 
 func (o *options) validate() error {
 	if o.watch && o.source.Offline() {
-		return command.Usagef("--watch requires a cluster, because files do not change: leave out --watch or -f")
+		return command.Usagef("--watch requires a cluster, because files do not change: remove --watch or -f")
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
@@ -222,8 +222,8 @@ func (o *options) readPods(ctx context.Context, api *source.Reader, namespace st
 	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
 }
 
-// columnsFor returns the columns of the table, the most important first. If policies select some of the pods, a column
-// names the policies that hold them.
+// columnsFor returns the columns of the table, the most important first. If policies select some of the pods, one
+// column names the policies that hold them.
 func columnsFor(pods []cliv1alpha1.PendingPod) []string {
 	rest := []string{output.ColumnNode, output.ColumnTaint, "+Owner", "+Toleration", "+Priority"}
 	if !selected(pods) {
@@ -239,7 +239,7 @@ func selected(pods []cliv1alpha1.PendingPod) bool {
 	return slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
 }
 
-// rowOf is the row of a pod. The caller passes what it says about when the pod leaves.
+// rowOf returns the row of a pod. The caller passes the text about when the pod leaves.
 func rowOf(
 	o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string,
 ) output.PodRow {

@@ -75,7 +75,7 @@ func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
 	}
 }
 
-func TestThatPoliciesHoldNothingWithoutTaintkeeperIsSaid(t *testing.T) {
+func TestANoteSaysThatPoliciesHoldNothingWithoutTaintkeeper(t *testing.T) {
 	hold := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
 		"metadata": map[string]any{"name": "stop"}, "spec": map[string]any{"action": "Hold"},

@@ -30,7 +30,7 @@ type screen struct {
 	output        output.Printer
 	width, height int
 
-	known  bool // an update has arrived
+	known  bool // whether an update has arrived
 	pods   []cliv1alpha1.PendingPod
 	marks  map[types.UID]mark
 	passed []cliv1alpha1.PendingChange // gone or cancelled, and still visible
@@ -38,7 +38,7 @@ type screen struct {
 	idle   string // as of plan.Cluster
 }
 
-// mark says until when a pod is highlighted, and why.
+// mark says why a pod is highlighted, and until when.
 type mark struct {
 	event cliv1alpha1.PendingEvent
 	until time.Time
@@ -129,7 +129,7 @@ func (s *screen) take(update update) {
 	s.forget()
 }
 
-// forget drops marks and gone pods that were shown long enough.
+// forget removes marks and gone pods that were shown for long enough.
 func (s *screen) forget() {
 	now := s.clock.Now()
 	for uid, mark := range s.marks {
@@ -142,7 +142,7 @@ func (s *screen) forget() {
 	})
 }
 
-// Styles of a screen. Colours are the terminal's own sixteen, so that they fit the user's theme.
+// Styles of a screen. Colours are the terminal's own sixteen, which match the user's theme.
 var (
 	styleBold = lipgloss.NewStyle().Bold(true)
 	styleLate = lipgloss.NewStyle().Foreground(lipgloss.Red)
@@ -168,7 +168,8 @@ func (s *screen) View() tea.View {
 	return view
 }
 
-// notes are the lines below the table. That Taintkeeper does not evict is whole: what follows stands last.
+// notes are the lines below the table. The note that Taintkeeper does not evict is shown completely, because its last
+// part says what that means.
 func (s *screen) notes() (lines []string) {
 	if s.idle != "" {
 		idle := ansi.Wordwrap("Note: "+output.Printable(s.idle), s.width, "")
@@ -217,11 +218,11 @@ func (s *screen) rows() []line {
 	return rows
 }
 
-// besides is how many lines a screen has apart from rows and notes: title, what all rows share, column names, what is
-// left out, keys, and space.
+// besides is the number of lines on a screen other than rows and notes: title, common values, column names, number of
+// rows left out, keys, and space.
 const besides = 8
 
-// table returns as many rows as fit.
+// table returns as many rows as fit on the screen.
 func (s *screen) table() []string {
 	rows := s.rows()
 	if len(rows) == 0 {
@@ -252,8 +253,8 @@ func (s *screen) aligned(rows []line) []string {
 	return s.output.PodLines(columns, cells)
 }
 
-// countdown says to the second how long it is until an instant, or how late it is. It rounds up, so no pod is due
-// before the countdown ends.
+// countdown says to the second how long it is until an instant, or how long ago it was. It rounds up, so no pod is due
+// before its countdown ends.
 func countdown(now, due time.Time) string {
 	if late := now.Sub(due); late >= 0 {
 		return inSeconds(late.Truncate(time.Second)) + " late"

@@ -22,7 +22,7 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 250e6, time.UTC)
 
-// shown is a screen at noon, and the clock that it runs on.
+// shown is a screen at noon, and its clock.
 type shown struct {
 	*screen
 
@@ -39,7 +39,7 @@ func newShown() *shown {
 	}
 }
 
-// pending tells the screen which pods are pending, and that the rest are gone unless they are there.
+// pending tells the screen which pods are pending. Others are gone, unless there says that they exist.
 func (s *shown) pending(pods ...cliv1alpha1.PendingPod) {
 	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(s.clock.Now()), Pods: pods}
 	changes := plan.ChangesSince(s.list, list, func(uid types.UID) bool { return s.there[uid] })
@@ -47,7 +47,7 @@ func (s *shown) pending(pods ...cliv1alpha1.PendingPod) {
 	s.Update(update{list: list, changes: changes})
 }
 
-// pass lets time pass, with the ticks in it.
+// pass lets time pass, and sends the ticks of that time.
 func (s *shown) pass(d time.Duration) {
 	for range d / time.Second {
 		s.clock.SetTime(s.clock.Now().Add(time.Second))
@@ -55,7 +55,7 @@ func (s *shown) pass(d time.Duration) {
 	}
 }
 
-// lines are what a terminal without colours would show, without empty lines and the line of keys.
+// lines returns what a terminal without colours would show, without empty lines and the line of keys.
 func (s *shown) lines() []string {
 	lines := strings.Split(ansi.Strip(s.View().Content), "\n")
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" || line == "q quits" })

@@ -24,9 +24,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// settle is how long changes are collected before an update: in a storm the follower computes ten updates a second, not
+// collectFor is how long changes are collected before an update. In a storm, that makes ten updates a second instead of
 // one for each event.
-const settle = 100 * time.Millisecond
+const collectFor = 100 * time.Millisecond
 
 // update is what a follower reports: the pending pods, and what has changed since the last update.
 type update struct {
@@ -47,7 +47,7 @@ type follower struct {
 
 	follow  *follow.Follower
 	known   plan.Countdowns
-	missing []string // what of policies could not be read, already noted
+	missing []string // policies that could not be read, already noted
 	read    bool     // the policies were read at least once
 	unread  bool     // the last read of policies failed
 	idle    string   // as of plan.Cluster
@@ -81,7 +81,7 @@ func (o *options) note(sentence string) { o.output.Notes([]string{sentence}) }
 func (o *options) follower(reader *source.Reader, note func(sentence string)) *follower {
 	return &follower{
 		reader: reader, clock: o.source.Env.Clock, namespace: o.namespace, nodes: o.nodes,
-		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(settle),
+		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(collectFor),
 		known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner}, before: &cliv1alpha1.PendingList{},
 	}
 }
@@ -124,8 +124,8 @@ func (f *follower) update() time.Duration {
 	return untilNext(list)
 }
 
-// untilNext is how long it is until the next pod is due or no longer held. It is limited because somebody may set the
-// clock.
+// untilNext returns how long it is until the next pod is due or no longer held. It is limited because the clock may be
+// set.
 func untilNext(list *cliv1alpha1.PendingList) time.Duration {
 	next := time.Minute
 	soon := func(instant time.Time) {
@@ -160,7 +160,7 @@ func (f *follower) followPolicies(ctx context.Context) {
 	})
 }
 
-// setPolicies takes the policies that were read.
+// setPolicies updates the policies.
 func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
 	f.read, f.unread = true, err != nil && f.known.Policies != nil
 	switch {

@@ -38,8 +38,8 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
-// scene is an API server, and a watch of what is pending that is printed in lines. Time in it is virtual, and begins at
-// midnight, 2000-01-01.
+// scene is an API server, and a command that prints pending pods in lines. Its time is virtual, and begins at midnight,
+// 2000-01-01.
 type scene struct {
 	t       *testing.T
 	clients *fake.Clientset
@@ -51,7 +51,7 @@ type scene struct {
 	stop        context.CancelFunc
 }
 
-// transcript is what a command has printed; the command writes while the scene reads.
+// transcript is the output of a command, which the scene can read while the command writes.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -64,7 +64,7 @@ func (t *transcript) Write(data []byte) (int, error) {
 	return t.text.Write(data)
 }
 
-// take returns what was printed since it was last taken.
+// take returns the output since the last call.
 func (t *transcript) take() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func play(t *testing.T, act func(*scene)) {
 	})
 }
 
-// watch begins; the scene ends it.
+// watch starts the command. It ends with the scene.
 func (s *scene) watch() {
 	s.t.Helper()
 	if err := s.options.validate(); err != nil {
@@ -109,7 +109,7 @@ func (s *scene) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// says checks what was printed since it was last asked.
+// says checks the output since the last check.
 func (s *scene) says(lines ...string) {
 	s.t.Helper()
 	said := strings.Split(strings.TrimSuffix(s.out.take(), "\n"), "\n")
@@ -121,7 +121,7 @@ func (s *scene) says(lines ...string) {
 	}
 }
 
-// taint sets the taints of a node, which is made if it is not there. They count from the second that begins now.
+// taint sets the taints of a node, and creates the node if necessary. They count from the current second.
 func (s *scene) taint(name string, keys ...string) {
 	s.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}}
@@ -131,7 +131,7 @@ func (s *scene) taint(name string, keys ...string) {
 	s.put(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, node, "")
 }
 
-// pod puts a pod on a node that tolerates key k for a while.
+// pod creates a pod on a node that tolerates key k for a while.
 func (s *scene) pod(name, node string, seconds int64, change ...func(*corev1.Pod)) {
 	s.t.Helper()
 	pod := &corev1.Pod{
@@ -252,7 +252,7 @@ func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 	}
 }
 
-func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
+func TestABrokenWatchIsRestartedAndMissedChangesAreReported(t *testing.T) {
 	play(t, func(s *scene) {
 		var down atomic.Bool
 		var watches []watch.Interface
@@ -303,7 +303,7 @@ func TestAWatchThatBreaksIsBegunAgainAndWhatWasMissedIsTold(t *testing.T) {
 	})
 }
 
-func TestAWatchThatStaysBrokenIsToldOnceAMinute(t *testing.T) {
+func TestAWatchThatStaysBrokenIsReportedOnceAMinute(t *testing.T) {
 	play(t, func(s *scene) {
 		if err := s.options.validate(); err != nil {
 			s.t.Fatal(err)
@@ -338,7 +338,7 @@ func TestAWatchThatIsNotAllowedEndsWithWhatToDo(t *testing.T) {
 	})
 }
 
-func TestAClusterThatDoesNotAnswerIsToldBeforeAnythingIsWatched(t *testing.T) {
+func TestAnUnresponsiveClusterIsReportedBeforeAnythingIsWatched(t *testing.T) {
 	play(t, func(s *scene) {
 		if err := s.options.validate(); err != nil {
 			t.Fatal(err)
@@ -394,7 +394,7 @@ func TestPoliciesThatHoldAndReleaseAreTold(t *testing.T) {
 		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 60s, at 2000-01-01T00:01:00Z, because of taint k:NoExecute, held by policy stop: Paused")
 		s.pass(time.Minute)
 		s.says("2000-01-01T00:01:00Z pod a/p on node n is due now, because of taint k:NoExecute, held by policy stop: Paused")
-		s.hold("another") // the first by name is named
+		s.hold("another") // the first by name is reported
 		s.pass(policiesRead)
 		s.says("2000-01-01T00:01:05Z pod a/p on node n stays, held by policy another: Paused")
 		s.release("another")
@@ -405,9 +405,9 @@ func TestPoliciesThatHoldAndReleaseAreTold(t *testing.T) {
 }
 
 // policiesRead is long enough for policies to be read again.
-const policiesRead = 5*time.Second + settle
+const policiesRead = 5*time.Second + collectFor
 
-func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
+func TestUnreadablePoliciesAreNotedOnce(t *testing.T) {
 	play(t, func(s *scene) {
 		s.hold("stop")
 		s.clients.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -415,7 +415,7 @@ func TestWhatMayNotBeReadOfPoliciesIsNotedOnce(t *testing.T) {
 		})
 		s.watch()
 		s.pass(time.Minute)
-		const want = "Note: You may not list poddisruptionbudgets, so no PodDisruptionBudget is taken into account.\n" +
+		const want = "Note: You may not list poddisruptionbudgets, so PodDisruptionBudgets are not taken into account.\n" +
 			"Note: Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold. Due pods leave only if the built-in controller evicts them.\n"
 		if got := s.errOut.take(); got != want {
 			t.Errorf("the notes are %q, want %q", got, want)

@@ -53,7 +53,7 @@ the controller has too, use the controller's values.
 Above 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more columns.
 
 With --where-to, it also says which nodes would take the pods that leave. It asks the scheduler's own filters and
-scores, and places one pod after the other. Scores decide between nodes that fit. If scores are equal, the scheduler
+scores, and places the pods one by one. Scores decide between nodes that fit. If scores are equal, the scheduler
 chooses at random, so a pod may go to another of the nodes that would take it.
 
 ` + selection.TaintSyntax + `
@@ -121,7 +121,7 @@ func (o *options) validate() error {
 		return err
 	}
 	if o.whereTo && o.output.Format == output.Name {
-		return command.Usagef("--where-to cannot be printed as names: leave it out, or choose another --output")
+		return command.Usagef("--where-to cannot be printed as names: remove it, or choose another --output")
 	}
 	if o.failOn.Asks(command.Nowhere) && !o.whereTo {
 		return command.Usagef("--fail-on=%s requires --where-to", command.Nowhere)

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 )
 
-// printPlan prints a plan for a person: the answer, what needs attention, and then every pod.
+// printPlan prints a plan for people: the answer, what needs attention, and then every pod.
 func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	if o.Format == output.Name || o.NoHeaders {
 		o.Notes(plan.Notes)
@@ -45,7 +45,7 @@ func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	return o.Pods(summary.Answer(plan), columns, rows)
 }
 
-// columnsOf returns the columns of a plan, the most important first, without those that could only be empty.
+// columnsOf returns the columns of a plan, the most important first, without those that would be empty.
 func columnsOf(plan *cliv1alpha1.TaintPlan) []string {
 	columns := []string{output.ColumnLeaves, "At", output.ColumnPod}
 	if len(plan.Policies) > 0 {
@@ -63,7 +63,7 @@ func columnsOf(plan *cliv1alpha1.TaintPlan) []string {
 	return append(columns, output.ColumnToleration, "+Owner", "+Priority", "+Grace", "+Budgets", "+Before")
 }
 
-// altersWhatWas reports whether a pod is already due at some time, and the plan changes that.
+// altersWhatWas reports whether some pod is already due at some time, and the plan changes that.
 func altersWhatWas(pod cliv1alpha1.PlannedPod) bool {
 	return pod.Change != cliv1alpha1.ChangeNone && pod.Change != cliv1alpha1.ChangeLeaves
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// silence is --unreachable with the flags of the controller that determine what follows.
+// silence is --unreachable, and the flags of the controller that determine the outcome.
 type silence struct {
 	is    bool
 	flags readiness.Options
@@ -24,7 +24,7 @@ type silence struct {
 
 func (s *silence) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.is, "unreachable", false,
-		"Say what would happen if the nodes became unreachable now. It takes no taints.")
+		"Say what would happen if the nodes became unreachable now. Accepts no taints.")
 	cmd.Flags().BoolVar(&s.is, "silent", false, "The former name of --unreachable.")
 	_ = cmd.Flags().MarkHidden("silent")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -51,7 +51,7 @@ func (s *silence) completion(from *source.Source) completion.Func {
 func (s *silence) validate(cmd *cobra.Command) error {
 	if s.is {
 		if cmd.Flags().Changed("overwrite") {
-			return command.Usagef("--overwrite applies to taints, and --unreachable takes none: leave out one of them")
+			return command.Usagef("--overwrite applies to taints, and --unreachable takes none: remove one of the two")
 		}
 		if err := s.flags.Validate(); err != nil {
 			return command.Usagef("%w", err)
@@ -71,6 +71,6 @@ func noTaints(specs []string) error {
 	if len(specs) == 0 {
 		return nil
 	}
-	return command.Usagef("--unreachable takes no taints: leave out %s, or --unreachable",
+	return command.Usagef("--unreachable takes no taints: remove %s, or --unreachable",
 		strings.Join(specs, " "))
 }

@@ -23,7 +23,7 @@ func whereTo(where *cliv1alpha1.WhereTo) string {
 	return where.Node
 }
 
-// fits says how many nodes would take a pod. An upper bound is marked as such.
+// fits says how many nodes would take a pod. It marks an upper bound.
 func fits(where *cliv1alpha1.WhereTo) string {
 	switch {
 	case where == nil || where.Reason != "":

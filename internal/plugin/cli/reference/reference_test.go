@@ -12,16 +12,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli/reference"
 )
 
-func TestThePageOfCommandsIsCurrent(t *testing.T) {
-	want, err := reference.Markdown("../../../../api/cli/v1alpha1")
+func TestThePagesAreCurrent(t *testing.T) {
+	output, err := reference.Output("../../../../api/cli/v1alpha1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../../../docs/commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/commands.md is not current: run make generate (-want +got):\n%s", diff)
+	for name, want := range map[string][]byte{"docs/commands.md": reference.Commands(), "docs/output.md": output} {
+		got, err := os.ReadFile("../../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is not current: run make generate (-want +got):\n%s", name, diff)
+		}
 	}
 }

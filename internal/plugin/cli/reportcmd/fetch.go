@@ -26,7 +26,7 @@ import (
 const (
 	// account is the service account that may read the report. charts/taintkeeper/templates/metrics.yaml creates it.
 	account = "taintkeeper-report"
-	// loopback is the address on which a pod serves the report without --metrics-bind-address.
+	// loopback is the address on which a pod serves the report if --metrics-bind-address is not set.
 	loopback = "127.0.0.1:8080"
 )
 
@@ -70,7 +70,7 @@ func (f *fetcher) fetch(ctx context.Context, namespace string) (where string, bo
 	return where, body, nil
 }
 
-// shadow finds the pod that runs in shadow mode, in a namespace or in all.
+// shadow finds the pod that runs in shadow mode, in one namespace or in all.
 func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, error) {
 	list, err := f.clients.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: source.Keepers})
 	if err != nil {
@@ -103,7 +103,7 @@ func (f *fetcher) token(ctx context.Context, namespace string) (string, error) {
 	return made.Status.Token, nil
 }
 
-// explain says why something failed and, if a right is missing, which one.
+// explain says why something failed, and which right is missing, if any.
 func (f *fetcher) explain(ctx context.Context, doing, right, namespace string, err error) error {
 	if !apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "forbidden") { // port-forward has no typed errors
 		return source.Probed(ctx, f.server, doing, "", err)
@@ -115,8 +115,8 @@ func (f *fetcher) explain(ctx context.Context, doing, right, namespace string, e
 	return fmt.Errorf("%s: %w: ask for the right to %s %s", doing, err, right, where)
 }
 
-// get reads a URL of the pod. It does not verify the certificate, which Taintkeeper signs itself, because the
-// connection goes to that pod through the API server.
+// get reads a URL of the pod. Taintkeeper signs its certificate itself. get does not verify the certificate, because
+// the connection goes to that pod through the API server.
 func get(ctx context.Context, url, token string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -139,7 +139,7 @@ func get(ctx context.Context, url, token string) ([]byte, error) {
 	case response.StatusCode == http.StatusForbidden:
 		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind the ClusterRole taintkeeper-metrics-reader to it")
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("it answers %s", response.Status)
+		return nil, fmt.Errorf("it returned %s", response.Status)
 	}
 	return body, nil
 }

@@ -28,7 +28,7 @@ type difference struct {
 	Sentence  string    `json:"sentence"`
 }
 
-// outcomes are what can happen to a pod, with their meanings, in the order in which they are printed.
+// outcomes are the possible outcomes for a pod, with their meanings, in the order in which they are printed.
 var outcomes = []struct{ name, means string }{
 	{"on_time", "evicted within 2 s of their due time"},
 	{"early", "evicted before they were due"},
@@ -39,7 +39,7 @@ var outcomes = []struct{ name, means string }{
 	{"unjudged", "not judged, because the countdown began before shadow mode"},
 }
 
-// mostDifferences is how many differences are printed. They are the newest.
+// mostDifferences is how many differences are printed, newest first.
 const mostDifferences = 10
 
 func (r *report) print(o *output.Printer, where string) {
@@ -61,6 +61,6 @@ func (r *report) print(o *output.Printer, where string) {
 		o.Line("    %s", d.Sentence)
 	}
 	if more := len(r.Differences) - mostDifferences; more > 0 {
-		o.Line("%s not shown; -o json has all.", sentence.Counted(more, "more difference"))
+		o.Line("%s not shown; use -o json for all of them.", sentence.Counted(more, "more difference"))
 	}
 }

@@ -82,7 +82,7 @@ func (o *options) run(ctx context.Context) error {
 	return o.print(where, body)
 }
 
-// print prints the report as it was served, or for a person.
+// print prints the report as it was served, or for people.
 func (o *options) print(where string, body []byte) error {
 	switch o.output.Format {
 	case output.JSON:

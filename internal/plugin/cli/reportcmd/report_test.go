@@ -47,7 +47,7 @@ func pod(flags ...string) *corev1.Pod {
 	}
 }
 
-// guarded serves the report to those who have the token of the account.
+// guarded serves the report to callers with the token of the account.
 func guarded(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Header.Get("Authorization") != "Bearer t0ken":
@@ -59,7 +59,7 @@ func guarded(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newFetcher returns a fetcher of a cluster with some pods, one of which is server.
+// newFetcher returns a fetcher for a cluster with some pods, one of which serves the report.
 func newFetcher(server *httptest.Server, token string, objects ...runtime.Object) (*fetcher, *fake.Clientset) {
 	clients := fake.NewClientset(objects...)
 	clients.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -109,7 +109,7 @@ func TestTheReportIsFetchedFromThePodInShadowMode(t *testing.T) {
 	}
 }
 
-func TestARightThatIsMissingToFetchTheReportIsNamed(t *testing.T) {
+func TestAnErrorNamesTheRightThatIsMissingToFetchTheReport(t *testing.T) {
 	for right, want := range map[string]string{
 		"list pods":              "ask for the right to list pods in all namespaces, or name one with -n",
 		"create serviceaccounts": "ask for the right to create serviceaccounts/token in namespace tk",

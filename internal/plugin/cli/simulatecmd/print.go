@@ -22,8 +22,8 @@ import (
 // mostListed is how many workloads, budgets or pods a table lists unless it is wide.
 const mostListed = 10
 
-// printReport prints a report for a person: the answer, the story, what was lost, and what is not simulated. With -o
-// name it prints the pods that leave, and without headers only the tables.
+// printReport prints a report for people: the answer, the story, what was lost, and what is not simulated. With -o name
+// it prints the pods that leave, and with --no-headers only the tables.
 func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
 	switch {
 	case o.Format == output.Name:
@@ -66,7 +66,7 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	return nil
 }
 
-// answer is the report in a few sentences.
+// answer summarizes the report in a few sentences.
 func answer(report *cliv1alpha1.SimulationReport) []string {
 	s := report.Summary
 	var happens, lines []string
@@ -125,7 +125,7 @@ func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
 	return lines
 }
 
-// joined puts "and" before the last of several.
+// joined joins parts, with "and" before the last.
 func joined(parts []string) string {
 	last := len(parts) - 1
 	if last == 0 {
@@ -134,7 +134,7 @@ func joined(parts []string) string {
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
-// losses are what needs attention in a report, with the names that --fail-on uses.
+// losses are the parts of a report that need attention, with their names in --fail-on.
 var losses = []struct {
 	failOn, one, many string
 	of                func(cliv1alpha1.SimulationSummary) int
@@ -149,7 +149,7 @@ var losses = []struct {
 		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
 }
 
-// counted returns the sentence for one, or counts many.
+// counted returns the text for one, or the number and the text for many.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -200,7 +200,7 @@ func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	return printTable(o, []string{"Asks for", "Lowest", "Too few for", "Lowest at", "PodDisruptionBudget"}, rows)
 }
 
-// printTable prints the first rows of a table, all of them if it is wide, and says how many more there are.
+// printTable prints the first rows of a table, or all rows if it is wide, and says how many more there are.
 func printTable(o *output.Printer, columns []string, rows [][]any) error {
 	more := 0
 	if o.Format != output.Wide && len(rows) > mostListed {

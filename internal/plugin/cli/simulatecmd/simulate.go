@@ -43,10 +43,10 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO",
 		Short: "Play an outage: what happens, when, and what is left",
-		Long: `Play time forward from the cluster as it is, without changing it. A scenario says which nodes fall silent and come
-back, which taints are set and removed, and when the API server is down. The command says what happens and when:
-which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
-which pods find no room.
+		Long: `Play time forward from the current state of the cluster, without changing it. A scenario says which nodes fall silent
+and come back, which taints are set and removed, and when the API server is down. The command says what happens and
+when: which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun,
+and which pods find no room.
 
 The scenario is a file, or - for stdin:
 
@@ -96,7 +96,7 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 	})
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the taints of any node.")
 	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without playing it.")
-	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long after it was bound to a node a pod becomes ready.")
+	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)
 	return cmd
 }

@@ -135,7 +135,7 @@ func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
-	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.Clocks)
+	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
 	running := map[types.UID]bool{}
 	for _, job := range cluster.Jobs {
 		running[job.UID] = true
@@ -172,7 +172,7 @@ func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, o
 	return all
 }
 
-// ownedBy is a ReplicaSet or a Job with only its controller.
+// ownedBy is the metadata of a ReplicaSet or a Job with only its controller.
 func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 	object := &metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
@@ -183,7 +183,7 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 	return output.WithKind(object, "apps/v1", "ReplicaSet")
 }
 
-// jobOf is a Job without the template that its type must have.
+// jobOf returns a Job without the template that its type requires.
 func jobOf(job *batchv1.Job) (runtime.Object, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
 	if err != nil {

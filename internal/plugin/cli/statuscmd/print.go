@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// print prints a report for a person: the answer first, then the details.
+// print prints a report for people: the answer first, then the details.
 func (o *options) print(report *cliv1alpha1.StatusReport) {
 	p := &page{report, &o.output}
 	headline, bullet := headlines[report.Health], "- "
@@ -61,7 +61,7 @@ func (p *page) line(subject, text string) {
 	}
 }
 
-// known returns the text about a field, or why it is not known.
+// known returns the text about a field, or says why it is not known.
 func (p *page) known(field, text string) string {
 	for _, unknown := range p.Unknown {
 		if unknown.Field == field {
@@ -142,8 +142,8 @@ func (p *page) clock() string {
 	}
 	state := map[cliv1alpha1.ClockState]string{
 		cliv1alpha1.ClockFresh:  "fresh, so the built-in does not evict",
-		cliv1alpha1.ClockStale:  "stale, so the built-in evicts",
-		cliv1alpha1.ClockNotSet: "not set, so the built-in evicts",
+		cliv1alpha1.ClockStale:  "stale, so the built-in may evict",
+		cliv1alpha1.ClockNotSet: "not set, so the built-in may evict",
 	}[clock.State]
 	if clock.Renewed == nil {
 		return state

@@ -30,7 +30,7 @@ type changed struct {
 	at     time.Time
 }
 
-// apply changes the nodes one after the other. If one fails, it continues with the others.
+// apply changes the nodes one by one. If one fails, it continues with the others.
 func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, error) {
 	var all []changed
 	nodes, err := t.cordon(ctx, nodes)
@@ -56,8 +56,8 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 // conflicts limits how often a node is read again when others change it at the same time. It takes about 10 s.
 var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
 
-// change changes one node. It does not undo what others change in the meantime, because the patch applies only to the
-// version that was read.
+// change changes one node. It does not undo other changes made meanwhile, because the patch applies only to the version
+// that was read.
 func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, error) {
 	var one changed
 	if err := t.empty(ctx, planned.Name); err != nil {
@@ -85,7 +85,7 @@ func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, e
 	return one, err
 }
 
-// onConflict retries a change while others change the node at the same time.
+// onConflict retries a change while others change the node.
 func (t *tainting) onConflict(ctx context.Context, do func() error) error {
 	backoff := conflicts
 	for {
@@ -111,8 +111,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// isOther reports whether the plan no longer fits a node because it has other taints, or because another node has its
-// name. It ignores the taint that the control plane adds after a cordon, which makes no pod leave.
+// isOther reports whether the plan no longer fits a node because it has other taints, or because it was replaced by a
+// node with the same name. It ignores the taint that the control plane adds after a cordon, which makes no pod leave.
 func isOther(planned, node *corev1.Node) bool {
 	same := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
 	cordon := func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable }
@@ -121,9 +121,9 @@ func isOther(planned, node *corev1.Node) bool {
 		!slices.EqualFunc(slices.DeleteFunc(before, cordon), slices.DeleteFunc(now, cordon), same)
 }
 
-// again makes a new plan for a node whose taints somebody has changed in the meantime, and asks again.
+// again makes a new plan for a node whose taints someone has changed meanwhile, and asks again.
 func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
-	t.tell("The taints of node %s have changed in the meantime, so here is a new plan.", node.Name)
+	t.tell("The taints of node %s have changed meanwhile, so here is a new plan.", node.Name)
 	if err := t.reread(ctx, node); err != nil {
 		return err
 	}
@@ -226,8 +226,8 @@ func (t *tainting) explain(err error) error {
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("other writers keep changing it: %w: try again", err)
 	case apierrors.IsNotFound(err):
-		return errors.New("it no longer exists: somebody has deleted it")
-	case source.IsSilence(err):
+		return errors.New("it no longer exists: someone deleted it")
+	case source.IsUnanswered(err):
 		return fmt.Errorf("the API server %s does not answer: %w: check the node before you try again", t.reader.Server, err)
 	}
 	return err

@@ -60,9 +60,9 @@ func (o *options) validateDrain() error {
 	}
 	switch {
 	case len(o.edit.Add) == 0:
-		return command.Usagef("--drain is for adding taints, and this command only removes some: leave out --drain")
+		return command.Usagef("--drain is for adding taints, and this command only removes taints: remove --drain")
 	case o.lasts != 0:
-		return command.Usagef("--for=%s removes the taints again, but nodes stay cordoned after --drain: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s removes the taints again, but nodes stay cordoned after --drain: remove one of the two", o.lasts)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (t *tainting) drainer(ctx context.Context) *drain.Helper {
 	}
 }
 
-// onceWriter writes each line once, because a budget refuses again and again. Evictions run in parallel.
+// onceWriter writes each line only once, because a budget refuses repeatedly. Evictions run in parallel.
 type onceWriter struct {
 	tell func(format string, args ...any)
 
@@ -106,7 +106,7 @@ func (w *onceWriter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// foresee says what --drain evicts, and leaves these pods out of the plan. An error names the pods that kubectl drain
+// foresee says what --drain evicts, and removes these pods from the plan. Its error names the pods that kubectl drain
 // refuses to evict.
 func (t *tainting) foresee(ctx context.Context, nodes []*corev1.Node) error {
 	if !t.drain.is || len(nodes) == 0 {
@@ -144,8 +144,8 @@ func (t *tainting) foresee(ctx context.Context, nodes []*corev1.Node) error {
 	return nil
 }
 
-// cordon cordons all nodes before the first is drained, so that no pod moves from one to the next. Without --drain it
-// does nothing. It returns the nodes that can be drained.
+// cordon cordons all nodes before the first one is drained, so that no pod moves from one to the next. It returns the
+// nodes that can be drained. Without --drain it does nothing.
 func (t *tainting) cordon(ctx context.Context, nodes []*corev1.Node) ([]*corev1.Node, error) {
 	if !t.drain.is || t.dry() {
 		return nodes, nil

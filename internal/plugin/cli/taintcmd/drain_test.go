@@ -22,8 +22,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// drains makes the fake API server know evictions, and field selectors of lists. A pod that is evicted leaves at once,
-// unless refuse says why it may not.
+// drains adds evictions and field selectors of lists to the fake API server. An evicted pod leaves immediately, unless
+// refuse returns a reason.
 func (s *taintScene) drains(refuse func(pod string) error) {
 	s.client.Resources = []*metav1.APIResourceList{{
 		GroupVersion: "v1",

@@ -17,9 +17,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// evictors says why no controller may have begun to evict, judging by the Leases of both, and what to do. A renewed
-// Lease shows that a program runs, not that it evicts. A missing Lease shows nothing, because a managed control plane
-// may elect its leader elsewhere.
+// evictors says why probably no controller has begun to evict, judging by the Leases of both, and what to do. A renewed
+// Lease shows that a program runs, but not that it evicts. A missing Lease shows nothing, because a managed control
+// plane may elect its leader elsewhere.
 func (o *obstacles) evictors(ctx context.Context) error {
 	var stopped []string
 	var unknown error

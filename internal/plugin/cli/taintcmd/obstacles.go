@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// obstacles finds out what keeps pods that must leave.
+// obstacles finds out why pods that must leave are still there.
 type obstacles struct {
 	*vigil
 
@@ -29,7 +29,7 @@ type obstacles struct {
 	abandoned int  // pods that no controller has begun to evict
 }
 
-// mostEvents is for how many pods events are read. Each costs a call.
+// mostEvents limits the pods for which events are read, because each needs a call.
 const mostEvents = 100
 
 // of says what keeps a pod.
@@ -82,7 +82,7 @@ func terminating(pod plan.Leaving, now time.Time) string {
 	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that its containers have ended%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
 }
 
-// notReady says that a node is not ready, or nothing if it is.
+// notReady says that a node is not ready. It is empty if the node is ready.
 func notReady(node *corev1.Node) string {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
@@ -92,7 +92,7 @@ func notReady(node *corev1.Node) string {
 	return ""
 }
 
-// refusal returns what Taintkeeper has written into the condition DisruptionTarget of a pod whose deletion is refused.
+// refusal returns what Taintkeeper wrote into the condition DisruptionTarget of a pod whose deletion is refused.
 func refusal(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
@@ -147,7 +147,7 @@ func lastSeen(event *corev1.Event) time.Time {
 	return event.LastTimestamp.Time
 }
 
-// notes returns what concerns all pods together.
+// notes returns what applies to all pods.
 func (o *obstacles) notes(ctx context.Context) []error {
 	var notes []error
 	if o.abandoned > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// operation is the word that kubectl taint uses for the change.
+// operation is kubectl taint's word for the change.
 func (t *tainting) operation() string {
 	done := "untainted"
 	switch {

@@ -31,9 +31,9 @@ func (o *options) validateMaxUnavailable() error {
 	case o.maxUnavailable == 0:
 		return nil
 	case o.wait:
-		return command.Usagef("--max-unavailable=%d waits after each node: leave out --wait", o.maxUnavailable)
+		return command.Usagef("--max-unavailable=%d waits after each node: remove --wait", o.maxUnavailable)
 	case o.lasts != 0:
-		return command.Usagef("--for=%s counts from one time for all nodes, but --max-unavailable taints them at different times: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s counts from one time for all nodes, but --max-unavailable taints them at different times: remove one of the two", o.lasts)
 	}
 	return nil
 }
@@ -51,12 +51,12 @@ func (t *tainting) roll(ctx context.Context, nodes []*corev1.Node) ([]changed, e
 		}
 		others := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return slices.Contains(batch, node) })
 		standing := progressOf(others, done)
-		silence := context.AfterFunc(ctx, func() {
+		stopNotice := context.AfterFunc(ctx, func() {
 			t.tell("Interrupted: the command ends when the pods of %s run elsewhere (%s). Interrupt it again to end it now.",
 				sentence.Enumerate(namesOf(batch)), standing)
 		})
 		all, err := t.move(context.WithoutCancel(ctx), batch)
-		silence()
+		stopNotice()
 		done = slices.Concat(done, all)
 		if err != nil {
 			return done, errors.Join(err, fmt.Errorf("stopped: %s", progressOf(nodes, done)))
@@ -104,7 +104,8 @@ type workload struct {
 	ready     int    // how many of its pods were ready before, on all nodes
 }
 
-// workloadsOn returns the controllers of the pods on nodes. Pods of DaemonSets and static pods run nowhere else.
+// workloadsOn returns the controllers of the pods on nodes. It ignores DaemonSets and static pods, which run nowhere
+// else.
 func (t *tainting) workloadsOn(ctx context.Context, nodes []*corev1.Node) ([]*workload, error) {
 	var all []*workload
 	known := map[types.UID]bool{}
@@ -125,8 +126,9 @@ func (t *tainting) workloadsOn(ctx context.Context, nodes []*corev1.Node) ([]*wo
 		}
 	}
 	ready, err := t.readyPods(ctx, all)
+	counts := ready.counts()
 	for _, workload := range all {
-		workload.ready = ready.of(workload)
+		workload.ready = counts[workload.UID]
 	}
 	return all, err
 }
@@ -143,14 +145,13 @@ func (r readyPods) set(pod *corev1.Pod) {
 
 func (r readyPods) gone(uid types.UID, _ *corev1.Pod) { delete(r, uid) }
 
-// of counts the ready pods of a workload.
-func (r readyPods) of(workload *workload) (ready int) {
+// counts counts the ready pods of each controller.
+func (r readyPods) counts() map[types.UID]int {
+	counts := map[types.UID]int{}
 	for _, controller := range r {
-		if controller == workload.UID {
-			ready++
-		}
+		counts[controller]++
 	}
-	return ready
+	return counts
 }
 
 // readyPods lists the ready pods in the namespaces of workloads.
@@ -201,7 +202,11 @@ func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, dea
 	if all || err != nil {
 		return err
 	}
-	errs := []error{fmt.Errorf("after %s not all pods are running elsewhere, and the taints stay", t.timeout), f.Broken()}
+	state := "not all pods are running elsewhere"
+	if !f.Synced() {
+		state = "it is unknown whether all pods are running elsewhere"
+	}
+	errs := []error{fmt.Errorf("after %s %s, and the taints stay", t.timeout, state), f.Broken()}
 	for _, one := range missing {
 		errs = append(errs, errors.New(one))
 	}
@@ -213,8 +218,9 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload, ready rea
 	ctx, cancel := context.WithTimeout(ctx, max(untilDeadline(deadline, t.machineTime()), time.Second))
 	defer cancel()
 	var missing []string
+	counts := ready.counts()
 	for _, workload := range workloads {
-		has := ready.of(workload)
+		has := counts[workload.UID]
 		if has >= workload.ready {
 			continue
 		}
@@ -225,8 +231,8 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload, ready rea
 	return missing
 }
 
-// wanted returns how many pods a workload wants, because it may have been scaled down, rolled out or deleted in the
-// meantime. If it cannot be read, the answer is as many as before.
+// wanted returns how many pods a workload wants now, because it may have been scaled down, rolled out or deleted
+// meanwhile. If it cannot be read, it returns the earlier number.
 func (t *tainting) wanted(ctx context.Context, workload *workload) int {
 	apps := t.reader.Clients.AppsV1()
 	var wanted *int32
@@ -251,7 +257,7 @@ func (t *tainting) wanted(ctx context.Context, workload *workload) int {
 	return int(*wanted)
 }
 
-// parallel returns how many pods a Job runs at a time, which is 0 if it has ended or is suspended.
+// parallel returns how many pods a Job runs at a time. It is 0 if the Job has ended or is suspended.
 func parallel(job *batchv1.Job) *int32 {
 	ended := slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
 		return condition.Status == corev1.ConditionTrue && condition.Type != batchv1.JobSuspended

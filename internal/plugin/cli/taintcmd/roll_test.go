@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func readyPod(pod *corev1.Pod) {
@@ -29,7 +31,7 @@ func webSet() *appsv1.ReplicaSet {
 	}
 }
 
-// starts binds a pod of ReplicaSet web to another node when so much time has passed, and lets it be ready at another.
+// starts binds a pod of ReplicaSet web to another node after one time, and makes it ready after another.
 func (s *taintScene) starts(bound, ready time.Duration, name string) {
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
 	s.later(bound, func() {
@@ -94,6 +96,24 @@ func TestNoOtherNodeIsTaintedAfterOneWhosePodsRunNowhere(t *testing.T) {
 		if took := time.Since(virtualStart); took != time.Minute {
 			s.Errorf("it takes %s", took)
 		}
+	}, twoNodes(webSet())...)
+}
+
+func TestAWaitThatCannotReadThePodsSaysThatItDoesNotKnow(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.ends(9500*time.Millisecond, "web-a")
+		unread := func(action clienttesting.Action) bool {
+			return action.GetNamespace() == "default" && time.Since(virtualStart) > 5*time.Second
+		}
+		s.client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return unread(action), nil, errors.New("no answer")
+		})
+		s.client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			return unread(action), nil, errors.New("no answer")
+		})
+		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
+			"after 1m0s it is unknown whether all pods are running elsewhere, and the taints stay\n", "no answer")
+		s.mustHave("b")
 	}, twoNodes(webSet())...)
 }
 

@@ -35,9 +35,9 @@ type tainting struct {
 	cluster *plan.Cluster
 	// answers are the lines that the user types.
 	answers *bufio.Reader
-	// printed is how many nodes were printed as objects.
+	// printed is the number of nodes that were printed as objects.
 	printed int
-	// cordoned are the nodes that --drain has cordoned.
+	// cordoned are the nodes that --drain cordoned.
 	cordoned []string
 	// blind means that the user may not list pods, so the plan cannot say which leave.
 	blind bool
@@ -87,18 +87,21 @@ func (t *tainting) read(ctx context.Context) error {
 		t.tell("Note: You may not list pods, so the plan cannot say which pods leave.")
 		return nil
 	}
+	if err == nil && (t.wait || t.maxUnavailable > 0) {
+		err = t.mayWatch(ctx)
+	}
 	return err
 }
 
 // needsPods reports whether a flag requires the right to list pods.
 func (o *options) needsPods() bool { return o.wait || o.drain.is || o.maxUnavailable > 0 }
 
-// now is the latest time that the API server's clock can show, because other programs read timeAdded, and it must never
-// be too early.
+// now returns the latest time that the API server's clock can show. Other programs read timeAdded, which must never be
+// too early.
 func (t *tainting) now() time.Time { return t.clock.Latest() }
 
-// machineTime is the time according to this machine's clock, which ends --for and --timeout. Other clocks can be set,
-// and timers stop while a machine sleeps.
+// machineTime returns the time of this machine's clock, which ends --for and --timeout. Other clocks can be set, and
+// timers stop while a machine sleeps.
 func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
 
 func (t *tainting) tell(format string, args ...any) {
@@ -109,7 +112,7 @@ func (t *tainting) plan(nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 	return plan.Make(t.cluster, plan.Request{Nodes: nodes, Edit: t.edit, Overwrite: t.policy(), At: t.now()})
 }
 
-// show says what the change does.
+// show prints the plan.
 func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 	lines := summary.Lines(made)
 	if t.blind {
@@ -128,8 +131,8 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 	}
 }
 
-// trips returns an error if a plan makes pods leave and would trip a breaker, because the breaker's author has declared
-// that so many evictions are a mistake.
+// trips returns an error if a plan makes pods leave and would trip a breaker, because the author of the breaker
+// declared that so many evictions are a mistake.
 func trips(made *cliv1alpha1.TaintPlan) error {
 	leaves := func(pod cliv1alpha1.PlannedPod) bool {
 		return pod.Change == cliv1alpha1.ChangeLeaves || pod.Change == cliv1alpha1.ChangeEarlier
@@ -195,7 +198,7 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 	}
 }
 
-// follow does what the flags ask for after the change: it waits, and removes the taints again.
+// follow does what the flags request after the change: it waits, and removes the taints again.
 func (t *tainting) follow(ctx context.Context, done []changed) error {
 	if len(done) == 0 || t.dry() {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// stayUntil stays until an instant, and then removes what was added.
+// stayUntil waits until an instant, and then removes what was added.
 func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time) error {
 	t.tell("Will remove %s at %s. If this command is interrupted, the taint stays; remove it with: %s", t.edit, output.Absolute(end), t.undo(done))
 	if !t.until(ctx, end) {
@@ -53,7 +53,7 @@ func nodesOf(done []changed) []string {
 	return names
 }
 
-// undo is the command that removes from nodes what was added.
+// undo returns the command that removes from nodes what was added.
 func (t *tainting) undo(done []changed) string {
 	words := slices.Concat([]string{"kubectl", "taintkeeper", "untaint"}, t.connection(), nodesOf(done))
 	for _, taint := range t.edit.Add {
@@ -62,7 +62,7 @@ func (t *tainting) undo(done []changed) string {
 	return strings.Join(words, " ")
 }
 
-// connection are the flags that selected the cluster of this command.
+// connection returns the flags that selected the cluster of this command.
 func (t *tainting) connection() []string {
 	var words []string
 	for _, flag := range []struct {
@@ -98,7 +98,7 @@ func (t *tainting) until(ctx context.Context, end time.Time) bool {
 	}
 }
 
-// takeOffUntilDone removes what was added to a node, and retries while the API server does not answer.
+// takeOffUntilDone removes what was added to a node. It retries while the API server does not answer.
 func (t *tainting) takeOffUntilDone(ctx context.Context, one changed) error {
 	const again = 5 * time.Second
 	for {
@@ -113,7 +113,7 @@ func (t *tainting) takeOffUntilDone(ctx context.Context, one changed) error {
 	}
 }
 
-// takeOff removes what was added to a node. It keeps a taint that somebody else has changed.
+// takeOff removes what was added to a node. It keeps a taint that someone else has changed.
 func (t *tainting) takeOff(ctx context.Context, one changed) error {
 	return t.onConflict(ctx, func() error {
 		node, err := t.node(ctx, one.node.Name)
@@ -126,7 +126,7 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 		}
 		left, foreign := without(node.Spec.Taints, t.edit.Add)
 		for _, taint := range foreign {
-			t.tell("Node %s: %s was changed by somebody else in the meantime, so it stays.", node.Name, taints.Format(taint))
+			t.tell("Node %s: %s was changed by someone else meanwhile, so it stays.", node.Name, taints.Format(taint))
 		}
 		if len(left) == len(node.Spec.Taints) {
 			return nil
@@ -139,8 +139,8 @@ func (t *tainting) takeOff(ctx context.Context, one changed) error {
 	})
 }
 
-// without returns the taints of a node without those that were added, and separately those with the same key and effect
-// but another value, which somebody else has set.
+// without returns the taints of a node without those that were added. It separately returns those with the same key and
+// effect but another value, which someone else has set.
 func without(current, added []corev1.Taint) (left, foreign []corev1.Taint) {
 	for _, taint := range current {
 		i := slices.IndexFunc(added, func(ours corev1.Taint) bool { return ours.MatchTaint(&taint) })

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package taintcmd is kubectl taintkeeper taint and untaint, the commands that change a cluster: they show the plan,
-// ask, change the nodes, and wait if they should.
+// ask for confirmation, change the nodes, and wait if requested.
 //
 //	taint, run   the flags, and one run from the first read to the end
-//	apply, stay  the changes of nodes, and taking them back after --for
+//	apply, stay  changing nodes, and removing taints after --for
 //	roll         --max-unavailable: a few nodes at a time
 //	drain        --drain: which pods are evicted before the taint is set
 //	wait         --wait, and obstacles: what keeps pods after --timeout
@@ -40,12 +40,12 @@ type options struct {
 	dryRun    command.DryRun
 	manager   string
 	yes       bool
-	// asks means that stdin is a terminal, so the user can be asked.
+	// asks is true if stdin is a terminal, so the command can ask for confirmation.
 	asks bool
 
 	wait    bool
-	timeout time.Duration // of --wait; 0 means none
-	lasts   time.Duration // how long the taints stay; 0 means until somebody removes them
+	timeout time.Duration // of --wait; 0 means no limit
+	lasts   time.Duration // how long the taints stay; 0 means until someone removes them
 	stay    bool
 	drain   draining
 	// maxUnavailable is how many nodes are changed at a time. 0 means all.
@@ -79,19 +79,19 @@ func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 func (o *options) taintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
-		Short: "Taint nodes, after saying what that does and asking",
-		Long: `Change the taints of nodes as kubectl taint does, but first say which pods leave, and ask. A change that would trip the
-breaker of an EvictionPolicy requires --yes.
+		Short: "Taint nodes, after showing the effect and asking",
+		Long: `Change the taints of nodes as kubectl taint does, but first say which pods leave, and ask for confirmation.
+A change that would trip the breaker of an EvictionPolicy requires --yes.
 
 ` + selection.TaintSyntax + `
-NoExecute taints get their timeAdded, from which tolerationSeconds count. If somebody else changes a node in the
-meantime, the command reads it again, and makes a new plan if its taints have changed.
+NoExecute taints get their timeAdded, from which tolerationSeconds count. If someone else changes a node
+meanwhile, the command reads it again, and makes a new plan if its taints have changed.
 
 Taint-based evictions ignore PodDisruptionBudgets. With --drain, the code of kubectl drain first cordons the nodes and
 evicts their pods within budgets, including pods that tolerate the taints. Pods of DaemonSets stay until the taint
 evicts them. A node that is not drained within --timeout gets no taint and stays cordoned.
 
-With --max-unavailable=1, this command taints one node after the other. It continues when the pods of a node have left
+With --max-unavailable=1, this command taints the nodes one by one. It continues when the pods of a node have left
 and their workloads have as many ready pods as before. It stops if that takes longer than --timeout. Ctrl-C stops it
 after the current node. In both cases it says which nodes are tainted.` + taintOutput,
 		Example: `  # Taint a node, keep new pods off, and wait until all pods that must leave have left
@@ -128,8 +128,9 @@ func NewUntaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.C
 func (o *options) untaintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "untaint (NODE... | -l SELECTOR | --all) KEY[:Effect]...",
-		Short: "Remove taints from nodes, after saying what that does and asking",
-		Long: `Remove taints from nodes as kubectl taint does, but first say which pods then stay and which leave anyway, and ask.
+		Short: "Remove taints from nodes, after showing the effect and asking",
+		Long: `Remove taints from nodes as kubectl taint does, but first say which pods then stay and which leave anyway, and ask for
+confirmation.
 
 KEY removes the taints with that key, whatever their effect. KEY:Effect removes one of them. A trailing "-", which
 kubectl taint requires, is optional. A node without the taint is an error, as in kubectl taint, even with --all.` +
@@ -152,12 +153,12 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	command.NoFiles(cmd, cmd.Name()+" changes the nodes of a cluster: to see what it would do to the nodes in files, use plan")
 	o.output.AddFlags(cmd)
 	o.nodes.AddFlags(cmd)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	o.dryRun.AddFlag(cmd)
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
 		"The name of the field manager that changes the taints.")
-	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until every pod that must leave has left, including those that may stay for a while.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, for each node with --drain and --max-unavailable. Then this command says what keeps each pod. 0 means no limit.")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until all pods that must leave have left, including those that may stay for a while.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, per node with --drain and --max-unavailable. After that, this command says what keeps each pod. 0 means no limit.")
 }
 
 func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
@@ -250,7 +251,7 @@ func (o *options) validateDryRun() error {
 		return err
 	}
 	if o.dry() && (o.wait || o.stay || o.lasts != 0 || o.maxUnavailable != 0) {
-		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait for: leave out --wait, --for, --stay and --max-unavailable", o.dryRun)
+		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait for: remove --wait, --for, --stay and --max-unavailable", o.dryRun)
 	}
 	return nil
 }
@@ -274,11 +275,11 @@ func (o *options) validateFor() error {
 	case o.lasts == 0:
 		return nil
 	case !o.stay:
-		return command.Usagef("--for=%s: nothing in a cluster removes a taint by itself: add --stay to keep this command running until it removes the taint, or leave out --for", o.lasts)
+		return command.Usagef("--for=%s: nothing in a cluster removes a taint by itself: add --stay to keep this command running until it removes the taint, or remove --for", o.lasts)
 	case len(o.edit.Remove) > 0:
 		return command.Usagef("--for=%s removes what it added, but does not restore what it removes (%s): use two commands", o.lasts, o.edit.Remove[0])
 	case o.overwrite:
-		return command.Usagef("--for=%s does not restore what --overwrite replaces: leave out one of them", o.lasts)
+		return command.Usagef("--for=%s does not restore what --overwrite replaces: remove one of the two", o.lasts)
 	}
 	return nil
 }
@@ -287,7 +288,7 @@ func (o *options) validateQuestion() error {
 	if o.yes || o.dry() || o.asks {
 		return nil
 	}
-	return command.Usagef("stdin is not a terminal, cannot ask for confirmation: add --yes to change the nodes without a question, or --dry-run=server to see what would change")
+	return command.Usagef("stdin is not a terminal, cannot ask for confirmation: add --yes to change the nodes without confirmation, or --dry-run=server to see what would change")
 }
 
 // dry reports whether this is a dry run.

@@ -46,10 +46,10 @@ import (
 
 func TestMain(m *testing.M) { bubble.Main(m) }
 
-// virtualStart is when virtualStart time begins.
+// virtualStart is when virtual time begins.
 var virtualStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// taintScene is a cluster in virtualStart time, and somebody at a terminal.
+// taintScene is a cluster in virtual time, and a user at a terminal.
 type taintScene struct {
 	*testing.T
 
@@ -61,7 +61,7 @@ type taintScene struct {
 	out, err taintTranscript
 }
 
-// taintTranscript is what a command writes, which can be read while it runs.
+// taintTranscript is the output of a command, which can be read while the command runs.
 type taintTranscript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -98,7 +98,7 @@ func (s *taintScene) untaint(args ...string) error {
 func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.Command, args []string) error {
 	env := command.Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
-		Clock:     clock.RealClock{}, // virtualStart
+		Clock:     clock.RealClock{}, // virtual time
 	}
 	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
 		scheme := metadatafake.NewTestScheme()
@@ -118,7 +118,7 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*options) *cobra.C
 	return cmd.ExecuteContext(ctx)
 }
 
-// node returns a node as it is stored. Reactors can call it: they hold the lock of the client.
+// node returns a node as it is stored. Reactors can call it, because they hold the lock of the client.
 func (s *taintScene) node(name string) *corev1.Node {
 	s.Helper()
 	node, err := s.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
@@ -174,13 +174,13 @@ func (s *taintScene) mustFail(err error, parts ...string) {
 	s.mustSay(err.Error(), parts...)
 }
 
-// later does something when so much time has passed.
+// later calls a function after the given time.
 func (s *taintScene) later(after time.Duration, do func()) {
 	timer := time.AfterFunc(after, do)
 	s.Cleanup(func() { timer.Stop() })
 }
 
-// ends lets a pod leave when so much time has passed.
+// ends makes a pod leave after the given time.
 func (s *taintScene) ends(after time.Duration, name string) {
 	s.later(after, func() {
 		if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
@@ -189,7 +189,7 @@ func (s *taintScene) ends(after time.Duration, name string) {
 	})
 }
 
-// becomes replaces the taints of a node, as somebody else does.
+// becomes replaces the taints of a node, as another user would.
 func (s *taintScene) becomes(node string, specs ...string) {
 	changed := taintedNode(node, specs...)
 	if err := s.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), changed, ""); err != nil {
@@ -197,7 +197,7 @@ func (s *taintScene) becomes(node string, specs ...string) {
 	}
 }
 
-// refuses lets so many calls of a verb on nodes fail, from some time on; -1 is all.
+// refuses makes the given number of calls of a verb on nodes fail, from the given time on. -1 means all calls.
 func (s *taintScene) refuses(from time.Duration, verb string, times int, err func(name string) error) {
 	s.client.PrependReactor(verb, "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if times == 0 || time.Since(virtualStart) < from {
@@ -274,7 +274,7 @@ func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 	}
 }
 
-// policies returns what reads the policies.
+// policies returns a function that reads the policies.
 func (s *taintScene) policies() dynamic.Interface {
 	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, s.others...)
@@ -356,11 +356,11 @@ func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
 	}, taintedNode("n", "c:NoExecute"))
 }
 
-func TestTimeAddedIsByTheClockOfTheAPIServerIfThatOfThisMachineIsWrong(t *testing.T) {
+func TestTimeAddedUsesTheClockOfTheAPIServerIfThisMachinesClockIsWrong(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
 		s.must(s.taint("n", "m:NoExecute", "--yes"))
-		s.mustHave("n", "m:NoExecute +10m1s") // the latest that it can be
+		s.mustHave("n", "m:NoExecute +10m1s") // the latest time that is possible
 		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded uses the API server's.\n")
 	}, taintedNode("n"))
 }
@@ -423,7 +423,7 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 		})
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
-		s.mustSay(s.err.String(), "The taints of node n have changed in the meantime, so here is a new plan.\n")
+		s.mustSay(s.err.String(), "The taints of node n have changed meanwhile, so here is a new plan.\n")
 		if n := strings.Count(s.err.String(), "Go on? [y/N]"); n != 2 {
 			s.Errorf("it is asked %d times", n)
 		}
@@ -449,7 +449,7 @@ func TestEndlessConflictsAreAnError(t *testing.T) {
 	}, taintedNode("n"))
 }
 
-func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
+func TestANodeThatCannotBeChangedDoesNotStopTheOthers(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if action.(clienttesting.PatchAction).GetName() != "forbidden" {
@@ -469,7 +469,7 @@ func TestANodeThatCannotBeChangedKeepsNoneOfTheOthers(t *testing.T) {
 	}, taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule"))
 }
 
-func TestWhoMayNotListPodsIsToldSo(t *testing.T) {
+func TestANoteSaysThatTheUserMayNotListPods(t *testing.T) {
 	forbid := func(s *taintScene) {
 		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
@@ -535,7 +535,7 @@ func TestUntaintSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestTheOutputIsThatOfKubectlTaint(t *testing.T) {
+func TestTheOutputIsTheSameAsOfKubectlTaint(t *testing.T) {
 	for format, want := range map[string][]string{
 		"":     {"node/a tainted\nnode/b tainted\n"},
 		"name": {"node/a\nnode/b\n"},
@@ -587,7 +587,7 @@ func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
 }
 
-func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing.T) {
+func TestANoteSaysWhyPodsKeepComingToTheNode(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(20*time.Second, func() {
 			again := podOnNode("n", "again", toleratingTaint(10))
@@ -600,21 +600,21 @@ func TestItIsSaidWhyPodsAreStillThereThatArePutOnTheNodeAgainAndAgain(t *testing
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-// The pod was there before the command. It must leave since somebody else has also tainted the node.
-func TestAPodThatWasThereAllAlongIsNotSaidToHaveBeenPutOnTheNode(t *testing.T) {
+// The pod existed before the command. It must leave because someone else has also tainted the node.
+func TestAPodThatWasThereAllAlongDoesNotCountAsScheduledMeanwhile(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
 		err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
 		s.mustFail(err, "2 pods have not left")
-		if strings.Contains(err.Error(), "put on the nodes meanwhile") {
-			s.Errorf("no pod was put on the node, but it is said:\n%v", err)
+		if strings.Contains(s.err.String(), "scheduled to the nodes") {
+			s.Errorf("no pod was put on the node, but stderr says so:\n%s", s.err.String())
 		}
 	}, taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "agent", func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
 	}))
 }
 
-// breaks ends the watches of pods from one instant on, and lets calls that list or watch them fail until another.
+// breaks ends the watches of pods at one instant, and makes calls that list or watch them fail until another.
 func (s *taintScene) breaks(from, until time.Duration) {
 	down := func() bool { return time.Since(virtualStart) >= from && time.Since(virtualStart) < until }
 	s.client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -635,7 +635,7 @@ func (s *taintScene) breaks(from, until time.Duration) {
 func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.breaks(2500*time.Millisecond, 40*time.Second)
-		s.ends(10*time.Second, "p") // which nobody sees meanwhile
+		s.ends(10*time.Second, "p") // unseen by the watch
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
 		s.mustSay(s.err.String(), "Waiting, will retry: watch pods: no answer\n", "All pods that must leave have left.\n")
 		if took := time.Since(virtualStart); took < 40*time.Second || took > 3*time.Minute {
@@ -674,7 +674,7 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsGoneBeforeItIsWatchedKeepsNobodyWaiting(t *testing.T) {
+func TestANodeThatIsGoneBeforeItIsWatchedDoesNotBlockTheWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -687,17 +687,18 @@ func TestANodeThatIsGoneBeforeItIsWatchedKeepsNobodyWaiting(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestAWaitWithoutTheRightToWatchEndsWithWhatToDo(t *testing.T) {
+func TestWithoutTheRightToWatchNothingIsChangedIfTheCommandMustWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
 			return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
 		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "wait: watch nodes: ", "ask for the right to watch them")
-		s.mustHave("n", "m:NoExecute +0s")
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"),
+			"nothing was changed: wait: watch nodes: ", "ask for the right to watch them")
+		s.mustHave("n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
+func TestADeletedNodeDoesNotBlockTheWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
 			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
@@ -708,7 +709,7 @@ func TestANodeThatIsDeletedKeepsNobodyWaiting(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestWhatFailsIsSaidBeforeALongWait(t *testing.T) {
+func TestFailuresAreReportedBeforeALongWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
 			s.mustSay(s.err.String(), `Failed so far, the rest continues: node b: add taint "m:NoSchedule": the node already has`)
@@ -729,7 +730,7 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-// leaseRenewedAt returns the Lease of a leader that was last renewed when so much time had passed.
+// leaseRenewedAt returns the Lease of a leader that was last renewed at the given time.
 func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -739,7 +740,7 @@ func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Le
 	}
 }
 
-// running lets a pod run a program.
+// running makes a pod run a program.
 func running(command ...string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Containers = []corev1.Container{{Name: "c", Command: command}} }
 }
@@ -764,7 +765,7 @@ func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.T) {
+func TestAFailureToListLeasesDoesNotMeanThatNoControllerEvicts(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInternalError(errors.New("out of luck"))
@@ -773,7 +774,7 @@ func TestAnAPIServerThatFailsToListLeasesDoesNotMeanThatNobodyEvicts(t *testing.
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-func TestOnATimeoutItIsSaidWhatKeepsEachPod(t *testing.T) {
+func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 	deleted := func(at time.Duration, finalizers ...string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			stamp := metav1.NewTime(virtualStart.Add(at))
@@ -866,7 +867,7 @@ func TestWhatSomebodyElseSetMeanwhileStays(t *testing.T) {
 		s.later(time.Minute, func() { s.becomes("n", "m=theirs:NoSchedule") })
 		s.must(s.taint("n", "m=ours:NoSchedule", "--yes", "--for", "5m", "--stay"))
 		s.mustHave("n", "m=theirs:NoSchedule")
-		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was changed by somebody else in the meantime, so it stays.\n")
+		s.mustSay(s.err.String(), "Node n: m=theirs:NoSchedule was changed by someone else meanwhile, so it stays.\n")
 	}, taintedNode("n"))
 }
 
@@ -891,7 +892,7 @@ func TestTheTaintIsTakenOffAsSoonAsTheAPIServerAnswersAgain(t *testing.T) {
 	}, taintedNode("n"))
 }
 
-func TestATaintThatMayNotBeTakenOffIsSaidToStay(t *testing.T) {
+func TestAnErrorSaysThatATaintStaysIfItMayNotBeRemoved(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),

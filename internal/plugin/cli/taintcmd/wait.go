@@ -26,9 +26,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// await follows feeds until look returns nothing, and reports whether it did. Otherwise the deadline has passed, if
-// there is one, or the context has ended. It announces what look returns when that changes. It is an error if the user
-// may not watch. Failed calls are announced and retried.
+// await follows feeds until look returns an empty line, and reports whether it did. Otherwise the deadline, if there is
+// one, has passed, or the context has ended. It announces each new line. It returns an error if the user may not watch.
+// It announces and retries failed calls.
 func (t *tainting) await(
 	ctx context.Context, f *follow.Follower, deadline time.Time, look func(ctx context.Context) string,
 ) (bool, error) {
@@ -59,10 +59,20 @@ func (t *tainting) await(
 			said = line
 			t.reader.Progress.Announce("%s", line)
 		}
-		return min(left, time.Second) // the line counts down
+		return min(left, time.Second) // for the countdown in the line
 	}
 	err := f.Run(ctx)
 	return done, err
+}
+
+// mayWatch returns an error if the user is not allowed to watch what a wait follows, before anything is changed.
+func (t *tainting) mayWatch(ctx context.Context) error {
+	for _, feed := range follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nil, &vigil{}) {
+		if err := feed.TryWatch(ctx); apierrors.IsForbidden(err) {
+			return fmt.Errorf("nothing was changed: wait: %w", source.Failed(ctx, t.reader.Server, "watch", feed.Kind, err))
+		}
+	}
+	return nil
 }
 
 // untilDeadline returns how long it is until a deadline, or a long time if there is none.
@@ -73,7 +83,7 @@ func untilDeadline(deadline, now time.Time) time.Duration {
 	return deadline.Sub(now)
 }
 
-// giveUpAt returns when a wait that begins now gives up. If --timeout is 0, it never does.
+// giveUpAt returns when a wait that begins now gives up. If --timeout is 0, that is never.
 func (t *tainting) giveUpAt() time.Time {
 	if t.timeout == 0 {
 		return time.Time{}
@@ -89,7 +99,7 @@ type vigil struct {
 	nodes      map[string]*corev1.Node
 	pods       map[string]map[types.UID]*corev1.Pod // by node
 	news       map[string]bool                      // nodes to read again
-	warned     bool                                 // of pods that came
+	warned     bool                                 // about pods that came
 }
 
 func newVigil(t *tainting, done []changed) *vigil {
@@ -98,7 +108,7 @@ func newVigil(t *tainting, done []changed) *vigil {
 	}
 	for _, one := range done {
 		v.departures.Changed(one.before, one.node, one.at)
-		v.departures.Read(one.node, t.plannedOn(one.node.Name), one.at) // some may be gone before they are watched
+		v.departures.Read(one.node, t.plannedOn(one.node.Name), one.at) // some may be gone before the watch starts
 		v.pods[one.node.Name], v.news[one.node.Name] = map[types.UID]*corev1.Pod{}, true
 	}
 	return v
@@ -141,8 +151,8 @@ func (v *vigil) DeletePod(uid types.UID, _ *corev1.Pod) {
 	}
 }
 
-// awaitDepartures waits until all pods have left, until --timeout, or until the instant at which the taints are removed
-// again, if there is one.
+// awaitDepartures waits until all pods have left, until --timeout, or until the taints are removed again, if there is
+// such a time.
 func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time.Time) error {
 	v := newVigil(t, done)
 	deadline := t.giveUpAt()
@@ -171,7 +181,7 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	return v.giveUp(ctx, left, f.Broken())
 }
 
-// look reads what is new, and returns a line about the progress. The line is empty if no pod is left.
+// look reads what is new, and returns a line about the progress, which is empty if no pod is left.
 func (v *vigil) look() string {
 	now := v.now()
 	for name := range v.news {
@@ -197,7 +207,7 @@ func (v *vigil) look() string {
 	return line
 }
 
-// warn tells once that pods come to the nodes while others leave: then the wait may never end.
+// warn warns once if pods come to the nodes while others leave, because then the wait may never end.
 func (v *vigil) warn() {
 	if v.warned || v.departures.Came() == 0 {
 		return

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package taintscmd is kubectl taintkeeper taints: the taints that nodes have, and how many pods tolerate them.
+// Package taintscmd is kubectl taintkeeper taints: it lists the taints of nodes, and how many pods tolerate them.
 package taintscmd
 
 import (
@@ -128,7 +128,7 @@ func (o *options) print(list *cliv1alpha1.TaintList) error {
 		}
 		rows = append(rows, []any{
 			taint.Node, taint.Key, taint.Value, string(taint.Effect), age,
-			taint.ForEver, taint.ForAWhile, taint.NotAtAll, added,
+			taint.Indefinite, taint.ForAWhile, taint.NotAtAll, added,
 		})
 	}
 	columns := []string{
@@ -152,6 +152,6 @@ func (o *options) printLines(list *cliv1alpha1.TaintList) {
 		}
 		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
 		o.output.Line("  Of its pods, %d %s it indefinitely, %d for a while, and %d not at all.",
-			taint.ForEver, sentence.Agree(taint.ForEver, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
+			taint.Indefinite, sentence.Agree(taint.Indefinite, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes docs/commands.md. make generate runs it in the root of the repository.
+// Command generate writes docs/commands.md and docs/output.md. make generate runs it in the root of the repository.
 package main
 
 import (
@@ -12,12 +12,21 @@ import (
 )
 
 func main() {
-	page, err := reference.Markdown("api/cli/v1alpha1")
-	if err == nil {
-		err = os.WriteFile("docs/commands.md", page, 0o644) //nolint:gosec // everybody may read documentation
-	}
-	if err != nil {
+	if err := write(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func write() error {
+	output, err := reference.Output("api/cli/v1alpha1")
+	if err != nil {
+		return err
+	}
+	for name, page := range map[string][]byte{"docs/commands.md": reference.Commands(), "docs/output.md": output} {
+		if err := os.WriteFile(name, page, 0o644); err != nil { //nolint:gosec // everybody may read documentation
+			return err
+		}
+	}
+	return nil
 }

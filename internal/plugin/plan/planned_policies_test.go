@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,12 +126,26 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 		"but one of another controller": {pod("p"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := planFor(t, &plan.Cluster{
+			cluster := &plan.Cluster{
 				Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{test.pod},
 				Policies: []*v1alpha1.EvictionPolicy{policyOf("all", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})},
-			}, "k:NoExecute")
+			}
+			made := planFor(t, cluster, "k:NoExecute")
 			if is := &made.Pods[0]; !is.Leaves || is.Answer.Stays() != test.held {
-				t.Errorf("the pod is %+v, want that it is held to be %t", is, test.held)
+				t.Errorf("the plan says %+v, want that it is held to be %t", is, test.held)
+			}
+			tainted := node("n")
+			tainted.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+			pending := &plan.Countdowns{Policies: cluster.PoliciesOf()}
+			pending.SetNode(tainted, now)
+			pending.SetPod(test.pod, now)
+			if pods := pending.On("n", now); len(pods) != 1 || pods[0].Answer.Stays() != test.held {
+				t.Errorf("pending has %+v, want that it is held to be %t", pods, test.held)
+			}
+			explained := explain(plan.Subject{Pod: test.pod, Node: tainted, Policies: cluster.PoliciesOf()})
+			if says := strings.Contains(strings.Join(explained.Notes, "\n"), "The DaemonSet controller deletes the pod"); !explained.Leaves ||
+				explained.Answer.Stays() != test.held || says == test.held {
+				t.Errorf("explain says %+v, want that it is held to be %t", explained, test.held)
 			}
 		})
 	}
@@ -138,7 +153,7 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 
 func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
 	for scope, want := range map[v1alpha1.PaceScope]time.Duration{
-		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 a minute
+		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 per minute
 		v1alpha1.ScopeZone:    2 * time.Minute, // 5 in zone a
 		v1alpha1.ScopeNode:    time.Minute,     // 3 on a-1
 	} {

@@ -13,19 +13,19 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// turns of a zone: how often one of its nodes may be tainted NoExecute.
-type turns struct {
+// tokens of a zone: how often one of its nodes may be tainted NoExecute.
+type tokens struct {
 	rate    float32 // 0: never
 	limiter *rate.Limiter
 }
 
-func newTurns() turns { return turns{policy.Rate, rate.NewLimiter(rate.Limit(policy.Rate), 1)} }
+func newTokens() tokens { return tokens{policy.Rate, rate.NewLimiter(rate.Limit(policy.Rate), 1)} }
 
-// wholeToken is from when on a turn has gathered: the limiter adds up fractions, and ten tenths are less than one.
+// wholeToken is from when on a token has accrued: the limiter adds up fractions, and ten tenths are less than one.
 const wholeToken = 1 - 1e-6
 
-// take takes a turn if there is one.
-func (t *turns) take(at time.Duration) bool {
+// take takes a token if there is one.
+func (t *tokens) take(at time.Duration) bool {
 	now := arena.Epoch.Add(at)
 	if t.rate == 0 || t.limiter.TokensAt(now) < wholeToken {
 		return false
@@ -34,9 +34,9 @@ func (t *turns) take(at time.Duration) bool {
 	return true
 }
 
-// setRate changes the rate, and keeps what has gathered of a turn; but a whole one that nobody took before a time
-// without turns is lost.
-func (t *turns) setRate(next float32, at time.Duration) {
+// setRate changes the rate, and keeps what has accrued of a token; but a whole one that nobody took before a time
+// without tokens is lost.
+func (t *tokens) setRate(next float32, at time.Duration) {
 	if t.rate == next {
 		return
 	}
@@ -48,8 +48,8 @@ func (t *turns) setRate(next float32, at time.Duration) {
 	}
 }
 
-// goOn makes the latest turn the one of which the taints of a zone tell: it was taken before a restart.
-func (t *turns) goOn(c *cluster, zone string) {
+// goOn makes the latest token the one that the taints of a zone show: it was taken before a restart.
+func (t *tokens) goOn(c *cluster, zone string) {
 	var latest time.Time
 	for _, node := range c.nodes {
 		for _, taint := range node.Spec.Taints {

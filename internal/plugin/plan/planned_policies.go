@@ -22,12 +22,12 @@ type selected struct {
 	node   *corev1.Node
 	on     policies.Node
 	by     []*policy.Policy
-	causes []policy.Cause // none for a pod that stays
+	causes []policy.Cause // empty for a pod that stays
 
-	unwanted bool // by its DaemonSet
+	unwanted bool // its DaemonSet deletes it
 }
 
-// askPolicies adds to a plan what the EvictionPolicies do about the pods that leave. Breakers count the pods of all
+// askPolicies adds to a plan what the EvictionPolicies do with the pods that leave. Breakers count the pods of all
 // nodes.
 func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 	set := cluster.PoliciesOf()
@@ -83,7 +83,7 @@ func selectedPods(
 		}
 		change, changes := changed[node.Name]
 		is := &selected{Pod: policies.PodOf(pod), node: node, on: policies.NodeOf(node)}
-		is.on.Ready = is.on.Ready && !change.silent // it is not by the time that its pods are due
+		is.on.Ready = is.on.Ready && !change.silent // by the time its pods are due, it is not ready
 		is.by = set.Selecting(is.Pod, is.on)
 		if len(is.by) == 0 {
 			continue
@@ -102,7 +102,7 @@ func selectedPods(
 	return all
 }
 
-// trip finds out whether the breaker of a policy opens.
+// trip returns when the breaker of a policy opens, and why.
 func trip(set *policies.Set, p *policy.Policy, all map[types.UID]*selected, now time.Time) (time.Time, string) {
 	if p.DryRun {
 		return time.Time{}, ""
@@ -121,7 +121,7 @@ func trip(set *policies.Set, p *policy.Policy, all map[types.UID]*selected, now 
 	return set.Trip(p, dues, number, now)
 }
 
-// tally counts a pod that leaves for the policies that select it, by the answer when it is due.
+// tally counts a pod that leaves for the policies that select it, according to the answer when it is due.
 func tally(planned map[string]*cliv1alpha1.PlannedPolicy, pod *selected, answer policy.Answer) {
 	for _, p := range pod.by {
 		_, applies := p.Due(pod.causes)
@@ -133,7 +133,7 @@ func tally(planned map[string]*cliv1alpha1.PlannedPolicy, pod *selected, answer 
 	}
 }
 
-// note notes when a pod starts to leave as far as time alone decides, for the paces that count it.
+// note records when a pod starts to leave if nothing but the time changes, for the paces that count it.
 func note(starts map[*policy.Policy]map[string][]time.Time, pod *selected, leaves time.Time) {
 	if leaves.IsZero() {
 		return
@@ -150,7 +150,7 @@ func note(starts map[*policy.Policy]map[string][]time.Time, pod *selected, leave
 	}
 }
 
-// lastAtPace returns when the last pod starts to leave at a pace, with windows that are empty at first; zero without
+// lastAtPace returns when the last pod starts to leave at a pace, if the windows are empty at first. It is zero without
 // pods.
 func lastAtPace(pace *policy.Pace, starts map[string][]time.Time) (last time.Time) {
 	for _, times := range starts {

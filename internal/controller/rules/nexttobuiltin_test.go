@@ -126,9 +126,9 @@ func TestALabelOfANodeThatIsRefusedTakesNoPlaceBelowMaxTainted(t *testing.T) {
 		w.runBesideNodeHealth()
 		busy.Store(true)
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.unlocks("a-0") // before its taint could come
-		w.settle()
+		w.waitForPlans()
 		busy.Store(false)
 		w.locks("a-1")
 		w.Until(2 * time.Minute)
@@ -158,7 +158,7 @@ func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *test
 			t.Error("the rule cannot be deleted")
 		}
 		w.Report("a-0", corev1.NodeReady, corev1.ConditionTrue)
-		w.settle()
+		w.waitForPlans()
 		w.WantTaints("a-0")
 	})
 }
@@ -172,9 +172,9 @@ func TestARuleCanBeDeletedThoughNodeHealthCannotDoItsWork(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.locks("a-0")
-		w.settle()
+		w.waitForPlans()
 		w.wantDeadlocked("a-0")
-		w.ChangeNode("a-0", func(n *corev1.Node) { // as node health says of one that is silent
+		w.ChangeNode("a-0", func(n *corev1.Node) { // as node health says about one that is silent
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown})
 		})
 		w.deleteRule("deadlock")
