@@ -21,8 +21,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// ViewerRole is the role that may read everything that commands read: charts/taintkeeper/templates/viewer.yaml.
-const ViewerRole = "taintkeeper-viewer"
+// ViewerRole is the role that may read everything that commands read: charts/taintkeeper/templates/viewer.yaml. In
+// kube-system its name has no namespace.
+const ViewerRole = "taintkeeper-viewer[.NAMESPACE]"
 
 // Cluster contains the objects from which a plan is made. They are never modified. A missing field is nil, and Missing
 // says so in sentences.
