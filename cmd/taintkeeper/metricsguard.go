@@ -75,7 +75,7 @@ func guardMetrics(config *rest.Config, client *http.Client) (metricsserver.Filte
 func (g guard) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	who, known, err := g.authenticator.AuthenticateRequest(request)
 	if err != nil {
-		g.log.Error(err, "A client of the metrics is not authenticated")
+		g.log.Error(err, "Cannot authenticate a client of the metrics")
 	}
 	if err != nil || !known {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)

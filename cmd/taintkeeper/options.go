@@ -110,7 +110,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" next to the metrics, and change nothing")
 	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller from evicting while this process can evict, with the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
 	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside; with --coexist, Taintkeeper computes from it how long the built-in's backlog of evictions lasts")
-	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight at the same time, from 1 to 100; four times as many more can be in flight for longer than a quarter of a second")
+	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight at the same time, from 1 to 100, not counting up to four times as many that take longer than a quarter of a second")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; if false, evictions do not need the right to patch nodes, except with --coexist")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0 sets no limit and relies on the API server's priority and fairness")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 0, "calls in one burst, if --kube-api-qps is set; 0 means twice the rate")
@@ -120,8 +120,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", "127.0.0.1:8081",
 		"address of /healthz and /readyz; 0 disables them")
 	flags.StringVar(&o.logFormat, "log-format", "text", "format of the log: text or json")
-	flags.IntVarP(&o.logLevel, "v", "v", 0, fmt.Sprintf("log verbosity, from 0 to %d: 0 logs each eviction, 1 also each failed try, 6 also each request to the API server", maxLogLevel))
-	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run and a shadow take no part)")
+	flags.IntVarP(&o.logLevel, "v", "v", 0, fmt.Sprintf("log verbosity, from 0 to %d: 0 logs each eviction, 1 also each failed attempt, 6 also each request to the API server", maxLogLevel))
+	flags.BoolVar(&o.election.enabled, "leader-elect", true, "elect a leader among the replicas; the others stand by with warm caches (a dry run and shadow mode take no part)")
 	flags.DurationVar(&o.election.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a standby waits before it takes over from a leader that no longer renews")
 	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second,

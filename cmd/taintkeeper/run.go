@@ -350,7 +350,7 @@ func addHealth(mgr manager.Manager, parts []part) error {
 	}
 	return mgr.AddReadyzCheck("caches", func(*http.Request) error {
 		if slices.ContainsFunc(parts, func(p part) bool { return !p.HasSynced() }) {
-			return errors.New("the lists of what is watched are not complete yet")
+			return errors.New("the initial lists of watched objects are not complete yet")
 		}
 		return nil
 	})

@@ -37,9 +37,9 @@ func TestWhatIsOfAnotherKindIsRefusedAndChangesNothing(t *testing.T) {
 		do   func(s listwatch.Store) error
 		want string
 	}{
-		{"added", func(s listwatch.Store) error { return s.Add(&corev1.Pod{}) }, "the watch of nodes brought a *v1.Pod"},
-		{"updated", func(s listwatch.Store) error { return s.Update(nil) }, "the watch of nodes brought a <nil>"},
-		{"deleted", func(s listwatch.Store) error { return s.Delete(&metav1.Status{}) }, "the watch of nodes brought a *v1.Status"},
+		{"added", func(s listwatch.Store) error { return s.Add(&corev1.Pod{}) }, "the watch of nodes delivered a *v1.Pod"},
+		{"updated", func(s listwatch.Store) error { return s.Update(nil) }, "the watch of nodes delivered a <nil>"},
+		{"deleted", func(s listwatch.Store) error { return s.Delete(&metav1.Status{}) }, "the watch of nodes delivered a *v1.Status"},
 		{"collected by the reflector", func(s listwatch.Store) error { return s.Replace([]any{named("b")}, "1") }, "1 nodes"},
 	}
 	for _, test := range tests {

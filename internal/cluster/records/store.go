@@ -97,7 +97,7 @@ func (s store[K, O, R]) Resync() error { return nil }
 func (s store[K, O, R]) as(object any) (*O, error) {
 	is, ok := object.(*O)
 	if !ok {
-		return nil, fmt.Errorf("the watch of %s brought a %T", s.name, object)
+		return nil, fmt.Errorf("the watch of %s delivered a %T", s.name, object)
 	}
 	return is, nil
 }

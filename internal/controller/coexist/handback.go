@@ -108,7 +108,7 @@ func (k *Keeper) sayBacklog() {
 	if backlog.AllSpared {
 		spared = allNodes
 	}
-	k.config.Logger.Info("kube-controller-manager works off a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
+	k.config.Logger.Info("kube-controller-manager still has a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
 		"until", backlog.Until.UTC().Format(time.RFC3339), "evictionsAtMost", backlog.Evictions, "sparedNodes", spared)
 }
 

@@ -164,7 +164,7 @@ func (k *Keeper) try(ctx context.Context) (time.Duration, error) {
 // Why the clock is not renewed.
 var (
 	errNotSynced = errors.New("the lists of nodes and pods are not complete yet")
-	errSilent    = errors.New("no watch of nodes or pods has brought anything for too long")
+	errSilent    = errors.New("the watches of nodes and pods have delivered nothing for too long")
 	errStalled   = errors.New("pods are due and no eviction begins")
 )
 

@@ -266,7 +266,7 @@ const clocksDiffer = 5 * time.Second
 func (x *executor) warnOfClocks(ctx context.Context) {
 	offset := x.judge.clock.Offset()
 	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.judge.clock.Now()) {
-		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Set both with NTP", "serverAhead", offset.String())
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Synchronize both with NTP", "serverAhead", offset.String())
 	}
 }
 
@@ -338,6 +338,6 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	}
 	t.marked = false
 	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
-		logf.FromContext(ctx).V(1).Info("Cannot write into the condition who refuses an eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition who refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }

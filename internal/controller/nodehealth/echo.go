@@ -70,7 +70,7 @@ func (e *echoes) run(ctx context.Context) {
 		default:
 		}
 		if e.hangs() {
-			logf.FromContext(ctx).Info("The watch of leases hangs: it has brought nothing since the API server accepted our own renewal; connecting again")
+			logf.FromContext(ctx).Info("The watch of leases hangs: it has delivered nothing since the API server accepted our own renewal; connecting again")
 			e.reconnect()
 		}
 		select {

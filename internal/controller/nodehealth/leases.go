@@ -132,7 +132,7 @@ func (l *leases) Resync() error { return nil }
 func asLease(object any) (*coordinationv1.Lease, error) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok {
-		return nil, fmt.Errorf("the watch of leases brought a %T", object)
+		return nil, fmt.Errorf("the watch of leases delivered a %T", object)
 	}
 	return lease, nil
 }

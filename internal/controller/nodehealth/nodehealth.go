@@ -214,7 +214,7 @@ func (k *Keeper) follow(told readiness.News) {
 			"NoExecute taints for readiness are removed, and none are added")
 	}
 	if told.Recovered {
-		log.Info("Some nodes are ready again: every node gets its full grace period again, and zones are tainted at their rates")
+		log.Info("Some nodes are ready again: every node gets its full grace period again, and nodes are tainted at the rates of their zones")
 	}
 	k.looks.add(told.Wake...)
 }

@@ -144,7 +144,7 @@ func Only[P metav1.Object](set func(P)) func(metav1.Object) {
 func (f Feed) object(brought any) (metav1.Object, error) {
 	typed, ok := brought.(metav1.Object)
 	if !ok {
-		return nil, fmt.Errorf("the watch of %s brought a %T", f.Kind, brought)
+		return nil, fmt.Errorf("the watch of %s delivered a %T", f.Kind, brought)
 	}
 	return typed, nil
 }

@@ -119,7 +119,7 @@ func run(ctx context.Context, p *scenario.Play) error {
 // stop ends the program, which hands the evictions back.
 func stop(_ context.Context, p *scenario.Play) error {
 	s := stageOf(p)
-	err := errors.Join(s.keeper.Stop(), s.showLog("Handed the evictions back", "works off a backlog"))
+	err := errors.Join(s.keeper.Stop(), s.showLog("Handed the evictions back", "still has a backlog"))
 	s.keeper = nil
 	return err
 }
