@@ -11,7 +11,7 @@ import (
 // EvictionPolicy objects to taint-based evictions. It never changes when a pod is due: a pod leaves once it is due and
 // no policy objects. If several policies select a pod, the strictest answer counts.
 //
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a policy has at most 63 characters, since it is the value of a label of metrics: create the policy under a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a policy has at most 63 characters, because it is a label value in metrics: create the policy under a shorter name"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=evp
@@ -58,7 +58,7 @@ type EvictionPolicySpec struct {
 	// +structType=atomic
 	PodSelector *Selector `json:"podSelector,omitempty"`
 
-	// Selects the nodes that the pods are on by their labels. The default is all nodes.
+	// Selects pods by the labels of their nodes. The default is all nodes.
 	// +optional
 	// +structType=atomic
 	NodeSelector *Selector `json:"nodeSelector,omitempty"`
@@ -69,13 +69,13 @@ type EvictionPolicySpec struct {
 	// +kubebuilder:validation:Enum=Delete;Evict;Hold
 	Action EvictionAction `json:"action"`
 
-	// How long after the pod was due the action Evict or Hold ends and the pod is deleted, for example 15m. Without a
+	// How long the action Evict or Hold lasts after a pod is due, for example 15m. Then the pod is deleted. Without a
 	// deadline the action never ends. A deadline ends only the action: a pod still stays while the policy is paused, while
 	// its breaker is open, and until its pace has room.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s') && duration(self) <= duration('168h')",message="a deadline is more than 0s and at most 168h, a week, for example 15m or 1h30m: to hold longer leave it out, and delete the policy when its time is over"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s') && duration(self) <= duration('168h')",message="a deadline is more than 0s and at most 168h, a week, for example 15m or 1h30m: to hold longer, leave it out, and delete the policy when you no longer need it"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
 	// What the action Evict does with a pod that has not been Ready for 30 seconds, or whose node is not Ready. Delete,
@@ -253,7 +253,7 @@ type EvictionPolicyStatus struct {
 	// +optional
 	Held int32 `json:"held"`
 
-	// For how many of the due pods Taintkeeper asks the Eviction API.
+	// How many of the due pods Taintkeeper asks the Eviction API about.
 	// +optional
 	Asking int32 `json:"asking"`
 

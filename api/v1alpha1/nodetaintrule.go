@@ -12,7 +12,7 @@ import (
 // NodeTaintRule turns a condition of nodes into a taint: while a selected node has the condition, it has the taint. Use
 // it for conditions that Kubernetes itself ignores, such as those of node-problem-detector.
 //
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a rule has at most 63 characters, since nodes that it taints get a label with it: create the rule under a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a rule has at most 63 characters, because it becomes a label of the nodes that the rule taints: create the rule under a shorter name"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ntr
@@ -38,7 +38,7 @@ type NodeTaintRule struct {
 
 // NodeTaintRuleSpec says which nodes get which taint when.
 //
-// +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || has(self.maxTainted)",message="a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the most nodes that may have the taint at once"
+// +kubebuilder:validation:XValidation:rule="self.taint.effect != 'NoExecute' || has(self.maxTainted)",message="a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the maximum number of nodes that may have the taint at once"
 type NodeTaintRuleSpec struct {
 	// The condition of a node that causes the taint.
 	// +required
@@ -107,7 +107,7 @@ type NodeTaintRuleCondition struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="a reason is written as the condition has it: it is not empty, and does not begin or end with a space"
+	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="write a reason exactly as in the condition: it is not empty, and does not begin or end with a space"
 	Reasons []string `json:"reasons,omitempty"`
 }
 
@@ -153,7 +153,7 @@ type NodeTaintRuleStatus struct {
 	Tainted int32 `json:"tainted"`
 
 	// How many nodes have had the condition for long enough, but wait because of maxTainted or because the API server
-	// refuses to let them be tainted.
+	// refuses the taint.
 	// +optional
 	Held int32 `json:"held"`
 
@@ -181,7 +181,7 @@ const (
 	ConditionHolding = "Holding"
 	// ReasonMaxTainted is the reason of Holding when nodes wait because of maxTainted.
 	ReasonMaxTainted = "MaxTainted"
-	// ReasonRefused is the reason of Holding when nodes wait only because the API server refuses to let them be tainted.
+	// ReasonRefused is the reason of Holding when nodes wait only because the API server refuses the taint.
 	ReasonRefused = "Refused"
 	// ReasonNoNodeHeld is the reason of Holding when it is False.
 	ReasonNoNodeHeld = "NoNodeHeld"
