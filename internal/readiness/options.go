@@ -47,13 +47,13 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Float32Var(&o.rate, "node-eviction-rate", DefaultRate,
 		"nodes per second that are tainted NoExecute for not being ready, in each healthy zone")
 	flags.Float32Var(&o.secondaryRate, "secondary-node-eviction-rate", DefaultSecondaryRate,
-		"the same for each zone in partial disruption; 0 for zones with at most --large-cluster-size-threshold nodes")
+		"like --node-eviction-rate, for each zone in partial disruption; 0 for zones with at most --large-cluster-size-threshold nodes")
 	flags.Float32Var(&o.fullDisruptionRate, "zone-full-disruption-eviction-rate", likeNodeEvictionRate,
-		"the same for each zone without a ready node, while another zone has one; -1 means --node-eviction-rate")
+		"like --node-eviction-rate, for each zone without a ready node while another zone has one; -1 means the same rate")
 	flags.Int32Var(&o.largeZone, "large-cluster-size-threshold", DefaultLargeZone,
 		"number of nodes above which a zone is large")
 	flags.Float32Var(&o.unhealthyShare, "unhealthy-zone-threshold", DefaultUnhealthyShare,
-		"share of nodes, and at least 3, that must be not ready for a partial disruption of a zone")
+		"share of a zone's nodes, and at least 3 of them, that must be not ready for the zone to be in partial disruption")
 }
 
 // Validate returns an error that names every flag with an invalid value, and says what is valid.

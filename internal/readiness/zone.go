@@ -182,7 +182,7 @@ func (h Held) String() string {
 		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), "+
 			"so the control plane is the more likely cause and no node is tainted", h.Zone, h.NotReady, h.Size)
 	case h.Rate == 0:
-		return where + ", and none of its nodes is tainted"
+		return where + ", in which no node is tainted"
 	}
 	return fmt.Sprintf("%s, and one of its nodes is tainted every %g s", where, 1/h.Rate)
 }

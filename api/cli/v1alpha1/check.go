@@ -69,14 +69,14 @@ type CheckedTask struct {
 	Who  Who    `json:"who"`
 	// Message says it in a sentence.
 	Message string `json:"message"`
-	// Signs are sentences about what shows it.
+	// Signs are sentences that give the evidence.
 	Signs []string `json:"signs,omitempty"`
 }
 
 // CheckRule is a rule that was applied.
 type CheckRule struct {
 	ID string `json:"id"`
-	// Severity is the worst severity of its findings. Title says in a few words what they find.
+	// Severity is the worst severity of its findings. Title says briefly what the rule finds.
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 	// Advice is one sentence that says what to do.

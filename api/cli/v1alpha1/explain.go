@@ -170,7 +170,7 @@ const (
 	OriginDefaultTolerationSeconds   TolerationOrigin = "DefaultTolerationSeconds"   // the admission plugin of that name
 	OriginPodTolerationRestriction   TolerationOrigin = "PodTolerationRestriction"   // the admission plugin of that name
 	OriginExtendedResourceToleration TolerationOrigin = "ExtendedResourceToleration" // the admission plugin of that name
-	OriginUnknown                    TolerationOrigin = "Unknown"                    // there is nothing to tell it from
+	OriginUnknown                    TolerationOrigin = "Unknown"                    // nothing shows the origin
 )
 
 // NodeClass is all nodes with the same taints. Cordoned nodes count as tainted even before they have the taint.

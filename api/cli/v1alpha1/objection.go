@@ -37,7 +37,7 @@ type PolicyAnswer struct {
 	Policy  string `json:"policy,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Until is when this answer ends without any change to the cluster. It is absent if it does not.
+	// Until is when this answer ends if the cluster does not change. It is absent if the answer then never ends.
 	Until *metav1.MicroTime `json:"until,omitempty"`
 	// LeavesAt is when the last policy stops objecting if nothing but the time changes. It is absent if that never
 	// happens. Paces are not taken into account.

@@ -76,16 +76,16 @@ type PlanSummary struct {
 	Changed int `json:"changed"`
 	// WorkloadsLost is the number of workloads that lose every replica.
 	WorkloadsLost int `json:"workloadsLost"`
-	// BudgetsBreached is the number of PodDisruptionBudgets that allow fewer pods to leave than do.
+	// BudgetsBreached is the number of PodDisruptionBudgets that allow fewer pods to leave than actually leave.
 	BudgetsBreached int `json:"budgetsBreached"`
-	// Placed is the number of pods whose successors have a node in the plan. Nowhere is the number of those that fit no
-	// node, Bounds of those with only an upper bound, and NoSuccessor of those without a successor. All are 0 without
+	// Placed is the number of pods whose successors have a node in the plan. Nowhere counts pods that fit no node,
+	// Bounds pods for which Fits is only an upper bound, and NoSuccessor pods without a successor. All are 0 without
 	// --where-to.
 	Placed      int `json:"placed,omitempty"`
 	Nowhere     int `json:"nowhere,omitempty"`
 	Bounds      int `json:"bounds,omitempty"`
 	NoSuccessor int `json:"noSuccessor,omitempty"`
-	// Held is the number of silent nodes that do not become tainted NoExecute because of the state of their zones.
+	// Held is the number of silent nodes that get no NoExecute taint because of the state of their zones.
 	Held int `json:"held,omitempty"`
 	// Last is when the last pod is due.
 	Last *metav1.MicroTime `json:"last,omitempty"`
@@ -173,8 +173,8 @@ type Owner struct {
 
 // WhereTo says where the successor of a pod that leaves would go, according to the scheduler's own filters.
 type WhereTo struct {
-	// Reason says why no node was asked: the pod has no successor, or the scheduler cannot answer for it. All other fields
-	// are then empty.
+	// Reason says why no node was considered: the pod has no successor, or the scheduler cannot answer for it. All other
+	// fields are then empty.
 	Reason string `json:"reason,omitempty"`
 	// NoSuccessor is true if nothing creates a successor of the pod. Reason says why.
 	NoSuccessor bool `json:"noSuccessor,omitempty"`

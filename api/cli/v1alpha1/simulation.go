@@ -120,7 +120,7 @@ type SimulatedNode struct {
 	UnreachableAt *metav1.Duration `json:"unreachableAt,omitempty"`
 	// Steps are its taints over time.
 	Steps []SimulatedTaints `json:"steps,omitempty"`
-	// Held says why node health does not taint it by the end although it is not ready.
+	// Held says why node health has not tainted the node by the end, although it is not ready.
 	Held string `json:"held,omitempty"`
 }
 
@@ -162,7 +162,7 @@ type SimulatedWorkload struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace"`
 	// Replicas is how many are ready at the start, Lowest is the lowest number, LowestAt is when it is first reached, and
-	// LowestFor is how long it lasts in total.
+	// LowestFor is the total time at that number.
 	Replicas  int             `json:"replicas"`
 	Lowest    int             `json:"lowest"`
 	LowestAt  metav1.Duration `json:"lowestAt"`
@@ -184,7 +184,7 @@ type SimulatedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Desired is how many healthy pods it requires, Lowest is the lowest number, LowestAt is when it is first reached, and
-	// OverrunFor is how long there are too few in total.
+	// OverrunFor is the total time with too few.
 	Desired    int             `json:"desired"`
 	Lowest     int             `json:"lowest"`
 	LowestAt   metav1.Duration `json:"lowestAt"`

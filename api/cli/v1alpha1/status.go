@@ -129,13 +129,13 @@ type ClockState string
 // Values of ClockState.
 const (
 	ClockFresh  ClockState = "Fresh"  // the built-in is kept from evicting
-	ClockStale  ClockState = "Stale"  // it was not renewed for 30 seconds, so the built-in may evict
+	ClockStale  ClockState = "Stale"  // it has not been renewed for 30 seconds, so the built-in may evict
 	ClockNotSet ClockState = "NotSet" // it was cleared, or never set, so the built-in may evict
 )
 
 // BuiltInBacklog is the evictions that kube-controller-manager must still make.
 type BuiltInBacklog struct {
-	// Until is when it is finished at the latest.
+	// Until is the latest time at which the backlog ends.
 	Until metav1.Time `json:"until"`
 	// SparedNodes are the nodes on which the built-in may evict no pods until then. AllSpared is true if that is all
 	// nodes.

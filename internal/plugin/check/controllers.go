@@ -287,11 +287,11 @@ func (d *detective) switched(program string) state {
 	told := unknown
 	for _, process := range d.processes(program) {
 		if process.does(d.task.Task, program) {
-			d.sign("Pod %s/%s runs %s with the task on.", process.pod.Namespace, process.pod.Name, program)
+			d.sign("Pod %s/%s runs %s with this task enabled.", process.pod.Namespace, process.pod.Name, program)
 			return runs
 		}
 		told = off
-		d.sign("Pod %s/%s runs %s with the task off.", process.pod.Namespace, process.pod.Name, program)
+		d.sign("Pod %s/%s runs %s with this task disabled.", process.pod.Namespace, process.pod.Name, program)
 	}
 	return told
 }

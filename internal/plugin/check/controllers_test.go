@@ -217,7 +217,7 @@ func TestSignsAreToldInSentences(t *testing.T) {
 	want := []string{
 		"The eviction clock in namespace kube-system is fresh: it was renewed at 2026-11-22T08:59:55Z.",
 		"Lease kube-system/taintkeeper is held by replica-1.",
-		"Pod default/process runs kube-controller-manager with the task on.",
+		"Pod default/process runs kube-controller-manager with this task enabled.",
 		"Lease kube-system/kube-controller-manager is held by replica-1.",
 	}
 	if !slices.Equal(got, want) {

@@ -14,7 +14,7 @@ import (
 var controlPlaneLeaves = Rule{
 	ID:       "control-plane-leaves",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A part of the control plane leaves a node that gets a common taint",
+	Title:    "A control plane component leaves a node that gets a common taint",
 	Advice:   "Add a toleration of every NoExecute taint, after those of not-ready and unreachable with tolerationSeconds.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding

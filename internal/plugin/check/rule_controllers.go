@@ -33,7 +33,7 @@ var evictionControllers = Rule{
 				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so Taintkeeper's deadlines that survive a restart have no effect."})
+			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so it does not help that Taintkeeper's deadlines survive a restart."})
 		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,

@@ -20,7 +20,7 @@ var daemonSetLeaves = Rule{
 	ID:       "daemonset-leaves",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A DaemonSet leaves a node that gets a common taint",
-	Advice:   "If other pods of the node need it (network, volumes, logs), let it tolerate everything: operator Exists without a key.",
+	Advice:   "If other pods on the node need it (network, volumes, logs), let it tolerate everything: operator Exists without a key.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		for _, workload := range facts.Workloads {
@@ -64,7 +64,7 @@ func (w *Workload) leaving(common ...corev1.Taint) []Finding {
 
 func inWords(taint corev1.Taint) string {
 	if taint.MatchTaint(&unforeseen) {
-		return "a NoExecute taint that its tolerations do not name (for maintenance)"
+		return "a NoExecute taint that its tolerations do not name, such as one for maintenance"
 	}
 	return taints.Format(corev1.Taint{Key: taint.Key, Effect: taint.Effect})
 }

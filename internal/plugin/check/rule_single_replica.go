@@ -16,7 +16,7 @@ var singleReplica = Rule{
 	ID:       "single-replica",
 	Severity: cliv1alpha1.SeverityInfo,
 	Title:    "A single replica waits for the default time on a failed node",
-	Advice:   "Run a second replica, or tolerate not-ready and unreachable for as long as the workload may be away.",
+	Advice:   "Run a second replica, or tolerate not-ready and unreachable for as long as the workload may be unavailable.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		for _, workload := range facts.Workloads {

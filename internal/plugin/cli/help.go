@@ -31,7 +31,7 @@ Flags:
 
 Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
 
-Use "{{.Root.CommandPath}} options" for the flags of every command.
+Use "{{.Root.CommandPath}} options" to list the flags that all commands take.
 `
 
 // help prints the help of a command in lines that fit the terminal.
@@ -50,12 +50,12 @@ var trailing = regexp.MustCompile(` +\n`)
 // that if less than 24 columns are left next to the names.
 func flagsWidth(width int) int { return max(width-8, 0) }
 
-// newOptions returns the command that lists the flags of every command.
+// newOptions returns the command that lists the flags that all commands take.
 func newOptions(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List the flags of every command",
-		Long:  "List the flags of every command. They select a cluster and its credentials, as in kubectl.",
+		Short: "List the flags that all commands take",
+		Long:  "List the flags that all commands take. They select a cluster and its credentials, as in kubectl.",
 		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()

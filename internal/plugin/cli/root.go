@@ -53,8 +53,8 @@ func New(env Env) *cobra.Command {
 		Short: "Say what a taint would do before you set it",
 		Long: `Say what a taint would do before you set it: which pods leave, when, why, and where they would go.
 
-Nothing needs to be installed in the cluster, except for pause and resume. Only they, taint and untaint change anything.
-Every command that reads, except board and report, also takes files (-f), so a plan can be made without a cluster.`,
+Only pause, resume and report need something installed in the cluster. Only pause, resume, taint and untaint change
+anything. Every command that reads, except board and report, also takes files (-f), so you can plan without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
 		Args:          cobra.ArbitraryArgs, // see runRoot

@@ -47,7 +47,7 @@ var notAsked = []string{
 var byItself = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
 const notAskedInWords = "The default profile of Kubernetes 1.36's scheduler says where pods would go. It does not take into account preemption, " +
-	"resource claims (DRA), free storage capacity, features that nodes declare, or plugins, profiles and extenders of others."
+	"resource claims (DRA), free storage capacity, features that nodes declare, or third-party plugins, profiles and extenders."
 
 // initScheduler creates the scheduler's metrics, which its plugins increment. They are never registered, so nothing is
 // kept. It sets the feature gate that [plan.Rule] assumes.

@@ -679,10 +679,10 @@ func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
 	written := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
 	owned := ownedBy("ReplicaSet", "rs")
 	for want, subject := range map[string]plan.Subject{
-		"the template of ReplicaSet rs":                                         {Pod: pod("p", owned), Template: template},
-		"the template of ReplicaSet rs, written by helm, kubectl-edit":          {Pod: pod("p", owned), Template: written},
-		"the owner's template could not be read: from the template or a policy": {Pod: pod("p", owned)},
-		"the pod has no owner: added by its creator or a policy":                {Pod: pod("p")},
+		"the template of ReplicaSet rs":                                        {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit":         {Pod: pod("p", owned), Template: written},
+		"from the owner's template, which could not be read, or from a policy": {Pod: pod("p", owned)},
+		"the pod has no owner: added by its creator or a policy":               {Pod: pod("p")},
 		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
 			Pod: pod("p", owned), Template: &plan.Template{Kind: "ReplicaSet", Name: "rs"},
 		},

@@ -121,7 +121,7 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	case metav1.GetControllerOfNoCopy(s.Pod) == nil:
 		return cliv1alpha1.OriginUnknown, "the pod has no owner: added by its creator or a policy", false
 	}
-	return cliv1alpha1.OriginUnknown, "the owner's template could not be read: from the template or a policy", false
+	return cliv1alpha1.OriginUnknown, "from the owner's template, which could not be read, or from a policy", false
 }
 
 // has reports whether the template contains a toleration.
@@ -162,7 +162,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	case isOfDaemonSet(s.Pod) && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
 	case s.isDefaultSeconds(i):
-		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod that says nothing about %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
+		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod without a toleration of %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
 	case s.isForMemoryPressure(t):
 		return cliv1alpha1.OriginPodTolerationRestriction,
 			fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)

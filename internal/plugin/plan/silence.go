@@ -126,7 +126,7 @@ func silenceNotes(
 	}
 	if len(unheard) > 0 {
 		notes = append(notes, "The last Lease renewal of "+sentence.Some(unheard)+
-			" is not known, so the plan assumes that it was now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
+			" is not known, so the plan assumes that it happened just now. Kubelets renew every 10s, so all of this may happen up to 10s earlier.")
 	}
 	if len(never) > 0 {
 		notes = append(notes, "No Ready condition is known for "+sentence.Some(never)+
@@ -137,7 +137,7 @@ func silenceNotes(
 			"A StatefulSet creates no successor before that.")
 	}
 	if len(others) > 0 {
-		notes = append(notes, "Other nodes are not ready, and are tainted or lose taints meanwhile: "+sentence.Enumerate(others)+".")
+		notes = append(notes, "Meanwhile, other nodes that are not ready get or lose taints: "+sentence.Enumerate(others)+".")
 	}
 	return notes
 }

@@ -178,7 +178,7 @@ func TestAPlanOfSilentNodesNamesOthersWhoseTaintsChangeMeanwhile(t *testing.T) {
 		Grace:  readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
 		Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
 	})
-	if notes := strings.Join(made.Notes, "\n"); !strings.Contains(notes, "taints meanwhile: w.") || !strings.Contains(notes, "No Ready condition is known for o.") {
+	if notes := strings.Join(made.Notes, "\n"); !strings.Contains(notes, "get or lose taints: w.") || !strings.Contains(notes, "No Ready condition is known for o.") {
 		t.Errorf("the notes are\n%s", notes)
 	}
 	if len(made.Nodes) != 2 || made.Nodes[0].Name != "m" || made.Nodes[1].Name != "o" {

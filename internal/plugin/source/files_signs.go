@@ -159,6 +159,6 @@ func (c *collector) hear() {
 	if !c.wants.Templates || len(c.cluster.Nodes) == 0 {
 		return
 	}
-	c.note(!signs.LeasesKnown, "The files contain no Leases: use 'kubectl get leases,serviceaccounts,events -A -o yaml' to write what shows who evicts.")
+	c.note(!signs.LeasesKnown, "The files contain no Leases: add the output of 'kubectl get leases,serviceaccounts,events -A -o yaml', which shows who evicts.")
 	c.note(signs.LeasesKnown, "The files show controllers as of "+output.Absolute(signs.At)+".")
 }

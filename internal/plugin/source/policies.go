@@ -93,7 +93,7 @@ func PolicyOf(object *unstructured.Unstructured) (*v1alpha1.EvictionPolicy, erro
 }
 
 // unknownNamespaces says what it means for policies if namespaces are not known.
-const unknownNamespaces = "each EvictionPolicy is taken to select all of them"
+const unknownNamespaces = "the command assumes that each EvictionPolicy selects all of them"
 
 // Namespaces reads the namespaces, because policies select them by label.
 func (r *Reader) Namespaces(ctx context.Context) error {

@@ -24,7 +24,7 @@ func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	for _, p := range plan.Policies {
 		if p.LastAt != nil {
-			lines = append(lines, fmt.Sprintf("EvictionPolicy %s lets pods go %s: the last one %s, at %s.",
+			lines = append(lines, fmt.Sprintf("EvictionPolicy %s sets a pace of %s. It lets the last pod go %s, at %s.",
 				p.Name, p.Pace, in(plan, p.LastAt), output.Absolute(p.LastAt.Time)))
 		}
 	}

@@ -58,13 +58,13 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find what is wrong with taints, tolerations, and who evicts",
-		Long: `Find what is wrong with how a cluster uses taints and tolerations: controllers that both evict or neither,
-tolerations that do not mean what they seem to, workloads that a common taint evicts or that an unreachable node keeps,
-and EvictionPolicies that hold nothing or hold without end.
+		Long: `Find what is wrong with how a cluster uses taints and tolerations: no controller that evicts, or two of them,
+tolerations that do not mean what they seem to, workloads that a common taint evicts or that never leave an unreachable
+node, and EvictionPolicies that hold no pods or hold them indefinitely.
 
-If you lack a right, or something is missing from the files, the report says what it could not check.
+If you lack rights, or something is missing from the files, the report says what it could not check.
 
-With -f, it also checks manifests of Deployments, DaemonSets and other workloads without any pods or nodes.
+With -f, it also checks manifests of Deployments, DaemonSets and other workloads, even without pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.
 
 The exit code is 0 if no finding reaches --fail-on, 1 if the check failed, 2 if the command line is wrong, and 3 if a
@@ -75,7 +75,7 @@ Rules:
 		Example: `  # What is wrong in this cluster?
   kubectl taintkeeper check
 
-  # In CI: manifests, for code scanning, failing on warnings
+  # In CI: check manifests for code scanning, and fail on warnings
   kubectl taintkeeper check -f manifests/ -R -o sarif --fail-on=warning > check.sarif
 
   # All rules except one

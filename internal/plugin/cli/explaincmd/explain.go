@@ -49,7 +49,7 @@ has no node or if you name a workload. In files (-f), it looks for the pod in al
   kubectl taintkeeper explain cart-0 -n shop
   kubectl taintkeeper explain shop/cart-0
 
-  # The same for the pod of a Deployment that leaves first
+  # The same for the first pod of a Deployment to leave
   kubectl taintkeeper explain deployment/web -n shop
 
   # The same without a cluster

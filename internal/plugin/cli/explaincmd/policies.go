@@ -55,7 +55,7 @@ func (e *explainer) until(keep []string) string {
 	case len(keep) == 1:
 		return fmt.Sprintf("It stays until EvictionPolicy %s lets it go.", keep[0])
 	}
-	return fmt.Sprintf("It stays until the EvictionPolicies %s let it go.", sentence.Enumerate(keep))
+	return fmt.Sprintf("It stays until all of these EvictionPolicies let it go: %s.", sentence.Enumerate(keep))
 }
 
 func (e *explainer) printPolicies() error {

@@ -189,7 +189,7 @@ func (e *explainer) printTaints() error {
 		}
 		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
 	}
-	return e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "Alone it means"}, rows)
+	return e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows)
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
@@ -294,7 +294,7 @@ func (e *explainer) printChanges() {
 		what := strings.TrimSuffix(change.What, ".")
 		switch {
 		case change.Nodes > 0:
-			e.Line("- %s: %s no longer refused because of taints.", what, sentence.Are(change.Nodes, "node"))
+			e.Line("- %s: the taints of %s no longer keep it away.", what, sentence.Counted(change.Nodes, "node"))
 		case !change.Leaves:
 			e.Line("- %s: it stays.", what)
 		case change.Due.Time.Before(e.At.Time):

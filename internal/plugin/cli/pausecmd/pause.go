@@ -60,17 +60,18 @@ func NewPause(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 func (o *options) pauseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause REASON",
-		Short: "Stop evictions by taints now, until you resume",
-		Long: `Stop evictions by taints now: create an EvictionPolicy that holds all pods, or those that you select. The command does
-not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
+		Short: "Stop taint-based evictions now, until you resume",
+		Long: `Stop taint-based evictions now: create an EvictionPolicy that holds all pods, or those that you select. The command
+does not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
 
-Taintkeeper obeys it from its next call on, regardless of other policies. Pods of nodes with the taint
+Taintkeeper obeys it from its next call on, regardless of other policies. Pods on nodes with the taint
 node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl taintkeeper check says
-which controller evicts. With coexistence it leaves these pods alone even while Taintkeeper does not run (ifDown: Hold).
-Then --node-selector has no effect: these pods stay on every node. So resume before you stop or uninstall Taintkeeper.
+which controller evicts. With coexistence, the built-in leaves these pods alone even while Taintkeeper does not run
+(ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves these pods alone on every
+node. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
-It releases each pod when it has been due for the length of the deadline.`,
+It releases each pod once the pod has been due for that long.`,
 		Example: `  # Stop everything
   kubectl taintkeeper pause network of zone b is down
 

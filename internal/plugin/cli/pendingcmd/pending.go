@@ -45,10 +45,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "pending",
 		Short: "List the pods that must leave because of taints, soonest first",
 		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It lists the current
-namespace, the namespace of -n, or all (-A). In files (-f), it lists all namespaces unless -n names one. A pod is late
-when its due time has passed. If an EvictionPolicy keeps pods that are due, a column says which, why, and for how long.
+namespace, the one given with -n, or all (-A). In files (-f), it lists all namespaces unless -n names one. A pod is late
+when its due time has passed. If EvictionPolicies keep due pods, a column says which policy, why, and for how long.
 
-Above 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for each pod.
+With more than 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for
+each pod.
 
 With --watch, a terminal shows running countdowns; press q to quit. If stdout is not a terminal, each change is a line:
 a pod leaves, leaves at another time, is due now, is held by a policy, is no longer held, is gone, or is cancelled and
@@ -56,7 +57,7 @@ stays. With -o json, each change is an object of kind PendingChange. Policies ar
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper pending -A
 
-  # The same for two nodes, and how it changes
+  # The same for two nodes, with live changes
   kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -322,9 +323,9 @@ func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
 	case due == len(pods):
 		return fmt.Sprintf("%s %s.", sentence.Are(due, "pod"), still)
 	case due == 0:
-		return fmt.Sprintf("%s to leave, the next in %s.", sentence.Are(len(pods), "pod"), countdown(now, pods[0].Due.Time))
+		return fmt.Sprintf("%s must leave, the next in %s.", sentence.Counted(len(pods), "pod"), countdown(now, pods[0].Due.Time))
 	}
-	return fmt.Sprintf("%s to leave: %d %s, the next in %s.", sentence.Are(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
+	return fmt.Sprintf("%s must leave: %d %s, the next in %s.", sentence.Counted(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
 }
 
 // leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.

@@ -82,7 +82,7 @@ func TestAPodThatIsHeldIsNotLate(t *testing.T) {
 	s.width = 100
 	s.pending(held, pendingPod("q", time.Minute))
 	s.shows(t,
-		"2 pods are to leave: 1 due and still there (1 held), the next in 1m0s.",
+		"2 pods must leave: 1 due and still there (1 held), the next in 1m0s.",
 		"Node n, taint k:NoExecute:",
 		"DUE         AT          POD   HELD BY",
 		"1m30s ago   11:58:30Z   a/p   stop: Paused",
@@ -97,7 +97,7 @@ func TestABoardCountsDownEachSecond(t *testing.T) {
 	s.shows(t, "No pod needs to leave.")
 	s.pending(pendingPod("p", 3*time.Second+500*time.Millisecond), pendingPod("q", time.Hour))
 	s.shows(t,
-		"2 pods are to leave, the next in 4s.",
+		"2 pods must leave, the next in 4s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES   AT          POD",
 		"4s       12:00:03Z   a/p",
@@ -105,7 +105,7 @@ func TestABoardCountsDownEachSecond(t *testing.T) {
 	)
 	s.pass(3 * time.Second)
 	s.shows(t,
-		"2 pods are to leave, the next in 1s.",
+		"2 pods must leave, the next in 1s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES   AT          POD",
 		"1s       12:00:03Z   a/p",
@@ -113,7 +113,7 @@ func TestABoardCountsDownEachSecond(t *testing.T) {
 	)
 	s.pass(2 * time.Second)
 	s.shows(t,
-		"2 pods are to leave: 1 due and still there, the next in 59m55s.",
+		"2 pods must leave: 1 due and still there, the next in 59m55s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES    AT          POD",
 		"1s late   12:00:03Z   a/p",
@@ -129,7 +129,7 @@ func TestAPodThatIsGoneOrCancelledStaysInSightForAWhile(t *testing.T) {
 	s.pending(pendingPod("r", 2*time.Hour))
 	s.pass(lingers - time.Second)
 	s.shows(t,
-		"1 pod is to leave, the next in 1h59m46s.",
+		"1 pod must leave, the next in 1h59m46s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES      AT          POD",
 		"gone        12:01:00Z   a/p",
@@ -138,7 +138,7 @@ func TestAPodThatIsGoneOrCancelledStaysInSightForAWhile(t *testing.T) {
 	)
 	s.pass(time.Second)
 	s.shows(t,
-		"1 pod is to leave, the next in 1h59m45s.",
+		"1 pod must leave, the next in 1h59m45s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES     AT          POD",
 		"1h59m45s   14:00:00Z   a/r",
@@ -152,7 +152,7 @@ func TestAPodThatIsCancelledAndLeavesAgainIsShownOnce(t *testing.T) {
 	s.pending()
 	s.pending(pendingPod("p", time.Hour))
 	s.shows(t,
-		"1 pod is to leave, the next in 1h0m0s.",
+		"1 pod must leave, the next in 1h0m0s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES   AT          POD",
 		"1h0m0s   13:00:00Z   a/p",
@@ -252,7 +252,7 @@ func TestABoardTakesHeadersAndColumnsFromTheFlags(t *testing.T) {
 	s.output.NoHeaders, s.output.Format, s.width = true, output.Wide, 0
 	s.pending(pendingPod("p", 50*time.Hour))
 	s.shows(t,
-		"1 pod is to leave, the next in 2d2h.",
+		"1 pod must leave, the next in 2d2h.",
 		"2d2h   2026-11-24T14:00:00Z   a/p   n   k:NoExecute   Job/j   none   0",
 	)
 }

@@ -50,9 +50,10 @@ With --unreachable, it says what would happen if the nodes stopped renewing thei
 when each node is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. For flags that
 the controller has too, use the controller's values.
 
-Above 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more columns.
+With more than 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more
+columns.
 
-With --where-to, it also says which nodes would take the pods that leave. It asks the scheduler's own filters and
+With --where-to, it also says which nodes would take the pods that leave. It uses the scheduler's own filters and
 scores, and places the pods one by one. Scores decide between nodes that fit. If scores are equal, the scheduler
 chooses at random, so a pod may go to another of the nodes that would take it.
 
@@ -60,8 +61,8 @@ chooses at random, so a pod may go to another of the nodes that would take it.
 
 --fail-on is for scripts: lost-workload means a workload that loses every replica, budget a PodDisruptionBudget that is
 overrun because more pods leave than it allows, and nowhere a pod that fits no node or may fit none. The exit code is 0
-if the plan has none of those that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if the
-plan has some.`,
+if the plan contains nothing that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if it
+contains something that --fail-on names.`,
 		Example: `  # Which pods would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 

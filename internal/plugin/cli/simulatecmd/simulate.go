@@ -94,7 +94,7 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 		flag.Usage = "As set on the controller: " + flag.Usage + "."
 		cmd.Flags().AddFlag(flag)
 	})
-	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Ask the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the taints of any node.")
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Use the scheduler's filters and scores to choose where pods go. Without it, a pod finds room if it tolerates the taints of any node.")
 	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without playing it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)

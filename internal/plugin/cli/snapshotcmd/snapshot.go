@@ -65,7 +65,7 @@ It also contains:
 - the selectors of Services and of workloads
 - the flags of Taintkeeper and kube-controller-manager that say which controllers run
 
-It contains no environment variables, names of images, Secrets, ConfigMaps, other annotations or other commands.`,
+It contains no environment variables, image names, Secrets, ConfigMaps, other annotations or other commands.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,

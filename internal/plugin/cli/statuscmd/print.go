@@ -18,7 +18,7 @@ func (o *options) print(report *cliv1alpha1.StatusReport) {
 	p := &page{report, &o.output}
 	headline, bullet := headlines[report.Health], "- "
 	if report.Health == cliv1alpha1.Healthy && len(report.Unknown) > 0 {
-		headline = "Taintkeeper runs, and nothing that could be read is wrong."
+		headline = "Taintkeeper runs, and what could be read shows no problem."
 	}
 	if headline == "" { // the problem is that it does not run, or that this is not known
 		bullet = ""

@@ -84,12 +84,13 @@ func (o *options) taintCommand() *cobra.Command {
 A change that would trip the breaker of an EvictionPolicy requires --yes.
 
 ` + selection.TaintSyntax + `
-NoExecute taints get their timeAdded, from which tolerationSeconds count. If someone else changes a node
+The command sets timeAdded on NoExecute taints, because tolerationSeconds count from it. If someone else changes a node
 meanwhile, the command reads it again, and makes a new plan if its taints have changed.
 
-Taint-based evictions ignore PodDisruptionBudgets. With --drain, the code of kubectl drain first cordons the nodes and
-evicts their pods within budgets, including pods that tolerate the taints. Pods of DaemonSets stay until the taint
-evicts them. A node that is not drained within --timeout gets no taint and stays cordoned.
+Taint-based evictions ignore PodDisruptionBudgets. With --drain, the command first cordons the nodes and evicts
+their pods within budgets, including pods that tolerate the taints. It uses the code of kubectl drain for that. Pods of
+DaemonSets stay until the taint evicts them. A node that is not drained within --timeout gets no taint and stays
+cordoned.
 
 With --max-unavailable=1, this command taints the nodes one by one. It continues when the pods of a node have left
 and their workloads have as many ready pods as before. It stops if that takes longer than --timeout. Ctrl-C stops it
@@ -103,7 +104,7 @@ after the current node. In both cases it says which nodes are tainted.` + taintO
   # Empty a zone, one node after the other
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a maintenance=now:NoExecute --max-unavailable 1
 
-  # Taint a zone for half an hour: stay, and remove the taint again
+  # Taint a zone for half an hour, and then remove the taint
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
 
   # How would the API server answer?
@@ -158,7 +159,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
 		"The name of the field manager that changes the taints.")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until all pods that must leave have left, including those that may stay for a while.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "How long to wait at most, per node with --drain and --max-unavailable. After that, this command says what keeps each pod. 0 means no limit.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "The longest time to wait. With --drain and --max-unavailable, it applies to each node. After that, this command says what keeps each pod. 0 means no limit.")
 }
 
 func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
