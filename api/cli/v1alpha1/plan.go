@@ -173,8 +173,8 @@ type Owner struct {
 
 // WhereTo says where the successor of a pod that leaves would go, according to the scheduler's own filters.
 type WhereTo struct {
-	// Reason says why no node was considered: the pod has no successor, or the scheduler cannot answer for it. All other fields
-	// are then empty.
+	// Reason says why no node was considered: the pod has no successor, or the scheduler cannot answer for it. All other
+	// fields are then empty.
 	Reason string `json:"reason,omitempty"`
 	// NoSuccessor is true if nothing creates a successor of the pod. Reason says why.
 	NoSuccessor bool `json:"noSuccessor,omitempty"`
