@@ -317,15 +317,16 @@ func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
 	if held > 0 {
 		still += fmt.Sprintf(" (%d held)", held)
 	}
+	all := sentence.Counted(len(pods), "pod")
 	switch {
 	case len(pods) == 0:
 		return "No pod needs to leave."
 	case due == len(pods):
 		return fmt.Sprintf("%s %s.", sentence.Are(due, "pod"), still)
 	case due == 0:
-		return fmt.Sprintf("%s must leave, the next in %s.", sentence.Counted(len(pods), "pod"), countdown(now, pods[0].Due.Time))
+		return fmt.Sprintf("%s must leave, the next in %s.", all, countdown(now, pods[0].Due.Time))
 	}
-	return fmt.Sprintf("%s must leave: %d %s, the next in %s.", sentence.Counted(len(pods), "pod"), due, still, countdown(now, pods[due].Due.Time))
+	return fmt.Sprintf("%s must leave: %d %s, the next in %s.", all, due, still, countdown(now, pods[due].Due.Time))
 }
 
 // leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.
