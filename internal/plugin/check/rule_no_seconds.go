@@ -15,7 +15,7 @@ import (
 var noSeconds = Rule{
 	ID:       "no-seconds",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A toleration lasts for no time at all",
+	Title:    "A toleration expires immediately",
 	Advice:   "Remove the toleration, or set tolerationSeconds to the time that the pod needs.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
