@@ -20,6 +20,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
@@ -101,11 +102,12 @@ func (s *stage) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 }
 
 // Patience is how late something may be on a machine that is busy with other things. After an outage client-go takes
-// up to half a minute to open a watch again: it waits longer each time.
+// up to half a minute to open a watch again, because it waits longer each time. From then on, node health gives each
+// node some extra time.
 func (s *stage) Patience() time.Duration {
 	const busy, reopens = 10 * time.Second, 30 * time.Second
 	if len(s.outages) > 0 {
-		return busy + reopens
+		return busy + reopens + readiness.ExtraGrace
 	}
 	return busy
 }
