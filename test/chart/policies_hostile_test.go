@@ -330,6 +330,7 @@ func (p *plane) breakPolicies(t *testing.T) {
 // TestADaemonGetsWhatADaemonSetsPodGets compares with the tolerations that kube-controller-manager gives.
 func TestADaemonGetsWhatADaemonSetsPodGets(t *testing.T) {
 	p := newPlane(t)
+	p.needPolicies(t)
 	p.makeNamespace(t, "plain")
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}))
 	p.installPolicies(t, values{"policies": values{"daemonTolerations": on}})
