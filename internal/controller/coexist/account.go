@@ -243,7 +243,7 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 }
 
 // annotationsOf returns the annotations of a record, on the API server's clock, and remembers that they were sent. If
-// API servers' clocks differ, they hold slightly too much, but no longer than any server's policy accepts.
+// API servers' clocks differ, the hold is slightly too long, but within what the policy of every server accepts.
 func (a *Account) annotationsOf(r record) map[string]any {
 	least, most := a.config.Clock.Ahead()
 	until := timeline.Earlier(r.until.Add(most), a.config.Clock.Now().Add(least+ahead))

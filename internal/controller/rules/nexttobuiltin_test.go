@@ -30,14 +30,14 @@ const (
 	unreachableNoExecute  = "unreachable:NoExecute"
 )
 
-// runBesideNodeHealth starts a Controller on the nodes of node health, which runs, too, and never finds a node silent.
-func (w *world) runBesideNodeHealth() {
+// runNextToNodeHealth starts a Controller on the nodes of node health, which runs, too, and never finds a node silent.
+func (w *world) runNextToNodeHealth() {
 	w.T.Helper()
-	w.runBesideNodeHealthThatWaits(24 * time.Hour)
+	w.runNextToNodeHealthThatWaits(24 * time.Hour)
 }
 
-// runBesideNodeHealthThatWaits is runBesideNodeHealth, with a grace after which a node is silent.
-func (w *world) runBesideNodeHealthThatWaits(grace time.Duration) {
+// runNextToNodeHealthThatWaits is runNextToNodeHealth, with a grace after which a node is silent.
+func (w *world) runNextToNodeHealthThatWaits(grace time.Duration) {
 	w.T.Helper()
 	controller, caches := w.controller()
 	keeper, err := nodehealth.New(nodehealth.Config{
@@ -71,7 +71,7 @@ func TestRulesAndNodeHealthWriteTheirTaintsOfOneNode(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)
 		w.addRule("deadlock")
-		w.runBesideNodeHealth()
+		w.runNextToNodeHealth()
 		for range 10 {
 			w.posts("a-0", corev1.ConditionTrue, corev1.ConditionFalse)
 			w.Pass(20 * time.Second)
@@ -88,7 +88,7 @@ func TestARulesTaintThatIsRefusedDoesNotKeepANodeFromItsOthers(t *testing.T) {
 		w.addZone("a", 5)
 		w.refusesTaint("example.com/deadlock")
 		w.addRule("deadlock")
-		w.runBesideNodeHealth()
+		w.runNextToNodeHealth()
 		w.posts("a-0", corev1.ConditionTrue, corev1.ConditionFalse)
 		w.Until(10 * time.Minute)
 		w.WantTaints("a-0", notReadyNoExecute, notReadyNoSchedule)
@@ -101,7 +101,7 @@ func TestATaintOfItsConditionsThatIsRefusedDoesNotKeepANodeFromThatOfARule(t *te
 		w.addZone("a", 5)
 		w.refusesTaint(corev1.TaintNodeUnschedulable)
 		w.addRule("deadlock")
-		w.runBesideNodeHealth()
+		w.runNextToNodeHealth()
 		w.ChangeNode("a-0", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		w.locks("a-0")
 		w.Until(time.Minute)
@@ -123,7 +123,7 @@ func TestALabelOfANodeThatIsRefusedTakesNoPlaceBelowMaxTainted(t *testing.T) {
 			return busy.Load(), nil, apierrors.NewTooManyRequests("slow down", 1)
 		})
 		w.addRule("deadlock", atMost(intstr.FromInt32(1)))
-		w.runBesideNodeHealth()
+		w.runNextToNodeHealth()
 		busy.Store(true)
 		w.locks("a-0")
 		w.waitForPlans()
@@ -143,7 +143,7 @@ func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *test
 		}, metav1.CreateOptions{}))
 		heard := w.addZone("a", 5)[1:]
 		w.addRule("deadlock")
-		w.runBesideNodeHealthThatWaits(40 * time.Second)
+		w.runNextToNodeHealthThatWaits(40 * time.Second)
 		w.locks("a-0") // the last that its kubelet says
 		for range 10 {
 			for _, name := range heard {

@@ -34,7 +34,7 @@ Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command 
 // Commands returns the page of the commands.
 func Commands() []byte {
 	root := cli.New(cli.Env{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), Clock: clock.RealClock{}})
-	p := &page{takenBy: map[flagKey][]string{}}
+	p := &page{takers: map[flagKey]int{}}
 	p.collect(root)
 	p.WriteString(head)
 	for _, command := range root.Commands() {
@@ -48,8 +48,8 @@ func Commands() []byte {
 type page struct {
 	bytes.Buffer
 
-	flags   []*pflag.Flag
-	takenBy map[flagKey][]string // the commands with a flag
+	flags  []*pflag.Flag   // of all commands, each once
+	takers map[flagKey]int // how many commands take a flag
 }
 
 // flagKey is what a reader reads of a flag. A flag of the same name can mean something else to another command.
@@ -57,17 +57,18 @@ type flagKey struct{ name, value, usage string }
 
 func keyOf(flag *pflag.Flag) flagKey { return flagKey{flag.Name, flag.DefValue, flag.Usage} }
 
-// collect notes which commands take which flags.
+// collect counts how many commands take each flag.
 func (p *page) collect(command *cobra.Command) {
 	for _, sub := range command.Commands() {
 		if !sub.IsAvailableCommand() {
 			continue
 		}
 		for _, flag := range flagsOf(sub) {
-			if key := keyOf(flag); p.takenBy[key] == nil {
+			key := keyOf(flag)
+			if p.takers[key] == 0 {
 				p.flags = append(p.flags, flag)
 			}
-			p.takenBy[keyOf(flag)] = append(p.takenBy[keyOf(flag)], sub.Name())
+			p.takers[key]++
 		}
 		p.collect(sub)
 	}
@@ -84,7 +85,7 @@ func flagsOf(command *cobra.Command) (flags []*pflag.Flag) {
 }
 
 // isShared reports whether a flag is described once for all commands that take it.
-func (p *page) isShared(flag *pflag.Flag) bool { return len(p.takenBy[keyOf(flag)]) > 2 }
+func (p *page) isShared(flag *pflag.Flag) bool { return p.takers[keyOf(flag)] > 2 }
 
 func (p *page) command(command *cobra.Command, heading string) {
 	if !command.IsAvailableCommand() {
@@ -103,7 +104,7 @@ func (p *page) command(command *cobra.Command, heading string) {
 			shared = append(shared, nameOf(flag))
 			continue
 		}
-		own = append(own, row(flag, cell(flag.Usage)))
+		own = append(own, row(flag))
 	}
 	if len(own) > 0 {
 		fmt.Fprintf(p, "\n| flag | default | |\n| --- | --- | --- |\n%s", strings.Join(own, ""))
@@ -122,7 +123,7 @@ func (p *page) shared() {
 		"`-n`.\n`kubectl taintkeeper options` lists them.\n\n| flag | default | |\n| --- | --- | --- |\n")
 	for _, flag := range p.flags {
 		if p.isShared(flag) {
-			p.WriteString(row(flag, cell(flag.Usage)))
+			p.WriteString(row(flag))
 		}
 	}
 }
@@ -160,15 +161,14 @@ func nameOf(flag *pflag.Flag) string {
 	return name
 }
 
-func row(flag *pflag.Flag, usage string) string {
-	return fmt.Sprintf("| %s | %s | %s |\n", nameOf(flag), defaultOf(flag), usage)
+func row(flag *pflag.Flag) string {
+	return fmt.Sprintf("| %s | %s | %s |\n", nameOf(flag), defaultOf(flag), cell(flag.Usage))
 }
 
-// defaultOf leaves out empty defaults, and the home directory of the user who runs this.
+// defaultOf leaves out empty defaults.
 func defaultOf(flag *pflag.Flag) string {
-	switch {
-	case flag.DefValue == "", flag.DefValue == "[]", flag.DefValue == "false", flag.DefValue == "0",
-		flag.Name == "cache-dir":
+	switch flag.DefValue {
+	case "", "[]", "false", "0":
 		return ""
 	}
 	return "`" + flag.DefValue + "`"

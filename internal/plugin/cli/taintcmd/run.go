@@ -55,6 +55,9 @@ func (t *tainting) run(ctx context.Context) error {
 		return err
 	}
 	possible, left := t.possible(nodes)
+	if err := t.mayWait(ctx, possible); err != nil {
+		return err
+	}
 	if err := t.foresee(ctx, possible); err != nil {
 		return err
 	}
@@ -86,9 +89,6 @@ func (t *tainting) read(ctx context.Context) error {
 		t.blind = true
 		t.tell("Note: You may not list pods, so the plan cannot say which pods leave.")
 		return nil
-	}
-	if err == nil && (t.wait || t.maxUnavailable > 0) {
-		err = t.mayWatch(ctx)
 	}
 	return err
 }

@@ -65,9 +65,13 @@ func (t *tainting) await(
 	return done, err
 }
 
-// mayWatch returns an error if the user is not allowed to watch what a wait follows, before anything is changed.
-func (t *tainting) mayWatch(ctx context.Context) error {
-	for _, feed := range follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nil, &vigil{}) {
+// mayWait returns an error if this command waits for pods that the user is not allowed to watch, before anything is
+// changed. It tries one of the nodes: a watch of all begins with all their pods.
+func (t *tainting) mayWait(ctx context.Context, nodes []*corev1.Node) error {
+	if len(nodes) == 0 || !t.wait && t.maxUnavailable == 0 {
+		return nil
+	}
+	for _, feed := range follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, namesOf(nodes[:1]), &vigil{}) {
 		if err := feed.TryWatch(ctx); apierrors.IsForbidden(err) {
 			return fmt.Errorf("nothing was changed: wait: %w", source.Failed(ctx, t.reader.Server, "watch", feed.Kind, err))
 		}
