@@ -20,8 +20,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
+// With this many rounds everything that a test compares must have occurred.
+const enough = 3
+
 var (
-	rounds = flag.Int("rounds", 3, "random clusters and sets of taints to play")
+	rounds = flag.Int("rounds", enough, "random clusters and sets of taints to play")
 	seed   = flag.Uint64("seed", 2, "what chance draws")
 )
 

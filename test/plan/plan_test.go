@@ -53,7 +53,7 @@ func TestAPlanComesTrue(t *testing.T) {
 		all, worst = all+n, max(worst, lateness)
 		r.clear()
 	}
-	if all == 0 || kept == 0 || zoned == 0 {
+	if *rounds >= enough && (all == 0 || kept == 0 || zoned == 0) {
 		t.Errorf("%d pods were to leave in all rounds, policies kept %d, and %d were compared by zone: some of it was not compared", all, kept, zoned)
 	}
 	t.Logf("%d pods left as planned, the last of them %s after its instant, and %d came back on nodes that the plan names, %d of them compared by zone; policies kept %d, for some time or for good",

@@ -23,8 +23,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
+// With this many rounds everything that a test compares must have occurred.
+const enough = 3
+
 var (
-	rounds = flag.Int("rounds", 3, "random clusters and scenarios to play")
+	rounds = flag.Int("rounds", enough, "random clusters and scenarios to play")
 	seed   = flag.Uint64("seed", 11, "what chance draws")
 )
 

@@ -85,7 +85,7 @@ func (t *tainting) read(ctx context.Context) error {
 	t.reader.Progress.End()
 	t.cluster = t.reader.Cluster
 	var denied source.DeniedError
-	if errors.As(err, &denied) && denied.Kind == "pods" && !t.needsPods() {
+	if errors.As(err, &denied) && denied.Kind == "pods" && !t.waitsForPods() {
 		t.blind = true
 		t.tell("Note: You may not list pods, so the plan cannot say which pods leave.")
 		return nil
@@ -93,8 +93,8 @@ func (t *tainting) read(ctx context.Context) error {
 	return err
 }
 
-// needsPods reports whether a flag requires the right to list pods.
-func (o *options) needsPods() bool { return o.wait || o.drain.is || o.maxUnavailable > 0 }
+// waitsForPods reports whether a flag waits until pods have left, which requires the right to list them.
+func (o *options) waitsForPods() bool { return o.wait || o.drain.is || o.maxUnavailable > 0 }
 
 // now returns the latest time that the API server's clock can show. Other programs read timeAdded, which must never be
 // too early.

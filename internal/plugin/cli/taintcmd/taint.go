@@ -116,6 +116,7 @@ after the current node. In both cases it says which nodes are tainted.` + taintO
 	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. This command removes them again, so it requires --stay.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
 	o.drain.addFlags(cmd)
+	cmd.Flags().Lookup("timeout").Usage += " With --drain and --max-unavailable, it applies to each node."
 	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "How many nodes to taint at a time. The command waits until their pods run elsewhere before it continues. 0 means all nodes at once.")
 	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
@@ -159,7 +160,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
 		"The name of the field manager that changes the taints.")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until all pods that must leave have left, including those that may stay for a while.")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "The longest time to wait. With --drain and --max-unavailable, it applies to each node. After that, this command says what keeps each pod. 0 means no limit.")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "The longest time to wait. After that, this command says what keeps each pod. 0 means no limit.")
 }
 
 func (o *options) execute(ctx context.Context, complete func([]string) error, args []string) error {
@@ -261,7 +262,7 @@ func (o *options) validateWait() error {
 	switch {
 	case o.timeout < 0:
 		return command.Usagef("--timeout=%s: it cannot be less than 0", o.timeout)
-	case o.timeout > 0 && !o.wait && !o.drain.is && o.maxUnavailable == 0:
+	case o.timeout > 0 && !o.waitsForPods():
 		return command.Usagef("--timeout=%s requires --wait, --drain or --max-unavailable", o.timeout)
 	}
 	return nil
