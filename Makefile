@@ -58,9 +58,9 @@ test: needs tools ## run all tests with the race detector, and make verify-files
 	wait $$virtual; virtual=$$?; cat bin/test-virtual-time.log; \
 	exit $$((real + virtual))
 
-# The programs that tests run, apart from the linter.
+# Everything but the linter.
 .PHONY: tools
-tools: build controlplane $(CHECKERS) bin/etcdutl
+tools: build controlplane $(CHECKERS) bin/etcdutl ## build the programs that tests in test/ run
 
 # The tests of the chart run programs that Go's cache of test results does not track.
 .PHONY: test-real-time

@@ -270,12 +270,15 @@ func TestTheReleaseNotesAreTheSectionOfTheVersion(t *testing.T) {
 	}
 }
 
-// Until the first release the newest section is Unreleased, and everything that a stranger reads first says so.
+// Until the first release the newest section is Unreleased, and the pages that a stranger reads first say so.
 func TestTheNewestVersionOfTheChangelogHasNotesAndALink(t *testing.T) {
 	changelog := read(t, "CHANGELOG.md")
 	versions := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(changelog)
 	unreleased := regexp.MustCompile(`(?i)\b(nothing|no version) is released yet`)
-	for _, name := range []string{"CHANGELOG.md", "SECURITY.md", "README.md"} {
+	for _, name := range []string{
+		"CHANGELOG.md", "SECURITY.md", "README.md", "charts/taintkeeper/README.md",
+		"docs/README.md", "docs/installation.md", "docs/support.md",
+	} {
 		if says := unreleased.MatchString(read(t, name)); says != (versions == nil) {
 			t.Errorf("%s says that nothing is released yet: %t; versions in CHANGELOG.md: %v", name, says, versions)
 		}
