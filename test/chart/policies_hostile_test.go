@@ -185,7 +185,7 @@ func (p *plane) refusesParameters(t *testing.T) {
 	}
 
 	t.Run("annotations without the label", func(t *testing.T) {
-		missing := namespace(unlabelled, annotation(allowedTolerations, "[]"))
+		missing := namespace(unlabeled, annotation(allowedTolerations, "[]"))
 		missing.Name = "new"
 		if _, err := namespaces.Create(t.Context(), missing, metav1.CreateOptions{DryRun: dryRun}); err == nil || !strings.Contains(err.Error(), "have no effect in a namespace without the label taintkeeper.dev/tolerations: set it") {
 			t.Errorf("the answer is %v", err)
@@ -199,7 +199,7 @@ func (p *plane) refusesParameters(t *testing.T) {
 	})
 
 	t.Run("what was there before stays until it is fixed", func(t *testing.T) {
-		for _, name := range []string{"slip", "no-team", "bad-default", "bad-list", unlabelled} {
+		for _, name := range []string{"slip", "no-team", "bad-default", "bad-list", unlabeled} {
 			old, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
 			await.Must(t, err)
 			metav1.SetMetaDataLabel(&old.ObjectMeta, "team", "web")
@@ -284,7 +284,7 @@ func (p *plane) neverStopsTheCluster(t *testing.T) {
 		})
 	}
 
-	await.Must(t, (example{pod: podIn(metav1.NamespaceSystem, tolerating("op=Exists"), labelled("k8s-app", "kube-proxy")), want: []string{"op=Exists"}}).play(t.Context(), p))
+	await.Must(t, (example{pod: podIn(metav1.NamespaceSystem, tolerating("op=Exists"), labeled("k8s-app", "kube-proxy")), want: []string{"op=Exists"}}).play(t.Context(), p))
 	config, err := p.ConfigFor("system:node:first", "system:nodes")
 	await.Must(t, err)
 	kubelet, err := kubernetes.NewForConfig(config)
@@ -336,7 +336,7 @@ func TestADaemonGetsWhatADaemonSetsPodGets(t *testing.T) {
 	p.installPolicies(t, values{"policies": values{"daemonTolerations": on}})
 	for name, hostNetwork := range map[string]bool{"own-network": false, "host-network": true} {
 		want := p.daemonSetsPod(t, name, hostNetwork)
-		like := podIn("plain", labelled(daemonLabel, "true"), tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 5s"), func(pod *corev1.Pod) {
+		like := podIn("plain", labeled(daemonLabel, "true"), tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 5s"), func(pod *corev1.Pod) {
 			pod.Spec.HostNetwork = hostNetwork
 		})
 		e := example{pod: like, want: sorted(want.Spec.Tolerations)}

@@ -80,7 +80,7 @@ var places = map[string]place{
 	"empty-json":  {annotations: map[string]string{allowedTolerations: " [ ] ", defaultTolerations: "[]"}},
 	"bad-default": {annotations: map[string]string{defaultTolerations: `[{"key": "spot", "operator": "exists"}]`}},
 	"bad-list":    {annotations: map[string]string{allowedTolerations: `{"key": "spot"}`}},
-	unlabelled:    {annotations: map[string]string{allowedTolerations: `[{"key":"a"}]`, defaultTolerations: `[{"key":"a"}]`}},
+	unlabeled:     {annotations: map[string]string{allowedTolerations: `[{"key":"a"}]`, defaultTolerations: `[{"key":"a"}]`}},
 	"long":        {annotations: map[string]string{allowedTolerations: longList(3990), defaultTolerations: longList(3990)}},
 	"too-long":    {annotations: map[string]string{allowedTolerations: longList(4100)}},
 }
@@ -116,14 +116,14 @@ func (p *plane) makePlaces(t *testing.T, all map[string]place) {
 // namespace is one with the label that those with annotations need.
 func namespace(name string, as place) *corev1.Namespace {
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(as.labels), Annotations: as.annotations}}
-	if as.annotations != nil && name != unlabelled {
+	if as.annotations != nil && name != unlabeled {
 		metav1.SetMetaDataLabel(&made.ObjectMeta, tolerationsLabel, "")
 	}
 	return made
 }
 
-// unlabelled is a namespace without it.
-const unlabelled = "unlabelled"
+// unlabeled is a namespace without it.
+const unlabeled = "unlabeled"
 
 // edit makes something of a pod.
 type edit func(*corev1.Pod)
@@ -143,7 +143,7 @@ func tolerating(texts ...string) edit {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, tolerations(texts...)...) }
 }
 
-func labelled(name, value string) edit {
+func labeled(name, value string) edit {
 	return func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, name, value) }
 }
 
@@ -270,11 +270,11 @@ var examples = map[string][]example{
 			want: []string{notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 0s"},
 		},
 		{
-			name: "the pod's own label wins", pod: podIn("impatient", labelled(notReadySeconds, "5")),
+			name: "the pod's own label wins", pod: podIn("impatient", labeled(notReadySeconds, "5")),
 			want: []string{"node.kubernetes.io/not-ready:NoExecute op=Exists for 5s", unreachable60},
 		},
 		{
-			first: true, name: "a label of a pod in a namespace without", pod: podIn("plain", labelled(unreachableSeconds, "900")),
+			first: true, name: "a label of a pod in a namespace without", pod: podIn("plain", labeled(unreachableSeconds, "900")),
 			want: []string{notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 900s"},
 		},
 		{
@@ -301,13 +301,13 @@ var examples = map[string][]example{
 			want: impatient(),
 		},
 		{
-			name: "unless its label says the same", pod: podIn("impatient", tolerating(notReady300), labelled(notReadySeconds, "300")),
+			name: "unless its label says the same", pod: podIn("impatient", tolerating(notReady300), labeled(notReadySeconds, "300")),
 			want: []string{notReady300, unreachable60},
 		},
 		{name: "labels of a namespace that are no seconds change nothing", pod: podIn("slip"), want: defaulted()},
-		{first: true, name: "a label of a pod that is not a number of seconds is refused", pod: podIn("plain", labelled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
-		{name: "nor is one that is empty", pod: podIn("plain", labelled(unreachableSeconds, "")), refused: `of the pod is ""`},
-		{name: "nor one that no toleration holds", pod: podIn("plain", labelled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
+		{first: true, name: "a label of a pod that is not a number of seconds is refused", pod: podIn("plain", labeled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
+		{name: "nor is one that is empty", pod: podIn("plain", labeled(unreachableSeconds, "")), refused: `of the pod is ""`},
+		{name: "nor one that no toleration holds", pod: podIn("plain", labeled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
 	},
 	"memoryPressure": {
 		{name: "a pod without resources is BestEffort", pod: podIn("plain"), want: defaulted()},
@@ -333,23 +333,23 @@ var examples = map[string][]example{
 		},
 	},
 	"daemonTolerations": {
-		{first: true, name: "a pod with the label", pod: podIn("plain", labelled(daemonLabel, "true")), want: daemon()},
-		{name: "with another value it is none", pod: podIn("plain", labelled(daemonLabel, "false")), want: defaulted()},
+		{first: true, name: "a pod with the label", pod: podIn("plain", labeled(daemonLabel, "true")), want: daemon()},
+		{name: "with another value it is none", pod: podIn("plain", labeled(daemonLabel, "false")), want: defaulted()},
 		{
-			name: "on the host's network", pod: podIn("plain", labelled(daemonLabel, "true"), onHostNetwork),
+			name: "on the host's network", pod: podIn("plain", labeled(daemonLabel, "true"), onHostNetwork),
 			want: daemon("node.kubernetes.io/network-unavailable:NoSchedule op=Exists"),
 		},
 		{name: "by the kind of its controller", pod: podIn("plain", ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")), want: daemon()},
 		{name: "another kind of that name", pod: podIn("plain", ownedBy("apps/v1", "DaemonSet")), want: defaulted()},
 		{
-			name: "its own seconds go, as in a DaemonSet", pod: podIn("plain", labelled(daemonLabel, "true"), tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 5s")),
+			name: "its own seconds go, as in a DaemonSet", pod: podIn("plain", labeled(daemonLabel, "true"), tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 5s")),
 			want: daemon(),
 		},
 		{
-			name: "what it tolerates besides stays", pod: podIn("plain", labelled(daemonLabel, "true"), tolerating("spot op=Exists", ":NoExecute op=Exists")),
+			name: "what it tolerates besides stays", pod: podIn("plain", labeled(daemonLabel, "true"), tolerating("spot op=Exists", ":NoExecute op=Exists")),
 			want: daemonBut([]string{"node.kubernetes.io/not-ready:NoExecute op=Exists", "node.kubernetes.io/unreachable:NoExecute op=Exists"}, "spot op=Exists", ":NoExecute op=Exists"),
 		},
-		{name: "in a namespace with other seconds", pod: podIn("impatient", labelled(daemonLabel, "true")), want: daemon()},
+		{name: "in a namespace with other seconds", pod: podIn("impatient", labeled(daemonLabel, "true")), want: daemon()},
 	},
 	"extendedResources": {
 		{first: true, name: "a container's request", pod: podIn("plain", requesting(gpu, "1")), want: defaulted(gpuTaint)},
@@ -447,7 +447,7 @@ var examples = map[string][]example{
 		{name: "defaults and a list of 4,000 characters", pod: podIn("long", tolerating("pool=web:NoExecute")), want: []string{":NoExecute op=Exists"}},
 		{name: "a hundred tolerations and lists of 4,000 characters", pod: podIn("long", tolerating(numbered(100)...)), want: []string{":NoExecute op=Exists"}},
 		{name: "what is not in a list of 4,000 characters", pod: podIn("long", tolerating("pool=web:NoSchedule")), refused: `toleration "pool=web:NoSchedule" is not in the list of namespace long, which allows "0:NoExecute"`},
-		{name: "without the label a namespace is left alone", pod: podIn(unlabelled, tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
+		{name: "without the label a namespace is left alone", pod: podIn(unlabeled, tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
 		{name: "a list that is longer", pod: podIn("too-long"), refused: "annotation " + allowedTolerations + " of namespace too-long is not a list of tolerations in JSON with up to 4000 characters"},
 		{name: "a list that is none", pod: podIn("bad-list"), refused: "annotation " + allowedTolerations + " of namespace bad-list is not a list of tolerations in JSON"},
 	},
@@ -556,7 +556,7 @@ func TestListsForAllNamespacesNeedNoLabel(t *testing.T) {
 		{name: "a namespace's own list of allowed ones", pod: podIn("strict", tolerating("pool=web")), refused: "let it be added to the annotation"},
 		{name: "an empty list of its own", pod: podIn("empty-list", tolerating("pool=web")), want: defaulted("pool=web")},
 		{name: "a namespace that is not selected", pod: podIn("impatient", tolerating("pool=web")), want: defaulted("pool=web")},
-		{name: "a list without the label", pod: podIn(unlabelled, tolerating("pool=web")), refused: `which allows "a"`},
+		{name: "a list without the label", pod: podIn(unlabeled, tolerating("pool=web")), refused: `which allows "a"`},
 	} {
 		await.Eventually(t, e.name, func(ctx context.Context) error { return e.play(ctx, p) })
 	}

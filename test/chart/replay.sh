@@ -56,8 +56,8 @@ objects() { template "$@" | awk '
 	/^---$/ { done() } /^kind: / { kind = $2 } /^  name: / && name == "" { name = $2 } /^  namespace: / && space == "" { space = $2 }
 	END { done() }' | sort; }
 
-# labelled counts the objects with a label, and names the others.
-labelled() { awk -v label="    $1" '
+# labeled counts the objects with a label, and names the others.
+labeled() { awk -v label="    $1" '
 	function done() { if (kind != "") { if (found) count++; else print "without it:", kind, name }; kind = name = ""; found = 0 }
 	/^---$/ { done() } /^kind: / { kind = $2 } /^  name: / && name == "" { name = $2 } $0 == label { found = 1 }
 	END { done(); print "with it:", count + 0 }'; }

@@ -254,9 +254,9 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
 	t.Parallel()
 	node := newNode(t)
-	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": node} }
-	newPod(t, node, "-a", labelled)
-	newPod(t, node, "-b", labelled)
+	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": node} }
+	newPod(t, node, "-a", labeled)
+	newPod(t, node, "-b", labeled)
 	newPod(t, node, "-other")
 	budgets := admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
 	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{

@@ -105,10 +105,10 @@ func (r result) verdict() string {
 	if n := r.count(due); n > 0 {
 		text += fmt.Sprintf(", and %d failed because no pod was evicted", n)
 	}
-	return fmt.Sprintf("%s. %s, in %s.", text, r.judgement(), r.took.Round(time.Second))
+	return fmt.Sprintf("%s. %s, in %s.", text, r.judgment(), r.took.Round(time.Second))
 }
 
-func (r result) judgement() string {
+func (r result) judgment() string {
 	if r.asExpected() {
 		return "As expected"
 	}

@@ -58,7 +58,7 @@ func TestTheFocusSelectsEverySpec(t *testing.T) {
 	}
 }
 
-func TestTheFocusSelectsNoNeighbourOfASpec(t *testing.T) {
+func TestTheFocusSelectsNoNeighborOfASpec(t *testing.T) {
 	for _, name := range []string{
 		"[sig-node] RuntimeClass should run a Pod requesting a RuntimeClass with scheduling without taints",
 		"[sig-scheduling] SchedulerPredicates [Serial] validates that NodeSelector is respected if matching [Conformance]",

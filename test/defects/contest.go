@@ -84,7 +84,7 @@ func compare(ctx context.Context, o options) (report, error) {
 	return r, nil
 }
 
-// perform plays the programme to one contestant. An error is one of the cluster; what failed in a scenario is among the
+// perform plays the program to one contestant. An error is one of the cluster; what failed in a scenario is among the
 // outcomes.
 func perform(ctx context.Context, name string, start starter, o options,
 ) (outcomes map[int]outcome, version string, err error) {
@@ -97,7 +97,7 @@ func perform(ctx context.Context, name string, start starter, o options,
 		return nil, "", err
 	}
 	outcomes = map[int]outcome{}
-	for _, a := range programme() {
+	for _, a := range program() {
 		a.rows = slices.DeleteFunc(a.rows, func(number int) bool { return !o.chosen(number) })
 		if err := s.playAct(ctx, a, outcomes); err != nil {
 			return nil, "", err

@@ -13,13 +13,13 @@ import (
 
 func TestEveryRowIsPlayedOnceAndSaysWhatItIsAbout(t *testing.T) {
 	var played []int
-	for _, a := range programme() {
+	for _, a := range program() {
 		played = append(played, a.rows...)
 	}
 	slices.Sort(played)
 	for i, r := range rows() {
 		if r.number != i+1 || i >= len(played) || played[i] != r.number {
-			t.Errorf("row %d: number %d; the programme plays %v", i+1, r.number, played)
+			t.Errorf("row %d: number %d; the program plays %v", i+1, r.number, played)
 		}
 		if wanted := map[bool]section{true: fixes, false: keeps}[i < 16]; r.section != wanted {
 			t.Errorf("row %d is in section %d, want %d", r.number, r.section, wanted)
@@ -29,7 +29,7 @@ func TestEveryRowIsPlayedOnceAndSaysWhatItIsAbout(t *testing.T) {
 		}
 	}
 	if len(played) != len(rows()) {
-		t.Errorf("the programme plays %v, and there are %d rows", played, len(rows()))
+		t.Errorf("the program plays %v, and there are %d rows", played, len(rows()))
 	}
 }
 

@@ -330,11 +330,11 @@ type act struct {
 	rows   []int
 }
 
-// programme returns the acts, in order. A scenario that restarts the contestant, or fills its client's queue, has it
+// program returns the acts, in order. A scenario that restarts the contestant, or fills its client's queue, has it
 // for itself. After scenario 7, which does not wait until the queue is empty, the process starts again. Scenario 17
 // follows a busy act: the API server lends seats by the load of the minute before. Alongside ours, the controllers that
 // scenario 11 switches off stay off.
-func programme() []act {
+func program() []act {
 	return []act{
 		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16, 18, 20, 22}},
 		{unlimited, []int{17}},

@@ -81,7 +81,7 @@ func stopAPIServer(t *testing.T) (restart func()) {
 	return restart
 }
 
-func TestRetryAfterIsHonoured(t *testing.T) {
+func TestRetryAfterIsHonored(t *testing.T) {
 	shared := resident(t)
 	s := newScene(t)
 	node := s.node(t, "tainted")

@@ -323,11 +323,11 @@ func TestThePageIsDarkWhereDarkIsPreferred(t *testing.T) {
 	light := open(t, browser, file, page.View{Width: 1120, Height: 900, Scheme: "light"})
 	dark := open(t, browser, file, page.View{Width: 1120, Height: 900, Scheme: "dark"})
 	if l, d := value[int](t, light, brightness), value[int](t, dark, brightness); l < 700 || d > 150 {
-		t.Errorf("the sums of the background's colours are %d in light and %d in dark", l, d)
+		t.Errorf("the sums of the background's colors are %d in light and %d in dark", l, d)
 	}
 	const fill = `getComputedStyle(document.querySelector('.mark.leaves use')).fill`
 	if value[string](t, light, fill) == value[string](t, dark, fill) {
-		t.Error("the marks have the same colour in light and dark")
+		t.Error("the marks have the same color in light and dark")
 	}
 }
 

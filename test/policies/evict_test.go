@@ -21,7 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-func labelled(app string) func(*corev1.Pod) {
+func labeled(app string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
 }
 
@@ -118,7 +118,7 @@ func TestEvictAndTwoBudgets(t *testing.T) {
 	s.createBudget("one", "web", 1)
 	s.createBudget("two", "web", 1)
 	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict})
-	pod := s.pod("pod", node, labelled("web"))
+	pod := s.pod("pod", node, labeled("web"))
 	s.taint(node)
 	await.Until(t, time.Now().Add(*held))
 	s.awaitHeld(policy, 1)

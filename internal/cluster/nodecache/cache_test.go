@@ -38,7 +38,7 @@ func TestAChangeIsReportedOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCache()
-			await.Must(t, listed(c, newNode("n", withVersion("7")), newNode("neighbour")))
+			await.Must(t, listed(c, newNode("n", withVersion("7")), newNode("neighbor")))
 			before := get(t, c, "n")
 			asItWas := *before
 			notes := watching(c)
@@ -50,7 +50,7 @@ func TestAChangeIsReportedOnceWithTheRecordsBeforeAndAfter(t *testing.T) {
 			if diff := cmp.Diff(asItWas, *before); diff != "" {
 				t.Errorf("the old record was modified (-before +after):\n%s", diff)
 			}
-			checkNames(t, c, "n", "neighbour")
+			checkNames(t, c, "n", "neighbor")
 		})
 	}
 }

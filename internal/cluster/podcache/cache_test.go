@@ -177,7 +177,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 			c := newCache()
 			c.KeepLabels([]string{"tier"})
 			await.Must(t, c.Store().Add(newPod("a")))
-			await.Must(t, c.Store().Add(newPod("neighbour")))
+			await.Must(t, c.Store().Add(newPod("neighbor")))
 			before := get(t, c, "uid-a")
 			asItWas := *before
 			notes := watching(c)
@@ -193,7 +193,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 			if diff := cmp.Diff(asItWas, *before, cmp.AllowUnexported(Pod{}, common{}, keptLabels{})); diff != "" {
 				t.Errorf("the old record was modified (-before +after):\n%s", diff)
 			}
-			checkNames(t, c, "a", "neighbour")
+			checkNames(t, c, "a", "neighbor")
 		})
 	}
 }

@@ -74,7 +74,7 @@ func TestNewNamespacesThatHangHoldUpOthersByLessThanASecond(t *testing.T) {
 
 // A webhook selects by labels: half of the pods of the namespaces that hang do not.
 func TestIfHalfOfTheNamespacesHangTheOtherHalfLeaves(t *testing.T) {
-	w := newWorld(t, deletesHang(labelled("bad")))
+	w := newWorld(t, deletesHang(labeled("bad")))
 	for i := range 4000 {
 		if w.random.IntN(2) == 0 {
 			w.add(i%100, fmt.Sprint("mixed", i%200), 0).label = "bad"
@@ -140,8 +140,8 @@ func TestPodsThatHungOnceLeaveNextToOthersThatHangForever(t *testing.T) {
 	}
 	w.taintAll()
 	w.play(15*time.Minute, never)
-	w.allLate("in another namespace", labelled("other namespace"), 70*sec, 100*sec)
-	w.allLate("in the same", labelled("the same"), 5*time.Minute, 10*time.Minute)
+	w.allLate("in another namespace", labeled("other namespace"), 70*sec, 100*sec)
+	w.allLate("in the same", labeled("the same"), 5*time.Minute, 10*time.Minute)
 }
 
 func TestWhenAWebhookIsBackAfter10MinutesItsNamespaceLeaves(t *testing.T) {
@@ -173,7 +173,7 @@ func TestThePodsOfAWebhookThatHangsAreFound(t *testing.T) {
 			}
 			w.taintAll()
 			w.play(20*time.Minute, 3002)
-			w.allLate("the webhook's", labelled("webhook"), 200*sec, 200*sec) // 3,000 pods of its kind / 16 a second
+			w.allLate("the webhook's", labeled("webhook"), 200*sec, 200*sec) // 3,000 pods of its kind / 16 a second
 			w.atMost("all", w.now, 10*time.Minute)
 		})
 	}

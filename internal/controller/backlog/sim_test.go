@@ -399,7 +399,7 @@ func in(namespace string) func(*simPod) bool {
 	return func(p *simPod) bool { return p.Group == namespace }
 }
 
-func labelled(label string) func(*simPod) bool {
+func labeled(label string) func(*simPod) bool {
 	return func(p *simPod) bool { return p.label == label }
 }
 

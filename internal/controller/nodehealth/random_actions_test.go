@@ -77,7 +77,7 @@ func (h *history) flaps(name string) {
 // seesHalfOfItsZoneFall makes a line of nodes that wait to be tainted. A node that flaps then changes the state of the
 // zone.
 func (h *history) seesHalfOfItsZoneFall(name string) {
-	for _, other := range h.neighbours(name) {
+	for _, other := range h.neighbors(name) {
 		if h.random.IntN(2) == 0 {
 			h.saysReady(other, corev1.ConditionFalse)
 		}
@@ -85,13 +85,13 @@ func (h *history) seesHalfOfItsZoneFall(name string) {
 }
 
 func (h *history) seesItsZoneRecover(name string) {
-	for _, other := range h.neighbours(name) {
+	for _, other := range h.neighbors(name) {
 		h.saysReady(other, corev1.ConditionTrue)
 	}
 }
 
-// neighbours returns the other nodes of a node's zone.
-func (h *history) neighbours(name string) []string {
+// neighbors returns the other nodes of a node's zone.
+func (h *history) neighbors(name string) []string {
 	zone := h.Node(name).Labels[corev1.LabelTopologyZone]
 	return slices.DeleteFunc(slices.Clone(h.nodes), func(other string) bool {
 		return other == name || h.Node(other).Labels[corev1.LabelTopologyZone] != zone

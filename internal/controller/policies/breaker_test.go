@@ -124,7 +124,7 @@ func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {
 func TestAShareIsOfThePodsThatArePickedOutByLabelsThatBecomeKnownLater(t *testing.T) {
 	play(t, func(w *world) {
 		for i := range 3 {
-			w.AddPod(fmt.Sprintf("db%d", i), "n", labelled("tier", "db"))
+			w.AddPod(fmt.Sprintf("db%d", i), "n", labeled("tier", "db"))
 		}
 		w.addPods(0, 30)
 		w.run()

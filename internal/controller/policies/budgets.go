@@ -32,7 +32,7 @@ const checkRightEvery = time.Minute
 type budgets struct {
 	client   kubernetes.Interface
 	line     *line       // has the budgets, and the pods that wait for them
-	labelled func() bool // whether records of pods have the labels by which budgets select
+	labeled  func() bool // whether records of pods have the labels by which budgets select
 	selected func()      // called when budgets select other pods, or the permission has changed
 	informer cache.SharedIndexInformer
 	needed   chan struct{} // closed when a policy asks the Eviction API
@@ -50,8 +50,8 @@ type budget struct {
 }
 
 // newBudgets returns a follower of budgets that calls a function when they select other pods.
-func newBudgets(client kubernetes.Interface, line *line, labelled func() bool, selected func()) *budgets {
-	b := &budgets{client: client, line: line, labelled: labelled, selected: selected, needed: make(chan struct{})}
+func newBudgets(client kubernetes.Interface, line *line, labeled func() bool, selected func()) *budgets {
+	b := &budgets{client: client, line: line, labeled: labeled, selected: selected, needed: make(chan struct{})}
 	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
 		Policy().V1().PodDisruptionBudgets().Informer()
 	change := func(before, after *policyv1.PodDisruptionBudget) {
@@ -195,7 +195,7 @@ func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
 	if b.forbidden.Load() {
 		return policy.Budgets{Objects: policy.NotPermitted}
 	}
-	if !b.informer.HasSynced() || !b.labelled() {
+	if !b.informer.HasSynced() || !b.labeled() {
 		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are still being read"}
 	}
 	var names []string

@@ -160,7 +160,7 @@ var ready4ever = isReady(corev1.ConditionTrue, time.Hour)
 func (w *asking) addWeb(pods int) {
 	w.T.Helper()
 	for i := range pods {
-		w.AddPod(fmt.Sprintf("web%d", i), "n", labelled("app", "web"), ready4ever)
+		w.AddPod(fmt.Sprintf("web%d", i), "n", labeled("app", "web"), ready4ever)
 	}
 }
 
@@ -271,9 +271,9 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 		w.add("always", always)
 		w.addBudget("web", "web", 0)
 		w.addBudget("quorum", "quorum", 0)
-		w.AddPod("old", "n", labelled("app", "web"), isReady(corev1.ConditionFalse, time.Minute))
-		w.AddPod("new", "n", labelled("app", "web"), isReady(corev1.ConditionFalse, -9*sec))
-		w.AddPod("quorum", "n", labelled("app", "quorum"), isReady(corev1.ConditionFalse, time.Minute))
+		w.AddPod("old", "n", labeled("app", "web"), isReady(corev1.ConditionFalse, time.Minute))
+		w.AddPod("new", "n", labeled("app", "web"), isReady(corev1.ConditionFalse, -9*sec))
+		w.AddPod("quorum", "n", labeled("app", "quorum"), isReady(corev1.ConditionFalse, time.Minute))
 		w.run()
 		w.Until(10 * sec)
 		w.Taint("n", "k:NoExecute")
@@ -311,7 +311,7 @@ func TestAPodThatIsReplacedWhileItWaitsIsNotAskedAbout(t *testing.T) {
 		w.API.Watches("pods").Hold()
 		time.AfterFunc(5*sec, w.API.Watches("pods").Expire)
 		w.DeletePod("default", "web0")
-		w.AddPod("web0", "m", labelled("app", "web"), ready4ever, func(pod *corev1.Pod) { pod.UID = types.UID("another") })
+		w.AddPod("web0", "m", labeled("app", "web"), ready4ever, func(pod *corev1.Pod) { pod.UID = types.UID("another") })
 		w.allow("web", 1)
 		w.Pass(time.Minute)
 		w.wantThere(1)
@@ -324,7 +324,7 @@ func TestTheDeadlineEndsTheAskingWhileABudgetAllows(t *testing.T) {
 		spec := evicts(30 * sec)
 		w.add("ask", spec)
 		w.addBudget("web", "web", 0)
-		w.AddPod("web0", "n", labelled("app", "web"), ready4ever, scene.Tolerating("k", 5))
+		w.AddPod("web0", "n", labeled("app", "web"), ready4ever, scene.Tolerating("k", 5))
 		w.run()
 		w.Until(10 * sec)
 		w.Taint("n", "k:NoExecute")
@@ -355,7 +355,7 @@ func TestAnEvictionAPIThatFailsIsAskedMoreAndMoreRarely(t *testing.T) {
 			w.add("ask", evicts(0))
 			w.addBudget("web", "web", pods)
 			for i := range pods {
-				w.AddPod(fmt.Sprint("web", i), []string{"n", "m"}[i%2], labelled("app", "web"), ready4ever)
+				w.AddPod(fmt.Sprint("web", i), []string{"n", "m"}[i%2], labeled("app", "web"), ready4ever)
 			}
 			w.run()
 			w.Until(10 * sec)

@@ -88,7 +88,7 @@ type Follower struct {
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
 	labels      kept
-	labelled    atomic.Bool // whether the records of pods have all wanted labels
+	labeled     atomic.Bool // whether the records of pods have all wanted labels
 	subscribers []func(node string)
 
 	counting sync.Mutex
@@ -99,10 +99,10 @@ type Follower struct {
 type followed struct {
 	*policy.Policy
 
-	uid      types.UID
-	flaw     error     // the part that cannot be read
-	tripped  time.Time // the breaker, from the status when the policy was first seen
-	labelled bool      // whether the records of pods have all labels by which it selects
+	uid     types.UID
+	flaw    error     // the part that cannot be read
+	tripped time.Time // the breaker, from the status when the policy was first seen
+	labeled bool      // whether the records of pods have all labels by which it selects
 }
 
 // New assembles a Follower. Nothing runs before Run is called or a manager to which it was added starts.
@@ -116,7 +116,7 @@ func New(config Config) (*Follower, error) {
 	f.demand.dues, f.demand.of = f.dues, f.selected
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
-	f.budgets = newBudgets(config.Core, f.line, f.labelled.Load, f.keepLabels)
+	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels)
 	f.unready = newUnready(config.Core, f.config.Clock)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
@@ -211,7 +211,7 @@ func (f *Follower) keepLabels() {
 		keys = slices.Compact(keys)
 	}
 	changed, list := f.labels.want(keys)
-	f.markLabelled()
+	f.markLabeled()
 	if changed {
 		f.config.Labels.Keep(keys)
 		f.config.Pods.KeepLabels(keys)
@@ -227,17 +227,17 @@ func (f *Follower) keepLabels() {
 func (f *Follower) listed(number int) {
 	f.mu.Lock()
 	news := f.labels.listed(number)
-	f.markLabelled()
+	f.markLabeled()
 	f.mu.Unlock()
 	if news {
 		f.tellAll()
 	}
 }
 
-// markLabelled notes which labels the records of pods have. The caller holds the lock.
-func (f *Follower) markLabelled() {
+// markLabeled notes which labels the records of pods have. The caller holds the lock.
+func (f *Follower) markLabeled() {
 	f.policies = f.labels.mark(f.policies)
-	f.labelled.Store(f.labels.complete())
+	f.labeled.Store(f.labels.complete())
 }
 
 // Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function

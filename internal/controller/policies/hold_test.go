@@ -116,7 +116,7 @@ func TestLabelsOfPodNamespaceAndNodeHoldAndFreeWhileDue(t *testing.T) {
 			return func(pod *corev1.Pod) { pod.Namespace = namespace }
 		}
 		w.addNamespace("a", map[string]string{"team": "a"})
-		w.AddPod("by-its-own", "n", labelled("tier", "db"))
+		w.AddPod("by-its-own", "n", labeled("tier", "db"))
 		w.AddPod("by-its-namespace", "n", in("a"))
 		w.AddPod("by-its-node", "m")
 		w.AddPod("free", "n")
@@ -126,7 +126,7 @@ func TestLabelsOfPodNamespaceAndNodeHoldAndFreeWhileDue(t *testing.T) {
 		w.Taint("n", "k:NoExecute")
 		w.Taint("m", "k:NoExecute")
 		w.Until(10 * sec)
-		w.ChangePod("by-its-own", labelled("tier", "web"))
+		w.ChangePod("by-its-own", labeled("tier", "web"))
 		w.Until(20 * sec)
 		w.Must(nil, w.policies.Update(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
 		w.Until(30 * sec)
@@ -144,8 +144,8 @@ func matching(key, value string) *v1alpha1.Selector {
 
 func TestAPolicyWithANewKeyHoldsAtOnceWhatItSelects(t *testing.T) {
 	play(t, func(w *world) {
-		w.AddPod("db", "n", labelled("tier", "db"), scene.Tolerating("k", 30))
-		w.AddPod("web", "n", labelled("tier", "web"), scene.Tolerating("k", 30))
+		w.AddPod("db", "n", labeled("tier", "db"), scene.Tolerating("k", 30))
+		w.AddPod("web", "n", labeled("tier", "web"), scene.Tolerating("k", 30))
 		w.run()
 		w.Taint("n", "k:NoExecute")
 		w.Until(29 * sec)
@@ -208,7 +208,7 @@ func TestHeldPodsAreNeitherOverdueNorASignOfTrouble(t *testing.T) {
 		spec := hold(0)
 		spec.PodSelector = matching("tier", "db")
 		w.add("db", spec)
-		w.AddPod("db", "n", labelled("tier", "db"))
+		w.AddPod("db", "n", labeled("tier", "db"))
 		w.AddPod("web", "m")
 		w.On("delete", "pods", "", func() error { return errRefused })
 		w.run()

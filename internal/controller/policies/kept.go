@@ -56,7 +56,7 @@ func (k *kept) listed(number int) bool {
 func (k *kept) mark(all []followed) []followed {
 	marked := slices.Clone(all)
 	for i := range marked {
-		marked[i].labelled = k.have(marked[i].PodLabels())
+		marked[i].labeled = k.have(marked[i].PodLabels())
 	}
 	return marked
 }

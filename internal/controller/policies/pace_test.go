@@ -158,7 +158,7 @@ func TestAPodThatAnotherPolicyHoldsTakesNoPlace(t *testing.T) {
 		spec.PodSelector = matching("tier", "db")
 		w.add("db", spec)
 		for i := range 3 {
-			w.AddPod(fmt.Sprintf("db%d", i), "n", labelled("tier", "db"))
+			w.AddPod(fmt.Sprintf("db%d", i), "n", labeled("tier", "db"))
 		}
 		w.addPods(3, 0)
 		w.run()
@@ -246,7 +246,7 @@ func TestAPodThatWaitsForOnePaceTakesNoPlaceOfAnother(t *testing.T) {
 		spec.PodSelector = matching("tier", "db")
 		w.add("db", spec)
 		for i := range 3 {
-			w.AddPod(fmt.Sprintf("db%d", i), "n", labelled("tier", "db"))
+			w.AddPod(fmt.Sprintf("db%d", i), "n", labeled("tier", "db"))
 		}
 		w.addPods(0, 10)
 		w.run()
@@ -294,7 +294,7 @@ func TestAPodWhoseDeleteIsNotAnsweredCountsWhateverHappensThen(t *testing.T) {
 	} {
 		play(t, func(w *world) {
 			w.add("slow", paceOf(1, 5*time.Minute, v1alpha1.ScopeCluster))
-			w.AddPod("n0", "n", labelled("tier", "db"))
+			w.AddPod("n0", "n", labeled("tier", "db"))
 			w.addPods(0, 2)
 			w.run(func(c *eviction.Config) {
 				c.Client = &bubble.Slow{Clientset: w.Client, Before: func(ctx context.Context, r bubble.Request) error {

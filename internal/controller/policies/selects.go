@@ -26,7 +26,7 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	podLabels := pod.Labels()
 	var selecting []*policy.Policy
 	for _, p := range all {
-		if is.Labels = nil; p.labelled { // otherwise the record lacks labels by which the policy selects
+		if is.Labels = nil; p.labeled { // otherwise the record lacks labels by which the policy selects
 			is.Labels = podLabels
 		}
 		if p.Mismatch(is) == "" {

@@ -74,7 +74,7 @@ func (r *reporter) report(ctx context.Context) {
 	r.down.look(ctx, now)
 	for _, p := range all {
 		object, ok := r.f.watch.Get(p.Name)
-		if !ok || object.UID != p.uid || !p.labelled { // otherwise the numbers would include all pods
+		if !ok || object.UID != p.uid || !p.labeled { // otherwise the numbers would include all pods
 			continue
 		}
 		was, known := r.written[p.uid]

@@ -217,8 +217,8 @@ func (w *world) addNamespace(name string, labels map[string]string) {
 	w.Must(nil, w.policies.Create(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
 }
 
-// labelled gives a pod a label.
-func labelled(key, value string) func(*corev1.Pod) {
+// labeled gives a pod a label.
+func labeled(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		if pod.Labels == nil {
 			pod.Labels = map[string]string{}

@@ -49,9 +49,9 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
-// labelled reads the names of the nodes that have the label of a rule, live. It requests only their metadata, which is
+// labeled reads the names of the nodes that have the label of a rule, live. It requests only their metadata, which is
 // cheap.
-func (a api) labelled(ctx context.Context, r *rule) ([]string, error) {
+func (a api) labeled(ctx context.Context, r *rule) ([]string, error) {
 	if err := a.token(ctx); err != nil {
 		return nil, err
 	}

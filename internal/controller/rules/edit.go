@@ -39,7 +39,7 @@ func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, n
 func (v *view) change(f *followed, node *corev1.Node, may bool, now time.Time) edit {
 	is, place := f.rule.facts(node), f.places[node.Name]
 	// A taint that was the rule's when it was seen still is, even if the plan no longer wants it; compare owns.
-	owned := is.standing == f.rule.text && (is.labelled || place != nil && place.owned)
+	owned := is.standing == f.rule.text && (is.labeled || place != nil && place.owned)
 	wanted := place.wantedBy(f.rule)
 	e := edit{node: node}
 	e.Taints, e.Labels = slices.Clone(node.Spec.Taints), map[string]*string{}
@@ -80,7 +80,7 @@ func (v *view) makesRoom(e *edit, f *followed, is facts) bool {
 	free := is.standing == ""
 	for _, other := range v.rules {
 		theirs := other.rule.facts(e.node)
-		if other == f || other.rule.frozen || !theirs.labelled || !other.rule.rivals(f.rule) {
+		if other == f || other.rule.frozen || !theirs.labeled || !other.rule.rivals(f.rule) {
 			continue
 		}
 		e.Labels[other.rule.label] = nil
@@ -98,12 +98,12 @@ func (v *view) makesRoom(e *edit, f *followed, is facts) bool {
 // leave removes the taint of a rule, and its label, unless another rule wants the taint instead.
 func (v *view) leave(e *edit, f *followed, is facts, owned bool) {
 	if heir := v.heir(f, e.node.Name); heir != nil {
-		if !heir.rule.facts(e.node).labelled {
+		if !heir.rule.facts(e.node).labeled {
 			return // until the heir has taken it over
 		}
 		owned = owned && heir.rule.text != f.rule.text
 	}
-	if is.labelled {
+	if is.labeled {
 		e.Labels[f.rule.label] = nil
 	}
 	if owned {
@@ -124,7 +124,7 @@ func (v *view) heir(f *followed, node string) *followed {
 }
 
 func (e *edit) label(f *followed, is facts) {
-	if !is.labelled {
+	if !is.labeled {
 		e.Labels[f.rule.label] = new(f.rule.print)
 	}
 }

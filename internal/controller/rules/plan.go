@@ -20,12 +20,12 @@ import (
 type facts struct {
 	selected bool
 	holds    bool   // the condition has the status and reason of the rule
-	labelled bool   // the node's label says that it has the taint from this rule
+	labeled  bool   // the node's label says that it has the taint from this rule
 	standing string // its taint of the rule's key and effect, as text, or empty if it has none
 }
 
 func (r *rule) facts(node *corev1.Node) facts {
-	f := facts{selected: r.selector.Matches(labels.Set(node.Labels)), labelled: node.Labels[r.label] == r.print}
+	f := facts{selected: r.selector.Matches(labels.Set(node.Labels)), labeled: node.Labels[r.label] == r.print}
 	if c := condition(node, r.spec.Condition.Type); c != nil {
 		reasons := r.spec.Condition.Reasons
 		f.holds = c.Status == r.spec.Condition.Status && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
@@ -60,7 +60,7 @@ type place struct {
 // owns reports whether a node has the taint from a rule that knew the node as a place, which is nil if it did not. If a
 // client has removed the label, the taint is still the rule's, because it was there all along.
 func (r *rule) owns(is facts, known *place) bool {
-	return is.standing == r.text && (is.labelled || known != nil && known.owned && known.wanted)
+	return is.standing == r.text && (is.labeled || known != nil && known.owned && known.wanted)
 }
 
 // has reports whether the node counts as having the rule's taint. For a rule that writes nothing, what it wanted counts
@@ -81,9 +81,9 @@ func (p *place) wantedBy(r *rule) bool { return p != nil && p.wanted && !r.onlyR
 // asPlanned reports whether the node is as the newest plan wants it.
 func (p *place) asPlanned(r *rule) bool {
 	if p.wantedBy(r) {
-		return p.owned && p.labelled
+		return p.owned && p.labeled
 	}
-	return r.frozen || !p.owned && !p.labelled
+	return r.frozen || !p.owned && !p.labeled
 }
 
 // refusal records when the API server last refused to taint a node, and its message.
@@ -225,7 +225,7 @@ func (p *planning) ripe(name string, node *place) bool {
 		return false
 	}
 	// A taint that another client removed is added again at once.
-	return node.labelled && node.standing == "" || p.over(node.since.Add(p.rule.spec.After.Duration))
+	return node.labeled && node.standing == "" || p.over(node.since.Add(p.rule.spec.After.Duration))
 }
 
 // candidate reports whether a node that waits for the taint may get it now. It counts a refusal.

@@ -78,7 +78,7 @@ func becauseOf(reasons ...string) func(*v1alpha1.NodeTaintRule) {
 
 func without(node *corev1.Node) { node.Status.Conditions = nil }
 
-func labelled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
+func labeled(node *corev1.Node) { node.Labels = map[string]string{"pool": "x"} }
 
 func onlyPoolX(r *v1alpha1.NodeTaintRule) {
 	r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "x"}}
@@ -131,7 +131,7 @@ func nodesOf(p *followed) (want, leaving []string) {
 		switch {
 		case place.wanted:
 			want = append(want, name)
-		case place.owned || place.labelled:
+		case place.owned || place.labeled:
 			leaving = append(leaving, name)
 		}
 	}
@@ -155,7 +155,7 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "it is", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 115, counts: [4]int{1, 0, 1, 0}, leaving: []string{"a"}},
 		{name: "a condition that vanished is over from when that was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 0, fromRule, without)}, now: 100, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 120},
 		{name: "a condition of the future holds from when it was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 500)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 110},
-		{name: "a tainted node that is not selected goes at once", rule: aRule(onlyPoolX), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, labelled)}, now: 100, want: []string{"b"}, counts: [4]int{1, 1, 1, 0}, leaving: []string{"a"}},
+		{name: "a tainted node that is not selected goes at once", rule: aRule(onlyPoolX), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, labeled)}, now: 100, want: []string{"b"}, counts: [4]int{1, 1, 1, 0}, leaving: []string{"a"}},
 		{name: "a taint of others is left alone", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, fromOthers)}, now: 100, counts: [4]int{1, 1, 0, 0}},
 		{name: "the oldest come first, then by name", rule: aRule(atMost(intstr.FromInt32(2))), nodes: []*corev1.Node{aNode("c", yes, 5), aNode("b", yes, 7), aNode("a", yes, 7)}, now: 100, want: []string{"a", "c"}, counts: [4]int{3, 3, 0, 1}},
 		{name: "tainted nodes take places", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50, fromRule), aNode("b", yes, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
@@ -163,7 +163,7 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "so do those whose write was not answered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", no, 99), aNode("b", yes, 0)}, unseen: []string{"a"}, now: 100, counts: [4]int{2, 1, 0, 1}},
 		{name: "and that is the place of the node itself", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 50), aNode("b", yes, 0)}, unseen: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "none is taken off when there are more than the bound", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, fromRule)}, now: 100, want: []string{"a", "b"}, counts: [4]int{2, 2, 2, 0}},
-		{name: "a percentage is of the selected nodes and rounded down", rule: aRule(onlyPoolX, atMost(intstr.FromString("67%"))), nodes: []*corev1.Node{aNode("a", yes, 0, labelled), aNode("b", yes, 0, labelled), aNode("c", no, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
+		{name: "a percentage is of the selected nodes and rounded down", rule: aRule(onlyPoolX, atMost(intstr.FromString("67%"))), nodes: []*corev1.Node{aNode("a", yes, 0, labeled), aNode("b", yes, 0, labeled), aNode("c", no, 0)}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "a choice that is not written yields to a bound that was lowered", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0)}, chosen: []string{"a", "b"}, now: 100, want: []string{"a"}, counts: [4]int{2, 2, 1, 1}},
 		{name: "so does one that may be written", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, unseen: []string{"a"}, now: 100, counts: [4]int{1, 1, 0, 1}},
 		{name: "a taint that another client removed comes again at once", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, labelledByRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 0}},
@@ -279,7 +279,7 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 		"with its value":                         {labelledByRule, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			node := aNode("a", corev1.ConditionFalse, 0, labelled)
+			node := aNode("a", corev1.ConditionFalse, 0, labeled)
 			b, p := aView(aRule(onlyPoolX), after(100), node)
 			b.plan(p.object.UID, nil, after(100))
 			if got := len(b.brought(look{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight})) == 1; got != test.want {
@@ -347,7 +347,7 @@ func twentyRulesOf15000Nodes() (*view, []*corev1.Node) {
 	b.setRules(all, verdict.SeenAt(noon).Sight)
 	var nodes []*corev1.Node
 	for i := range 15000 {
-		node := aNode(fmt.Sprint("n-", i), corev1.ConditionFalse, 0, labelled)
+		node := aNode(fmt.Sprint("n-", i), corev1.ConditionFalse, 0, labeled)
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 		for _, r := range all[:2] {
 			if i%2 == 0 {

@@ -105,7 +105,7 @@ func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error
 		if may || !p.adds {
 			return nil
 		}
-		listed, err := r.api.labelled(ctx, p.rule)
+		listed, err := r.api.labeled(ctx, p.rule)
 		if err != nil {
 			return err
 		}

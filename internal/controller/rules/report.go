@@ -36,7 +36,7 @@ func (r *reconciler) release(ctx context.Context, p planned) error {
 	if r.dryRun || !p.clean || !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
 		return nil
 	}
-	late, err := r.api.labelled(ctx, p.rule)
+	late, err := r.api.labeled(ctx, p.rule)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (f *followed) sees(known *place, before *corev1.Node, now look) {
 	if next.owned {
 		next.refusal = nil
 	}
-	if !is.matches() && !is.labelled && !next.has(f.rule) {
+	if !is.matches() && !is.labeled && !next.has(f.rule) {
 		return
 	}
 	next.since = sinceWhen(f.rule, known, before, now)
@@ -273,7 +273,7 @@ func (f *followed) planned() planned {
 		clean: len(f.unanswered) == 0, next: f.outcome.next,
 	}
 	for name, place := range f.places {
-		p.clean = p.clean && !place.owned && !place.labelled && !place.wanted
+		p.clean = p.clean && !place.owned && !place.labeled && !place.wanted
 		if !place.asPlanned(f.rule) {
 			p.pending = append(p.pending, name)
 			p.adds = p.adds || place.wantedBy(f.rule) && !place.owned

@@ -99,7 +99,7 @@ func ownedBy(kind, name string) func(*corev1.Pod) {
 
 func alone(pod *corev1.Pod) { pod.OwnerReferences = nil }
 
-func labelled(key, value string) func(*corev1.Pod) {
+func labeled(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels = map[string]string{key: value} }
 }
 
@@ -252,12 +252,12 @@ func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
 		pod  *corev1.Pod
 		want is
 	}{
-		"a kube-apiserver in a Deployment":  {pod("p", labelled("component", "kube-apiserver"), defaults), warningThat("out-of-service")},
-		"whatever has the tier's label":     {pod("p", labelled("tier", "control-plane"), defaults), warningThat("out-of-service")},
-		"a static pod stays":                {pod("p", labelled("component", "kube-apiserver"), static), nothing},
-		"Taintkeeper tolerates every taint": {pod("p", labelled("app.kubernetes.io/name", "taintkeeper"), tolerating(forSeconds(unreachable, 30), corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
+		"a kube-apiserver in a Deployment":  {pod("p", labeled("component", "kube-apiserver"), defaults), warningThat("out-of-service")},
+		"whatever has the tier's label":     {pod("p", labeled("tier", "control-plane"), defaults), warningThat("out-of-service")},
+		"a static pod stays":                {pod("p", labeled("component", "kube-apiserver"), static), nothing},
+		"Taintkeeper tolerates every taint": {pod("p", labeled("app.kubernetes.io/name", "taintkeeper"), tolerating(forSeconds(unreachable, 30), corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
 		"a workload of a user":              {pod("p", defaults), nothing},
-		"a DaemonSet has a rule of its own": {pod("p", labelled("component", "kube-scheduler"), ownedBy("DaemonSet", "s")), nothing},
+		"a DaemonSet has a rule of its own": {pod("p", labeled("component", "kube-scheduler"), ownedBy("DaemonSet", "s")), nothing},
 	} {
 		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "control-plane-leaves", pods(test.pod))) })
 	}

@@ -113,7 +113,7 @@ func (a axis) x(offset time.Duration) float64 {
 // ticksApart is how close ticks may be.
 const ticksApart = 72
 
-// tick is a labelled line of the axis.
+// tick is a labeled line of the axis.
 type tick struct {
 	X           string
 	Label, When string

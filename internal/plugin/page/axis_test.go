@@ -96,7 +96,7 @@ func TestTicksAreApartAndReadable(t *testing.T) {
 		}
 		for _, tick := range ticks[1:] {
 			if !strings.HasPrefix(tick.Label, "+") || len(tick.Label) > 9 {
-				t.Errorf("%v: a tick is labelled %q", offsets, tick.Label)
+				t.Errorf("%v: a tick is labeled %q", offsets, tick.Label)
 			}
 		}
 	}

@@ -21,27 +21,27 @@ func TestTheContrastIsEnoughInLightAndDark(t *testing.T) {
 	light := palette(before)
 	dark := maps.Clone(light)
 	maps.Copy(dark, palette(after))
-	for mode, colours := range map[string]map[string]string{"light": light, "dark": dark} {
+	for mode, colors := range map[string]map[string]string{"light": light, "dark": dark} {
 		for _, ground := range []string{"ground", "raised", "band"} {
 			for _, name := range []string{"text", "soft", "accent", "bad", "leaves", "earlier", "later", "same", "stays"} {
-				if got := contrast(t, colours[name], colours[ground]); got < 4.5 {
+				if got := contrast(t, colors[name], colors[ground]); got < 4.5 {
 					t.Errorf("%s: %s on %s has a contrast of %.2f, want 4.5", mode, name, ground, got)
 				}
 			}
 		}
-		if mode == "dark" && colours["ground"] == light["ground"] {
+		if mode == "dark" && colors["ground"] == light["ground"] {
 			t.Error("the dark mode is light")
 		}
 	}
 }
 
-// palette returns the colours that a style names.
+// palette returns the colors that a style names.
 func palette(style string) map[string]string {
-	colours := map[string]string{}
+	colors := map[string]string{}
 	for _, match := range regexp.MustCompile(`--([a-z]+): #([0-9a-f]{6});`).FindAllStringSubmatch(style, -1) {
-		colours[match[1]] = match[2]
+		colors[match[1]] = match[2]
 	}
-	return colours
+	return colors
 }
 
 func contrast(t *testing.T, a, b string) float64 {
@@ -50,11 +50,11 @@ func contrast(t *testing.T, a, b string) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-func luminance(t *testing.T, colour string) float64 {
+func luminance(t *testing.T, color string) float64 {
 	t.Helper()
-	value, err := strconv.ParseUint(colour, 16, 32)
+	value, err := strconv.ParseUint(color, 16, 32)
 	if err != nil {
-		t.Fatalf("colour %q: %v", colour, err)
+		t.Fatalf("color %q: %v", color, err)
 	}
 	sum := 0.0
 	for shift, weight := range map[int]float64{16: 0.2126, 8: 0.7152, 0: 0.0722} {

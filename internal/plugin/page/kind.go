@@ -5,7 +5,7 @@ package page
 
 import cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 
-// kind is what happens to pods, nodes and workloads. It has a colour, a shape and a word, and is also the name of the
+// kind is what happens to pods, nodes and workloads. It has a color, a shape and a word, and is also the name of the
 // shape in the page.
 type kind string
 

@@ -33,7 +33,7 @@ const (
 var (
 	//go:embed *.html
 	markup embed.FS
-	// BaseStyle is common to all pages: colours in light and dark, text, tables, figures, the filter.
+	// BaseStyle is common to all pages: colors in light and dark, text, tables, figures, the filter.
 	//go:embed base.css
 	BaseStyle string
 	//go:embed page.css

@@ -159,7 +159,7 @@ var (
 	}}
 )
 
-// periodsOf returns when the taints of a node fulfil a condition.
+// periodsOf returns when the taints of a node fulfill a condition.
 func (h *history) periodsOf(node *cliv1alpha1.SimulatedNode, of condition) (all []period) {
 	lasts := false
 	become := func(at time.Duration, taints []string) {

@@ -58,7 +58,7 @@ func tainted(spec string) func(*corev1.Node) {
 	}
 }
 
-func labelled(key, value string) func(*corev1.Node) {
+func labeled(key, value string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Labels[key] = value }
 }
 
@@ -249,7 +249,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			want: "p: b of a+b",
 		},
 		"not to a node that is not selected": {
-			nodes: []*corev1.Node{a, node("b", "2", labelled("disk", "fast")), n}, pods: []*corev1.Pod{pod("p", "n", selecting("disk", "fast"))},
+			nodes: []*corev1.Node{a, node("b", "2", labeled("disk", "fast")), n}, pods: []*corev1.Pod{pod("p", "n", selecting("disk", "fast"))},
 			want: "p: b of b",
 		},
 		"not to a tainted node": {

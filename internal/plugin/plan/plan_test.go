@@ -150,7 +150,7 @@ func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
 }
 
 func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
-	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "a"} }
+	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "a"} }
 	notReady := func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 	}
@@ -163,7 +163,7 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 	}
 	cluster := &plan.Cluster{
 		Nodes:   []*corev1.Node{node("n")},
-		Pods:    []*corev1.Pod{pod("a1", labelled), pod("a2", labelled), pod("a3", labelled, notReady), pod("a4", labelled, tolerating("k"))},
+		Pods:    []*corev1.Pod{pod("a1", labeled), pod("a2", labeled), pod("a3", labeled, notReady), pod("a4", labeled, tolerating("k"))},
 		Budgets: []*policyv1.PodDisruptionBudget{budget("breached", "a", 1), budget("kept", "a", 2), budget("of-others", "b", 0)},
 	}
 	made := planFor(t, cluster, "k:NoExecute")
@@ -235,13 +235,13 @@ func budgetOf(app string, allowed int32) *policyv1.PodDisruptionBudget {
 }
 
 func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
-	labelled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
+	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
 	cluster := &plan.Cluster{
 		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
 		Pods: []*corev1.Pod{ // the first ones have no owner and no budget
-			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labelled),
-			pod("a", labelled, ownedBy("StatefulSet", "a")), pod("b", labelled, ownedBy("StatefulSet", "b"), on("m")),
-			pod("c", labelled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labelled, on("stays")),
+			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labeled),
+			pod("a", labeled, ownedBy("StatefulSet", "a")), pod("b", labeled, ownedBy("StatefulSet", "b"), on("m")),
+			pod("c", labeled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labeled, on("stays")),
 			pod("0", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
 		},
 		Budgets: []*policyv1.PodDisruptionBudget{budgetOf("a", 0), budgetOf("b", 0), budgetOf("d", 1)},

@@ -200,8 +200,8 @@ func (pods *tally) check(t *testing.T, h *history) {
 	}
 }
 
-// neighbours is a node with many pods that are there from the beginning.
-func neighbours(node string, count int, change func(*podSpec)) []podSpec {
+// neighbors is a node with many pods that are there from the beginning.
+func neighbors(node string, count int, change func(*podSpec)) []podSpec {
 	pods := make([]podSpec, count)
 	for i := range pods {
 		name := node + "-" + strconv.Itoa(i)
@@ -218,7 +218,7 @@ func TestAQuietHourOfCorrectEvictionsShowsNothing(t *testing.T) {
 	for i := range nodes {
 		name := "n" + strconv.Itoa(i)
 		h.Nodes = append(h.Nodes, nodeSpec{Name: name})
-		h.Pods = append(h.Pods, neighbours(name, perNode, tolerate)...)
+		h.Pods = append(h.Pods, neighbors(name, perNode, tolerate)...)
 		at := time.Duration(i) * 3 * time.Minute
 		taint := corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoExecute}
 		if i%2 == 0 {
@@ -277,7 +277,7 @@ func refused(until time.Duration) contestant {
 func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 	storm := func(steps ...step) history {
 		h := history{Start: 20 * ms, Nodes: []nodeSpec{{Name: "n"}}, Steps: steps}
-		h.Pods = neighbours("n", 200, func(pod *podSpec) { pod.Grace = 30 })
+		h.Pods = neighbors("n", 200, func(pod *podSpec) { pod.Grace = 30 })
 		return h
 	}
 	one := podSpec{UID: "p", Name: "p", Node: "n", Phase: corev1.PodRunning, Scheduled: new(-10 * sec), Grace: 30}

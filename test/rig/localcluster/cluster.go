@@ -40,7 +40,7 @@ type Cluster struct {
 	// detach makes the cluster ignore the end of Start's context.
 	detach func() bool
 
-	// logging serialises writes to Config.Log.
+	// logging serializes writes to Config.Log.
 	logging sync.Mutex
 
 	// granted is set once config/rbac.yaml is applied.

@@ -142,7 +142,7 @@ func (s *screen) forget() {
 	})
 }
 
-// Styles of a screen. Colours are the terminal's own sixteen, which match the user's theme.
+// Styles of a screen. Colors are the terminal's own sixteen, which match the user's theme.
 var (
 	styleBold = lipgloss.NewStyle().Bold(true)
 	styleLate = lipgloss.NewStyle().Foreground(lipgloss.Red)

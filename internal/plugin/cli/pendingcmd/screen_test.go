@@ -55,7 +55,7 @@ func (s *shown) pass(d time.Duration) {
 	}
 }
 
-// lines returns what a terminal without colours would show, without empty lines and the line of keys.
+// lines returns what a terminal without colors would show, without empty lines and the line of keys.
 func (s *shown) lines() []string {
 	lines := strings.Split(ansi.Strip(s.View().Content), "\n")
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" || line == "q quits" })
@@ -162,7 +162,7 @@ func TestAPodThatIsCancelledAndLeavesAgainIsShownOnce(t *testing.T) {
 func TestWhatIsNewAndWhatIsLateStandsOut(t *testing.T) {
 	s := newShown()
 	s.pending(pendingPod("late", -time.Second), pendingPod("new", time.Hour))
-	coloured := func(name string) string {
+	colored := func(name string) string {
 		for line := range strings.Lines(s.View().Content) {
 			if strings.HasSuffix(strings.TrimSpace(ansi.Strip(line)), "a/"+name) && strings.Contains(line, "\x1b[") {
 				return line[:strings.Index(line, "m")+1]
@@ -170,12 +170,12 @@ func TestWhatIsNewAndWhatIsLateStandsOut(t *testing.T) {
 		}
 		return ""
 	}
-	fresh, late := coloured("new"), coloured("late")
+	fresh, late := colored("new"), colored("late")
 	if fresh == "" || late == "" || fresh == late {
 		t.Errorf("the new one is marked %q and the late one %q", fresh, late)
 	}
 	s.pass(lingers)
-	if coloured("new") != "" || coloured("late") == "" {
+	if colored("new") != "" || colored("late") == "" {
 		t.Error("the mark of the new one stays, or that of the late one goes")
 	}
 }
