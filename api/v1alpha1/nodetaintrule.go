@@ -12,7 +12,7 @@ import (
 // NodeTaintRule turns a condition of nodes into a taint: while a selected node has the condition, it has the taint. Use
 // it for conditions that Kubernetes itself ignores, such as those of node-problem-detector.
 //
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a rule has at most 63 characters, because it becomes a label of the nodes that the rule taints: create the rule under a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a rule can have at most 63 characters, because it becomes a label of the nodes that the rule taints: create the rule under a shorter name"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ntr

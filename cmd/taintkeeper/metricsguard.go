@@ -87,8 +87,8 @@ func (g guard) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	user := who.User.GetName()
 	switch {
 	case err != nil:
-		g.log.Error(err, "Cannot ask whether a user may read the metrics", "user", user)
-		http.Error(w, "Cannot ask whether user "+user+" may read this", http.StatusInternalServerError)
+		g.log.Error(err, "Cannot check whether a user may read the metrics", "user", user)
+		http.Error(w, "Cannot check whether user "+user+" may read this", http.StatusInternalServerError)
 	case decision != authorizer.DecisionAllow:
 		g.log.V(4).Info("A user may not read the metrics", "user", user, "reason", reason)
 		http.Error(w, "User "+user+" may not read this", http.StatusForbidden)

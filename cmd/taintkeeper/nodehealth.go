@@ -26,7 +26,7 @@ func (o *nodeHealthOptions) addFlags(flags *pflag.FlagSet) {
 
 func (o *nodeHealthOptions) validate() error {
 	return errors.Join(
-		require(o.monitorPeriod >= 0, "--node-monitor-period=%s: it cannot be negative; it has no effect, leave it out", o.monitorPeriod),
+		require(o.monitorPeriod >= 0, "--node-monitor-period=%s: it cannot be negative; it has no effect, so leave it out", o.monitorPeriod),
 		o.Validate(),
 	)
 }

@@ -75,7 +75,7 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "taintkeeper",
 		Short: "Evicts pods from nodes with NoExecute taints, and taints nodes that are not healthy: on time, once, and never by mistake",
-		Long: `Taintkeeper replaces two controllers of kube-controller-manager. Switch off those that it replaces first:
+		Long: `Taintkeeper replaces two controllers of kube-controller-manager. First switch off the ones that it replaces:
   eviction      kube-controller-manager --controllers=*,-taint-eviction-controller
   node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller
 

@@ -62,7 +62,7 @@ func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	for options := (metav1.ListOptions{Limit: page}); ; {
 		nodes, err := r.nodes.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, options)
 		if err != nil {
-			return "", fmt.Errorf("look for what kube-controller-manager has written on nodes: %w", err)
+			return "", fmt.Errorf("look for what kube-controller-manager has written to nodes: %w", err)
 		}
 		for i := range nodes.Items {
 			if at, ok := writtenByNodeLifecycle(&nodes.Items[i]); ok && now.Sub(at) < rivalSeenFor {

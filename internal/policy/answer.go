@@ -72,7 +72,7 @@ func (a Answer) String() string {
 	}[a.Why]
 	switch {
 	case a.Policy == "":
-		return "no policy objects"
+		return "no policy holds it"
 	case a.Step == Ask:
 		text = "asks the Eviction API"
 	}

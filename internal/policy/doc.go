@@ -3,8 +3,8 @@
 
 // Package policy decides whether EvictionPolicies object when a pod must leave.
 //
-// Policies do not change when a pod is due. A pod leaves when it is due and no policy objects. For each NoExecute taint
-// that makes the pod due, each policy that selects the pod, its node and the taint gives one of four answers:
+// Policies do not change when a pod is due. A pod leaves when it is due and no policy objects. For each NoExecute
+// taint that makes the pod due, each policy that selects the pod, its node and the taint gives one of four answers:
 //
 //	Free   the pod may be deleted
 //	Ask    the Eviction API decides
@@ -27,8 +27,8 @@
 //
 // Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
 //
-// The deadline ends only the action. Paused, breaker and pace outrank it, because a clock must not overrule a person or
-// a storm.
+// The deadline ends only the action. Paused, breaker and pace outrank it, because the passing of time must not end a
+// pause or let a storm through.
 //
 // The package is pure. What it cannot know, such as whether a breaker is open, is an argument.
 //

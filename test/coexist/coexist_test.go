@@ -261,7 +261,7 @@ func TestAMarkWhoseRestWasResetMeanwhileIsRefusedToo(t *testing.T) {
 	s := newScene(t)
 	s.holdOff(t)
 	for name, taken := range map[string]struct{ reason, message string }{
-		"by-us":                        {"DeletionByTaintManager", "Taintkeeper: marked by kube-controller-manager, and does not have to leave now"},
+		"by-us":                        {"DeletionByTaintManager", "Taintkeeper: marked by kube-controller-manager, but does not have to leave now"},
 		"by-the-disruption-controller": {"", ""},
 	} {
 		back := condition(taken.reason, taken.message)

@@ -284,11 +284,11 @@ func fewWrites(node string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		calls, err := p.Calls(auditlog.In(metav1.NamespaceNone), nodeWrites, auditlog.Named(p.NodeName(node)),
 			auditlog.Since(p.Began(p.Named(node))))
-		return Finding{Seen: sentence.Counted(len(calls), "write") + " of the node", Right: len(calls) <= few}, err
+		return Finding{Seen: sentence.Counted(len(calls), "write") + " to the node", Right: len(calls) <= few}, err
 	}
 }
 
-// nodeWrites selects writes of the node itself, not of its status.
+// nodeWrites selects writes to the node itself, not to its status.
 func nodeWrites(c auditlog.Event) bool {
 	return c.Resource == "nodes" && (c.Verb == "patch" || c.Verb == "update")
 }

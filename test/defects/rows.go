@@ -256,7 +256,7 @@ func keptRows() []row {
 				"`failurePolicy: Fail`) does not answer. Once the first call waits for it, another node gets a taint, " +
 				"which its pod tolerates for 5 s. Neither controller limits its calls: kube-controller-manager runs with " +
 				"`--kube-api-qps=10000`, Taintkeeper with its defaults. The API server's flow control gives each about " +
-				"100 seats, which hanging calls occupy. The exact number depends on the load of the minute before: in " +
+				"100 seats, which hanging calls occupy. The delay depends on the load in the minute before: in " +
 				"other runs the pod was up to 10 s late with Taintkeeper and 5 s with upstream.",
 			stories: []Scenario{hang()},
 		},
@@ -296,7 +296,7 @@ func keptRows() []row {
 			number:   21,
 			scenario: "The clock of the controller's machine is five minutes ahead",
 			should:   "Pods leave after the 8 s that they tolerate",
-			how: "The process is built with a modified `time` package, whose wall clock can be set; its monotonic clock " +
+			how: "The program is built with a modified `time` package, whose wall clock can be set; its monotonic clock " +
 				"is not affected. Two pods tolerate a taint for 8 s, set with timeAdded as the node-lifecycle controller " +
 				"does. 2 s after the first pod's taint, the clock is set five minutes ahead; then the second pod's node " +
 				"is tainted.",
@@ -312,7 +312,7 @@ func keptRows() []row {
 			scenario: "Another client keeps removing timeAdded from a taint",
 			should:   "The controller does not fight it, and the pod leaves after the 12 s that it tolerates",
 			how: "A taint is set without timeAdded. For 20 s the scenario checks every 50 ms whether it has one, " +
-				"and removes it. Writes of the node are counted in the audit log; at most 8 are allowed.",
+				"and removes it. Writes to the node are counted in the audit log; at most 8 are allowed.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("managed", scene.Tolerating("gone", 12)), untainted("managed")},
 				When:     []Step{Taint("managed", "gone"), unstamped("managed", 20*time.Second)},
@@ -332,8 +332,8 @@ type act struct {
 
 // program returns the acts, in order. A scenario that restarts the contestant, or fills its client's queue, has it
 // for itself. After scenario 7, which does not wait until the queue is empty, the process starts again. Scenario 17
-// follows a busy act: the API server lends seats by the load of the minute before. Alongside ours, the controllers that
-// scenario 11 switches off stay off.
+// follows a busy act: the API server lends seats by the load of the minute before. Alongside ours, the controllers
+// that scenario 11 switches off stay off.
 func program() []act {
 	return []act{
 		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16, 18, 20, 22}},

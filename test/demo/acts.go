@@ -91,9 +91,9 @@ var acts = []act{
 	{"zone", []string{
 		fmt.Sprintf("Taintkeeper sets the taints: NoSchedule once a node has been silent for %d s, and NoExecute at the",
 			int(grace.Seconds())),
-		fmt.Sprintf("zone's rate, one node every %d s. Pods without tolerations of their own have %d s, here instead of 300 s.",
+		fmt.Sprintf("zone's rate, one node every %d s. Here, pods without tolerations of their own have %d s instead of 300 s.",
 			int(taintEvery.Seconds()), int(tolerated.Seconds())),
-		"The zone comes back before the pods of the second node are due, so they stay.",
+		"The zone comes back before the other pods of the second node are due, so they stay.",
 	}, Scenario{
 		Name: "the kubelets of a zone fall silent, and come back",
 		Given: []Step{

@@ -102,13 +102,13 @@ type Timing struct {
 	Due               metav1.MicroTime `json:"due"`
 }
 
-// TimeSource says where an instant was read.
+// TimeSource says where an instant comes from.
 type TimeSource string
 
 // Sources of instants.
 const (
 	FromTimeAdded         TimeSource = "TimeAdded"         // the taint's timeAdded
-	FromManagedFields     TimeSource = "ManagedFields"     // roughly: when the node's taints were last written
+	FromManagedFields     TimeSource = "ManagedFields"     // roughly when the node's taints were last written
 	FromPodScheduled      TimeSource = "PodScheduled"      // the transition time of the pod's condition PodScheduled
 	FromCreationTimestamp TimeSource = "CreationTimestamp" // when the pod was created
 	FromNow               TimeSource = "Now"               // nothing is recorded, or only instants in the future
@@ -122,7 +122,8 @@ type ExplainedTaint struct {
 	// TimeAdded is absent if the taint does not have it.
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 	Tolerated Tolerance    `json:"tolerated"`
-	// Toleration is the position of the one that counts, which is the first that matches. It is absent if none matches.
+	// Toleration is the position of the toleration that counts, which is the first that matches. It is absent if none
+	// matches.
 	Toleration *int `json:"toleration,omitempty"`
 	// Shadowed are the positions of later ones that also match, which have no effect.
 	Shadowed []int `json:"shadowed,omitempty"`
@@ -148,8 +149,8 @@ type ExplainedToleration struct {
 	// Matches are the taints of the node that it matches. Counts are those that no earlier toleration matches.
 	Matches []string `json:"matches,omitempty"`
 	Counts  []string `json:"counts,omitempty"`
-	// ShadowedBy is the position of an earlier one that matches everything that this one matches, which therefore never
-	// counts.
+	// ShadowedBy is the position of an earlier toleration that matches everything that this one matches, which therefore
+	// never counts.
 	ShadowedBy *int `json:"shadowedBy,omitempty"`
 	// Origin says who put it there, and OriginDetail says it in words.
 	Origin       TolerationOrigin `json:"origin"`

@@ -33,7 +33,7 @@ func (a *PolicyAnswer) HeldBy() string {
 type PolicyAnswer struct {
 	Says PolicyStep `json:"says"`
 	// Policy is the policy that objects or asks, and Reason is its reason. Message says all of it in a sentence without a
-	// full stop.
+	// final period.
 	Policy  string `json:"policy,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -63,7 +63,7 @@ const (
 	PendingMoved     PendingEvent = "Moved"     // its due time has changed
 	PendingDueNow    PendingEvent = "DueNow"    // it is now due
 	PendingHeld      PendingEvent = "Held"      // an EvictionPolicy keeps it, or the policy or its reason has changed
-	PendingReleased  PendingEvent = "Released"  // no EvictionPolicy keeps it any more
+	PendingReleased  PendingEvent = "Released"  // no EvictionPolicy keeps it anymore
 	PendingGone      PendingEvent = "Gone"      // it is deleted, or terminating
-	PendingCancelled PendingEvent = "Cancelled" // it need not leave any more
+	PendingCancelled PendingEvent = "Cancelled" // it no longer needs to leave
 )

@@ -62,7 +62,7 @@ type PlannedPolicy struct {
 	LastAt *metav1.MicroTime `json:"lastAt,omitempty"`
 }
 
-// PlanSummary counts the pods of a plan.
+// PlanSummary counts the nodes, pods, workloads and budgets of a plan.
 type PlanSummary struct {
 	// Nodes is the number of nodes whose taints change. Emptied is the number of those that keep only static pods.
 	Nodes   int `json:"nodes"`
@@ -105,8 +105,8 @@ type PlannedNode struct {
 	Zone string `json:"zone,omitempty"`
 	// SilentAt is when the conditions of a silent node become Unknown. It is absent if they already are.
 	SilentAt *metav1.MicroTime `json:"silentAt,omitempty"`
-	// TaintedAt is when a silent node gets the taint node.kubernetes.io/unreachable:NoExecute. It is absent if it already
-	// has the taint, or does not get it.
+	// TaintedAt is when a silent node gets the taint node.kubernetes.io/unreachable:NoExecute. It is absent if it
+	// already has the taint, or does not get it.
 	TaintedAt *metav1.MicroTime `json:"taintedAt,omitempty"`
 	// Steps are the taints of a silent node over time. The last step is the same as After.
 	Steps []TaintStep `json:"steps,omitempty"`
@@ -138,7 +138,8 @@ type PlannedPod struct {
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
 	Node      string    `json:"node"`
-	// Leaves is true if a NoExecute taint makes the pod leave, now or later. Answer says whether EvictionPolicies object.
+	// Leaves is true if a NoExecute taint makes the pod leave, now or later. Answer says whether EvictionPolicies
+	// object.
 	Leaves bool `json:"leaves"`
 	// Due is when the pod must leave. It is absent if the pod stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
@@ -164,8 +165,8 @@ type PlannedPod struct {
 	WhereTo *WhereTo `json:"whereTo,omitempty"`
 }
 
-// Owner is the workload that a pod belongs to. It is the topmost known owner, for example the Deployment instead of its
-// ReplicaSet.
+// Owner is the workload that a pod belongs to. It is the topmost known owner, for example the Deployment instead of
+// its ReplicaSet.
 type Owner struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
@@ -178,8 +179,9 @@ type WhereTo struct {
 	Reason string `json:"reason,omitempty"`
 	// NoSuccessor is true if nothing creates a successor of the pod. Reason says why.
 	NoSuccessor bool `json:"noSuccessor,omitempty"`
-	// Node is where the plan places it: the node with the best score of those that would take it. If scores are equal, the
-	// scheduler chooses at random, so it may choose another. It is empty if no node would take it, and if Bound is true.
+	// Node is where the plan places it: the node with the best score of those that would take it. If scores are equal,
+	// the scheduler chooses at random, so it may choose another. It is empty if no node would take it, and if Bound is
+	// true.
 	Node string `json:"node,omitempty"`
 	// Fits is the number of nodes that would take it, after all pods before it in the plan have been placed. Nodes lists
 	// at most 100 of them.
@@ -225,8 +227,8 @@ type PlannedWorkload struct {
 type PlannedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Allowed is how many disruptions it allows now. Leave is how many of its pods leave, and Asked how many of them leave
-	// only after EvictionPolicies have asked the budget.
+	// Allowed is how many disruptions it allows now. Leave is how many of its pods leave, and Asked how many of them
+	// leave only after EvictionPolicies have asked the budget.
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
 	Asked   int   `json:"asked,omitempty"`

@@ -48,8 +48,8 @@ type SimulationNodes struct {
 type SimulationTaint struct {
 	SimulationNodes `json:",inline"`
 
-	// Taints are in kubectl's grammar: additions, and removals with a trailing "-". A taint replaces a taint with the same
-	// key and effect.
+	// Taints are in kubectl's grammar: additions, and removals with a trailing "-". A taint replaces a taint with the
+	// same key and effect.
 	Taints []string `json:"taints"`
 }
 
@@ -73,11 +73,13 @@ type SimulationReport struct {
 	Story []SimulationEvent `json:"story"`
 	// Nodes are the affected nodes and those that pods leave, by name.
 	Nodes []SimulatedNode `json:"nodes"`
-	// Pods are the pods that leave, that EvictionPolicies hold or that wait for room, in the order in which that happens.
+	// Pods are the pods that leave, that EvictionPolicies hold or that wait for room, in the order in which that
+	// happens.
 	Pods []SimulatedPod `json:"pods"`
-	// Workloads are those that have fewer ready replicas than at the start at some time, the worst first.
+	// Workloads are those that at some point have fewer ready replicas than at the start, the worst first.
 	Workloads []SimulatedWorkload `json:"workloads,omitempty"`
-	// Budgets are the PodDisruptionBudgets that have fewer healthy pods than they require at some time, the worst first.
+	// Budgets are the PodDisruptionBudgets that at some point have fewer healthy pods than they require, the worst
+	// first.
 	Budgets []SimulatedBudget `json:"budgets,omitempty"`
 	// Notes are sentences about what the command could not find out, and NotSimulated about what is never simulated.
 	Notes        []string `json:"notes,omitempty"`
@@ -86,15 +88,15 @@ type SimulationReport struct {
 
 // SimulationSummary counts nodes, pods, workloads and budgets.
 type SimulationSummary struct {
-	// Unreachable is how many nodes are unreachable at some time, and Tainted is how many get a NoExecute taint.
+	// Unreachable is how many nodes are unreachable at some point, and Tainted is how many get a NoExecute taint.
 	Unreachable int `json:"unreachable"`
 	Tainted     int `json:"tainted"`
 	// Left is how many pods leave, and Held is how many due pods EvictionPolicies hold at the end.
 	Left int `json:"left"`
 	Held int `json:"held"`
-	// WorkloadsLost is how many workloads have no ready replica at some time, but had one at the start.
+	// WorkloadsLost is how many workloads at some point have no ready replica, but had one at the start.
 	WorkloadsLost int `json:"workloadsLost"`
-	// BudgetsOverrun is how many budgets have fewer healthy pods than they require at some time, but had enough at the
+	// BudgetsOverrun is how many budgets at some point have fewer healthy pods than they require, but had enough at the
 	// start.
 	BudgetsOverrun int `json:"budgetsOverrun"`
 	// Nowhere is how many pods wait for room at the end.
@@ -106,7 +108,7 @@ type SimulationEvent struct {
 	At metav1.Duration `json:"at"`
 	// Ends is when it ends or last happens. It is absent if it is a single instant, or does not end.
 	Ends *metav1.Duration `json:"ends,omitempty"`
-	// Message is a sentence without its full stop.
+	// Message is a sentence without its final period.
 	Message string `json:"message"`
 }
 
@@ -157,12 +159,12 @@ type SimulatedPod struct {
 	SuccessorNode string `json:"successorNode,omitempty"`
 }
 
-// SimulatedWorkload is a workload that has fewer ready replicas than at the start at some time.
+// SimulatedWorkload is a workload that at some point has fewer ready replicas than at the start.
 type SimulatedWorkload struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace"`
-	// Replicas is how many are ready at the start, Lowest is the lowest number, LowestAt is when it is first reached, and
-	// LowestFor is the total time at that number.
+	// Replicas is how many are ready at the start, Lowest is the lowest number, LowestAt is when it is first reached,
+	// and LowestFor is the total time at that number.
 	Replicas  int             `json:"replicas"`
 	Lowest    int             `json:"lowest"`
 	LowestAt  metav1.Duration `json:"lowestAt"`
@@ -179,12 +181,12 @@ type SimulatedReplicas struct {
 	Ready int             `json:"ready"`
 }
 
-// SimulatedBudget is a PodDisruptionBudget that has fewer healthy pods than it requires at some time.
+// SimulatedBudget is a PodDisruptionBudget that at some point has fewer healthy pods than it requires.
 type SimulatedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is how many healthy pods it requires, Lowest is the lowest number, LowestAt is when it is first reached, and
-	// OverrunFor is the total time with too few.
+	// Desired is how many healthy pods it requires, Lowest is the lowest number, LowestAt is when it is first reached,
+	// and OverrunFor is the total time with too few.
 	Desired    int             `json:"desired"`
 	Lowest     int             `json:"lowest"`
 	LowestAt   metav1.Duration `json:"lowestAt"`

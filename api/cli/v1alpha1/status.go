@@ -68,7 +68,7 @@ type Mode string
 // Values of Mode.
 const (
 	ModeEnforce Mode = "Enforce" // it evicts and taints
-	ModeShadow  Mode = "Shadow"  // it compares the built-in's evictions with the rule
+	ModeShadow  Mode = "Shadow"  // it compares the built-in's evictions with what taints and tolerations require
 	ModeDryRun  Mode = "DryRun"  // it logs what it would do
 )
 
@@ -133,7 +133,7 @@ const (
 	ClockNotSet ClockState = "NotSet" // it was cleared, or never set, so the built-in may evict
 )
 
-// BuiltInBacklog is the evictions that kube-controller-manager must still make.
+// BuiltInBacklog is the evictions that kube-controller-manager has begun and may still try.
 type BuiltInBacklog struct {
 	// Until is the latest time at which the backlog ends.
 	Until metav1.Time `json:"until"`

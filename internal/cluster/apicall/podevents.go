@@ -112,7 +112,7 @@ func (p *podEvents) tell() bool {
 		// Like the kubelet's, an event of a node has the node's name as its UID; kubectl describe shows both kinds.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: of.node, UID: types.UID(of.node)}
 		p.recorder.Eventf(node, of.kind, of.reason,
-			"%d events like this one, of Pods on this Node: %s", tally.number, tally.last)
+			"%d events like this one, about Pods on this Node: %s", tally.number, tally.last)
 		delete(p.counted, of)
 	}
 	return false

@@ -30,7 +30,7 @@ func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]
 			continue
 		}
 		var number int
-		if _, err := fmt.Sscanf(event.Message, "%d events like this one, of Pods on this Node: ", &number); err != nil {
+		if _, err := fmt.Sscanf(event.Message, "%d events like this one, about Pods on this Node: ", &number); err != nil {
 			t.Errorf("an event of a node says %q", event.Message)
 		}
 		ofNodes[event.InvolvedObject.Name+" "+event.Reason] += number

@@ -4,7 +4,7 @@
 // Package listwatch passes the objects of a list to a store one by one, as they arrive.
 //
 // client-go's reflector collects a list before it hands it over, so that all objects are in memory in addition to the
-// store's records. Here at most a page of objects is, whether the API server streams lists or not.
+// store's records. Here, at most a page of objects is in memory, whether or not the API server streams lists.
 package listwatch
 
 import (
@@ -47,8 +47,8 @@ func New(calls *cache.ListWatch, client any, to Store) cache.ListerWatcher {
 }
 
 // list lists page by page. It requests the newest state, whatever version the reflector proposes, because many API
-// servers answer a request for version 0 from their cache, and then without pages. All pages are of the version of the
-// first. If that expires, the list fails, and the reflector restarts it.
+// servers answer a request for version 0 from their cache, and then without pages. All pages are of the version of
+// the first. If that expires, the list fails, and the reflector restarts it.
 func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	l.store.BeginList()
 	l.fresh = true
@@ -75,8 +75,8 @@ func (l lister) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object,
 	}
 }
 
-// watch watches. If the options ask for a list first, it returns when the list is complete, with a watch that continues
-// with the event that ended the list.
+// watch watches. If the options ask for a list first, it returns when the list is complete, with a watch that
+// continues with the event that ended the list.
 func (l lister) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := l.begin(ctx, options)
 	if err != nil || !wantsList(options) {
@@ -117,8 +117,8 @@ func continued(w watch.Interface, first ...watch.Event) continuedWatch {
 	return c
 }
 
-// ResultChan implements watch.Interface. It must be called again after each of the first events, as the reflector does,
-// so that no goroutine is needed to copy every later event.
+// ResultChan implements watch.Interface. It must be called again after each of the first events, as the reflector
+// does, so that no goroutine is needed to copy every later event.
 func (c continuedWatch) ResultChan() <-chan watch.Event {
 	if len(c.first) > 0 {
 		return c.first

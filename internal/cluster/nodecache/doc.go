@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodecache keeps a small record of every node. It is the one watch of nodes of the process.
+// Package nodecache keeps a small record of every node. It is the process's only watch of nodes.
 //
 // In addition to what the objects say, it has two facts that only a watcher knows: when this process first saw a
 // NoExecute taint, and whether versions of a node may have been missed between two that were seen. Other packages

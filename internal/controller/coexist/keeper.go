@@ -118,7 +118,7 @@ func (k *Keeper) lead(ctx context.Context) error {
 			able = k.config.Clock.Now()
 		}
 		if unable := k.config.Clock.Since(able); unable > giveUpAfter {
-			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: for %s %w", unable.Round(time.Second), err)
+			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: unable to evict for %s: %w", unable.Round(time.Second), err)
 		}
 		k.rest(ctx, next)
 	}
@@ -213,8 +213,8 @@ func (k *Keeper) say(err error) {
 	switch {
 	case now == before:
 	case err != nil:
-		k.config.Logger.Info("The eviction clock is not renewed; kube-controller-manager evicts once it is 30 s old", "reason", now)
+		k.config.Logger.Info("The eviction clock is not being renewed; kube-controller-manager evicts once it is 30 s old", "reason", now)
 	default:
-		k.config.Logger.Info("The eviction clock is renewed; kube-controller-manager does not evict")
+		k.config.Logger.Info("The eviction clock is being renewed; kube-controller-manager does not evict")
 	}
 }

@@ -19,7 +19,7 @@ func (k *Keeper) observe(change podcache.Change) {
 		return
 	}
 	k.metrics.foreignMarks.WithLabelValues(clockFresh).Inc()
-	k.config.Logger.Info("kube-controller-manager has marked a pod for eviction although the eviction clock is renewed; see whether the ValidatingAdmissionPolicy taintkeeper-coexistence (taintkeeper-coexistence.NAMESPACE outside kube-system) and its binding exist",
+	k.config.Logger.Info("kube-controller-manager has marked a pod for eviction although the eviction clock is being renewed; check that the ValidatingAdmissionPolicy taintkeeper-coexistence (taintkeeper-coexistence.NAMESPACE outside kube-system) and its binding exist",
 		"pod", klog.KRef(change.After.Namespace, change.After.Name), "node", change.After.Node)
 }
 

@@ -149,7 +149,7 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 		}
 	}
 	if cancelled > 0 && d.rarely.allows("stay "+name, d.judge.clock.Now()) {
-		logf.FromContext(ctx).Info("Evictions cancelled: the pods need not leave their node any more", "node", name, "pods", cancelled)
+		logf.FromContext(ctx).Info("Evictions cancelled: the pods no longer need to leave their node", "node", name, "pods", cancelled)
 	}
 }
 

@@ -59,7 +59,7 @@ func (e *events) refused(pod *podcache.Pod, err error) {
 // held records that a due pod stays because a policy objects.
 func (e *events) held(pod *podcache.Pod, answer policy.Answer) {
 	e.OfPod(reference(pod), pod.Node, corev1.EventTypeNormal, "EvictionHeld",
-		"Pod %s is due to leave, and stays: %s%s", pod.Key(), answer, e.suffix)
+		"Pod %s is due to leave, but stays: %s%s", pod.Key(), answer, e.suffix)
 }
 
 func reference(pod *podcache.Pod) *corev1.ObjectReference {

@@ -338,6 +338,6 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	}
 	t.marked = false
 	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
-		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition who refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition what refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }

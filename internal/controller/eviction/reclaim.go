@@ -34,7 +34,7 @@ type reclaimer struct {
 }
 
 // keptMessage is the message of the condition of a pod that the built-in marked although it need not leave now.
-const keptMessage = podcache.MarkPrefix + " marked by kube-controller-manager, and does not have to leave now"
+const keptMessage = podcache.MarkPrefix + " marked by kube-controller-manager, but does not have to leave now"
 
 // Reconcile rewrites the mark of one pod, if it is wrong.
 func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {

@@ -44,9 +44,9 @@ func (k *Keeper) tellBlindness(ctx context.Context) {
 		}
 		blind = why != nil
 		if blind {
-			k.config.Logger.Info("Node health is blind: own Lease renewals do not arrive on the watch", "why", why.Error())
+			k.config.Logger.Info("Node health is blind: its own Lease renewals do not arrive on the watch", "why", why.Error())
 		} else {
-			k.config.Logger.Info("Node health is no longer blind: own Lease renewals arrive on the watch again")
+			k.config.Logger.Info("Node health is no longer blind: its own Lease renewals arrive on the watch again")
 		}
 		if k.looks.started() {
 			k.events.blindness(why)

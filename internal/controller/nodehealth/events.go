@@ -66,7 +66,7 @@ func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 func (e *events) blindness(why error) {
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {
-		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Node health is no longer blind: own Lease renewals arrive on the watch again%s", e.suffix)
+		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Node health is no longer blind: its own Lease renewals arrive on the watch again%s", e.suffix)
 		return
 	}
 	e.Eventf(lease, corev1.EventTypeWarning, "SilenceUnknown", "%v%s", why, e.suffix)

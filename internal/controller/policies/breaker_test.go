@@ -61,7 +61,7 @@ func TestAWaveThatComesNodeByNodeTripsBeforeItsFirstPodLeaves(t *testing.T) {
 		w.Taint("m", "k:NoExecute")
 		w.Until(10 * time.Minute)
 		w.wantLeft(nil)
-		w.wantCount("event n0 EvictionHeld: Pod default/n0 is due to leave, and stays: EvictionPolicy brake has tripped: 5 of 5 selected pods are due, and the breaker allows 2", 1)
+		w.wantCount("event n0 EvictionHeld: Pod default/n0 is due to leave, but stays: EvictionPolicy brake has tripped: 5 of 5 selected pods are due, and the breaker allows 2", 1)
 		w.Taint("m", "k-")
 		w.Pass(time.Minute)
 		w.wantLeft(left(10*time.Minute+10*sec, "n0", "n1")) // it closes when that has been so for 10 s

@@ -3,9 +3,9 @@
 
 // Package policies follows the EvictionPolicies of a cluster, and decides whether due pods may leave.
 //
-// The rule is in package policy. This package passes it what it needs: the policies, the labels of pods, namespaces and
-// nodes, and what happened before. All of that is read again for each answer, so an answer is never older than the
-// caches. Anything that is not known yet makes an answer stricter: a pod leaves later, never sooner.
+// The rule is in package policy. This package passes it what it needs: the policies, the labels of pods, namespaces
+// and nodes, and what happened before. All of that is read again for each answer, so an answer is never older than
+// the caches. Anything that is not known yet makes an answer stricter: a pod leaves later, never sooner.
 //
 //	follower.go     the policies, and who is told when answers may change
 //	changes.go      which changes of pods, nodes, breakers and places change answers
@@ -17,5 +17,5 @@
 //	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API
 //	line.go         the places of paces and budgets
 //	demand.go       breakers
-//	status.go       what is written of a policy, from tally.go (its pods) and down.go (what ifDown does)
+//	status.go       what is written to a policy's status, from tally.go (its pods) and down.go (what ifDown does)
 package policies

@@ -237,7 +237,7 @@ func TestABudgetThatAllowsNothingCostsHardlyAnyCalls(t *testing.T) {
 		w.wantAsked(0, 3)
 		w.wantNumbers("ask", 50, 50, 50)
 		w.wantCondition("ask", v1alpha1.ConditionHolding, "Budget", "")
-		w.wantCount("event web7 EvictionHeld: Pod default/web7 is due to leave, and stays: EvictionPolicy ask asks the Eviction API, and a PodDisruptionBudget allows no disruption: default/web", 1)
+		w.wantCount("event web7 EvictionHeld: Pod default/web7 is due to leave, but stays: EvictionPolicy ask asks the Eviction API, and a PodDisruptionBudget allows no disruption: default/web", 1)
 		w.allow("web", 50)
 		w.Pass(5 * sec)
 		w.wantThere(0)

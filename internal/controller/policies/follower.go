@@ -68,7 +68,7 @@ func (c *Config) complete() error {
 var resource = custom.Resource[*v1alpha1.EvictionPolicy]{
 	Kind: "EvictionPolicy", Object: &v1alpha1.EvictionPolicy{},
 	List:     func() client.ObjectList { return &v1alpha1.EvictionPolicyList{} },
-	Without:  "so no policy objects to evictions; to have policies, apply config/crd.yaml",
+	Without:  "so no EvictionPolicy holds pods; to use policies, apply config/crd.yaml",
 	Required: true,
 }
 
@@ -186,7 +186,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	for _, object := range objects {
 		p, err := policy.New(object)
 		if err != nil {
-			f.config.Logger.Error(err, "A part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
+			f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 		}
 		all = append(all, followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)})
 	}

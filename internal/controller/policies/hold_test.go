@@ -42,7 +42,7 @@ func TestAHeldPodStaysWithoutAMarkAndWithOneEvent(t *testing.T) {
 		w.Pass(time.Minute)
 		w.wantLeft(nil)
 		w.wantCount("patch p", 0)
-		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, and stays: EvictionPolicy stay holds it", 1)
+		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, but stays: EvictionPolicy stay holds it", 1)
 	})
 }
 
@@ -82,7 +82,7 @@ func TestADeadlineDoesNotEndAPause(t *testing.T) {
 		w.Taint("n", "k:NoExecute")
 		w.Until(5 * time.Minute)
 		w.wantLeft(nil)
-		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, and stays: EvictionPolicy pause is paused: we look at the network", 1)
+		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, but stays: EvictionPolicy pause is paused: we look at the network", 1)
 		w.edit("pause", func(spec *v1alpha1.EvictionPolicySpec) { spec.Paused = nil })
 		w.Pass(sec)
 		w.wantLeft(map[string]time.Duration{"p": 5 * time.Minute})

@@ -144,7 +144,7 @@ func (r *reporter) status(
 	if p.flaw == nil {
 		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy is in force.")
 	} else {
-		say(v1alpha1.ConditionAccepted, false, "Invalid", "A part of the policy cannot be read, so it holds too many pods: "+p.flaw.Error())
+		say(v1alpha1.ConditionAccepted, false, "Invalid", "Part of the policy cannot be read, so it holds too many pods: "+p.flaw.Error())
 	}
 	switch {
 	case t.held == 0:
@@ -152,7 +152,7 @@ func (r *reporter) status(
 	case p.DryRun:
 		say(v1alpha1.ConditionHolding, false, "DryRun", "It would hold "+t.String()+".")
 	default:
-		say(v1alpha1.ConditionHolding, true, string(t.reason()), t.String()+".")
+		say(v1alpha1.ConditionHolding, true, string(t.reason()), "It holds "+t.String()+".")
 	}
 	switch open := r.f.demand.open(p.Policy); {
 	case p.Breaker() == nil:
@@ -160,7 +160,7 @@ func (r *reporter) status(
 	case open != "":
 		say(v1alpha1.ConditionTripped, true, "TooManyDue", open+".")
 	default:
-		say(v1alpha1.ConditionTripped, false, "FewDue", "No more pods are due than the breaker allows.")
+		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that are due.")
 	}
 	held, reason, message := r.down.says(p)
 	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)

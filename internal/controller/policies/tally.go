@@ -96,6 +96,6 @@ func (t *tally) String() string {
 	for _, why := range slices.Sorted(maps.Keys(t.why)) {
 		reasons = append(reasons, fmt.Sprintf("%s %d", why, t.why[why]))
 	}
-	return fmt.Sprintf("%d of %d due (%s), such as %s",
+	return fmt.Sprintf("%d of %d due pods (%s), such as %s",
 		t.held, t.due, strings.Join(reasons, ", "), strings.Join(t.examples, ", "))
 }

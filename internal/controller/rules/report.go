@@ -77,9 +77,9 @@ func (r *reconciler) tellHolding(ctx context.Context, p planned) {
 	note.holding = p.outcome.holding()
 	log := logf.FromContext(ctx).WithValues("rule", p.rule.name, "dryRun", p.rule.asIf)
 	if p.outcome.held > 0 {
-		log.Info("A rule holds nodes back", "held", p.outcome.held, "why", heldMessage(p))
+		log.Info("Nodes wait for the taint of a rule", "held", p.outcome.held, "why", heldMessage(p))
 	} else {
-		log.Info("A rule no longer holds nodes back")
+		log.Info("No nodes wait for the taint of a rule any longer")
 	}
 	if !r.dryRun {
 		r.events.holding(p)

@@ -120,7 +120,7 @@ const (
 	aboutReady    = "a rule about Ready would taint nodes without regard to the state of their zones: use the taints node.kubernetes.io/not-ready and node.kubernetes.io/unreachable, which node health sets"
 	aboutUnknown  = "MemoryPressure, DiskPressure and PIDPressure become Unknown on all nodes at once when the control plane is disrupted: use the status True, or the taint node.kubernetes.io/unreachable, which node health sets"
 	withoutABound = "a rule with the effect NoExecute evicts pods and needs maxTainted: set it to the maximum number of nodes that may have the taint at once"
-	tooLong       = "the name of a rule has at most 63 characters, because it becomes a label of the nodes that the rule taints: create the rule under a shorter name"
+	tooLong       = "the name of a rule can have at most 63 characters, because it becomes a label of the nodes that the rule taints: create the rule under a shorter name"
 	untilFixed    = "Until this is fixed, the rule neither adds nor removes taints."
 )
 

@@ -51,8 +51,8 @@ func heldMessage(p planned) string {
 			nodesDo(waiting, "waits", "wait"), p.rule.text, bound, plan.selected))
 	}
 	if plan.refused > 0 {
-		sentences = append(sentences, fmt.Sprintf("%s have taint %s, which is tried again every minute: for node %s the API server says: %s",
-			nodesDo(plan.refused, "may not", "may not"), p.rule.text, plan.example, plan.why))
+		sentences = append(sentences, fmt.Sprintf("%s taint %s; Taintkeeper retries every minute. For node %s, the API server says: %s",
+			nodesDo(plan.refused, "cannot get", "cannot get"), p.rule.text, plan.example, plan.why))
 	}
 	if len(sentences) == 0 {
 		return "No node waits for the taint."

@@ -89,15 +89,15 @@ func (r rows) Rows() []row {
 func (o Outcome) meaning() string {
 	switch o {
 	case OnTime:
-		return "evicted when the rule says, within " + Tolerance.String()
+		return "evicted when due, within " + Tolerance.String()
 	case Early:
 		return "evicted before"
 	case Late:
 		return "evicted after"
 	case Never:
-		return "due, and not evicted"
+		return "due, but not evicted"
 	case Stayed:
-		return "evicted, and should have stayed"
+		return "evicted, but should have stayed"
 	case Twice:
 		return "evicted again: it was already terminating, or its predecessor of the same name had to leave"
 	default:

@@ -148,10 +148,10 @@ func TestTheMetricsAreWellFormed(t *testing.T) {
 			t.Errorf("%v %v", problems, err)
 		}
 		const gauges = `
-# HELP taintkeeper_shadow_overdue_pods Pods that are due to leave their node according to the rule and that the built-in has not evicted yet.
+# HELP taintkeeper_shadow_overdue_pods Pods that must leave their node because of its taints and that the built-in has not evicted yet.
 # TYPE taintkeeper_shadow_overdue_pods gauge
 taintkeeper_shadow_overdue_pods 1
-# HELP taintkeeper_shadow_pending_pods Pods whose eviction is due in the future, according to the rule.
+# HELP taintkeeper_shadow_pending_pods Pods that must leave later because of taints.
 # TYPE taintkeeper_shadow_pending_pods gauge
 taintkeeper_shadow_pending_pods 1
 `

@@ -143,7 +143,7 @@ func (ps *promises) difference(p *promise, outcome Outcome, why string, at time.
 func what(p *promise, outcome Outcome, at time.Time) string {
 	switch {
 	case outcome == Stayed:
-		return "evicted, and should have stayed"
+		return "evicted, but should have stayed"
 	case outcome == Twice:
 		return "evicted a second time"
 	case p.left.IsZero():
@@ -166,7 +166,7 @@ func newMetrics() *metrics {
 	m := &metrics{
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_shadow_pods_total",
-			Help: "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with the rule: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began before it could be seen).",
+			Help: "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with what taints and tolerations require: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began before it could be seen).",
 		}, []string{"outcome"}),
 		difference: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "taintkeeper_shadow_difference_seconds",
@@ -186,11 +186,11 @@ func (m *metrics) register(registerer prometheus.Registerer, backlog func() (ove
 		m.pods, m.difference,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_overdue_pods",
-			Help: "Pods that are due to leave their node according to the rule and that the built-in has not evicted yet.",
+			Help: "Pods that must leave their node because of its taints and that the built-in has not evicted yet.",
 		}, func() float64 { overdue, _ := backlog(); return float64(overdue) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_pending_pods",
-			Help: "Pods whose eviction is due in the future, according to the rule.",
+			Help: "Pods that must leave later because of taints.",
 		}, func() float64 { _, pending := backlog(); return float64(pending) }),
 	} {
 		if err := registerer.Register(collector); err != nil {

@@ -39,7 +39,7 @@ func newTeller(log logr.Logger, client kubernetes.Interface) *teller {
 
 // tell reports a difference.
 func (t *teller) tell(d Difference, at time.Time) {
-	t.log.Info("The built-in taint eviction differs from the rule",
+	t.log.Info("The built-in's eviction differs from what taints and tolerations require",
 		"outcome", string(d.Outcome), "pod", klog.KRef(d.Namespace, d.Pod), "node", d.Node,
 		"due", d.Due, "evicted", d.Evicted, "explanation", d.Sentence)
 	kind := kindOnNode{d.Node, d.Outcome}

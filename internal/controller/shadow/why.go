@@ -47,14 +47,14 @@ func (ps *promises) whyEarly(p *promise) string {
 	case replaces && before.uid != p.pod.UID && near(p.left, before.due):
 		return "the built-in knows pods by name, and went on with the countdown of the pod that had this name before"
 	}
-	return "why cannot be told from what was seen"
+	return "the cause cannot be determined from what was seen"
 }
 
 func (ps *promises) whyLate(p *promise) string {
 	began := p.left.Add(-time.Duration(min(p.tolerated(), overflows)) * time.Second)
 	switch {
 	case ps.renamed(p, began):
-		return fmt.Sprintf("the built-in counted the %d s from %s, when %s came, and not from %s, when the node became not ready",
+		return fmt.Sprintf("the built-in counted the %d s from %s, when %s was added, and not from %s, when the node became not ready",
 			p.tolerated(), ps.shown(began), name(p.reason.Taint.Taint), ps.shown(p.reason.Start))
 	case ps.kept(p):
 		return ps.whyKept(p)
@@ -63,7 +63,7 @@ func (ps *promises) whyLate(p *promise) string {
 	case !p.marked.IsZero() && p.left.Sub(p.marked) > Tolerance:
 		return fmt.Sprintf("the built-in marked it for deletion at %s, and its delete was accepted only %s later", ps.shown(p.marked), duration(p.left.Sub(p.marked)))
 	case p.tolerated() == 0:
-		return "why cannot be told from what was seen"
+		return "the cause cannot be determined from what was seen"
 	}
 	return fmt.Sprintf("the built-in restarted its countdown of %d s at %s, probably because the process restarted; it should have begun at %s",
 		p.tolerated(), ps.shown(began), ps.shown(p.reason.Start))
@@ -89,7 +89,7 @@ func (ps *promises) whyKept(p *promise) string {
 	const went = "the built-in went on with the first countdown"
 	switch {
 	case p.first.key == p.reason.Taint.Key && p.first.seconds != p.tolerated():
-		return fmt.Sprintf("%s of %d s; that tolerationSeconds became %d was ignored", went, p.first.seconds, p.tolerated())
+		return fmt.Sprintf("%s of %d s; it ignored the change of tolerationSeconds to %d", went, p.first.seconds, p.tolerated())
 	case p.first.key == p.reason.Taint.Key:
 		return fmt.Sprintf("the built-in counted from %s, when it first saw %s, and not from %s",
 			ps.shown(p.first.due.Add(-time.Duration(p.first.seconds)*time.Second)),
@@ -98,7 +98,7 @@ func (ps *promises) whyKept(p *promise) string {
 		return fmt.Sprintf("a second taint with a shorter toleration was ignored: %s goes on for %s, tolerated for %d s, and the shorter one is %s, tolerated for %d s",
 			"the first countdown", p.first.key, p.first.seconds, name(p.reason.Taint.Taint), p.tolerated())
 	}
-	return fmt.Sprintf("%s, of %d s for %s, after that taint was taken off", went, p.first.seconds, p.first.key)
+	return fmt.Sprintf("%s, of %d s for %s, after that taint was removed", went, p.first.seconds, p.first.key)
 }
 
 // has reports whether a node has a NoExecute taint of a key.
@@ -159,7 +159,7 @@ func (ps *promises) whyStayed(p *promise) string {
 	case p.untainted:
 		return fmt.Sprintf("the built-in kept deleting pods after the untaint at %s", ps.shown(p.ended))
 	}
-	return fmt.Sprintf("the built-in evicted it although it tolerates what is left of the taints since %s", ps.shown(p.ended))
+	return fmt.Sprintf("the built-in evicted it although it has tolerated all remaining taints since %s", ps.shown(p.ended))
 }
 
 func name(taint corev1.Taint) string { return "taint " + taint.Key }

@@ -44,7 +44,7 @@ func newRuleRow(rule *v1alpha1.NodeTaintRule) ruleRow {
 	holding := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHolding)
 	switch {
 	case accepted == nil:
-		row.Problem = "no controller has processed it yet: Taintkeeper does in enforce mode with the controller node-taint-rule"
+		row.Problem = "no controller has processed it yet: Taintkeeper does so only in enforce mode, with the controller node-taint-rule"
 	case accepted.Status != metav1.ConditionTrue:
 		row.Problem = sentence.Printable(cmp.Or(accepted.Message, accepted.Reason))
 	case holding != nil && holding.Status == metav1.ConditionTrue:

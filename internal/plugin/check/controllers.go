@@ -219,7 +219,7 @@ func (d *detective) builtInWrote() bool {
 func (d *detective) evictedLately(program string) bool {
 	trace, ok := d.Signs.Evictions[program]
 	if ok {
-		d.sign("%s wrote %s of evictions, the last at %s.",
+		d.sign("%s wrote %s about evictions, the last at %s.",
 			program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
 	}
 	return ok && d.Signs.At.Sub(trace.Last) < writtenLately
@@ -240,7 +240,7 @@ func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsE
 	if node == "" {
 		return false
 	}
-	d.sign("%s last wrote taints or conditions of nodes at %s, of node %s.", program, instant(last), node)
+	d.sign("%s last wrote the taints or conditions of a node at %s: node %s.", program, instant(last), node)
 	return d.Signs.At.Sub(last) < writtenLately
 }
 
@@ -329,11 +329,11 @@ func (t *task) why() string {
 	case t.ours == absent && t.builtIn == off:
 		return "the built-in does not, and there is no sign that Taintkeeper does"
 	case t.ours == absent:
-		return "there is no sign that Taintkeeper does, and kube-controller-manager does unless a flag says otherwise, which nothing shows"
+		return "there is no sign that Taintkeeper does, and kube-controller-manager does by default; nothing shows whether a flag switches that off"
 	case t.ours == runs:
 		return "Taintkeeper does, but nothing shows whether the built-in is off"
 	}
-	return "Taintkeeper does not, and kube-controller-manager does unless a flag says otherwise, which nothing shows"
+	return "Taintkeeper does not, and kube-controller-manager does by default; nothing shows whether a flag switches that off"
 }
 
 func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -33,12 +33,12 @@ var evictionControllers = Rule{
 				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so it does not help that Taintkeeper's deadlines survive a restart."})
+			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so a pod leaves as soon as either of them evicts it."})
 		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "Taintkeeper does not run: its eviction clock is stale, so the built-in evicts if it is on.",
-				Advice:   "Find out why Taintkeeper does not run. If you have uninstalled it, delete what Helm kept once the built-in's backlog is over: docs/installation.md#uninstall.",
+				Advice:   "Find out why Taintkeeper does not run. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall.",
 			})
 		case task.ours == runs && task.builtIn == unknown && !task.held():
 			return task.found(Finding{

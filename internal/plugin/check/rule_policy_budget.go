@@ -22,7 +22,7 @@ import (
 var policyBlockedBudget = Rule{
 	ID:       "policy-blocked-budget",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy asks a PodDisruptionBudget that can never allow an eviction",
+	Title:    "An EvictionPolicy waits for a PodDisruptionBudget that can never allow an eviction",
 	Advice:   "Give the policy a deadline, or let the PodDisruptionBudget allow a disruption.",
 	Find: func(facts *Facts) []Finding {
 		const why = "It has no deadline, so pods whose PodDisruptionBudget can never allow an eviction"
@@ -36,7 +36,7 @@ var policyBlockedBudget = Rule{
 var policySeveralBudgets = Rule{
 	ID:       "policy-several-budgets",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy asks about pods that have several PodDisruptionBudgets",
+	Title:    "An EvictionPolicy uses the Eviction API for pods with several PodDisruptionBudgets, which the API refuses",
 	Advice:   "Change the selectors of the PodDisruptionBudgets so that each pod has one.",
 	Find: func(facts *Facts) []Finding {
 		const why = "The Eviction API refuses pods that have several PodDisruptionBudgets, so they"

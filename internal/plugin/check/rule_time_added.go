@@ -40,7 +40,7 @@ func findNoTimeAdded(facts *Facts) []Finding {
 	for _, spec := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, Finding{
 			Object:  cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: spec}},
-			Message: fmt.Sprintf("It has no timeAdded on %s, so its tolerationSeconds start again when the evicting controller restarts.", sentence.Counted(len(nodes[spec]), "node")),
+			Message: fmt.Sprintf("It has no timeAdded on %s, so tolerationSeconds start again when the evicting controller restarts.", sentence.Counted(len(nodes[spec]), "node")),
 			Names:   nodes[spec],
 		})
 	}

@@ -9,7 +9,7 @@
 //	cli                    the list of commands, and exit codes
 //	plancmd, taintcmd, ..  a command: its flags, and what it prints
 //	completion             what a shell completes
-//	summary, selection     what a plan says in short; how a command line names nodes and taints
+//	summary, selection     a summary of a plan; how a command line names nodes and taints
 //	source                 where a cluster's state comes from: the API server, or files
 //	output                 tables, JSON and YAML, and progress
 //	command                the environment of a command, and errors of its command line

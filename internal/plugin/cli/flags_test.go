@@ -111,7 +111,7 @@ func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []
 	same := got.out == plain.out && got.err == plain.err && got.code == plain.code
 	switch {
 	case got.code == cli.ExitUsage:
-		wantRefusal(t, args, got, "--"+name, "nodes are given twice", "in "+flag[0])
+		wantRefusal(t, args, got, "--"+name, "nodes are selected in several ways", "in "+flag[0])
 	case same && !anyway:
 		t.Errorf("%q is silently ignored: what is printed is the same as without it", args)
 	case !same && anyway:

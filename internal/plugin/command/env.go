@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the start of every command of the plugin: the environment that it gets from the program, and
+// Package command is what every command of the plugin starts with: the environment that it gets from the program, and
 // errors that say what to write instead of a wrong command line.
 package command
 

@@ -83,7 +83,7 @@ func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]
 	nodes = nodes[:min(len(nodes), mostRows)]
 	t.LeftOut = fmt.Sprintf("Of %d nodes, %d have pods that the plan affects.", len(plan.Nodes), changed)
 	if len(nodes) < changed {
-		t.LeftOut += fmt.Sprintf(" The %d that lose most pods have their own rows; the zones count all nodes. The plan with -o json has every node.", len(nodes))
+		t.LeftOut += fmt.Sprintf(" The %d that lose the most pods have their own rows; the zones count all nodes. The plan with -o json has every node.", len(nodes))
 	}
 	return nodes
 }

@@ -365,7 +365,7 @@ func (p *placer) budgetOf(l *leaver) *budget {
 func (p *placer) bound(l *leaver) *cliv1alpha1.WhereTo {
 	budget := p.budgetOf(l)
 	if l.group.last == nil {
-		reason := fmt.Sprintf("The scheduler was not asked about it, because %s before it used up the limit of questions.", sentence.Counted(budget.pods, "pod"))
+		reason := fmt.Sprintf("The scheduler was not asked about it, because the run time is limited, and %s before it used up that limit.", sentence.Counted(budget.pods, "pod"))
 		if budget == &p.counting {
 			reason += " A pod with spread constraints or pod affinity is compared with all pods."
 		}

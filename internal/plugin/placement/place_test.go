@@ -502,11 +502,11 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	}{
 		"that leave one after the other": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
-			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 failed before, so the Job fails.",
+			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 pods have already failed, so the Job fails.",
 		},
 		"that leave together": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
-			want: "p: The backoffLimit of its Job is 6, and 5 failed before, so the Job fails.; q: The backoffLimit of its Job is 6, and 5 failed before, so the Job fails.",
+			want: "p: The backoffLimit of its Job is 6, and 5 pods have already failed, so the Job fails.; q: The backoffLimit of its Job is 6, and 5 pods have already failed, so the Job fails.",
 		},
 		"that lose no pod by one that has finished": {
 			job: limited(1, 0), node: n, pods: []*corev1.Pod{finished, second},
@@ -601,11 +601,11 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	}
 	cluster.Pods = append(cluster.Pods, pod("q", "n", asking("2")))
 	made := placed(t, cluster, placement.Options{Questions: 1})
-	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: The scheduler was not asked about it, because 1 pod before it used up the limit of questions."
+	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit."
 	if got := story(made); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
-	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only an upper bound, to limit the run time: 2") {
+	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only an upper bound is known, because the run time is limited: 2") {
 		t.Errorf("the plan does not say so: %+v, %q", made.Summary, made.Notes)
 	}
 }
@@ -614,8 +614,8 @@ func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
 	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}, Pods: []*corev1.Pod{
 		pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "n", apart), pod("r", "n"), pod("s", "n", asking("2")),
 	}}
-	want := "p: a of a+b; q: The scheduler was not asked about it, because 1 pod before it used up the limit of questions. A pod with spread constraints or pod affinity is compared with all pods.; " +
-		"r: b of a+b; s: The scheduler was not asked about it, because 1 pod before it used up the limit of questions."
+	want := "p: a of a+b; q: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit. A pod with spread constraints or pod affinity is compared with all pods.; " +
+		"r: b of a+b; s: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit."
 	if got := story(placed(t, cluster, placement.Options{Questions: 1})); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}

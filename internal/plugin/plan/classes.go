@@ -143,11 +143,11 @@ func changesOfClasses(classes []cliv1alpha1.NodeClass) []cliv1alpha1.SmallestCha
 	for i := range classes {
 		if class := &classes[i]; len(class.Missing) > 0 {
 			changes = append(changes, cliv1alpha1.SmallestChange{
-				What:        fmt.Sprintf("Add tolerations of %s.", enumerate(class.Refuse)),
+				What:        fmt.Sprintf("Add tolerations for %s.", enumerate(class.Refuse)),
 				Tolerations: class.Missing, Nodes: len(class.Nodes),
 			})
 			if len(class.Missing) == 1 {
-				changes[len(changes)-1].What = fmt.Sprintf("Add a toleration of %s.", class.Refuse[0])
+				changes[len(changes)-1].What = fmt.Sprintf("Add a toleration for %s.", class.Refuse[0])
 			}
 		}
 	}

@@ -404,7 +404,7 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	}{
 		"a pod that tolerates nothing": {
 			node("n", "k=v:NoExecute"), pod("p"),
-			[]string{"Remove taint k=v:NoExecute from node n.", "In the pod, add a toleration of k=v:NoExecute."},
+			[]string{"Remove taint k=v:NoExecute from node n.", "In the pod, add a toleration for k=v:NoExecute."},
 		},
 		"two taints": {
 			node("n", "a:NoExecute", "b:NoExecute"), pod("p", tolerating("a", 7200), tolerating("b", 5400)),
@@ -412,7 +412,7 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 		},
 		"two taints that make it due at the same instant": {
 			node("n", "a:NoExecute", "b:NoExecute"), pod("p"),
-			[]string{"Remove taints a:NoExecute and b:NoExecute from node n.", "In the pod, add a toleration of a:NoExecute and add a toleration of b:NoExecute."},
+			[]string{"Remove taints a:NoExecute and b:NoExecute from node n.", "In the pod, add a toleration for a:NoExecute and add a toleration for b:NoExecute."},
 		},
 		"a longer toleration that comes too late": {
 			node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("")),
@@ -598,7 +598,7 @@ func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
 		}
 	}
 	one := explain(plan.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
-	if one.Changes[0].What != "Add a toleration of k:NoSchedule." || one.Changes[1].What != "Add tolerations of k:NoSchedule and l:NoSchedule." {
+	if one.Changes[0].What != "Add a toleration for k:NoSchedule." || one.Changes[1].What != "Add tolerations for k:NoSchedule and l:NoSchedule." {
 		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
 	}
 }

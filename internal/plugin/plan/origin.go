@@ -162,7 +162,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	case isOfDaemonSet(s.Pod) && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
 	case s.isDefaultSeconds(i):
-		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod without a toleration of %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
+		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod without a toleration for %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
 	case s.isForMemoryPressure(t):
 		return cliv1alpha1.OriginPodTolerationRestriction,
 			fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)

@@ -114,7 +114,7 @@ func tolerating(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reas
 			toleration := tolerationOf(cause.Taint.Taint)
 			added = append(added, toleration)
 			list = append(list, listed{toleration, -1})
-			parts = append(parts, "add a toleration of "+taints.Format(cause.Taint.Taint))
+			parts = append(parts, "add a toleration for "+taints.Format(cause.Taint.Taint))
 		case late >= 0:
 			list = movedBefore(list, cause.Shadowed[late], cause.TolerationIndex)
 			parts = append(parts, fmt.Sprintf("put tolerations[%d] before tolerations[%d]",

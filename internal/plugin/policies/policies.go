@@ -61,7 +61,7 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 	for _, object := range objects {
 		compiled, err := policy.New(object)
 		if err != nil {
-			s.Flaws = append(s.Flaws, fmt.Sprintf("EvictionPolicy %s holds too many pods, because a part of it cannot be read: %v.", object.Name, err))
+			s.Flaws = append(s.Flaws, fmt.Sprintf("EvictionPolicy %s holds too many pods, because part of it cannot be read: %v.", object.Name, err))
 		}
 		s.All = append(s.All, compiled)
 		s.made[object.Name] = MadeByPause(object)

@@ -78,7 +78,7 @@ func (s *Nodes) Validate() error {
 	case 1:
 		return nil
 	}
-	return command.Usagef("nodes are given twice: name them, or use --selector, or --all")
+	return command.Usagef("nodes are selected in several ways: use only one of node names, --selector and --all")
 }
 
 // Of returns the selected nodes of a cluster, by name.

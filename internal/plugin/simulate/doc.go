@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulate plays time forward from the current state of a cluster: nodes fall silent and come back, taints are
-// set and removed, and pods leave, find room and become ready. There are no ticks: a queue contains the next events,
-// and time jumps from one event to the next. The same input always gives the same report.
+// Package simulate plays time forward from the current state of a cluster: nodes fall silent and come back, taints
+// are set and removed, and pods leave, find room and become ready. There are no ticks: a queue contains the next
+// events, and time jumps from one event to the next. The same input always gives the same report.
 //
 // It decides nothing itself. [readiness.Play] says what happens to nodes, package verdict when pods are due, package
 // policy whether they leave, and [placement.Room] where their successors go.
@@ -16,5 +16,5 @@
 //	policies.go   what the policies remember: breakers, paces, budgets
 //	succeed.go    successors: when they are made, and where they go
 //	count.go      ready replicas and healthy pods over time
-//	report.go     what came of it; story.go in sentences
+//	report.go     the results; story.go has them as sentences
 package simulate

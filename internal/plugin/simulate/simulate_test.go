@@ -248,7 +248,7 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 		"1m0s Job shop/job fails, and its other pods end",
 		"1m0s Job shop/job has 0 of 2 replicas, until the end",
 	)
-	const why = "The backoffLimit of its Job is 0, and 0 failed before, so the Job fails."
+	const why = "The backoffLimit of its Job is 0, and 0 pods have already failed, so the Job fails."
 	for _, pod := range report.Pods {
 		if pod.LeavesAt == nil || pod.LeavesAt.Duration != time.Minute || pod.NoSuccessor != why {
 			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)
@@ -451,20 +451,20 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "the scenario has no kind: set it to Simulation",
 		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", want Simulation; give objects of the cluster with -f`,
-		"[]":                               "read the scenario: it is array, and should be an object",
+		"[]":                               "read the scenario: it is array, but should be an object",
 		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
-		"{until: 5}":                       "read the scenario: until is number, and should be text",
+		"{until: 5}":                       "read the scenario: until is number, but should be text",
 		"{until: 5d}":                      `read the scenario: unknown unit "d" in duration "5d": write it as 90s, 45m or 2h30m`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
-		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, and should have one",
+		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, but should have one",
 		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: set when the simulation ends, such as 45m",
 		"{kind: Simulation, until: 9999h, steps: [{at: 1s, silent: {all: true}}]}":                    "until: 9999h0m0s is too long, at most 8760h0m0s is simulated",
 		"{kind: Simulation, until: 1m, steps: []}":                                                    "steps: the list is empty, so nothing would happen",
 		"{kind: Simulation, until: 1m, steps: [{at: -1s, silent: {all: true}}]}":                      "step 1: at: -1s is before the start",
 		"{kind: Simulation, until: 1m, steps: [{at: 2m, silent: {all: true}}]}":                       "step 1: at: 2m0s is after the end, which is at 1m0s",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {}}]}":                                "step 1: silent: set exactly one of nodes, selector and all",
-		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: b1}}]}":                       "read the scenario: steps.silent.nodes is string, and should be a list",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: b1}}]}":                       "read the scenario: steps.silent.nodes is string, but should be a list",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: ['']}}]}":                     "step 1: silent: a name in nodes is empty",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {selector: ' '}}]}":                   `step 1: silent: selector " " selects all nodes: set all instead`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {all: true}, apiServerDown: 1m}]}":    "step 1: set exactly one of silent, back, taint and apiServerDown",

@@ -47,9 +47,9 @@ func (c *collector) follow(next decoded) error {
 		delete(c.snapshots, next.source)
 		switch {
 		case !begun:
-			return fmt.Errorf("%s: the snapshot has no first line: it is incomplete, take it again", next.source)
+			return fmt.Errorf("%s: the snapshot has no first line: it is incomplete; take it again", next.source)
 		case objects != line.Objects:
-			return fmt.Errorf("%s: the snapshot contains %d of %d objects: it is damaged, take it again",
+			return fmt.Errorf("%s: the snapshot contains %d of %d objects: it is damaged; take it again",
 				next.source, objects, line.Objects)
 		}
 	default:
@@ -99,6 +99,6 @@ func (c *collector) unended() (all []error) {
 }
 
 func cutOff(source string, objects int) error {
-	return fmt.Errorf("%s: the snapshot ends after %d objects without its last line: it is incomplete, take it again",
+	return fmt.Errorf("%s: the snapshot ends after %d objects without its last line: it is incomplete; take it again",
 		source, objects)
 }

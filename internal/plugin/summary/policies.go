@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Policies says which breakers would trip, and how long a pace takes.
+// Policies says which breakers would trip, and how long the evictions take if a policy sets a pace.
 func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	var lines []string
 	for _, p := range plan.Policies {

@@ -135,7 +135,7 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s.", allows, budget.Leave-budget.Asked, verb))
 		}
 		if budget.Asked > int(budget.Allowed) {
-			asked = append(asked, fmt.Sprintf("%s, and policies ask it about %s until their deadline.",
+			asked = append(asked, fmt.Sprintf("%s, but EvictionPolicies evict %s within it until their deadlines.",
 				allows, sentence.Counted(budget.Asked, "pod")))
 		}
 	}
@@ -147,14 +147,14 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	default:
 		lines = append(lines, "kubectl drain respects budgets; taints do not"+unlessAsked(plan)+".")
 	}
-	asked = first(asked, "PodDisruptionBudget", "is asked about too many pods", "are asked about too many pods")
+	asked = first(asked, "PodDisruptionBudget", "allows too few disruptions for EvictionPolicies", "allow too few disruptions for EvictionPolicies")
 	return slices.Concat(lines, asked)
 }
 
 // unlessAsked is the exception to the rule that evictions ignore budgets.
 func unlessAsked(plan *cliv1alpha1.TaintPlan) string {
 	if slices.ContainsFunc(plan.Budgets, func(budget cliv1alpha1.PlannedBudget) bool { return budget.Asked > 0 }) {
-		return ", except where an EvictionPolicy asks them"
+		return ", except where an EvictionPolicy uses the Eviction API"
 	}
 	return ""
 }

@@ -93,10 +93,10 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	maps.Copy(histories, rewrites())
 	wants := map[string]seen{
 		"4: a second, shorter taint brings the eviction forward":            {shadow.Late, "a second taint with a shorter toleration was ignored"},
-		"4: removing the shorter taint pushes the eviction back":            {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was taken off"},
-		"4: longer tolerationSeconds take effect":                           {shadow.Early, "that tolerationSeconds became 31 was ignored"},
-		"4: shorter tolerationSeconds take effect":                          {shadow.Late, "that tolerationSeconds became 5 was ignored"},
-		"4: a value that is tolerated for less than the one before":         {shadow.Late, "that tolerationSeconds became 5 was ignored"},
+		"4: removing the shorter taint pushes the eviction back":            {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was removed"},
+		"4: longer tolerationSeconds take effect":                           {shadow.Early, "it ignored the change of tolerationSeconds to 31"},
+		"4: shorter tolerationSeconds take effect":                          {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
+		"4: a value that is tolerated for less than the one before":         {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
 		"6: tolerationSeconds of 585 years do not evict in 0.3 s":           {shadow.Early, "overflow"},
 		"7: a replacement of the same name on a healthy node stays":         {shadow.Twice, "the built-in deletes by name"},
 		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},

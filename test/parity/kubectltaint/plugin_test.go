@@ -195,11 +195,11 @@ func TestTheCommandDoesWhatKubectlTaintDoes(t *testing.T) {
 func TestTheCommandIsClearerThanKubectlTaint(t *testing.T) {
 	p := newPlugins(t)
 	for line, says := range map[string]string{
-		"node n1 n9 k:NoExecute":               `there is no node "n9"`,        // kubectl changes n1
-		"node n1 -l zone=b k:NoExecute":        "nodes are given twice",        // kubectl changes n3 and not n1
-		"node n1 --all k:NoExecute":            "nodes are given twice",        // kubectl changes all
-		"nodes -l zone=none k:NoExecute":       "no node matches the selector", // kubectl says nothing, and succeeds
-		"node n1 k:NoExecute --dry-run=client": "",                             // kubectl prints what it prints when the node is tainted
+		"node n1 n9 k:NoExecute":               `there is no node "n9"`,              // kubectl changes n1
+		"node n1 -l zone=b k:NoExecute":        "nodes are selected in several ways", // kubectl changes n3 and not n1
+		"node n1 --all k:NoExecute":            "nodes are selected in several ways", // kubectl changes all
+		"nodes -l zone=none k:NoExecute":       "no node matches the selector",       // kubectl says nothing, and succeeds
+		"node n1 k:NoExecute --dry-run=client": "",                                   // kubectl prints what it prints when the node is tainted
 	} {
 		t.Run(line, func(t *testing.T) {
 			in := invocation{Args: strings.Fields(line)}

@@ -89,7 +89,7 @@ func (p *Play) judgeAll(ctx context.Context, pods []*Pod) (Finding, error) {
 		}
 	}
 	if all.Seen == "" {
-		all.Seen = fmt.Sprintf("%d pods, each as promised", len(pods))
+		all.Seen = fmt.Sprintf("%d pods, each evicted on time", len(pods))
 	}
 	return all, nil
 }

@@ -43,8 +43,9 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "board",
 		Short: "Serve a live page of the cluster's taints to a browser",
-		Long: `Serve a live page about the cluster's taints: pods that must leave and their countdowns, zones and why they hold
-nodes back, nodes and their taints, NodeTaintRules, evictions and how late they were, and what shadow mode found.
+		Long: `Serve a live page about the cluster's taints: pods that must leave and their countdowns, zones and why they
+delay the NoExecute taints of their nodes, nodes and their taints, NodeTaintRules, evictions and how late they were,
+and what shadow mode found.
 
 Only this machine can open the page. Its address, which the command prints, contains a secret. The command only reads,
 with your own rights, and the page says what you may not read. Nothing needs to be installed in the cluster. Press

@@ -67,8 +67,8 @@ If you lack rights, or something is missing from the files, the report says what
 With -f, it also checks manifests of Deployments, DaemonSets and other workloads, even without pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.
 
-The exit code is 0 if no finding reaches --fail-on, 1 if the check failed, 2 if the command line is wrong, and 3 if a
-finding reaches --fail-on.
+The exit code is 0 if no finding reaches --fail-on, 1 if the check could not be carried out, 2 if the command line is
+wrong, and 3 if a finding reaches --fail-on.
 
 Rules:
 ` + listRules(),
@@ -131,7 +131,7 @@ func (o *options) validate() error {
 		return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
-		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
+		return command.Usagef("--all-namespaces and --namespace exclude each other: use one of them")
 	}
 	if err := o.source.Validate(); err != nil {
 		return err

@@ -35,7 +35,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
-		Short: "Say why a pod stays on its node, leaves it, or finds none",
+		Short: "Say why a pod stays on its node, leaves it, or has none",
 		Long: `Say whether and when taints make a pod leave its node, and why: which toleration counts against which taint, which
 never counts, where the tolerations come from, how the due time is computed, and the smallest change that would alter
 the answer. If there are EvictionPolicies, it says which of them select the pod, and what each one says. If the pod has
@@ -43,8 +43,9 @@ no node yet, it says which nodes refuse it.
 
 If you name a workload, such as deployment/web, it explains the pod that leaves first.
 
-In a cluster, it reads only the pod, its node, its owner, its namespace and the policies. It reads all nodes if the pod
-has no node or if you name a workload. In files (-f), it looks for the pod in all namespaces unless -n names one.`,
+In a cluster, it reads only the pod, its node, owner and namespace, the policies, and what these need:
+PodDisruptionBudgets, Leases and ServiceAccounts. It reads all nodes if the pod has no node or if you name a workload.
+In files (-f), it looks for the pod in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
   kubectl taintkeeper explain shop/cart-0
@@ -83,7 +84,7 @@ func (o *options) complete(args []string) error {
 	flag := *o.source.Config.Namespace
 	switch {
 	case o.all && flag != "":
-		return command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
+		return command.Usagef("--all-namespaces and --namespace exclude each other: use one of them")
 	case o.wanted.namespace == "":
 		o.wanted.namespace = flag
 	case o.all || flag != "" && flag != o.wanted.namespace:

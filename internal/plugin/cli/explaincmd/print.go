@@ -119,7 +119,7 @@ func (e *explainer) refusals() string {
 	}
 	switch {
 	case all == 0:
-		return "there is no node"
+		return "the cluster has no nodes"
 	case refuse == 0:
 		return fmt.Sprintf("taints are not the reason: none of %s refuses it because of taints", sentence.Counted(all, "node"))
 	case refuse == all:

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pausecmd is kubectl taintkeeper pause and resume: the emergency stop. People type it under stress, so it does
-// not ask for confirmation, acts before it reads, and then says in one sentence what it did.
+// Package pausecmd is kubectl taintkeeper pause and resume: the emergency stop. People type it under stress, so it
+// does not ask for confirmation, acts before it reads, and then says in one sentence what it did.
 package pausecmd
 
 import (
@@ -64,16 +64,16 @@ func (o *options) pauseCommand() *cobra.Command {
 		Long: `Stop taint-based evictions now: create an EvictionPolicy that holds all pods, or those that you select. The command
 does not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
 
-Taintkeeper obeys it from its next call on, regardless of other policies. Pods on nodes with the taint
-node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl taintkeeper check says
-which controller evicts. With coexistence, the built-in leaves these pods alone even while Taintkeeper does not run
-(ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves these pods alone on every
-node. So resume before you stop or uninstall Taintkeeper.
+Taintkeeper checks for it before each call, so it takes effect at once, regardless of other policies. Pods on nodes
+with the taint node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl
+taintkeeper check says which controller evicts. With coexistence, the built-in leaves these pods alone even while
+Taintkeeper does not run (ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves
+these pods alone on every node. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod once the pod has been due for that long.`,
 		Example: `  # Stop everything
-  kubectl taintkeeper pause network of zone b is down
+  kubectl taintkeeper pause the network in zone b is down
 
   # Only the pods of a namespace, or those on some nodes
   kubectl taintkeeper pause restoring the backup -n shop
@@ -112,7 +112,7 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 	case long > most:
 		return nil, command.Usagef("the reason has %d characters: use at most %d", long, most)
 	case o.allNamespaces && namespace != "":
-		return nil, command.Usagef("namespaces are given twice: use --all-namespaces or --namespace")
+		return nil, command.Usagef("--all-namespaces and --namespace exclude each other: use one of them")
 	case o.output.Format != "" && !slices.Contains(formats, o.output.Format):
 		return nil, command.Usagef("--output=%s: choose one of %s", o.output.Format, strings.Join(formats, ", "))
 	}

@@ -285,7 +285,7 @@ func TestABrokenWatchIsRestartedAndMissedChangesAreReported(t *testing.T) {
 		s.pod("q", "n", 300, func(pod *corev1.Pod) { pod.UID = "another of the same name" })
 		s.pass(10 * time.Second)
 		s.says()
-		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods is broken and is restarted; until then you see its last state: ") {
+		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods broke and is being restarted; until then you see its last state: ") {
 			t.Errorf("the notes are %q, want one", notes)
 		}
 
@@ -313,7 +313,7 @@ func TestAWatchThatStaysBrokenIsReportedOnceAMinute(t *testing.T) {
 			broken.tell("pods", errors.New("connection refused"))
 			s.pass(time.Second)
 		}
-		note := "Note: The watch of pods is broken and is restarted; until then you see its last state: connection refused.\n"
+		note := "Note: The watch of pods broke and is being restarted; until then you see its last state: connection refused.\n"
 		if got := s.errOut.take(); got != note+note {
 			s.t.Errorf("the notes are %q, want two", got)
 		}

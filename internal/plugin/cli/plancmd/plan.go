@@ -43,8 +43,9 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --unreachable)",
 		Short: "Say what taints would do: which pods leave, when and why",
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
-workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies, it says which pods they
-hold and until when, which pods need the Eviction API, which breakers would trip, and how long a pace takes.
+workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies, it says which pods
+they hold and until when, which pods need the Eviction API, which breakers would trip, and how long the evictions take
+if a policy sets a pace.
 
 With --unreachable, it says what would happen if the nodes stopped renewing their Leases now: when node health notices,
 when each node is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. For flags that

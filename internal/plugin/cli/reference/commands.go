@@ -128,18 +128,20 @@ func (p *page) shared() {
 	}
 }
 
-// blocks makes Markdown of help: lines that are indented there become a block.
+// blocks makes Markdown of help: lines that are indented there become a block, unless they continue an item of a list.
 func blocks(help string) string {
 	var out []string
-	block := false
+	block, item := false, false
 	for line := range strings.SplitSeq(help, "\n") {
 		indented := strings.HasPrefix(line, "  ")
-		if indented && !block {
-			out = append(out, "")
-		}
-		if block = indented; block {
+		item = strings.HasPrefix(line, "- ") || item && indented
+		if indented && !item {
+			if !block {
+				out = append(out, "")
+			}
 			line = "  " + line
 		}
+		block = indented && !item
 		out = append(out, line)
 	}
 	return strings.Join(out, "\n")

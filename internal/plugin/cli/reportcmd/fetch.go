@@ -137,7 +137,7 @@ func get(ctx context.Context, url, token string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case response.StatusCode == http.StatusForbidden:
-		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind the ClusterRole taintkeeper-metrics-reader to it")
+		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind a ClusterRole to it that may get that URL, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)")
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("it returned %s", response.Status)
 	}

@@ -33,7 +33,7 @@ var outcomes = []struct{ name, means string }{
 	{"on_time", "evicted within 2 s of their due time"},
 	{"early", "evicted before they were due"},
 	{"late", "evicted after they were due"},
-	{"never", "due and not evicted"},
+	{"never", "due, but not evicted"},
 	{"should_have_stayed", "evicted although they could have stayed"},
 	{"twice", "evicted a second time"},
 	{"unjudged", "not judged, because the countdown began before shadow mode"},

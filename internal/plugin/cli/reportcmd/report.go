@@ -34,7 +34,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "report",
 		Short: "Print the report of shadow mode",
 		Long: `Print the report of shadow mode: how many pods the built-in controller evicted on time, early, late or not at all, and
-what it did differently from the rule, with the reason.
+what it did that differs from what taints and tolerations require, with the reason.
 
 The command fetches the report from Taintkeeper's pod through the API server, as kubectl port-forward does. You need the
 rights to list pods, to create pods/portforward, and to create a token of the service account taintkeeper-report, which

@@ -60,8 +60,8 @@ The scenario is a file, or - for stdin:
 
 A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A trailing - removes a taint.
 
-Without --where-to, a pod finds room if it tolerates the taints of any node. With it, the filters and scores of the
-scheduler decide, and pods that fit nowhere wait until room appears.
+Without --where-to, a pod finds room if there is at least one node whose taints it tolerates. With it, the filters and
+scores of the scheduler decide, and pods that fit nowhere wait until room appears.
 
 The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
 scenario is wrong, and 3 if something happens that --fail-on names.`,
@@ -94,7 +94,7 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 		flag.Usage = "As set on the controller: " + flag.Usage + "."
 		cmd.Flags().AddFlag(flag)
 	})
-	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Use the scheduler's filters and scores to choose where pods go. Without it, a pod finds room if it tolerates the taints of any node.")
+	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Use the scheduler's filters and scores to choose where pods go. Without it, a pod finds room if there is at least one node whose taints it tolerates.")
 	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without playing it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)

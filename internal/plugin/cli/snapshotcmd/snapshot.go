@@ -42,7 +42,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config)}
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Write a file for making plans without the cluster",
+		Short: "Print a snapshot of the cluster, for plans without the cluster",
 		Long: `Write the state of the cluster to stdout, one JSON object per line. The first line says when the cluster was read.
 Commands with -f answer for that time unless --at names another. They refuse a snapshot without its last line.
 

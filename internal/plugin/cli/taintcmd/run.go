@@ -74,7 +74,7 @@ func (t *tainting) run(ctx context.Context) error {
 	failed = errors.Join(left, failed, t.print(done))
 	t.tellCordoned()
 	if failed != nil && (t.wait || t.stay) {
-		t.tell("Failed so far, the rest continues: %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
+		t.tell("Failed so far (the rest continues): %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
 	return errors.Join(failed, t.follow(ctx, done))
 }
@@ -176,7 +176,7 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 		of = " of cluster " + name
 	}
 	t.tell("%s on %s%s: %s", t.edit, sentence.Counted(len(nodes), "node"), of, sentence.Enumerate(namesOf(nodes)))
-	fmt.Fprint(t.env.ErrOut, "Go on? [y/N] ")
+	fmt.Fprint(t.env.ErrOut, "Continue? [y/N] ")
 	if t.answers == nil {
 		t.answers = bufio.NewReader(t.env.In)
 	}

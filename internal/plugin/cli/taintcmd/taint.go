@@ -79,7 +79,7 @@ func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 func (o *options) taintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "taint (NODE... | -l SELECTOR | --all) TAINT...",
-		Short: "Taint nodes, after showing the effect and asking",
+		Short: "Taint nodes, with a preview and a confirmation",
 		Long: `Change the taints of nodes as kubectl taint does, but first say which pods leave, and ask for confirmation.
 A change that would trip the breaker of an EvictionPolicy requires --yes.
 
@@ -130,7 +130,7 @@ func NewUntaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.C
 func (o *options) untaintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "untaint (NODE... | -l SELECTOR | --all) KEY[:Effect]...",
-		Short: "Remove taints from nodes, after showing the effect and asking",
+		Short: "Remove taints from nodes, with a preview and a confirmation",
 		Long: `Remove taints from nodes as kubectl taint does, but first say which pods then stay and which leave anyway, and ask for
 confirmation.
 
@@ -290,7 +290,7 @@ func (o *options) validateQuestion() error {
 	if o.yes || o.dry() || o.asks {
 		return nil
 	}
-	return command.Usagef("stdin is not a terminal, cannot ask for confirmation: add --yes to change the nodes without confirmation, or --dry-run=server to see what would change")
+	return command.Usagef("stdin is not a terminal, so the command cannot ask for confirmation: add --yes to change the nodes without confirmation, or --dry-run=server to see what would change")
 }
 
 // dry reports whether this is a dry run.

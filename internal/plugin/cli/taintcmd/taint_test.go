@@ -250,7 +250,7 @@ func TestTheQuestionNamesTheCluster(t *testing.T) {
 		s.location = plan.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustSay(s.err.String(), "This plan is for cluster prod (context admin@prod, https://example.com).\n",
-			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nGo on? [y/N] ")
+			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nContinue? [y/N] ")
 	}, taintedNode("n"))
 }
 
@@ -260,7 +260,7 @@ func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 			playTaint(t, func(s *taintScene) {
 				s.in = answer
 				err := s.taint("n", "m=1:NoExecute")
-				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leaves, at once.\n", "m=1:NoExecute on 1 node: n\nGo on? [y/N] ")
+				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leaves, at once.\n", "m=1:NoExecute on 1 node: n\nContinue? [y/N] ")
 				if changes {
 					s.must(err)
 					s.mustHave("n", "m=1:NoExecute +0s")
@@ -424,7 +424,7 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
 		s.mustSay(s.err.String(), "The taints of node n have changed meanwhile, so here is a new plan.\n")
-		if n := strings.Count(s.err.String(), "Go on? [y/N]"); n != 2 {
+		if n := strings.Count(s.err.String(), "Continue? [y/N]"); n != 2 {
 			s.Errorf("it is asked %d times", n)
 		}
 	}, taintedNode("n"), podOnNode("n", "p"))
@@ -660,7 +660,7 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 		want  string
 	}{
 		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s it is unknown which pods have left, and the taints stay\nlist pods: no answer"},
-		"the taints are over": {[]string{"--for", "1m", "--stay"}, "The 1m0s are over, and it is unknown which pods have left."},
+		"the taints are over": {[]string{"--for", "1m", "--stay"}, "1m0s have passed, and it is unknown which pods have left."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			playTaint(t, func(s *taintScene) {
@@ -712,7 +712,7 @@ func TestADeletedNodeDoesNotBlockTheWait(t *testing.T) {
 func TestFailuresAreReportedBeforeALongWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(time.Minute, func() {
-			s.mustSay(s.err.String(), `Failed so far, the rest continues: node b: add taint "m:NoSchedule": the node already has`)
+			s.mustSay(s.err.String(), `Failed so far (the rest continues): node b: add taint "m:NoSchedule": the node already has`)
 		})
 		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes", "--for", "5m", "--stay"), "node b: add taint")
 		s.mustHave("a")
@@ -750,7 +750,7 @@ func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
 		leaseIn string
 		says    string
 	}{
-		"where the flags say": {"control", "kube-controller-manager runs according to its Lease, but has not begun to evict: Lease control/kube-controller-manager "},
+		"where the flags say": {"control", "according to its Lease, kube-controller-manager is running, but it has not begun to evict: Lease control/kube-controller-manager "},
 		"elsewhere":           {"other", "cannot tell whether a controller evicts here: you may not list leases; ask for the right to list them in all namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -806,18 +806,18 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"no lease is found": {nil, nil, "was due 59s ago, but no controller has begun to evict it\n" +
 			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts"},
 		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
-			"kube-controller-manager runs according to its Lease, but has not begun to evict: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and check its clock"},
+			"according to its Lease, kube-controller-manager is running, but it has not begun to evict: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and check its clock"},
 		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
 			leaseRenewedAt("control", "kcm", 50*time.Second),
 			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
-		}, "kube-controller-manager runs according to its Lease, but has not begun to evict: Lease control/kcm was last renewed 10s ago"},
+		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict: Lease control/kcm was last renewed 10s ago"},
 		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
-			"taintkeeper runs according to its Lease, but has not begun to evict: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and check its clock"},
+			"according to its Lease, taintkeeper is running, but it has not begun to evict: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and check its clock"},
 		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
 			"according to their Leases, no controller that evicts is running: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of that controller"},
 		"one of two has stopped": {nil, []runtime.Object{
 			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-		}, "kube-controller-manager runs according to its Lease, but has not begun to evict"},
+		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")
@@ -858,7 +858,7 @@ func TestForAndWaitEndTogether(t *testing.T) {
 			s.Errorf("it takes %s", took)
 		}
 		s.mustHave("n")
-		s.mustSay(s.err.String(), "The 5m0s are over, and 1 pod has not left.\n")
+		s.mustSay(s.err.String(), "5m0s have passed, and 1 pod has not left.\n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 

@@ -179,7 +179,7 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	case apicall.Stopping(ctx):
 		return fmt.Errorf("interrupted: %s", left)
 	case !end.IsZero() && !t.machineTime().Before(end):
-		t.tell("The %s are over, and %s.", t.lasts, left)
+		t.tell("%s have passed, and %s.", t.lasts, left)
 		return nil
 	}
 	return v.giveUp(ctx, left, f.Broken())
