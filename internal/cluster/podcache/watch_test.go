@@ -306,7 +306,7 @@ func TestWhereAStreamedListDoesNotEndPodsAreListedPageByPage(t *testing.T) {
 		eachSecond func(stream *watch.RaceFreeFakeWatcher)
 		within     time.Duration
 	}{
-		"because nothing comes any more": {func(*watch.RaceFreeFakeWatcher) {}, 15 * time.Second},
+		"because nothing comes anymore": {func(*watch.RaceFreeFakeWatcher) {}, 15 * time.Second},
 		"while changes go on": {func(stream *watch.RaceFreeFakeWatcher) {
 			stream.Modify(newPod("a", withGeneration(2)))
 		}, 6 * time.Minute},

@@ -110,7 +110,7 @@ func TestANamespaceHangsUntilATryThatBeganLaterIsAnswered(t *testing.T) {
 	b.Done(later[0], Hung, t0.Add(2*sec))
 	b.Done(first[2], Over, t0.Add(3*sec))
 	if !b.groups["a"].hangs {
-		t.Error("an earlier try was answered, and it does not hang any more")
+		t.Error("an earlier try was answered, and it does not hang anymore")
 	}
 	b.Done(later[1], Failed(sec, "webhook w"), t0.Add(3*sec))
 	if b.groups["a"].hangs {

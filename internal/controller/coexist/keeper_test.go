@@ -195,7 +195,7 @@ func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
 				s.evictor.set(func(e *evictor) { e.silent = false })
 			},
 		},
-		"it may not delete pods any more": {
+		"it may not delete pods anymore": {
 			func(s *scene) { s.denied.Store("delete", true) },
 			func(s *scene) { s.denied.Delete("delete") },
 		},

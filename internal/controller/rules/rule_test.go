@@ -257,7 +257,7 @@ func TestBeyondMaxTaintedNodesWaitAndAreReleasedInTheOrderOfTheirConditions(t *t
 				w.wantDeadlocked("a-0", "a-9")
 				w.wantStatus("deadlock", [4]int32{10, 2, 2, 0}, "Accepted", "NoNodeHeld")
 				if events := w.Did("event deadlock TaintNoLongerHeld"); len(events) != 1 {
-					t.Errorf("told at %v that no node waits any more, want once", events)
+					t.Errorf("told at %v that no node waits anymore, want once", events)
 				}
 			})
 		})
@@ -323,7 +323,7 @@ func TestALoweredMaxTaintedStopsNodesThatWereChosenAndNotYetTainted(t *testing.T
 					t.Errorf("up to %d nodes were tainted at once, want %d", got, len(test.want))
 				}
 				if events := w.Did("event deadlock TaintNoLongerHeld"); len(events) != 0 {
-					t.Errorf("told at %v that no node waits any more", events)
+					t.Errorf("told at %v that no node waits anymore", events)
 				}
 			})
 		})

@@ -47,7 +47,7 @@ func TestWhatCannotBeWrittenIsAnErrorInEveryCommand(t *testing.T) {
 			t.Errorf("%q ends with exit code %d and\n%s\nwant %d, and that there is no space", args, code, stderr, cli.ExitFailed)
 		}
 		if code, stderr := runInto(t, full{syscall.EPIPE}, args...); code != cli.ExitFailed || stderr != "" {
-			t.Errorf("where nobody reads any more, %q ends with exit code %d and\n%s\nwant %d, and quiet", args, code, stderr, cli.ExitFailed)
+			t.Errorf("where nobody reads anymore, %q ends with exit code %d and\n%s\nwant %d, and quiet", args, code, stderr, cli.ExitFailed)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Departures follows nodes from one reading to the next until no pod must leave any more. It decides by the taints that
+// Departures follows nodes from one reading to the next until no pod must leave anymore. It decides by the taints that
 // a node has when it is read, no matter who set them. Nothing waits for a taint that was removed. The zero value is
 // ready to use; it is not safe for concurrent use.
 type Departures struct {
