@@ -95,7 +95,7 @@ func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
 		"the built-in alone":                            {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
 		"both":                                          {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
 		"nobody, of whom there is a trace":              {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
-		"nobody anymore":                               {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
+		"nobody anymore":                                {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if task := whoEvicts(read(t, fake.NewClientset(test.objects...))); task.Who != test.want {
