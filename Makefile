@@ -62,13 +62,12 @@ test: needs tools ## run all tests with the race detector, and make verify-files
 .PHONY: tools
 tools: build controlplane $(CHECKERS) bin/etcdutl ## build the programs that tests in test/ run
 
-# Packages that start a control plane run one at a time, except two that mostly wait. The tests of the chart run programs
-# that Go's cache of test results does not track.
+# Packages that start a control plane run one at a time, except two that mostly wait. Many run programs that Go's cache of
+# test results does not track.
 .PHONY: test-real-time
 test-real-time:
-	@$(GO) test -race -timeout 40m -p 2 ./test/coexist ./test/nodehealth
-	@$(GO) test -race -timeout 40m -p 1 $$($(GO) list ./test/... | grep -vE '/test/(chart|coexist|nodehealth)$$')
-	@$(GO) test -race -count=1 -timeout 40m ./test/chart
+	@$(GO) test -race -count=1 -timeout 40m -p 2 ./test/coexist ./test/nodehealth
+	@$(GO) test -race -count=1 -timeout 40m -p 1 $$($(GO) list ./test/... | grep -vE '/test/(coexist|nodehealth)$$')
 
 # The proofs run without the race detector, which covers all of our code in its own tests: it would compile Kubernetes
 # again, and run many times slower. Without cgo they share what was compiled for the control plane and for the linter.

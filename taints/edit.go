@@ -51,7 +51,7 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("remove taint %q: the node has no such taint: check the key and the effect, or leave it out",
+	return fmt.Sprintf("cannot remove taint %q: the node has no such taint; check the key and the effect",
 		strings.TrimSuffix(e.Removal.String(), removalMark))
 }
 

@@ -188,7 +188,7 @@ func TestApplyReportsEveryTaintThatStandsInItsWay(t *testing.T) {
 		{name: "added with another value", current: "a=1:NoSchedule", edit: "a=2:NoSchedule", says: []string{`add taint "a=2:NoSchedule": the node already has "a=1:NoSchedule" with the same key and effect: overwrite it`}},
 		{name: "added with the same value", current: "a=1:NoSchedule", edit: "a=1:NoSchedule", says: []string{`already has "a=1:NoSchedule"`}},
 		{name: "two of three exist", current: "a=1:NoSchedule b:NoExecute", edit: "a=2:NoSchedule b=2:NoExecute c:NoExecute", says: []string{`already has "a=1:NoSchedule"`, `already has "b:NoExecute"`}},
-		{name: "removed from a node without taints", edit: "a:NoSchedule-", says: []string{`remove taint "a:NoSchedule": the node has no such taint`}},
+		{name: "removed from a node without taints", edit: "a:NoSchedule-", says: []string{`cannot remove taint "a:NoSchedule": the node has no such taint`}},
 		{name: "removed with another effect", current: "a:NoExecute", edit: "a:NoSchedule-", says: []string{`remove taint "a:NoSchedule"`}},
 		{name: "removed by another key", current: "a:NoExecute", edit: "b-", says: []string{`remove taint "b"`}},
 		{name: "removed by the key without its prefix", current: "example.com/a:NoExecute", edit: "a-", says: []string{`remove taint "a"`}},

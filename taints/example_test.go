@@ -47,7 +47,7 @@ func ExampleEdit_Apply() {
 	// maintenance:NoExecute
 	// dedicated=db:NoSchedule
 	// add taint "maintenance:NoExecute": the node already has "maintenance:NoExecute" with the same key and effect: overwrite it (--overwrite) or leave it out
-	// remove taint "maintenance:NoSchedule": the node has no such taint: check the key and the effect, or leave it out
+	// cannot remove taint "maintenance:NoSchedule": the node has no such taint; check the key and the effect
 }
 
 func ExampleMatcher_First() {

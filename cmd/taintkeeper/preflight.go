@@ -69,7 +69,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server at %s does not accept the credentials: check the kubeconfig or the service account", config.Host)
 	case err != nil:
-		return fmt.Errorf("cannot reach the API server at %s: %w; check the address and that it runs", config.Host, err)
+		return fmt.Errorf("cannot reach the API server at %s: %w; check the address, and that it is running", config.Host, err)
 	case o.coexist:
 		if err := checkCoexistence(server); err != nil {
 			return err
@@ -96,9 +96,9 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 		return err
 	}
 	if len(o.running()) == 1 {
-		return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which runs: %s; %s", seen, adviceOnRival)
+		return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; %s", seen, adviceOnRival)
 	}
-	log.Error(nil, "Node-health is off, because the built-in node-lifecycle-controller runs; evictions follow the built-in's taints", "seen", seen, "advice", adviceOnRival)
+	log.Error(nil, "Node-health is off, because the built-in node-lifecycle-controller is running; evictions follow the built-in's taints", "seen", seen, "advice", adviceOnRival)
 	o.controllers = append([]string{"-" + controllerNodeHealth}, o.controllers...) // the first that names it decides
 	o.nodeHealthLeftOut = true
 	return nil

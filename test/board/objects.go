@@ -94,7 +94,7 @@ func Small(now time.Time) Objects {
 		nodeEvent("held", "worker-b2", "NoExecuteTaintHeld", now.Add(-20*time.Second),
 			"Taint node.kubernetes.io/unreachable:NoExecute is held back: zone eu/eu-2 has the state PartialDisruption (3 of 4 nodes not ready), in which no node is tainted"),
 		nodeEvent("late", "worker-c2", "BuiltInEvictedLate", now.Add(-11*time.Minute),
-			"Pod shop/search-6d5f8c7b4-ccccc: evicted 41 s late: the built-in restarted its countdown of 20 s, probably because the process restarted. More of this kind within the hour are in Taintkeeper's report at /shadow."),
+			"Pod shop/search-6d5f8c7b4-ccccc: evicted 41 s late: the built-in restarted its countdown of 20 s, probably because the process restarted. For an hour, others of this kind on this node are only in Taintkeeper's log and its report at /shadow."),
 	}
 	o.Rules = []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",

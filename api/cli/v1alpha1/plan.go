@@ -67,8 +67,8 @@ type PlanSummary struct {
 	// Nodes is the number of nodes whose taints change. Emptied is the number of those that keep only static pods.
 	Nodes   int `json:"nodes"`
 	Emptied int `json:"emptied"`
-	// Pods is the number of pods on these nodes. Leave is the number of those that are due because of a taint, including
-	// pods that EvictionPolicies hold. AtOnce is the number of those that are due at the instant of the plan.
+	// Pods is the number of pods on these nodes. Leave is the number of those that must leave because of a taint,
+	// including pods that EvictionPolicies hold. AtOnce is the number of those that are due at the instant of the plan.
 	Pods   int `json:"pods"`
 	Leave  int `json:"leave"`
 	AtOnce int `json:"atOnce"`
@@ -175,7 +175,7 @@ type Owner struct {
 // WhereTo says where the successor of a pod that leaves would go, according to the scheduler's own filters.
 type WhereTo struct {
 	// Reason says why no node was considered: the pod has no successor, or the scheduler cannot answer for it. All other
-	// fields are then empty.
+	// fields except NoSuccessor are then empty.
 	Reason string `json:"reason,omitempty"`
 	// NoSuccessor is true if nothing creates a successor of the pod. Reason says why.
 	NoSuccessor bool `json:"noSuccessor,omitempty"`
@@ -228,10 +228,11 @@ type PlannedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Allowed is how many disruptions it allows now. Leave is how many of its pods leave, and Asked how many of them
-	// leave only after EvictionPolicies have asked the budget.
+	// leave only when the Eviction API allows it, because an EvictionPolicy requires that.
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
 	Asked   int   `json:"asked,omitempty"`
-	// Breach is how many more ready pods leave without asking than it allows. It is 0 if the budget is kept.
+	// Breach is how many more ready pods leave without the Eviction API than it allows. It is 0 if the budget is not
+	// overrun.
 	Breach int `json:"breach"`
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Simulation is a scenario: what happens to the nodes of a cluster, and when. Durations count from the start.
+// Simulation is a scenario: what happens to the nodes of a cluster, and when. Times count from the start.
 //
 // +kubebuilder:object:root=true
 type Simulation struct {
@@ -53,7 +53,7 @@ type SimulationTaint struct {
 	Taints []string `json:"taints"`
 }
 
-// SimulationReport is what happens in a simulation. Durations count from its start.
+// SimulationReport is what happens in a simulation. Times count from its start.
 //
 // +kubebuilder:object:root=true
 type SimulationReport struct {

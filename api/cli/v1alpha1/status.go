@@ -21,7 +21,7 @@ type StatusReport struct {
 	Notes []string `json:"notes,omitempty"`
 	// Unknown are the fields that may be absent or zero only because they could not be determined, and why.
 	Unknown []UnknownField `json:"unknown,omitempty"`
-	// Mode is absent if Taintkeeper does not run, or if its mode is not known.
+	// Mode is absent if Taintkeeper is not running, or if its mode is not known.
 	Mode Mode `json:"mode,omitempty"`
 	// Controllers are the controllers that run. They are absent if no pod of Taintkeeper shows them.
 	Controllers []string `json:"controllers,omitempty"`

@@ -84,7 +84,7 @@ func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch
 	goesOn := !s.fresh && !wantsList(options)
 	s.fresh = false
 	if s.restores.forget() && goesOn {
-		return nil, apierrors.NewResourceExpired("etcd was restored: version " + options.ResourceVersion + " lies ahead")
+		return nil, apierrors.NewResourceExpired("etcd was restored: version " + options.ResourceVersion + " is newer than its newest")
 	}
 	w, err := s.calls.WatchFuncWithContext(ctx, options)
 	if err == nil && goesOn {
@@ -121,7 +121,7 @@ func complete(ctx context.Context, w watch.Interface, take func(watch.Event) boo
 			if ok {
 				return event, nil
 			}
-			err = errors.New("list page by page, because the streamed list broke off")
+			err = errors.New("list page by page, because the streamed list was interrupted")
 		}
 		w.Stop()
 		return watch.Event{}, err

@@ -118,7 +118,7 @@ func (k *Keeper) lead(ctx context.Context) error {
 			able = k.config.Clock.Now()
 		}
 		if unable := k.config.Clock.Since(able); unable > giveUpAfter {
-			return fmt.Errorf("give up the lead, so that another replica or a new process evicts: unable to evict for %s: %w", unable.Round(time.Second), err)
+			return fmt.Errorf("give up leadership, so that another replica or a new process evicts: unable to evict for %s: %w", unable.Round(time.Second), err)
 		}
 		k.rest(ctx, next)
 	}

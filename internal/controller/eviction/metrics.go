@@ -110,7 +110,7 @@ var (
 		[]string{"policy", "reason"}, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
 		"Smallest possible lead of the API server's clock over this machine's, negative if it is behind; "+
-			"0 if they agree to the second. A restart can make evictions late by as much.", nil, nil)
+			"0 if they agree to the second. After a restart, evictions can be late by that much.", nil, nil)
 	taintedDesc = prometheus.NewDesc("taintkeeper_tainted_nodes",
 		"Nodes with a NoExecute taint.", nil, nil)
 )

@@ -305,11 +305,11 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		sentences      string
 	}{
 		{size: 3, notReady: 0, state: "Normal"},
-		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node in 10 s is tainted NoExecute"},
-		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes are not ready: one node in 10 s is tainted NoExecute"},
-		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: no node is tainted NoExecute in a zone of 50 nodes or fewer"},
-		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes are not ready: one node in 100 s is tainted NoExecute"},
-		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node in 10 s is tainted NoExecute"},
+		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node is tainted NoExecute every 10 s"},
+		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes are not ready: one node is tainted NoExecute every 10 s"},
+		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: with the default flags, no node is tainted NoExecute in a disrupted zone of 50 nodes or fewer"},
+		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes are not ready: one node is tainted NoExecute every 100 s"},
+		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node is tainted NoExecute every 10 s"},
 		{
 			size: 2, notReady: 2, everyZone: true, state: "FullDisruption",
 			sentences: "2 of 2 nodes are not ready, as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",
@@ -333,7 +333,7 @@ func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 		s.node("c-1", func(node *corev1.Node) { node.Labels = nil }, unready(corev1.ConditionFalse))
 		s.open()
 		expect(t, "zone a", row[zoneRow](s, sheetZones, "/a"), zoneRow{
-			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes are not ready: one node in 10 s is tainted NoExecute",
+			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes are not ready: one node is tainted NoExecute every 10 s",
 		})
 		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, readiness.Normal)
 		expect(t, "the nodes without a zone", row[zoneRow](s, sheetZones, "(none)").NotReady, 1)
@@ -365,7 +365,7 @@ func TestTheReasonsOfShadowModesEventsAreKnown(t *testing.T) {
 func TestWhatShadowModeFoundIsRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.put(events, nodeEventOf("found", "BuiltInEvictedLate",
-			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. More of this kind within the hour are in Taintkeeper's report at /shadow.", time.Second), "default")
+			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. For an hour, others of this kind on this node are only in Taintkeeper's log and its report at /shadow.", time.Second), "default")
 		s.put(events, nodeEventOf("other", "NodeNotReady", "no difference", time.Second), "default")
 		s.open()
 		expect(t, "differences", len(s.shown[sheetDifferences]), 1)

@@ -50,7 +50,7 @@ func (c *cluster) renderEvents() {
 	for uid, event := range c.events {
 		switch {
 		case event.reason != readiness.ReasonHeld:
-			found, _, _ := strings.Cut(event.message, " More of this kind within the hour")
+			found, _, _ := strings.Cut(event.message, " For an hour, others of this kind")
 			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differences[event.reason], found})
 		case held[event.node] == nil || held[event.node].at.Before(event.at):
 			held[event.node] = event

@@ -30,9 +30,9 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 	case everyZone:
 		return counts + ", as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute"
 	case rate == 0:
-		return fmt.Sprintf("%s: no node is tainted NoExecute in a zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
+		return fmt.Sprintf("%s: with the default flags, no node is tainted NoExecute in a disrupted zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
 	}
-	return fmt.Sprintf("%s: one node in %g s is tainted NoExecute", counts, 1/rate)
+	return fmt.Sprintf("%s: one node is tainted NoExecute every %g s", counts, 1/rate)
 }
 
 // zoneOf names the zone of a node.

@@ -153,7 +153,7 @@ func (d *detective) readEvictionClock() {
 // tellBacklog says when the built-in's backlog ends, and which nodes are spared. After that it is safe to delete what
 // an uninstall has left, so this is worth more than a sign.
 func (d *detective) tellBacklog(backlog *cliv1alpha1.BuiltInBacklog) {
-	d.task.backlog = fmt.Sprintf("kube-controller-manager works through a backlog of evictions until %s at the latest, for another %s; %s.",
+	d.task.backlog = fmt.Sprintf("kube-controller-manager is working through a backlog of evictions, until %s at the latest (another %s); %s.",
 		instant(backlog.Until.Time), backlog.Until.Sub(d.Signs.At).Round(time.Second), plan.SparedBy(backlog))
 }
 

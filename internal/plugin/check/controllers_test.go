@@ -132,7 +132,7 @@ func TestWhoEvicts(t *testing.T) {
 		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours runs alone, without an election":                           {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads, and of the built-in nothing is known":               {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
-		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not run")},
+		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper is not running")},
 		"the clock was handed back":                                      {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the clock is of the year 9999":                                  {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
 		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleEvictionClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
@@ -232,8 +232,8 @@ func TestTheBacklogOfTheBuiltInIsReported(t *testing.T) {
 	}{
 		"it is over":           {"2026-11-22T08:59:59Z", "n1", ""},
 		"it cannot be read":    {"soon", "", ""},
-		"no node is spared":    {"2026-11-22T09:01:30Z", "", "until 2026-11-22T09:01:30Z at the latest, for another 1m30s; no node is spared."},
-		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "for another 1m30s; spared nodes: n1, n2."},
+		"no node is spared":    {"2026-11-22T09:01:30Z", "", "until 2026-11-22T09:01:30Z at the latest (another 1m30s); no node is spared."},
+		"two nodes are spared": {"2026-11-22T09:01:30Z", "n1 n2", "(another 1m30s); spared nodes: n1, n2."},
 		"all nodes are spared": {"2026-11-22T09:01:30Z", "*", "all nodes are spared."},
 		"many are":             {"2026-11-22T09:01:30Z", strings.Repeat("n ", 11), "spared nodes: n, n, n, n, n, n, n, n, n, n and 1 more."},
 	} {

@@ -15,7 +15,7 @@ var controlPlaneLeaves = Rule{
 	ID:       "control-plane-leaves",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A control plane component leaves a node that gets a common taint",
-	Advice:   "Add a toleration for every NoExecute taint, after those for not-ready and unreachable with tolerationSeconds.",
+	Advice:   "Add one toleration that matches every NoExecute taint, after those for not-ready and unreachable with tolerationSeconds.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		for _, workload := range facts.Workloads {

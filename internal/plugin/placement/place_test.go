@@ -278,7 +278,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"nowhere, if nothing has room": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", asking("3")), pod("q", "a", asking("2"))},
-			want: "p: nowhere", warns: "None of 2 nodes takes it: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).",
+			want: "p: nowhere", warns: "0 of 2 nodes take it: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).",
 		},
 		"nowhere, if the emptied zone keeps it from the others": {
 			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "b", spread(corev1.DoNotSchedule))},

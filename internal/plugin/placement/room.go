@@ -125,5 +125,5 @@ func (r *Room) enter(l *leaver) error {
 }
 
 func nowhere(said *answer) string {
-	return fmt.Sprintf("None of %d nodes takes it: %s.", said.asked, said.why())
+	return fmt.Sprintf("0 of %d nodes take it: %s.", said.asked, said.why())
 }

@@ -110,7 +110,7 @@ func silenceNotes(
 ) []string {
 	var notes []string
 	if together := mostTogether(courses); together > 1 {
-		notes = append(notes, fmt.Sprintf("%d nodes become silent at the same instant. The plan takes them in the order of their names; "+
+		notes = append(notes, fmt.Sprintf("%d nodes become Unknown at the same instant. The plan takes them in the order of their names; "+
 			"in a cluster, their order is random.", together))
 	}
 	var never, unheard []string
@@ -142,7 +142,7 @@ func silenceNotes(
 	return notes
 }
 
-// mostTogether returns the largest number of nodes that become silent at the same instant.
+// mostTogether returns the largest number of nodes that become Unknown at the same instant.
 func mostTogether(courses []readiness.Course) int {
 	fallen, most := map[time.Time]int{}, 0
 	for _, course := range courses {

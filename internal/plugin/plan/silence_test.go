@@ -187,7 +187,7 @@ func TestAPlanOfSilentNodesNamesOthersWhoseTaintsChangeMeanwhile(t *testing.T) {
 }
 
 func TestThePlanOfSilentNodesNotesWhatItCannotKnowAndNothingElse(t *testing.T) {
-	together := "2 nodes become silent at the same instant"
+	together := "2 nodes become Unknown at the same instant"
 	stuck := "A pod that leaves a silent node is deleted, but stays Terminating"
 	a, b := reporting("a", corev1.ConditionTrue), reporting("b", corev1.ConditionTrue)
 	n, away := reporting("n", corev1.ConditionTrue), reporting("away", corev1.ConditionUnknown)

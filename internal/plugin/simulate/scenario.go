@@ -67,7 +67,7 @@ func Parse(text []byte) (*Scenario, error) {
 		return nil, errors.New("the scenario has no kind: set it to Simulation")
 	}
 	if want := cliv1alpha1.GroupVersion.String(); simulation.APIVersion != "" && simulation.APIVersion != want {
-		return nil, fmt.Errorf("the scenario has apiVersion %q, want %s", simulation.APIVersion, want)
+		return nil, fmt.Errorf("the scenario has apiVersion %q, but should have %s", simulation.APIVersion, want)
 	}
 	s := &Scenario{until: simulation.Until.Duration}
 	var errs []error
@@ -140,7 +140,7 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	}
 	var is metav1.TypeMeta
 	if yaml.Unmarshal(found, &is) == nil && is.Kind != "" && is.Kind != "Simulation" {
-		return simulation, fmt.Errorf("it has kind %q, want Simulation; give objects of the cluster with -f", is.Kind)
+		return simulation, fmt.Errorf("it has kind %q, but should be Simulation; give objects of the cluster with -f", is.Kind)
 	}
 	err = yaml.UnmarshalStrict(found, &simulation)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -367,7 +367,7 @@ func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
 		"all nodes are back, of which one was silent": {[]string{silence, "{at: 10m, back: {all: true}}"}, nil, 4},
 		"no node has the taint": {
 			[]string{"{at: 10s, taint: {all: true, taints: [k-]}}"},
-			[]string{`Step 1 skips 5 nodes: remove taint "k": the node has no such taint: check the key and the effect, or leave it out.`}, 0,
+			[]string{`Step 1 skips 5 nodes: cannot remove taint "k": the node has no such taint; check the key and the effect.`}, 0,
 		},
 		"an outage within an outage does not end it": {
 			[]string{"{at: 0s, apiServerDown: 10m}", "{at: 1m, apiServerDown: 1m}", "{at: 5m, taint: {nodes: [a1], taints: ['k:NoExecute']}}"},
@@ -450,7 +450,7 @@ func TestStaticPodsAreNoWorkload(t *testing.T) {
 func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "the scenario has no kind: set it to Simulation",
-		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", want Simulation; give objects of the cluster with -f`,
+		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", but should be Simulation; give objects of the cluster with -f`,
 		"[]":                               "read the scenario: it is array, but should be an object",
 		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
 		"{until: 5}":                       "read the scenario: until is number, but should be text",
@@ -473,7 +473,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true}}]}":                        "step 1: taint: list at least one taint, such as maintenance=now:NoExecute",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true, taints: ['k:NoExec']}}]}":  `step 1: parse taint "k:NoExec": there is no effect "NoExec": use NoSchedule, PreferNoSchedule or NoExecute`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: [b1], selector: zone=b}}]}":   "step 1: silent: set exactly one of nodes, selector and all",
-		"{kind: Simulation, apiVersion: v1, until: 1m, steps: [{at: 1s, silent: {selector: 'a=b'}}]}": `the scenario has apiVersion "v1", want cli.taintkeeper.dev/v1alpha1`,
+		"{kind: Simulation, apiVersion: v1, until: 1m, steps: [{at: 1s, silent: {selector: 'a=b'}}]}": `the scenario has apiVersion "v1", but should have cli.taintkeeper.dev/v1alpha1`,
 	} {
 		if _, err := simulate.Parse([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: the error is %v, want %s", text, err, want)

@@ -17,7 +17,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -124,7 +123,7 @@ func (s *simulation) find(p *pod) (n *node, why string, err error) {
 			s.took = s.taking(p)
 		}
 		if s.took == nil {
-			return nil, fmt.Sprintf("Each of %s has a taint that is not tolerated.", sentence.Counted(len(s.names), "node")), nil
+			return nil, fmt.Sprintf("0 of %d nodes take it: each has a taint that is not tolerated.", len(s.names)), nil
 		}
 		return nil, "", nil
 	case p.only != nil:

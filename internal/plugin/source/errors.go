@@ -56,7 +56,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	case isDistrust(err):
 		return fmt.Errorf("%s: the API server %s has an untrusted certificate: %w: check the server and the certificate authority in the kubeconfig", doing, server, err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("%s: the API server %s refuses connections: %w: check that it runs, and the context (kubectl config current-context)", doing, server, err)
+		return fmt.Errorf("%s: the API server %s refuses connections: %w: check that it is running, and check the context (kubectl config current-context)", doing, server, err)
 	case IsUnanswered(err):
 		return fmt.Errorf("%s: the API server %s does not answer: %w: check the context (kubectl config current-context) and the network, or raise --request-timeout", doing, server, err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:

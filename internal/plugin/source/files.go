@@ -244,7 +244,7 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 		return nil
 	}
 	if err := checkSeconds(object, kind.In("spec")...); err != nil {
-		return fmt.Errorf("read its pod template: %w", err)
+		return fmt.Errorf("its pod template cannot be read: %w", err)
 	}
 	template, err := plan.TemplateOf(object)
 	if err != nil {
@@ -258,7 +258,7 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 func (c *collector) addSelector(object *unstructured.Unstructured) error {
 	held, found, err := unstructured.NestedMap(object.Object, "spec", "selector")
 	if err != nil {
-		return fmt.Errorf("read its selector: %w", err)
+		return fmt.Errorf("its selector cannot be read: %w", err)
 	}
 	if !found || object.GetUID() == "" {
 		return nil
@@ -268,7 +268,7 @@ func (c *collector) addSelector(object *unstructured.Unstructured) error {
 	}
 	selector := &metav1.LabelSelector{}
 	if err := convert(held, selector); err != nil {
-		return fmt.Errorf("read its selector: %w", err)
+		return fmt.Errorf("its selector cannot be read: %w", err)
 	}
 	c.cluster.Selectors[object.GetUID()] = selector
 	return nil

@@ -81,17 +81,17 @@ func (c *collector) addWorkload(object *unstructured.Unstructured) error {
 	}
 	template, found, err := unstructured.NestedMap(object.Object, kind.template...)
 	if err != nil {
-		return fmt.Errorf("read its pod template: %w", err)
+		return fmt.Errorf("its pod template cannot be read: %w", err)
 	}
 	if !found {
 		return nil
 	}
 	if err := checkSeconds(object, kind.In("spec")...); err != nil {
-		return fmt.Errorf("read its pod template: %w", err)
+		return fmt.Errorf("its pod template cannot be read: %w", err)
 	}
 	pod := &corev1.Pod{}
 	if err := convert(template, pod); err != nil {
-		return fmt.Errorf("read its pod template: %w", err)
+		return fmt.Errorf("its pod template cannot be read: %w", err)
 	}
 	pod.Namespace, pod.Name = namespaceOf(object), object.GetName()
 	replicas, found, err := unstructured.NestedInt64(object.Object, "spec", "replicas")

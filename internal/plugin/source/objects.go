@@ -103,7 +103,7 @@ func convert(object map[string]any, typed any) error {
 		return err
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(data, typed)); ok {
-		return fmt.Errorf("%s is %s, but should be %s", wrong.Field, wrong.Value, wrong.Type)
+		return fmt.Errorf("%s has the type %s, but should have the type %s", wrong.Field, wrong.Value, wrong.Type)
 	}
 	return err
 }

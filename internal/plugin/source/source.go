@@ -41,7 +41,7 @@ func (s *Source) AddFlags(cmd *cobra.Command) {
 		"Read these files or folders instead of a cluster: the output of 'kubectl get nodes,pods,... -A -o yaml' or of 'kubectl taintkeeper snapshot'. '-' means stdin.")
 	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f recursively.")
 	cmd.Flags().StringVar(&s.at, "at", "",
-		"With -f, the time for which to answer, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, and now for other files.")
+		"With -f, the time as of which to answer, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, and now for other files.")
 }
 
 // Offline reports whether files replace a cluster.
@@ -133,15 +133,15 @@ func RESTConfigOf(flags *genericclioptions.ConfigFlags) (*rest.Config, error) {
 	const advice = "set a context (kubectl config use-context)"
 	config, err := flags.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
+		return nil, fmt.Errorf("cannot find a cluster: %w: %s", err, advice)
 	}
 	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find a cluster: %w: %s", err, advice)
+		return nil, fmt.Errorf("cannot find a cluster: %w: %s", err, advice)
 	}
 	named := raw.CurrentContext + *flags.Context + *flags.ClusterName + *flags.APIServer
 	if named == "" && config.Host == defaultServer {
-		return nil, fmt.Errorf("find a cluster: no context is chosen: %s", advice)
+		return nil, fmt.Errorf("no cluster is selected: %s", advice)
 	}
 	return config, nil
 }

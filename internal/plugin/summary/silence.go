@@ -31,7 +31,7 @@ func Silence(plan *cliv1alpha1.TaintPlan) []string {
 		if node.SilentAt == nil {
 			falls.add("Unknown already", node)
 		} else {
-			falls.add("Silent "+in(plan, node.SilentAt), node)
+			falls.add("Unknown "+in(plan, node.SilentAt), node)
 		}
 		if node.Held != "" {
 			held.add("Held back, because "+node.Held, node)

@@ -30,7 +30,7 @@ func TestManySilentNodesAreCountedByZone(t *testing.T) {
 		})
 	}
 	want := []string{
-		"Silent in 50s: 11 nodes of zone a, 1 node of zone b.",
+		"Unknown in 50s: 11 nodes of zone a, 1 node of zone b.",
 		"Tainted NoExecute, zone a: 11 nodes, the first in 50s, the last in 2m30s.",
 		"Tainted NoExecute, zone b: node-11 in 2m40s.",
 	}

@@ -129,7 +129,7 @@ func (p *passes) pass(at time.Duration) {
 		nodes = append(nodes, p.cluster.nodes[name])
 	}
 	p.observe(nodes)
-	observed := p.now // one node after the other
+	observed := p.now // one node after another
 	over := observed
 	zones := map[string]tally{}
 	for i, node := range nodes {

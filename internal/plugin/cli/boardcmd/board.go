@@ -170,7 +170,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, shown *board
 		_ = server.Close() // this disconnects the remaining pages
 	})
 	fmt.Fprintf(o.env.Out, "http://%s/%s/\n", listener.Addr(), token)
-	fmt.Fprintln(o.env.ErrOut, "Open this address in a browser. Ctrl-C ends the board.")
+	fmt.Fprintln(o.env.ErrOut, "Open this address in a browser. Press Ctrl-C to stop.")
 	err := server.Serve(listener)
 	cancel()
 	running.Wait()

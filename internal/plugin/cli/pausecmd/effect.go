@@ -163,5 +163,8 @@ func (e effect) speed() string {
 	if len(e.paces) == 0 {
 		return "at once"
 	}
-	return "at the pace of EvictionPolicy " + sentence.Enumerate(e.paces)
+	if len(e.paces) == 1 {
+		return "at the pace of EvictionPolicy " + e.paces[0]
+	}
+	return "at the pace of EvictionPolicies " + sentence.Enumerate(e.paces)
 }

@@ -52,8 +52,8 @@ With more than 30 rows, pods of one workload that leave together share a row; -o
 each pod.
 
 With --watch, a terminal shows running countdowns; press q to quit. If stdout is not a terminal, each change is a line:
-a pod leaves, leaves at another time, is due now, is held by a policy, is no longer held, is gone, or is cancelled and
-stays. With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
+a pod must leave, must leave at another time, is due now, is held by a policy, is no longer held, is gone, or no longer
+has to leave. With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper pending -A
 
@@ -87,7 +87,7 @@ func (o *options) validate() error {
 		return command.Usagef("--watch requires a cluster, because files do not change: remove --watch or -f")
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
-		return command.Usagef("--all-namespaces and --namespace exclude each other: use one of them")
+		return command.Usagef("--all-namespaces and --namespace cannot be used together: use one of them")
 	}
 	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
 		o.nodes.All = true

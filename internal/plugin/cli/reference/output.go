@@ -81,6 +81,9 @@ func writeType(out *bytes.Buffer, kind *doc.Type, spec ast.Spec) {
 		}
 		name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"), ",")
 		if name == "" {
+			if inlined := typeName(field.Type); inlined != "TypeMeta" {
+				fmt.Fprintf(out, "| the fields of [%s](#%s) | | |\n", inlined, strings.ToLower(inlined))
+			}
 			continue
 		}
 		fmt.Fprintf(out, "| `%s` | %s | %s |\n", name, typeName(field.Type), cell(paragraph(field.Doc.Text()+" "+field.Comment.Text())))

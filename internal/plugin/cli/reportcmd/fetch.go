@@ -81,7 +81,7 @@ func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, er
 			return pod, nil
 		}
 	}
-	const advice = "only shadow mode writes a report; 'kubectl taintkeeper status' says which mode runs"
+	const advice = "only shadow mode writes a report; 'kubectl taintkeeper status' says which mode it is in"
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("find a pod of Taintkeeper: none has the label %s: %s", source.Keepers, advice)
 	}

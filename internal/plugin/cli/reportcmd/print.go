@@ -43,7 +43,7 @@ var outcomes = []struct{ name, means string }{
 const mostDifferences = 10
 
 func (r *report) print(o *output.Printer, where string) {
-	o.Line("Shadow mode in pod %s has compared the built-in controller with the rule for %s.", where, output.Span(r.Since, r.Time))
+	o.Line("For %s, shadow mode in pod %s has compared the built-in's evictions with what taints and tolerations require.", output.Span(r.Since, r.Time), where)
 	o.Line("")
 	for _, outcome := range outcomes {
 		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)

@@ -126,7 +126,7 @@ func TestAnErrorNamesTheRightThatIsMissingToFetchTheReport(t *testing.T) {
 }
 
 func TestTheReportIsPrintedForAPersonOrAsItWasServed(t *testing.T) {
-	const text = `Shadow mode in pod tk/keeper has compared the built-in controller with the rule for 60m.
+	const text = `For 60m, shadow mode in pod tk/keeper has compared the built-in's evictions with what taints and tolerations require.
 
    212  evicted within 2 s of their due time
      0  evicted before they were due

@@ -83,9 +83,9 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 		}
 	}
 	if len(happens) == 0 {
-		happens = []string{"nothing happens to nodes and pods"}
+		happens = []string{"nothing happens to nodes or pods"}
 	}
-	lines = append(lines, fmt.Sprintf("In %s, %s.", span(report.Until), joined(happens)))
+	lines = append(lines, fmt.Sprintf("Over %s, %s.", span(report.Until), joined(happens)))
 	for _, one := range losses {
 		if n := one.of(s); n > 0 {
 			lines = append(lines, counted(n, one.one, one.many)+".")

@@ -44,7 +44,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "snapshot",
 		Short: "Print a snapshot of the cluster, for plans without the cluster",
 		Long: `Write the state of the cluster to stdout, one JSON object per line. The first line says when the cluster was read.
-Commands with -f answer for that time unless --at names another. They refuse a snapshot without its last line.
+Commands with -f answer as of that time unless --at names another. They refuse an incomplete snapshot, which lacks its last line.
 
 A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims,
 StorageClasses, CSINodes and PodDisruptionBudgets:
@@ -65,7 +65,7 @@ It also contains:
 - the selectors of Services and of workloads
 - the flags of Taintkeeper and kube-controller-manager that say which controllers run
 
-It contains no environment variables, image names, Secrets, ConfigMaps, other annotations or other commands.`,
+It contains no environment variables, image names, Secrets or ConfigMaps, and no other annotations or flags.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,

@@ -88,7 +88,7 @@ func (o *options) run(ctx context.Context) error {
 	case cliv1alpha1.HealthUnknown:
 		return errors.New("cannot tell whether Taintkeeper runs: neither its Lease nor its pods can be read")
 	case cliv1alpha1.NotRunning:
-		return UnwellError{errors.New("no replica of Taintkeeper runs"), true}
+		return UnwellError{errors.New("no replica of Taintkeeper is running"), true}
 	}
 	return UnwellError{errors.New("something is wrong with Taintkeeper"), false}
 }

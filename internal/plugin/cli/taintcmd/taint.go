@@ -69,7 +69,7 @@ const taintOutput = `
 The plan and the question go to stderr. Stdout gets what kubectl taint prints: a line for each node, or with -o json and
 -o yaml the changed nodes. -o wide adds their taints before and after.
 
-If a node cannot be changed, the command names it and changes the others. The exit code is 1 then.`
+If a node cannot be changed, the command names it and changes the others. In that case, the exit code is 1.`
 
 // NewTaint returns the command taint.
 func NewTaint(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
@@ -101,7 +101,7 @@ after the current node. In both cases it says which nodes are tainted.` + taintO
   # Evict within PodDisruptionBudgets first, and then taint
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --drain --timeout 10m
 
-  # Empty a zone, one node after the other
+  # Empty a zone, one node after another
   kubectl taintkeeper taint -l topology.kubernetes.io/zone=a maintenance=now:NoExecute --max-unavailable 1
 
   # Taint a zone for half an hour, and then remove the taint

@@ -522,7 +522,7 @@ func TestUntaintSaysWhatIsWrong(t *testing.T) {
 	for args, says := range map[string]string{
 		"a b":       "no taint is given: a, b are nodes",
 		"x m":       `there is no node "x"`,
-		"a other":   `node a: remove taint "other": the node has no such taint`,
+		"a other":   `node a: cannot remove taint "other": the node has no such taint`,
 		"a m_:-x":   "parse removal",
 		"a b -- -x": "parse removal",
 	} {
