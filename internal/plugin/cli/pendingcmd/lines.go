@@ -84,7 +84,7 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	case cliv1alpha1.PendingReleased:
 		what = "is no longer held"
 	case cliv1alpha1.PendingCancelled:
-		what = fmt.Sprintf("no longer has to leave: it stays instead of leaving at %s", output.Absolute(pod.Due.Time))
+		what = fmt.Sprintf("may stay, instead of leaving at %s", output.Absolute(pod.Due.Time))
 	case cliv1alpha1.PendingGone:
 		what = "is gone, " + beforeOrAfter(now, pod.Due.Time)
 	}

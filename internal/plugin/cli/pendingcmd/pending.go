@@ -52,8 +52,8 @@ With more than 30 rows, pods of one workload that leave together share a row; -o
 each pod.
 
 With --watch, a terminal shows running countdowns; press q to quit. If stdout is not a terminal, each change is a line:
-a pod must leave, must leave at another time, is due now, is held by a policy, is no longer held, is gone, or no longer
-has to leave. With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
+a pod must leave, must leave at another time, is due now, is held by a policy, is no longer held, is gone, or may stay.
+With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper pending -A
 
