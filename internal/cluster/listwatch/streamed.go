@@ -84,7 +84,8 @@ func (s *streamed) begin(ctx context.Context, options metav1.ListOptions) (watch
 	goesOn := !s.fresh && !wantsList(options)
 	s.fresh = false
 	if s.restores.forget() && goesOn {
-		return nil, apierrors.NewResourceExpired("etcd was restored: version " + options.ResourceVersion + " is newer than its newest")
+		return nil, apierrors.NewResourceExpired(
+			"etcd was restored: version " + options.ResourceVersion + " is newer than its newest")
 	}
 	w, err := s.calls.WatchFuncWithContext(ctx, options)
 	if err == nil && goesOn {

@@ -132,5 +132,6 @@ func paceOf(p *policy.Policy) string {
 		return ""
 	}
 	scope := map[string]string{"Node": "each node", "Zone": "each zone", "Cluster": "the cluster"}[string(pace.Scope)]
-	return fmt.Sprintf("at most %s per %s in %s", sentence.Counted(int(pace.Pods), "pod"), sentence.Duration(pace.Per), scope)
+	pods := sentence.Counted(pace.Pods, "pod")
+	return fmt.Sprintf("at most %s per %s in %s", pods, sentence.Duration(pace.Per), scope)
 }

@@ -147,7 +147,8 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	default:
 		lines = append(lines, "kubectl drain respects budgets; taints do not"+unlessAsked(plan)+".")
 	}
-	asked = first(asked, "PodDisruptionBudget", "allows too few disruptions for EvictionPolicies", "allow too few disruptions for EvictionPolicies")
+	const tooFew = " too few disruptions for EvictionPolicies"
+	asked = first(asked, "PodDisruptionBudget", "allows"+tooFew, "allow"+tooFew)
 	return slices.Concat(lines, asked)
 }
 

@@ -44,7 +44,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 		Use:   "snapshot",
 		Short: "Print a snapshot of the cluster, for plans without the cluster",
 		Long: `Write the state of the cluster to stdout, one JSON object per line. The first line says when the cluster was read.
-Commands with -f answer as of that time unless --at names another. They refuse an incomplete snapshot, which lacks its last line.
+Commands with -f answer as of that time unless --at names another. They refuse an incomplete snapshot, which lacks its
+last line.
 
 A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims,
 StorageClasses, CSINodes and PodDisruptionBudgets:
