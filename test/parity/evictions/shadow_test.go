@@ -105,7 +105,7 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 		"10: a restart does not start a countdown again":                    {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
 		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
 		"10: a swap and a restart":                                          {shadow.Late, "restarted its countdown of 21 s at 00:00:16"},
-		"without a number: a pod that tolerates the one forever":            {shadow.Late, "when taint node.kubernetes.io/unreachable came"},
+		"without a number: a pod that tolerates the one forever":            {shadow.Late, "when taint node.kubernetes.io/unreachable was added"},
 		// The second delete leaves no trace.
 		"8: a terminating pod is not deleted again when the taints change": {outcome: shadow.OnTime},
 		"a swap in two writes": {outcome: shadow.OnTime},
