@@ -68,8 +68,9 @@ func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	}
 }
 
-// look brings the taints, labels and conditions of one node in line with its plan. Kubelets and others write the same
-// object, so conflicts are ordinary. After a conflict it reads the node live, which may be a sign of life.
+// look brings the taints, labels and conditions of one node in line with its plan. Conflicts are common, because
+// kubelets and other clients write the same object. After a conflict, look reads the node live. That read can bring a
+// sign of life.
 func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
 	err := r.apply(ctx, node)
 	if !apierrors.IsConflict(err) {

@@ -23,6 +23,9 @@ func (e UsageError) Unwrap() error { return e.error }
 // Usagef returns a UsageError. The sentence says what to write instead.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
+// ErrNamespaces means that a command line selects one namespace and all of them.
+var ErrNamespaces = Usagef("--all-namespaces and --namespace cannot be used together: use one of them")
+
 // NoArgs is for commands that take only flags.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

@@ -131,7 +131,7 @@ func (o *options) validate() error {
 		return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
-		return command.Usagef("--all-namespaces and --namespace cannot be used together: use one of them")
+		return command.ErrNamespaces
 	}
 	if err := o.source.Validate(); err != nil {
 		return err

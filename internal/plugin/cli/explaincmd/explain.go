@@ -84,7 +84,7 @@ func (o *options) complete(args []string) error {
 	flag := *o.source.Config.Namespace
 	switch {
 	case o.all && flag != "":
-		return command.Usagef("--all-namespaces and --namespace cannot be used together: use one of them")
+		return command.ErrNamespaces
 	case o.wanted.namespace == "":
 		o.wanted.namespace = flag
 	case o.all || flag != "" && flag != o.wanted.namespace:

@@ -163,8 +163,6 @@ func (e effect) speed() string {
 	if len(e.paces) == 0 {
 		return "at once"
 	}
-	if len(e.paces) == 1 {
-		return "at the pace of EvictionPolicy " + e.paces[0]
-	}
-	return "at the pace of EvictionPolicies " + sentence.Enumerate(e.paces)
+	kind := sentence.Agree(len(e.paces), "EvictionPolicy", "EvictionPolicies")
+	return "at the pace of " + kind + " " + sentence.Enumerate(e.paces)
 }

@@ -112,7 +112,7 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 	case long > most:
 		return nil, command.Usagef("the reason has %d characters: use at most %d", long, most)
 	case o.allNamespaces && namespace != "":
-		return nil, command.Usagef("--all-namespaces and --namespace cannot be used together: use one of them")
+		return nil, command.ErrNamespaces
 	case o.output.Format != "" && !slices.Contains(formats, o.output.Format):
 		return nil, command.Usagef("--output=%s: choose one of %s", o.output.Format, strings.Join(formats, ", "))
 	}

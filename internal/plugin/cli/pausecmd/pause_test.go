@@ -259,6 +259,8 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 	slow, elsewhere := foreign("slow"), foreign("elsewhere")
 	slow.Spec.Action = v1alpha1.ActionDelete
 	slow.Spec.Pace = &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Minute}}
+	slower := slow.DeepCopy()
+	slower.Name = "slower"
 	elsewhere.Spec.PodSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db"}}
 	for name, test := range map[string]struct {
 		policies []runtime.Object
@@ -293,6 +295,11 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 			[]runtime.Object{network, slow},
 			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicy slow: 1.\n",
 			[]string{"slow"},
+		},
+		"one next to two paces": {
+			[]runtime.Object{network, slow, slower},
+			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicies slow, slower: 1.\n",
+			[]string{"slow", "slower"},
 		},
 		"one next to a Hold of other pods": {
 			[]runtime.Object{network, elsewhere},

@@ -87,7 +87,7 @@ func (o *options) validate() error {
 		return command.Usagef("--watch requires a cluster, because files do not change: remove --watch or -f")
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
-		return command.Usagef("--all-namespaces and --namespace cannot be used together: use one of them")
+		return command.ErrNamespaces
 	}
 	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
 		o.nodes.All = true

@@ -135,13 +135,14 @@ func blocks(help string) string {
 	for line := range strings.SplitSeq(help, "\n") {
 		indented := strings.HasPrefix(line, "  ")
 		item = strings.HasPrefix(line, "- ") || item && indented
-		if indented && !item {
-			if !block {
-				out = append(out, "")
-			}
+		before := block
+		block = indented && !item
+		if block && !before {
+			out = append(out, "")
+		}
+		if block {
 			line = "  " + line
 		}
-		block = indented && !item
 		out = append(out, line)
 	}
 	return strings.Join(out, "\n")
