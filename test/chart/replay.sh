@@ -95,7 +95,7 @@ governed() {
 			answer=$(template --set-json "extraFlags.$name=$value" --show-only templates/deployment.yaml)
 			if [[ $answer != *"at '/extraFlags/$name': got"* ]]; then break; fi
 		done
-		[[ $answer == *"this flag is set by"* ]] && echo "$answer" || echo "extraFlags.$name"
+		[[ $answer == *"this flag is set by"* || $answer == *"this flag cannot be set"* ]] && echo "$answer" || echo "extraFlags.$name"
 	done
 }
 
@@ -113,6 +113,7 @@ play() {
 		*) [ $output = yes ] || printf '%s\n' "$line" ;;
 		esac
 	done <"$1"
+	[ $output = yes ] || echo "$1 has no line that begins with '#$ ', so nothing checks it"
 }
 
 scratch=$(mktemp -d) now=$scratch/now
