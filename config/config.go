@@ -29,13 +29,13 @@ var CRD []byte
 //go:embed deployment.yaml
 var Deployment []byte
 
-// Coexistence is coexistence.yaml: the admission policy that keeps the built-in taint-eviction-controller from
-// evicting, and the eviction clock by which it goes.
+// Coexistence is coexistence.yaml: the eviction clock, and the admission policies that keep the built-in
+// taint-eviction-controller from evicting.
 //
 //go:embed coexistence.yaml
 var Coexistence []byte
 
-// Policies is policies.yaml: the admission policies for tolerations, every one. They need Kubernetes 1.36.
+// Policies is policies.yaml: all admission policies for tolerations. They need Kubernetes 1.36.
 //
 //go:embed policies.yaml
 var Policies []byte

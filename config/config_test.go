@@ -76,7 +76,7 @@ func TestTheAdmissionPoliciesOfCoexistenceAreBound(t *testing.T) {
 		}
 	}
 	if len(params) > 0 {
-		t.Errorf("bindings of policies that there are not: %v", params)
+		t.Errorf("bindings of policies that do not exist: %v", params)
 	}
 }
 

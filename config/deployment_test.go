@@ -110,7 +110,7 @@ func TestWhereTheSchedulerPutsAReplica(t *testing.T) {
 	}{
 		{"a node without taints", nil, true},
 		{"a node of the control plane", []corev1.Taint{taint(controlPlane, corev1.TaintEffectNoSchedule)}, true},
-		{"a node of a control plane that sends away", []corev1.Taint{taint(controlPlane, corev1.TaintEffectNoExecute)}, true},
+		{"a control plane node that sends pods away", []corev1.Taint{taint(controlPlane, corev1.TaintEffectNoExecute)}, true},
 		{"a node for the add-ons of the cluster", []corev1.Taint{taint(criticalAddonsOnly, corev1.TaintEffectNoSchedule)}, true},
 		{"a node that a user sends pods away from", []corev1.Taint{taint("maintenance", corev1.TaintEffectNoExecute)}, true},
 		{"an unreachable node", failed(corev1.TaintNodeUnreachable), false},
@@ -120,7 +120,7 @@ func TestWhereTheSchedulerPutsAReplica(t *testing.T) {
 		{"a node with a full disk", []corev1.Taint{taint(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoSchedule)}, false},
 		{"a node short of memory", []corev1.Taint{taint(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule)}, false},
 		{"a node short of process ids", []corev1.Taint{taint(corev1.TaintNodePIDPressure, corev1.TaintEffectNoSchedule)}, false},
-		{"a node that others have for themselves", []corev1.Taint{taint("dedicated", corev1.TaintEffectNoSchedule)}, false},
+		{"a node that is dedicated to others", []corev1.Taint{taint("dedicated", corev1.TaintEffectNoSchedule)}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			untolerated, found := taints.Matcher{}.Untolerated(tt.taints, shipped(t).Spec.Template.Spec.Tolerations)

@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// EvictionPolicy objects to taint-based evictions. It never changes when a pod is due: a pod leaves once it is due and
-// no policy objects. If several policies select a pod, the strictest answer counts.
+// An EvictionPolicy can hold, slow or stop taint-based evictions. It never changes when a pod is due: a pod leaves once
+// it is due and no policy objects. If several policies select a pod, the strictest answer counts for each taint. If
+// several taints make the pod due, the mildest of these answers counts.
 //
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a policy has at most 63 characters, because it is a label value in metrics: create the policy under a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a policy can have at most 63 characters, because it is a label value in metrics: create the policy under a shorter name"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=evp
@@ -70,17 +71,17 @@ type EvictionPolicySpec struct {
 	Action EvictionAction `json:"action"`
 
 	// How long the action Evict or Hold lasts after a pod is due, for example 15m. Then the pod is deleted. Without a
-	// deadline the action never ends. A deadline ends only the action: a pod still stays while the policy is paused, while
-	// its breaker is open, and until its pace has room.
+	// deadline the action never ends. A deadline ends only the action: a pod still stays while the policy is paused,
+	// its breaker is open, or its pace is used up.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s') && duration(self) <= duration('168h')",message="a deadline is more than 0s and at most 168h, a week, for example 15m or 1h30m: to hold longer, leave it out, and delete the policy when you no longer need it"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s') && duration(self) <= duration('168h')",message="a deadline must be more than 0s and at most 168h, a week, for example 15m or 1h30m: to hold longer, leave it out, and delete the policy when you no longer need it"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
-	// What the action Evict does with a pod that has not been Ready for 30 seconds, or whose node is not Ready. Delete,
-	// the default, deletes it, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask asks the
-	// Eviction API anyway.
+	// What the action Evict does with a pod that has been unready for 30 seconds, or whose node is not Ready. Delete,
+	// the default, deletes it, because most PodDisruptionBudgets refuse every eviction once nothing is ready. Ask asks
+	// the Eviction API anyway.
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Ask
 	Unready UnreadyPods `json:"unready,omitempty"`
@@ -124,13 +125,13 @@ type EvictionPolicyTaint struct {
 	// The key of the taint.
 	// +required
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63)",message="it is the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63)",message="it must be the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	Key string `json:"key"`
 
 	// The value of the taint. The default is any value. An empty value selects taints without a value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="it is the value of a taint: letters, digits, dashes, underscores and dots, beginning and ending with a letter or a digit"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')",message="it must be the value of a taint: letters, digits, dashes, underscores and dots, beginning and ending with a letter or a digit"
 	Value *string `json:"value,omitempty"`
 }
 
@@ -182,14 +183,14 @@ type EvictionPace struct {
 	// How many pods may start to leave in a window. Every selected pod that starts to leave while its node has a
 	// NoExecute taint counts, no matter who deletes it.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 10000",message="it is a number of pods from 1 to 10000: to let none leave, use paused or the action Hold"
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 10000",message="it must be a number of pods from 1 to 10000: to let none leave, use paused or the action Hold"
 	Pods int32 `json:"pods"`
 
 	// How long the window is, for example 30s.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="a window is 1s to 1h long, for example 30s or 5m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="a window must be 1s to 1h long, for example 30s or 5m"
 	Per metav1.Duration `json:"per"`
 
 	// What each window applies to: a node, a zone or the whole cluster.
@@ -218,7 +219,7 @@ type EvictionBreaker struct {
 	// least 1. While more are due, none leaves.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="it is a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="it must be a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
 	MaxDue intstr.IntOrString `json:"maxDue"`
 
 	// How long a pod stays after it was due, so that the size of a wave is known before its first pod leaves.
@@ -226,7 +227,7 @@ type EvictionBreaker struct {
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) <= duration('10m')",message="it is 0s to 10m, for example 30s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) <= duration('10m')",message="it must be from 0s to 10m, for example 30s"
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
 	// Releases the pods that were due before this instant: the breaker neither holds nor counts them. It still counts pods
@@ -245,11 +246,11 @@ type EvictionPolicyStatus struct {
 	// +optional
 	Selected int32 `json:"selected"`
 
-	// How many of them are due because of a taint that the policy applies to.
+	// How many of the selected pods are due because of a taint that the policy applies to.
 	// +optional
 	Due int32 `json:"due"`
 
-	// How many of those the policy holds. In a dry run, how many it would hold.
+	// How many of the due pods the policy holds. In a dry run, how many it would hold.
 	// +optional
 	Held int32 `json:"held"`
 

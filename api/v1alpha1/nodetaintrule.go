@@ -75,7 +75,7 @@ type NodeTaintRuleSpec struct {
 	// with other effects, the default is no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="it is a number of nodes, 0 or more, or a percentage from 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9]?[0-9])%$')",message="it must be a number of nodes, 0 or more, or a percentage from 0% to 100%"
 	MaxTainted *intstr.IntOrString `json:"maxTainted,omitempty"`
 
 	// Only report: status, events and metrics say what the rule would do, and no node is tainted.
@@ -107,7 +107,7 @@ type NodeTaintRuleCondition struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="write a reason exactly as in the condition: it is not empty, and does not begin or end with a space"
+	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="write a reason exactly as in the condition: it must not be empty, or begin or end with a space"
 	Reasons []string `json:"reasons,omitempty"`
 }
 
@@ -118,7 +118,7 @@ type NodeTaintRuleTaint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
+	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it must be a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/')",message="keys of kubernetes.io and k8s.io belong to Kubernetes itself: choose a prefix of your own"
 	Key string `json:"key"`
 
@@ -144,7 +144,7 @@ type NodeTaintRuleStatus struct {
 	// +optional
 	Selected int32 `json:"selected"`
 
-	// How many of them have the condition now, for any length of time.
+	// How many of the selected nodes have the condition now, for any length of time.
 	// +optional
 	Matching int32 `json:"matching"`
 

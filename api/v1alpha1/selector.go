@@ -13,7 +13,7 @@ type Selector struct {
 	// Labels and their values.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (key.contains('/') ? key.split('/')[0].size() <= 253 && key.split('/')[1].size() <= 63 : key.size() <= 63))",message="a key is not the key of a label: it is a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (key.contains('/') ? key.split('/')[0].size() <= 253 && key.split('/')[1].size() <= 63 : key.size() <= 63))",message="a key is not a valid label key: it must be a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
 	// Requirements on labels.
@@ -25,14 +25,14 @@ type Selector struct {
 
 // SelectorRequirement is a requirement on a label.
 //
-// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="the operators In and NotIn need values, Exists and DoesNotExist take none"
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",message="the operators In and NotIn need values; Exists and DoesNotExist take none"
 type SelectorRequirement struct {
 	// The key of the label.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it is a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
+	// +kubebuilder:validation:XValidation:rule="self.contains('/') ? self.split('/')[0].size() <= 253 && self.split('/')[1].size() <= 63 : self.size() <= 63",message="it must be a name of at most 63 characters, after a prefix of at most 253 and a slash if there is one"
 	Key string `json:"key"`
 
 	// In, NotIn, Exists or DoesNotExist.

@@ -48,7 +48,7 @@ const (
 	unreachable60 = "node.kubernetes.io/unreachable:NoExecute op=Exists for 60s"
 )
 
-// impatient are tolerations and those of a pod in such a namespace.
+// impatient returns tolerations and those that a namespace with other seconds adds.
 func impatient(all ...string) []string { return append(all, notReady30, unreachable60) }
 
 // place is a namespace with what the policies read of it.
@@ -85,7 +85,8 @@ var places = map[string]place{
 	"too-long":    {annotations: map[string]string{allowedTolerations: longList(4100)}},
 }
 
-// longList is a list of as many tolerations as fit into so many characters, each as short as can be, and of all others.
+// longList is a list of as many short tolerations as fit into the given number of characters. The last one covers all
+// the others.
 func longList(length int) string {
 	const last = `{"operator":"Exists","effect":"NoExecute"}]`
 	var list strings.Builder
@@ -95,7 +96,7 @@ func longList(length int) string {
 	return "[" + list.String() + last
 }
 
-// numbered are so many tolerations that differ.
+// numbered returns the given number of tolerations, all different.
 func numbered(number int) []string {
 	var all []string
 	for i := range number {
@@ -113,7 +114,7 @@ func (p *plane) makePlaces(t *testing.T, all map[string]place) {
 	}
 }
 
-// namespace is one with the label that those with annotations need.
+// namespace makes a namespace. If it has annotations, it gets the label that they need.
 func namespace(name string, as place) *corev1.Namespace {
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(as.labels), Annotations: as.annotations}}
 	if as.annotations != nil && name != unlabeled {
@@ -125,7 +126,7 @@ func namespace(name string, as place) *corev1.Namespace {
 // unlabeled is a namespace without it.
 const unlabeled = "unlabeled"
 
-// edit makes something of a pod.
+// edit changes a pod.
 type edit func(*corev1.Pod)
 
 func podIn(namespace string, edits ...edit) *corev1.Pod {
@@ -224,7 +225,7 @@ type example struct {
 	want []string
 	// selects is the node selector that it has afterwards.
 	selects map[string]string
-	// refused is part of the sentence by which it is refused.
+	// refused is part of the sentence with which it is refused.
 	refused string
 	// first marks those that show that a policy is in force.
 	first bool
@@ -274,7 +275,7 @@ var examples = map[string][]example{
 			want: []string{"node.kubernetes.io/not-ready:NoExecute op=Exists for 5s", unreachable60},
 		},
 		{
-			first: true, name: "a label of a pod in a namespace without", pod: podIn("plain", labeled(unreachableSeconds, "900")),
+			first: true, name: "a label of a pod in a namespace without labels", pod: podIn("plain", labeled(unreachableSeconds, "900")),
 			want: []string{notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 900s"},
 		},
 		{
@@ -286,11 +287,11 @@ var examples = map[string][]example{
 			want: []string{"node.kubernetes.io/not-ready op=Exists", unreachable60},
 		},
 		{
-			name: "and one of every taint", pod: podIn("impatient", tolerating(":NoExecute op=Exists for 9s")),
+			name: "and one that tolerates every taint", pod: podIn("impatient", tolerating(":NoExecute op=Exists for 9s")),
 			want: []string{":NoExecute op=Exists for 9s"},
 		},
 		{
-			name: "a toleration of another effect is about something else", pod: podIn("impatient", tolerating("node.kubernetes.io/not-ready:NoSchedule op=Exists")),
+			name: "a toleration with another effect is about something else", pod: podIn("impatient", tolerating("node.kubernetes.io/not-ready:NoSchedule op=Exists")),
 			want: []string{
 				"node.kubernetes.io/not-ready:NoSchedule op=Exists",
 				notReady30, unreachable60,
@@ -306,8 +307,8 @@ var examples = map[string][]example{
 		},
 		{name: "labels of a namespace that are no seconds change nothing", pod: podIn("slip"), want: defaulted()},
 		{first: true, name: "a label of a pod that is not a number of seconds is refused", pod: podIn("plain", labeled(notReadySeconds, "soon")), refused: `label taintkeeper.dev/not-ready-seconds of the pod is "soon": write whole seconds`},
-		{name: "nor is one that is empty", pod: podIn("plain", labeled(unreachableSeconds, "")), refused: `of the pod is ""`},
-		{name: "nor one that no toleration holds", pod: podIn("plain", labeled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
+		{name: "so is one that is empty", pod: podIn("plain", labeled(unreachableSeconds, "")), refused: `of the pod is ""`},
+		{name: "and one that does not fit a toleration", pod: podIn("plain", labeled(notReadySeconds, "9999999999")), refused: "up to nine digits"},
 	},
 	"memoryPressure": {
 		{name: "a pod without resources is BestEffort", pod: podIn("plain"), want: defaulted()},
@@ -334,13 +335,13 @@ var examples = map[string][]example{
 	},
 	"daemonTolerations": {
 		{first: true, name: "a pod with the label", pod: podIn("plain", labeled(daemonLabel, "true")), want: daemon()},
-		{name: "with another value it is none", pod: podIn("plain", labeled(daemonLabel, "false")), want: defaulted()},
+		{name: "a pod with another value of the label is no daemon", pod: podIn("plain", labeled(daemonLabel, "false")), want: defaulted()},
 		{
 			name: "on the host's network", pod: podIn("plain", labeled(daemonLabel, "true"), onHostNetwork),
 			want: daemon("node.kubernetes.io/network-unavailable:NoSchedule op=Exists"),
 		},
 		{name: "by the kind of its controller", pod: podIn("plain", ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")), want: daemon()},
-		{name: "another kind of that name", pod: podIn("plain", ownedBy("apps/v1", "DaemonSet")), want: defaulted()},
+		{name: "another kind with that name", pod: podIn("plain", ownedBy("apps/v1", "DaemonSet")), want: defaulted()},
 		{
 			name: "its own seconds go, as in a DaemonSet", pod: podIn("plain", labeled(daemonLabel, "true"), tolerating("node.kubernetes.io/not-ready:NoExecute op=Exists for 5s")),
 			want: daemon(),
@@ -436,20 +437,20 @@ var examples = map[string][]example{
 		{
 			first: true, name: "one that tolerates something else is refused", pod: podIn("strict", tolerating("pool=web:NoSchedule")),
 			refused: `toleration "pool=web:NoSchedule" is not in the list of namespace strict, which allows "node.kubernetes.io/not-ready:NoExecute op=Exists", ` +
-				`"node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot op=Exists", "pool=batch": remove it from the pod, or let it be added to the annotation ` + allowedTolerations,
+				`"node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot op=Exists", "pool=batch": remove it from the pod, or have it added to the annotation ` + allowedTolerations,
 		},
 		{name: "and one that does so for longer", pod: podIn("strict", tolerating("node.kubernetes.io/unreachable:NoExecute op=Exists for 601s")), refused: `"node.kubernetes.io/unreachable:NoExecute op=Exists for 601s" is not in the list`},
 		{name: "or without an end", pod: podIn("strict", tolerating("node.kubernetes.io/unreachable:NoExecute op=Exists")), refused: "is not in the list"},
 		{name: "what another policy adds is asked about, too", pod: podIn("strict", requesting(corev1.ResourceCPU, "1")), refused: `toleration "` + memoryPressure + `" is not in the list`},
 		{name: "an empty annotation allows all", pod: podIn("empty-list", tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
 		{name: "and so does an empty list", pod: podIn("empty-json", tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
-		{name: "defaults that are no tolerations", pod: podIn("bad-default"), refused: "annotation " + defaultTolerations + " of namespace bad-default is not a list of tolerations in JSON with up to 4000 characters: write it as"},
+		{name: "defaults that are not tolerations", pod: podIn("bad-default"), refused: "annotation " + defaultTolerations + " of namespace bad-default is not a list of tolerations in JSON with up to 4000 characters: write it as"},
 		{name: "defaults and a list of 4,000 characters", pod: podIn("long", tolerating("pool=web:NoExecute")), want: []string{":NoExecute op=Exists"}},
 		{name: "a hundred tolerations and lists of 4,000 characters", pod: podIn("long", tolerating(numbered(100)...)), want: []string{":NoExecute op=Exists"}},
 		{name: "what is not in a list of 4,000 characters", pod: podIn("long", tolerating("pool=web:NoSchedule")), refused: `toleration "pool=web:NoSchedule" is not in the list of namespace long, which allows "0:NoExecute"`},
 		{name: "without the label a namespace is left alone", pod: podIn(unlabeled, tolerating("pool=web:NoSchedule")), want: defaulted("pool=web:NoSchedule")},
 		{name: "a list that is longer", pod: podIn("too-long"), refused: "annotation " + allowedTolerations + " of namespace too-long is not a list of tolerations in JSON with up to 4000 characters"},
-		{name: "a list that is none", pod: podIn("bad-list"), refused: "annotation " + allowedTolerations + " of namespace bad-list is not a list of tolerations in JSON"},
+		{name: "an invalid list", pod: podIn("bad-list"), refused: "annotation " + allowedTolerations + " of namespace bad-list is not a list of tolerations in JSON"},
 	},
 }
 
@@ -500,8 +501,8 @@ func firsts() []example {
 	return all
 }
 
-// TestEveryPolicy looks at one API server with every policy. What comes last restarts it and breaks the policies. The
-// flags are those by which a kubelet has its rights and no more.
+// TestEveryPolicy looks at one API server with every policy. The last subtests restart it and break the policies. Its
+// flags give a kubelet the rights that it has in real clusters, and no more.
 func TestEveryPolicy(t *testing.T) {
 	p := newAPIServer(t, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction")
 	p.withEveryPolicy(t)
@@ -525,7 +526,7 @@ func (p *plane) doesWhatItSays(t *testing.T) {
 	}
 }
 
-// notServed begins what the chart says where no policy can be installed.
+// notServed is how the chart's message begins where no policy can be installed.
 const notServed = "the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does"
 
 // TestListsForAllNamespacesNeedNoLabel is about the lists in the values, which count where a namespace has none.
@@ -548,12 +549,12 @@ func TestListsForAllNamespacesNeedNoLabel(t *testing.T) {
 		{
 			name: "what is not allowed", pod: podIn("plain", tolerating("pool=web")),
 			refused: `toleration "pool=web" is not in the list of namespace plain, which allows "node.kubernetes.io/not-ready op=Exists", ` +
-				`"node.kubernetes.io/unreachable op=Exists", "spot op=Exists", "pool=batch": remove it from the pod, or let it be added to the chart value policies.namespaceTolerations.allowed`,
+				`"node.kubernetes.io/unreachable op=Exists", "spot op=Exists", "pool=batch": remove it from the pod, or have it added to the chart value policies.namespaceTolerations.allowed`,
 		},
 		{name: "a namespace's own list of defaults", pod: podIn("defaults"), want: []string{
 			notReady300, "node.kubernetes.io/unreachable:NoExecute op=Exists for 600s", "spot:NoSchedule op=Exists", "pool=batch",
 		}},
-		{name: "a namespace's own list of allowed ones", pod: podIn("strict", tolerating("pool=web")), refused: "let it be added to the annotation"},
+		{name: "a namespace's own list of allowed ones", pod: podIn("strict", tolerating("pool=web")), refused: "have it added to the annotation"},
 		{name: "an empty list of its own", pod: podIn("empty-list", tolerating("pool=web")), want: defaulted("pool=web")},
 		{name: "a namespace that is not selected", pod: podIn("impatient", tolerating("pool=web")), want: defaulted("pool=web")},
 		{name: "a list without the label", pod: podIn(unlabeled, tolerating("pool=web")), refused: `which allows "a"`},

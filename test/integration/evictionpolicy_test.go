@@ -63,7 +63,7 @@ func named(taints ...any) func(map[string]any) { return with(taints, "taints") }
 
 func withKey(key string) map[string]any { return map[string]any{"key": key} }
 
-// manyTaints returns so many taints.
+// manyTaints returns the given number of taints.
 func manyTaints(count int) (all []any) {
 	for i := range count {
 		all = append(all, withKey(fmt.Sprint("taint-", i)))
@@ -81,76 +81,76 @@ func breaker(maxDue any) func(map[string]any) {
 
 const (
 	sayDeadline = "more than 0s and at most 168h, a week, for example 15m or 1h30m"
-	saySettle   = "it is 0s to 10m, for example 30s"
-	sayPer      = "a window is 1s to 1h long, for example 30s or 5m"
+	saySettle   = "it must be from 0s to 10m, for example 30s"
+	sayPer      = "a window must be 1s to 1h long, for example 30s or 5m"
 	sayPods     = "a number of pods from 1 to 10000: to let none leave, use paused or the action Hold"
 	sayMaxDue   = "a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
 	sayNothing  = "the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
 	sayKey      = "the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	sayValue    = "the value of a taint: letters, digits, dashes, underscores and dots"
 	sayPaused   = "an empty reason does not pause: say why pods must stay, or remove the field"
-	saySelector = "In and NotIn need values, Exists and DoesNotExist take none"
+	saySelector = "In and NotIn need values; Exists and DoesNotExist take none"
 )
 
 var refusedPolicies = map[string]struct {
 	edit func(map[string]any)
 	says string
 }{
-	"no action":                       {without("action"), "spec.action: Required value"},
-	"an action that is none":          {with("Keep", "action"), `supported values: "Delete", "Evict", "Hold"`},
-	"out-of-service":                  {named(withKey("x"), withKey("node.kubernetes.io/out-of-service")), "Remove the taint from the list"},
-	"too many taints":                 {named(manyTaints(33)...), "at most 32"},
-	"a taint without a key":           {named(withKey("")), sayKey},
-	"a key with a space":              {named(withKey("a b")), sayKey},
-	"a key with a prefix in capitals": {named(withKey("Example.com/x")), sayKey},
-	"a key with too long a name":      {named(withKey("example.com/" + strings.Repeat("x", 64))), sayKey},
-	"a value that is none":            {named(map[string]any{"key": "x", "value": "a b"}), sayValue},
-	"too long a value":                {named(map[string]any{"key": "x", "value": strings.Repeat("x", 64)}), "63"},
-	"In without values":               {with([]any{map[string]any{"key": "a", "operator": "In"}}, "podSelector", "matchExpressions"), saySelector},
-	"Exists with values":              {with([]any{map[string]any{"key": "a", "operator": "Exists", "values": []any{"x"}}}, "nodeSelector", "matchExpressions"), saySelector},
-	"an operator that is none":        {with([]any{map[string]any{"key": "a", "operator": "in", "values": []any{"x"}}}, "namespaceSelector", "matchExpressions"), `supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
-	"a label that is none":            {with(map[string]any{"a b": "x"}, "podSelector", "matchLabels"), "a key is not the key of a label"},
-	"a deadline with Delete":          {and(actionDelete, pace(int64(5), "1m"), with("15m", "deadline")), "remove the deadline, or choose another action"},
-	"a deadline of nothing":           {with("0s", "deadline"), sayDeadline},
-	"a negative deadline":             {with("-5m", "deadline"), sayDeadline},
-	"a deadline without a unit":       {with("15", "deadline"), sayDeadline},
-	"too late a deadline":             {with("168h1s", "deadline"), sayDeadline},
-	"unready with Hold":               {with("Ask", "unready"), "remove it, or set the action to Evict"},
-	"unready with Delete":             {and(actionDelete, pace(int64(5), "1m"), with("Delete", "unready")), "remove it, or set the action to Evict"},
-	"unready that is none":            {and(actionEvict, with("Hold", "unready")), `supported values: "Delete", "Ask"`},
-	"finished that is none":           {with("Hold", "finished"), `supported values: "Delete", "Keep"`},
-	"ifDown that is none":             {with("Delete", "ifDown"), `supported values: "Evict", "Hold"`},
-	"a policy that does nothing":      {actionDelete, sayNothing},
-	"one that still does nothing":     {and(actionDelete, with(true, "dryRun"), with("Delete", "finished"), with("Evict", "ifDown")), sayNothing},
-	"a pace without pods":             {with(map[string]any{"per": "1m"}, "pace"), "spec.pace.pods: Required value"},
-	"a pace without a window":         {with(map[string]any{"pods": int64(5)}, "pace"), "spec.pace.per: Required value"},
-	"a pace of no pods":               {pace(int64(0), "1m"), sayPods},
-	"a pace of fewer than none":       {pace(int64(-5), "1m"), sayPods},
-	"a pace of more than 10000":       {pace(int64(10001), "1m"), sayPods},
-	"a window of less than 1s":        {pace(int64(5), "999ms"), sayPer},
-	"a window of nothing":             {pace(int64(5), "0s"), sayPer},
-	"a window that is negative":       {pace(int64(5), "-1m"), sayPer},
-	"a window of more than 1h":        {pace(int64(5), "1h1s"), sayPer},
-	"a window that is not a duration": {pace(int64(5), "minute"), sayPer},
-	"a scope that is none":            {and(pace(int64(5), "1m"), with("Rack", "pace", "scope")), `supported values: "Node", "Zone", "Cluster"`},
-	"a breaker without maxDue":        {with(map[string]any{"settle": "10s"}, "breaker"), "spec.breaker.maxDue: Required value"},
-	"a breaker at no pods":            {breaker(int64(0)), sayMaxDue},
-	"a breaker below none":            {breaker(int64(-1)), sayMaxDue},
-	"a breaker at no percent":         {breaker("0%"), sayMaxDue},
-	"a breaker above all":             {breaker("101%"), sayMaxDue},
-	"a breaker at a number as text":   {breaker("5"), sayMaxDue},
-	"a breaker beyond numbers":        {breaker(int64(1) << 40), sayMaxDue},
-	"a settle of more than 10m":       {and(breaker("10%"), with("10m1s", "breaker", "settle")), saySettle},
-	"a settle that is negative":       {and(breaker("10%"), with("-10s", "breaker", "settle")), saySettle},
-	"a settle without a unit":         {and(breaker("10%"), with("10", "breaker", "settle")), saySettle},
-	"a resumedAt that is not a time":  {and(breaker("10%"), with("now", "breaker", "resumedAt")), "spec.breaker.resumedAt"},
-	"an empty pause":                  {with("", "paused"), sayPaused},
-	"a pause of spaces":               {with(" \t", "paused"), sayPaused},
-	"a pause of 257 characters":       {with(strings.Repeat("x", 257), "paused"), "256"},
-	"a dry run that is not a boolean": {with("yes", "dryRun"), "spec.dryRun"},
+	"no action":                                       {without("action"), "spec.action: Required value"},
+	"an invalid action":                               {with("Keep", "action"), `supported values: "Delete", "Evict", "Hold"`},
+	"out-of-service":                                  {named(withKey("x"), withKey("node.kubernetes.io/out-of-service")), "Remove the taint from the list"},
+	"too many taints":                                 {named(manyTaints(33)...), "at most 32"},
+	"a taint without a key":                           {named(withKey("")), sayKey},
+	"a key with a space":                              {named(withKey("a b")), sayKey},
+	"a key with a prefix in capitals":                 {named(withKey("Example.com/x")), sayKey},
+	"a key with too long a name":                      {named(withKey("example.com/" + strings.Repeat("x", 64))), sayKey},
+	"an invalid value":                                {named(map[string]any{"key": "x", "value": "a b"}), sayValue},
+	"too long a value":                                {named(map[string]any{"key": "x", "value": strings.Repeat("x", 64)}), "63"},
+	"In without values":                               {with([]any{map[string]any{"key": "a", "operator": "In"}}, "podSelector", "matchExpressions"), saySelector},
+	"Exists with values":                              {with([]any{map[string]any{"key": "a", "operator": "Exists", "values": []any{"x"}}}, "nodeSelector", "matchExpressions"), saySelector},
+	"an invalid operator":                             {with([]any{map[string]any{"key": "a", "operator": "in", "values": []any{"x"}}}, "namespaceSelector", "matchExpressions"), `supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
+	"an invalid label":                                {with(map[string]any{"a b": "x"}, "podSelector", "matchLabels"), "a key is not a valid label key"},
+	"a deadline with Delete":                          {and(actionDelete, pace(int64(5), "1m"), with("15m", "deadline")), "remove the deadline, or choose another action"},
+	"a deadline of 0s":                                {with("0s", "deadline"), sayDeadline},
+	"a negative deadline":                             {with("-5m", "deadline"), sayDeadline},
+	"a deadline without a unit":                       {with("15", "deadline"), sayDeadline},
+	"too late a deadline":                             {with("168h1s", "deadline"), sayDeadline},
+	"unready with Hold":                               {with("Ask", "unready"), "remove it, or set the action to Evict"},
+	"unready with Delete":                             {and(actionDelete, pace(int64(5), "1m"), with("Delete", "unready")), "remove it, or set the action to Evict"},
+	"an invalid unready":                              {and(actionEvict, with("Hold", "unready")), `supported values: "Delete", "Ask"`},
+	"an invalid finished":                             {with("Hold", "finished"), `supported values: "Delete", "Keep"`},
+	"an invalid ifDown":                               {with("Delete", "ifDown"), `supported values: "Evict", "Hold"`},
+	"a policy that does nothing":                      {actionDelete, sayNothing},
+	"one that still does nothing":                     {and(actionDelete, with(true, "dryRun"), with("Delete", "finished"), with("Evict", "ifDown")), sayNothing},
+	"a pace without pods":                             {with(map[string]any{"per": "1m"}, "pace"), "spec.pace.pods: Required value"},
+	"a pace without a window":                         {with(map[string]any{"pods": int64(5)}, "pace"), "spec.pace.per: Required value"},
+	"a pace of no pods":                               {pace(int64(0), "1m"), sayPods},
+	"a pace of a negative number of pods":             {pace(int64(-5), "1m"), sayPods},
+	"a pace of more than 10000":                       {pace(int64(10001), "1m"), sayPods},
+	"a window of less than 1s":                        {pace(int64(5), "999ms"), sayPer},
+	"a window of 0s":                                  {pace(int64(5), "0s"), sayPer},
+	"a window that is negative":                       {pace(int64(5), "-1m"), sayPer},
+	"a window of more than 1h":                        {pace(int64(5), "1h1s"), sayPer},
+	"a window that is not a duration":                 {pace(int64(5), "minute"), sayPer},
+	"an invalid scope":                                {and(pace(int64(5), "1m"), with("Rack", "pace", "scope")), `supported values: "Node", "Zone", "Cluster"`},
+	"a breaker without maxDue":                        {with(map[string]any{"settle": "10s"}, "breaker"), "spec.breaker.maxDue: Required value"},
+	"a breaker at no pods":                            {breaker(int64(0)), sayMaxDue},
+	"a breaker at a negative number of pods":          {breaker(int64(-1)), sayMaxDue},
+	"a breaker at no percent":                         {breaker("0%"), sayMaxDue},
+	"a breaker above all":                             {breaker("101%"), sayMaxDue},
+	"a breaker at a number as text":                   {breaker("5"), sayMaxDue},
+	"a breaker at a number that does not fit 32 bits": {breaker(int64(1) << 40), sayMaxDue},
+	"a settle of more than 10m":                       {and(breaker("10%"), with("10m1s", "breaker", "settle")), saySettle},
+	"a settle that is negative":                       {and(breaker("10%"), with("-10s", "breaker", "settle")), saySettle},
+	"a settle without a unit":                         {and(breaker("10%"), with("10", "breaker", "settle")), saySettle},
+	"a resumedAt that is not a time":                  {and(breaker("10%"), with("now", "breaker", "resumedAt")), "spec.breaker.resumedAt"},
+	"an empty pause":                                  {with("", "paused"), sayPaused},
+	"a pause of spaces":                               {with(" \t", "paused"), sayPaused},
+	"a pause of 257 characters":                       {with(strings.Repeat("x", 257), "paused"), "256"},
+	"a dry run that is not a boolean":                 {with("yes", "dryRun"), "spec.dryRun"},
 }
 
-// acceptedPolicies are policies, each with the spec that is stored if it is another.
+// acceptedPolicies are policies, each with the spec that is stored if that differs.
 var acceptedPolicies = map[string]struct{ spec, want string }{
 	"respect budgets for 15 minutes, then go": {
 		`{action: Evict, deadline: 15m}`, `{action: Evict, deadline: 15m, finished: Delete, ifDown: Evict}`,
@@ -193,7 +193,7 @@ func TestEvictionPoliciesOnARealAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := c.Create(t.Context(), evictionPolicy("refused", refusal.edit), client.DryRunAll)
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), refusal.says) {
-				t.Errorf("it is answered by %v, want a refusal that says %q", err, refusal.says)
+				t.Errorf("it is answered with %v, want a refusal that says %q", err, refusal.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "evaluation error") {
 				t.Errorf("the refusal says what no user understands: %v", err)
@@ -209,12 +209,12 @@ func TestEvictionPoliciesOnARealAPIServer(t *testing.T) {
 	t.Run("a longer name", func(t *testing.T) {
 		err := c.Create(t.Context(), evictionPolicy(strings.Repeat("x", 64)), client.DryRunAll)
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "create the policy under a shorter name") {
-			t.Errorf("it is answered by %v", err)
+			t.Errorf("it is answered with %v", err)
 		}
 	})
 }
 
-// testAccepted wants a spec to be stored as another, as it is if that is empty, and to be one for our own types.
+// testAccepted wants a spec to be stored as want (unchanged if want is empty), and to be valid for our own types.
 func testAccepted(t *testing.T, c client.Client, spec, want string) {
 	t.Helper()
 	object := evictionPolicy("accepted")
@@ -264,7 +264,7 @@ func TestAPolicyIsFollowedWithTheRightsOfTheChart(t *testing.T) {
 	await.Must(t, err)
 	_, err = rig.Taint(t.Context(), c.clients, node, rig.NoExecute("gone"))
 	await.Must(t, err)
-	await.Eventually(t, "the Eviction API is asked", func(context.Context) error {
+	await.Eventually(t, "the Eviction API is called", func(context.Context) error {
 		asked := auditlog.New(c.AuditLog(), auditlog.By(user)).All(t, auditlog.Accepted, auditlog.Named(pod.Name), func(c call) bool {
 			return c.Verb == "create" && c.Resource == "pods/eviction"
 		})

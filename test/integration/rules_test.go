@@ -210,8 +210,7 @@ func rule(name string, change ...func(spec map[string]any)) *unstructured.Unstru
 	return object
 }
 
-// with sets a field of a spec, by its path.
-// reasons returns so many reasons of a condition.
+// reasons returns the given number of reasons of a condition.
 func reasons(count int) (all []any) {
 	for i := range count {
 		all = append(all, fmt.Sprint("Reason", i))
@@ -252,7 +251,7 @@ func TestRulesOnARealAPIServer(t *testing.T) {
 	t.Run("a rule that is deleted takes its taints with it", func(t *testing.T) { c.testEnd(t) })
 }
 
-// oldRules are refused since a newer version of the resource.
+// oldRules have been refused since a newer version of the resource.
 var oldRules = map[string]struct {
 	edit func(map[string]any)
 	says string
@@ -321,10 +320,10 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		{"a key with too long a name", with("example.com/"+strings.Repeat("x", 64), "taint", "key"), "at most 63"},
 		{"no key", with("", "taint", "key"), "spec.taint.key"},
 		{"a value that is not a label value", with("a b", "taint", "value"), "spec.taint.value"},
-		{"an effect that is none", with("NoEvict", "taint", "effect"), "NoEvict"},
+		{"an invalid effect", with("NoEvict", "taint", "effect"), "NoEvict"},
 		{"a negative duration", with("-5s", "after"), "spec.after"},
 		{"a duration without a unit", with("5", "clearAfter"), "spec.clearAfter"},
-		{"a status that is none", with("true", "condition", "status"), "spec.condition.status"},
+		{"an invalid status", with("true", "condition", "status"), "spec.condition.status"},
 		{"an empty reason", with([]any{"DockerHung", ""}, "condition", "reasons"), "write a reason exactly as in the condition"},
 		{"a reason with a space after it", with([]any{"DockerHung "}, "condition", "reasons"), "write a reason exactly as in the condition"},
 		{"a reason twice", with([]any{"DockerHung", "DockerHung"}, "condition", "reasons"), "Duplicate value"},
@@ -352,23 +351,23 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 		{"a required label with an invalid key", requires(map[string]any{"key": "node pool", "operator": "Exists"}), "matchExpressions[0].key"},
 		{"a required label without a key", requires(map[string]any{"key": "", "operator": "Exists"}), "matchExpressions[0].key"},
 		{"a required label with too long a name", requires(map[string]any{"key": "example.com/" + strings.Repeat("x", 64), "operator": "Exists"}), "at most 63"},
-		{"a required label with a value that is none", requires(map[string]any{"key": "pool", "operator": "In", "values": []any{"a b"}}), "matchExpressions[0].values[0]"},
-		{"a label with an invalid key", with(map[string]any{"node pool": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
-		{"a label with two slashes in its key", with(map[string]any{"a/b/c": "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
-		{"a label with too long a name", with(map[string]any{"example.com/" + strings.Repeat("x", 64): "x"}, "nodeSelector", "matchLabels"), "a key is not the key of a label"},
-		{"a label with a value that is none", with(map[string]any{"pool": "a b"}, "nodeSelector", "matchLabels"), "matchLabels.pool"},
+		{"a required label with an invalid value", requires(map[string]any{"key": "pool", "operator": "In", "values": []any{"a b"}}), "matchExpressions[0].values[0]"},
+		{"a label with an invalid key", with(map[string]any{"node pool": "x"}, "nodeSelector", "matchLabels"), "a key is not a valid label key"},
+		{"a label with two slashes in its key", with(map[string]any{"a/b/c": "x"}, "nodeSelector", "matchLabels"), "a key is not a valid label key"},
+		{"a label with too long a name", with(map[string]any{"example.com/" + strings.Repeat("x", 64): "x"}, "nodeSelector", "matchLabels"), "a key is not a valid label key"},
+		{"a label with an invalid value", with(map[string]any{"pool": "a b"}, "nodeSelector", "matchLabels"), "matchLabels.pool"},
 		{"a label with too long a value", with(map[string]any{"pool": strings.Repeat("x", 64)}, "nodeSelector", "matchLabels"), "matchLabels.pool"},
 	}
 	for _, refusal := range refusals {
 		t.Run(refusal.name, func(t *testing.T) {
 			err := c.admin.Create(t.Context(), rule("refused", refusal.edit))
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), refusal.says) {
-				t.Errorf("it is answered by %v, want a refusal that says %q", err, refusal.says)
+				t.Errorf("it is answered with %v, want a refusal that says %q", err, refusal.says)
 			}
 		})
 	}
 	if err := c.admin.Create(t.Context(), rule(strings.Repeat("x", v1alpha1.LongestName+1))); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "a shorter name") {
-		t.Errorf("a rule with too long a name is answered by %v", err)
+		t.Errorf("a rule with too long a name is answered with %v", err)
 	}
 	accepted := map[string][]func(map[string]any){
 		"all":            {with("1h30m", "after"), with("500ms", "clearAfter"), with("10%", "maxTainted"), with("a.b_c-1", "taint", "value"), with(true, "dryRun")},
@@ -399,7 +398,7 @@ func (c *ruleCluster) testRefusals(t *testing.T) {
 	}
 	changed := rule("all", append(accepted["all"], with("other", "taint", "value"))...)
 	if err := c.admin.Patch(t.Context(), changed, client.Merge); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be changed") {
-		t.Errorf("another taint is answered by %v, want a refusal", err)
+		t.Errorf("another taint is answered with %v, want a refusal", err)
 	}
 	await.Must(t, c.admin.DeleteAllOf(t.Context(), &v1alpha1.NodeTaintRule{}))
 	for name := range accepted {
@@ -464,8 +463,8 @@ func (c *ruleCluster) testKubelet(t *testing.T) {
 	c.tainted(t, "node-a", "node-c")
 }
 
-// testRestart adds a node after a restart: what the next plan says about all follows from what is written on them. The
-// nodes come in a first list that is streamed, which client-go's fake clientset cannot do.
+// testRestart adds a node after a restart: what the next plan says about all nodes follows from what is written on the
+// nodes. The nodes come in a first list that is streamed, which client-go's fake clientset cannot do.
 func (c *ruleCluster) testRestart(t *testing.T) {
 	c.deadlocked(t, "node-d", time.Now())
 	await.Eventually(t, "the rule counts the new node, and goes on holding", func(ctx context.Context) error {

@@ -54,7 +54,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{/* The policy and the clock exist in shadow mode, too: after a change from enforce mode they protect pods from the
-     built-in's backlog, and a rollback finds them. Without a renewed clock they refuse nothing. */}}
+     built-in's backlog, and a rollback finds them. Once the clock is stale and the backlog is over, they refuse nothing. */}}
 {{- define "taintkeeper.coexistence" -}}
 {{- if and (has "eviction" .Values.controllers) .Values.coexist.enabled }}true{{ end }}
 {{- end }}

@@ -6,7 +6,7 @@
 {{- else if .Capabilities.APIVersions.Has (print $group "/v1beta1/MutatingAdmissionPolicy") -}}
 {{ $group }}/v1beta1
 {{- else -}}
-{{- fail "policies: the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does; 1.34 and 1.35 do with --feature-gates=MutatingAdmissionPolicy=true and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Switch all policies off, or, if helm template asks no API server, say what yours serves: --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+{{- fail "policies: the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does; 1.34 and 1.35 do with --feature-gates=MutatingAdmissionPolicy=true and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Switch all policies off, or, if you render with helm template, which asks no API server, say what yours serves: --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
 {{- end -}}
 {{- end -}}
 
@@ -83,7 +83,7 @@ resourceRules:
 (has(object.spec.tolerations) ? [] : [JSONPatch{op: 'add', path: '/spec/tolerations', value: []}])
 {{- end -}}
 
-{{/* Whether an annotation is a list of tolerations in JSON, or empty. Refused are escapes, which no toleration needs, and lists so long
+{{/* Whether an annotation is a list of tolerations in JSON, or empty. It refuses escapes, which no toleration needs, and lists so long
      that they would exceed the API server's limits for the cost of expressions. */}}
 {{- define "taintkeeper.cel.isList" -}}
 {{- $field := `("(key|operator|value|effect)"\s*:\s*("[-A-Za-z0-9./_]*"|null)|"tolerationSeconds"\s*:\s*(-?[0-9]{1,15}|null))` -}}
@@ -113,7 +113,7 @@ size({{ . }}) <= 4000 && {{ . }}.matches(r'^\s*(\[\s*(({{ $object }})(\s*,\s*({{
   && (t.key != '' || t.operator == 'Exists'))
 {{- end -}}
 
-{{/* A list of tolerations in the values, in the form of the above. */}}
+{{/* A list of tolerations from the values, in the same form. */}}
 {{- define "taintkeeper.cel.values" -}}
 {{- $all := list -}}
 {{- range . -}}
