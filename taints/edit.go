@@ -107,7 +107,7 @@ func (e Edit) Specs() []string {
 	return specs
 }
 
-// Validate reports everything because of which [ParseEdit] would not return the edit: parts outside the grammar, two
+// Validate reports everything that would keep [ParseEdit] from returning the edit: parts outside the grammar, two
 // additions with the same key and effect, a taint both added and removed. [Edit.Apply] calls it, so call it only to
 // find errors earlier.
 func (e Edit) Validate() error {

@@ -22,7 +22,7 @@ var (
 	prefix253 = prefix63 + "." + prefix63 + "." + prefix63 + "." + strings.Repeat("p", 61)
 )
 
-// taint is a shorthand for tables: the taint that a spec writes.
+// taint is a shorthand for tables: the taint that a spec describes.
 func taint(t *testing.T, spec string) corev1.Taint {
 	t.Helper()
 	parsed, err := taints.Parse(spec)
@@ -80,7 +80,7 @@ func TestParseReadsWhatKubectlReads(t *testing.T) {
 	}
 }
 
-// malformed are specs that are wrong both as an addition and, with a "-" behind them, as a removal.
+// malformed are specs that are wrong both as an addition and, followed by a "-", as a removal.
 var malformed = []struct {
 	name, spec string
 	says       []string
@@ -93,11 +93,11 @@ var malformed = []struct {
 	{"a value without an effect", "dedicated=db", []string{"value but no effect", "NoSchedule, PreferNoSchedule or NoExecute"}},
 	{"an unknown effect", "dedicated=db:NoEvict", []string{`"NoEvict"`, "use NoSchedule, PreferNoSchedule or NoExecute"}},
 	{"an effect in small letters", "dedicated=db:noschedule", []string{`"noschedule"`, "use NoSchedule"}},
-	{"an effect with a blank behind it", "dedicated=db:NoSchedule ", []string{`"NoSchedule "`}},
+	{"an effect with a blank after it", "dedicated=db:NoSchedule ", []string{`"NoSchedule "`}},
 	{"an effect with a blank before it", "dedicated=db: NoSchedule", []string{`" NoSchedule"`}},
 	{"two colons", "a:b:NoSchedule", []string{`more than one ":"`}},
 	{"two colons in a row", "a::NoSchedule", []string{`more than one ":"`}},
-	{"a colon behind the effect", "a:NoSchedule:", []string{`more than one ":"`}},
+	{"a colon after the effect", "a:NoSchedule:", []string{`more than one ":"`}},
 	{"two equals signs", "a=b=c:NoSchedule", []string{`more than one "="`}},
 	{"two equals signs in a row", "a==b:NoSchedule", []string{`more than one "="`}},
 	{"an equals sign in the effect", "a:NoSchedule=b", []string{`"NoSchedule=b"`}},
@@ -115,7 +115,7 @@ var malformed = []struct {
 	{"a key of ten thousand characters", strings.Repeat("k", 10_000) + ":NoSchedule", []string{"63"}},
 	{"a prefix that is too long", prefix253 + "p/a:NoSchedule", []string{"253"}},
 	{"an empty prefix", "/a:NoSchedule", []string{`key "/a"`}},
-	{"nothing behind the prefix", "example.com/:NoSchedule", []string{`key "example.com/"`}},
+	{"nothing after the prefix", "example.com/:NoSchedule", []string{`key "example.com/"`}},
 	{"two prefixes", "example.com/b/c:NoSchedule", []string{`key "example.com/b/c"`}},
 	{"a prefix in capitals", "Example.com/a:NoSchedule", []string{`key "Example.com/a"`}},
 	{"a value with a blank", "a=b c:NoSchedule", []string{`value "b c"`}},
@@ -142,12 +142,12 @@ func TestParseNamesThePartThatIsWrong(t *testing.T) {
 
 func TestParseRefusesWhatOnlyRemovalsMayBe(t *testing.T) {
 	for name, spec := range map[string]string{
-		"a key and an effect":           "a:NoSchedule-",
-		"a key, a value and an effect":  "a=b:NoSchedule-",
-		"a key":                         "a-",
-		"a dash":                        "-",
-		"two dashes behind":             "a:NoSchedule--",
-		"a dash behind an empty effect": "a:-",
+		"a key and an effect":          "a:NoSchedule-",
+		"a key, a value and an effect": "a=b:NoSchedule-",
+		"a key":                        "a-",
+		"a dash":                       "-",
+		"two dashes at the end":        "a:NoSchedule--",
+		"a dash after an empty effect": "a:-",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := taints.Parse(spec)
@@ -205,15 +205,15 @@ func TestParseRemovalNamesThePartThatIsWrong(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no dash behind", func(t *testing.T) {
+	t.Run("no dash at the end", func(t *testing.T) {
 		_, err := taints.ParseRemoval("a:NoSchedule")
 		wantError(t, err, `does not end with "-"`, "key:Effect-")
 	})
-	t.Run("two dashes behind a key", func(t *testing.T) {
+	t.Run("two dashes after a key", func(t *testing.T) {
 		_, err := taints.ParseRemoval("a--")
 		wantError(t, err, `key "a-"`)
 	})
-	t.Run("two dashes behind an effect", func(t *testing.T) {
+	t.Run("two dashes after an effect", func(t *testing.T) {
 		_, err := taints.ParseRemoval("a:NoSchedule--")
 		wantError(t, err, `"NoSchedule-"`)
 	})

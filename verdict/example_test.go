@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// A node became unreachable at noon, and the process that asks has started only later.
+// A node became unreachable at noon, and the process that asks started only later.
 func ExampleRule_Decide() {
 	fiveMinutes := int64(300)
 	noon := metav1.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// FuzzDecide makes a world of bytes, one for each choice, and checks what holds in every world.
+// FuzzDecide makes a world from bytes, one for each choice, and checks what is true in every world.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte{})                                                           // nothing at all
 	f.Add([]byte{0, 0, 0, 1, 4, 0, 0, 0, 2, 4, 2, 8})                         // one taint, no toleration
 	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 6, 1, 2, 0, 0, 0, 2, 8, 2, 1, 8})       // tolerated for five minutes, bound an hour later
-	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 10, 1, 2, 0, 0, 0, 2, 3, 3, 4})         // tolerated for as long as there is
+	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 10, 1, 2, 0, 0, 0, 2, 3, 3, 4})         // tolerated for the longest possible time
 	f.Add([]byte{0, 3, 1, 0, 0, 0, 0, 5, 1, 2, 0, 0, 0, 2, 3, 3, 4})          // at the end of time
 	f.Add([]byte{1, 0, 1, 3, 0, 1, 0, 4, 1, 2, 0, 2, 0, 1, 9, 0, 1, 9})       // Gt, and a clock that is ahead
 	f.Add([]byte{0, 0, 0, 2, 1, 0, 0, 0, 2, 2, 1, 0, 0, 0, 1, 2, 9})          // two taints, one without a timeAdded

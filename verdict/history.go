@@ -25,7 +25,7 @@ type Taint struct {
 	// Ends is the instant at which that second had certainly ended.
 	Ends time.Time
 	// Future means that its timeAdded was in the future when it was first seen, and that no other is known. Such a
-	// timeAdded tells nothing about the taint.
+	// timeAdded says nothing about the taint.
 	Future bool
 	// From is the resourceVersion of the node in which the taint was first seen, without a gap since.
 	From string
@@ -87,9 +87,9 @@ func begin(taint corev1.Taint, seen Seen) Taint {
 	return next
 }
 
-// goesOn is the rule that decides whether a taint continues. Without a gap the key decides. Over a gap only the same
-// value with the timeAdded that the taint should have shows that it continues. If nothing ever writes timeAdded, no
-// timeAdded before and after shows it too, because countdowns that restart with each list would never end.
+// goesOn is the rule that decides whether a taint continues. Without a gap the key decides. Across a gap, only the same
+// value with the timeAdded that the taint should have shows that it continues. If nothing ever writes timeAdded, its
+// absence before and after the gap shows this, too. Otherwise countdowns would restart with each list and never end.
 func (t Taint) goesOn(next corev1.Taint, seen Seen) bool {
 	switch {
 	case !seen.Gap:
@@ -119,9 +119,9 @@ func (t Taint) ToldBy(timeAdded *metav1.Time) bool {
 	return !t.Future && !timeAdded.IsZero() && timeAdded.Equal(t.Add)
 }
 
-// ToTheSecond returns the taint as its timeAdded alone tells it. A taint that was removed and added again, unseen,
-// within the same second has the same timeAdded. It therefore counts from the end of that second, and earlier values
-// are unknown.
+// ToTheSecond returns the taint as far as its timeAdded alone determines it. A taint that was removed and added again,
+// unseen, within the same second has the same timeAdded. It therefore counts from the end of that second, and earlier
+// values are unknown.
 func (t Taint) ToTheSecond() Taint {
 	t.Since, t.Before = later(t.Since, t.Ends), nil
 	return t

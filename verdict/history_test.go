@@ -53,7 +53,7 @@ func TestWhatContinues(t *testing.T) {
 		"without timeAdded, over a gap, never stamped":   {plain, plain, []func(*verdict.Seen){afterAGap, neverStamped}, 10400 * time.Millisecond, 70},
 		"set again in a gap, with timeAdded":             {plain, added(plain, 65), []func(*verdict.Seen){afterAGap}, 66 * sec, 65},
 		"set again in a gap, never stamped":              {plain, added(plain, 65), []func(*verdict.Seen){afterAGap, neverStamped}, 66 * sec, 65},
-		"taken off its timeAdded in a gap":               {added(plain, 10), plain, []func(*verdict.Seen){afterAGap, neverStamped}, 70400 * time.Millisecond, 70},
+		"its timeAdded taken off in a gap":               {added(plain, 10), plain, []func(*verdict.Seen){afterAGap, neverStamped}, 70400 * time.Millisecond, 70},
 		"the same timeAdded, over a gap":                 {added(plain, 10), added(plain, 10), []func(*verdict.Seen){afterAGap}, 11 * sec, 10},
 		"the timeAdded that it should have, over a gap":  {plain, added(plain, 10), []func(*verdict.Seen){afterAGap}, 11 * sec, 10},
 		"another timeAdded, over a gap":                  {added(plain, 10), added(plain, 30), []func(*verdict.Seen){afterAGap}, 31 * sec, 30},
@@ -72,12 +72,13 @@ func TestWhatContinues(t *testing.T) {
 	}
 }
 
-// A timeAdded in the future is by a clock that is ahead. It tells nothing, and is left alone until somebody writes over it.
+// A timeAdded in the future comes from a clock that is ahead. It says nothing, and is left alone until somebody
+// overwrites it.
 func TestATimeAddedInTheFuture(t *testing.T) {
 	future := added(noExecute("k", ""), 3600)
 	known := verdict.Advance(nil, []corev1.Taint{future}, seen(10*time.Second))
 	if known[0].ToldBy(known[0].Add) {
-		t.Error("a timeAdded tells that it is the same, and nobody knows when it was set")
+		t.Error("a timeAdded says that it is the same, although nobody knows when it was set")
 	}
 	if known[0].Since.Sub(noon) != 10*time.Second || known[0].Unstamped() || known[0].ToldBy(future.TimeAdded) {
 		t.Errorf("it counts from %v, is unstamped: %t, told: %t", known[0].Since.Sub(noon), known[0].Unstamped(), known[0].ToldBy(future.TimeAdded))
@@ -88,7 +89,7 @@ func TestATimeAddedInTheFuture(t *testing.T) {
 	}
 }
 
-// Whatever number of gaps there are, they make one second of it.
+// However many gaps there are, they make the taint count at most from the end of its second.
 func TestManyGapsPostponeNothing(t *testing.T) {
 	taint := added(noExecute("k", ""), 10)
 	known := verdict.Advance(nil, []corev1.Taint{taint}, seen(10400*time.Millisecond))
@@ -114,7 +115,7 @@ func TestOfManyValuesTheNewestAndTheFirstAreRemembered(t *testing.T) {
 	}
 }
 
-// Of an observer who knows nothing about the API server's clock, nothing that was recorded can be dated.
+// An observer who knows nothing about the API server's clock cannot date anything that was recorded.
 func TestWithoutAClockWhatIsRecordedCountsFromTheSight(t *testing.T) {
 	s := verdict.Sight{At: noon.Add(time.Hour), Latest: noon.Add(time.Hour)}
 	if got := s.Start(noon); !got.Equal(s.At) {
@@ -197,7 +198,7 @@ func TestAnotherValueCountsFromATimeAddedThatWasMovedOn(t *testing.T) {
 	}
 }
 
-// It can have been set again with that value at any time.
+// It may have been set again with that value at any time.
 func TestOverAGapAnotherValueIsAnotherTaint(t *testing.T) {
 	known := verdict.Advance(nil, []corev1.Taint{added(noExecute("k", "a"), 10)}, seen(10400*time.Millisecond))
 	next := verdict.Advance(known, []corev1.Taint{added(noExecute("k", "b"), 10)}, seen(20*time.Second, afterAGap))
@@ -225,7 +226,7 @@ func TestTaintsOfOtherEffectsAreNotRemembered(t *testing.T) {
 	noSchedule := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule}
 	known := verdict.Advance(nil, []corev1.Taint{noSchedule, noExecute("k", "")}, seen(0))
 	if len(known) != 1 || known[0].Effect != corev1.TaintEffectNoExecute {
-		t.Errorf("remembered are %+v, want the NoExecute taint", known)
+		t.Errorf("%+v are remembered, want the NoExecute taint", known)
 	}
 }
 

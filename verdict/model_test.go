@@ -25,8 +25,8 @@ type node struct {
 	truth  []oracle.Taint
 	known  []verdict.Taint
 
-	// An exact observer takes its clock for the API server's and misses nothing, and somebody writes any timeAdded. One
-	// that is not exact knows that clock roughly and misses versions, and every timeAdded is the truth.
+	// An exact observer takes its clock for the API server's and misses nothing, and other clients write any timeAdded.
+	// One that is not exact knows that clock roughly and misses versions, and every timeAdded is the truth.
 	exact     bool
 	missed    bool // the observer has not seen the last version
 	missedAny bool
@@ -60,14 +60,14 @@ func (n *node) set(key, value string, timeAdded *metav1.Time) {
 	n.taints = append(n.taints, taint)
 }
 
-// change makes one change of the taints, and reports whether the observer did.
+// change makes one change to the taints, and reports whether the observer made it.
 func (n *node) change() (ours bool) {
 	names := []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 	value := fmt.Sprint("v", n.IntN(3))
 	switch choice := n.IntN(10); choice {
 	case 0:
 		n.set("k", "", n.timeAdded())
-	case 1: // by one that sees that it is there
+	case 1: // by a client that sees whether it is there
 		if n.index("k") < 0 {
 			n.set("k", "", n.second())
 		}
@@ -91,8 +91,9 @@ func (n *node) change() (ours bool) {
 	return false
 }
 
-// revalue sets another value, with another timeAdded or, for an exact observer, with the same. It does not write the
-// same by chance, as of a value set again within its second: no observer can tell these two apart.
+// revalue sets another value, with another timeAdded or, for an exact observer, with the same. Other observers would
+// not know whether the value was set again within the same second, so for them it never writes the same, not even by
+// chance.
 func (n *node) revalue(value string) {
 	timeAdded := n.timeAdded()
 	if i := n.index("k"); i >= 0 && n.exact && n.IntN(2) == 0 {
@@ -142,7 +143,8 @@ func (n *node) passes(version int) {
 	n.known, n.missed = verdict.Advance(n.known, n.taints, seen), false
 }
 
-// tolerations are of a pod that tolerates each taint and each value for another while, indefinitely, or not at all.
+// tolerations returns the tolerations of a pod that tolerates each taint and each value for a different time,
+// indefinitely, or not at all.
 func (n *node) tolerations() []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, key := range []string{"k", "k", "k", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -161,8 +163,9 @@ func (n *node) tolerations() []corev1.Toleration {
 	return all
 }
 
-// An observer misses versions, restarts, knows the API server's clock to the second only, and writes what it knows. No
-// deadline that it comes to is earlier than the oracle's, which sees all and, without gaps and restarts, none is later.
+// An observer misses versions, restarts, knows the API server's clock to the second only, and writes what it knows.
+// None of its deadlines is earlier than that of the oracle, which sees everything. Without gaps and restarts, none is
+// later.
 func TestWhateverAnObserverMissesNoDeadlineIsEarly(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -177,7 +180,7 @@ func TestWhateverAnObserverMissesNoDeadlineIsEarly(t *testing.T) {
 			if !n.missedAny {
 				checkPromised(t, got, want, n)
 			} else if got.Leaves && got.Due.Before(want.From) {
-				t.Errorf("due %s, by the oracle %s, in %s", got.Due, want.From, n)
+				t.Errorf("due %s, according to the oracle %s, in %s", got.Due, want.From, n)
 			}
 			if t.Failed() {
 				t.Fatalf("version %d of history %d, pod %s", version, seed, asJSON(pod))

@@ -181,7 +181,7 @@ func recorded(instant time.Time) *metav1.Time {
 	return new(metav1.NewTime(instant.Truncate(time.Second)))
 }
 
-// observed is what a process knows that sees what happened at first(when).
+// observed is what a process that sees what happened at first(when) knows.
 func (w world) observed(first func(when time.Time) time.Time) (verdict.Pod, []verdict.Taint) {
 	onNode := make([]verdict.Taint, 0, len(w.taints))
 	for _, t := range w.taints {
@@ -191,12 +191,12 @@ func (w world) observed(first func(when time.Time) time.Time) (verdict.Pod, []ve
 	return verdict.Pod{Tolerations: w.tolerations, Bound: bound}, onNode
 }
 
-// witnessed is what a process knows that saw everything happen.
+// witnessed is what a process that saw everything happen knows.
 func (w world) witnessed() (verdict.Pod, []verdict.Taint) {
 	return w.observed(func(when time.Time) time.Time { return when })
 }
 
-// restarted is what a process knows that first saw everything when it started, after it happened.
+// restarted is what a process knows if it first saw everything when it started, after it happened.
 func (w world) restarted() (verdict.Pod, []verdict.Taint) {
 	return w.observed(func(time.Time) time.Time { return w.restart })
 }
@@ -244,7 +244,7 @@ func checkRule(t *testing.T, w world) {
 	checkExplains(t, w, pod, got)
 }
 
-// promised is when the pod is due by the oracle, to which the taints and the binding are facts.
+// promised is when the pod is due according to the oracle, to which the taints and the binding are facts.
 func (w world) promised() oracle.Span {
 	var onNode []oracle.Taint
 	for _, t := range w.taints {
@@ -258,7 +258,7 @@ func (w world) promised() oracle.Span {
 func checkPromised(t *testing.T, got verdict.Verdict, want oracle.Span, in any) {
 	t.Helper()
 	if got.Leaves != (want != oracle.At(oracle.Never)) || got.Leaves && !got.Due.Equal(want.From) {
-		t.Errorf("leaves %t, due %s, by the oracle due %s, in %s", got.Leaves, got.Due, want.From, in)
+		t.Errorf("leaves %t, due %s, according to the oracle due %s, in %s", got.Leaves, got.Due, want.From, in)
 	}
 }
 

@@ -25,8 +25,8 @@ type Sight struct {
 
 // Start returns the instant, on the timeline, from which something counts that the API recorded to the second, rounded
 // down. It happened before that second ended and before it was seen, so the earlier of the two is never too early, and
-// a pod is never evicted before it was promised. Anything that was never recorded, or was recorded in the future,
-// counts from when it was seen.
+// a pod is never evicted earlier than promised. Anything that was never recorded, or was recorded in the future, counts
+// from when it was seen.
 func (s Sight) Start(recorded time.Time) time.Time {
 	end := recorded.Truncate(time.Second).Add(time.Second)
 	if recorded.IsZero() || s.Behind.Before(end) {

@@ -54,7 +54,7 @@ func TestADeadlineStaysWhenTheValueOfItsTaintChanges(t *testing.T) {
 	}
 }
 
-// A value that is tolerated indefinitely ends the countdown of the one before it, whatever number of values follow.
+// A value that is tolerated indefinitely ends the countdown of the one before it, however many values follow.
 func TestAValueThatWasToleratedIndefinitelyEndsACountdownWhateverFollows(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	hour := int64(3600)

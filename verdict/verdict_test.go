@@ -79,12 +79,12 @@ func TestTheFirstTolerationInListOrderThatMatchesCounts(t *testing.T) {
 		wantAfter   time.Duration
 	}{
 		{"no toleration at all", nil, -1, nil, true, 0},
-		{"only one of another key", []corev1.Toleration{other}, -1, nil, true, 0},
-		{"only one of another effect", []corev1.Toleration{noSchedule}, -1, nil, true, 0},
-		{"only one of another value", []corev1.Toleration{full}, -1, nil, true, 0},
-		{"one of the same value", []corev1.Toleration{broken}, 0, nil, false, 0},
-		{"one of every effect", []corev1.Toleration{allEffects}, 0, nil, false, 0},
-		{"one of everything", []corev1.Toleration{everything}, 0, nil, false, 0},
+		{"only one for another key", []corev1.Toleration{other}, -1, nil, true, 0},
+		{"only one for another effect", []corev1.Toleration{noSchedule}, -1, nil, true, 0},
+		{"only one for another value", []corev1.Toleration{full}, -1, nil, true, 0},
+		{"one for the same value", []corev1.Toleration{broken}, 0, nil, false, 0},
+		{"one for every effect", []corev1.Toleration{allEffects}, 0, nil, false, 0},
+		{"one for everything", []corev1.Toleration{everything}, 0, nil, false, 0},
 		{"those that do not match are passed over", []corev1.Toleration{other, noSchedule, full, forSeconds("disk", 60)}, 3, nil, true, time.Minute},
 		{"a longer one later is shadowed", []corev1.Toleration{forSeconds("disk", 5), forSeconds("disk", 60)}, 0, []int{1}, true, 5 * time.Second},
 		{"a shorter one later is shadowed", []corev1.Toleration{forSeconds("disk", 60), forSeconds("disk", 5)}, 0, []int{1}, true, time.Minute},

@@ -14,7 +14,8 @@ import (
 
 var (
 	declaredTest = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	// namedTest is a test as a page names it, after its folder, the end of that, or its file.
+	// namedTest matches a test as a page names it, perhaps after its folder, the end of that folder's path, or its
+	// file.
 	namedTest = regexp.MustCompile("(?:`([a-z_./]+)` )?`(Test\\w+)`")
 )
 

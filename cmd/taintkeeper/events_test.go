@@ -109,7 +109,7 @@ func (s *source) addCall(set *token.FileSet, call *ast.CallExpr, constants map[s
 	}
 	kind, ok := call.Args[at].(*ast.SelectorExpr)
 	if !ok || !strings.HasPrefix(kind.Sel.Name, "EventType") {
-		return // another function of that name, or one that passes on what others record
+		return // another function with that name, or one that passes on what others record
 	}
 	s.events = append(s.events, event{
 		kind:   strings.TrimPrefix(kind.Sel.Name, "EventType"),
@@ -119,7 +119,7 @@ func (s *source) addCall(set *token.FileSet, call *ast.CallExpr, constants map[s
 	})
 }
 
-// literal returns a string literal of the code, or the constant of that name.
+// literal returns the string that an expression is, as a literal or by the name of a constant; empty if it is neither.
 func literal(expression ast.Expr, constants map[string]string) string {
 	switch expression := expression.(type) {
 	case *ast.Ident:

@@ -103,9 +103,9 @@ func (w *holderWatch) Run(ctx context.Context) error {
 }
 
 // stranger returns the Lease if, as far as this standby can tell, its holder is not a live replica. If our own hostname
-// is not the name of a pod, hostnames tell nothing. A terminating pod counts as live, because a leader keeps the Lease
-// while it shuts down. A pod that has succeeded or failed does not. Nor does our own pod: an identity from before a
-// restart of its container has expired before this is reported.
+// is not the name of a pod, hostnames tell us nothing. A terminating pod counts as live, because a leader keeps the
+// Lease while it shuts down. A pod that has succeeded or failed does not. Nor does our own pod: an identity from before
+// a restart of its container has expired before this is reported.
 func (w *holderWatch) stranger(ctx context.Context) (*coordinationv1.Lease, error) {
 	if !w.pods.HasSynced() {
 		return nil, nil

@@ -80,7 +80,7 @@ func (s *standby) holds(t *testing.T, identity string) {
 	}
 }
 
-// check compares what the replica reports about the holder.
+// check checks what the replica reports about the holder.
 func (s *standby) check(t *testing.T, when string, unknown bool, events int) {
 	t.Helper()
 	if got := valueOf(t, s.registry, "taintkeeper_lease_holder_unknown") == 1; got != unknown {

@@ -21,7 +21,7 @@ import (
 // would add bodies, and some of these contain tokens of clients that read metrics.
 const maxLogLevel = 7
 
-// newLogger makes a logger that writes every line of its level, each with one call before it returns.
+// newLogger makes a logger that writes every line of its level, each in a single write before the logging call returns.
 // controller-runtime's logger drops most lines that have the same message within a second, but each eviction of a storm
 // must be in the log. It does not buffer, so a process that is killed leaves the lines of everything it did.
 func newLogger(o *options, out io.Writer) logr.Logger {

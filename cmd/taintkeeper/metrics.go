@@ -14,8 +14,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// metricsServer describes the server of /metrics. On the loopback interface it is open to everyone. Beyond, it uses
-// TLS, and serves only clients that the API server authenticates and allows to get the URL /metrics.
+// metricsServer describes the server of /metrics. On the loopback interface it is open to everyone. On any other
+// interface it uses TLS, and serves only clients that the API server authenticates and allows to get /metrics.
 func (o *options) metricsServer() metricsserver.Options {
 	server := metricsserver.Options{BindAddress: o.metricsAddress}
 	if o.guardsMetrics() {

@@ -36,7 +36,8 @@ type guard struct {
 }
 
 // guardMetrics makes a guard that asks the API server with TokenReview and SubjectAccessReview. It does the same as
-// controller-runtime's filters.WithAuthenticationAndAuthorization, which however answers 500 to an invalid token.
+// controller-runtime's filters.WithAuthenticationAndAuthorization, except that the latter answers an invalid token with
+// 500.
 func guardMetrics(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	tokens, err := authenticationv1.NewForConfigAndClient(config, client)
 	if err != nil {

@@ -107,8 +107,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.controllers, "controllers", defaultControllers, "controllers to run, in kube-controller-manager's syntax: '*' runs all, 'name' runs one, '-name' leaves one out; available: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates, set as in the API server: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
-	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations promise, report the differences at "+shadow.Path+" next to the metrics, and change nothing")
-	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller from evicting while this process can evict, with the admission policy of config/coexistence.yaml; the built-in evicts again when this process is gone")
+	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations require, report the differences at "+shadow.Path+" next to the metrics, and change nothing")
+	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller from evicting while this process can evict, with the admission policy of config/coexistence.yaml; the built-in evicts again if no replica has renewed the eviction clock for 30 s")
 	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside; with --coexist, Taintkeeper computes from it how long the built-in's backlog of evictions lasts")
 	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight at the same time, from 1 to 100, not counting up to four times as many that take longer than a quarter of a second")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; if false, evictions do not need the right to patch nodes, except with --coexist")
@@ -227,7 +227,7 @@ func (o *options) validateShadow() error {
 	}
 	return errors.Join(
 		require(!o.dryRun, "--shadow and --dry-run: choose one; --dry-run reports what would be evicted, --shadow compares it with what the built-in controller evicts"),
-		require(!o.coexist, "--shadow and --coexist: choose one; --coexist keeps the built-in controller from evicting, and --shadow compares what it evicts"),
+		require(!o.coexist, "--shadow and --coexist: choose one; --coexist keeps the built-in controller from evicting, and --shadow needs its evictions to compare"),
 		require(!o.enabled(controllerNodeHealth), "--shadow compares evictions only: leave node-health out of --controllers"),
 		require(o.enabled(controllerEviction), "--shadow compares evictions: add eviction to --controllers"),
 	)
@@ -243,7 +243,7 @@ func (o *options) stampsTaints() bool {
 	return o.enabled(controllerEviction) && (o.stampTaints || o.coexist)
 }
 
-// changes reports whether the process may change anything but events.
+// changes reports whether the process may change anything but events and, in a dry run, its own Lease.
 func (o *options) changes() bool { return !o.dryRun && !o.shadow }
 
 // elects reports whether to take part in an election. A dry run and a shadow do not: they run

@@ -189,7 +189,7 @@ func TestCoexistenceNeedsTheRightToPatchNodesWithoutStampsToo(t *testing.T) {
 	}
 }
 
-// Its only right to change anything is the lease that it renews to check that leases arrive.
+// Apart from events, it may change only the lease that it renews to check that leases arrive.
 func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	o := parse(t, "--dry-run", "--controllers=*")
 	if o.elects() || o.mode() != eviction.DryRun {

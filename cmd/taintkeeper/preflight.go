@@ -65,7 +65,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	}
 	server, err := client.Discovery().ServerVersion()
 	switch {
-	case apierrors.IsForbidden(err): // it answered, but does not tell its version
+	case apierrors.IsForbidden(err): // it answered, but does not reveal its version
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server at %s does not accept the credentials: check the kubeconfig or the service account", config.Host)
 	case err != nil:
@@ -272,7 +272,7 @@ func checkPermissions(ctx context.Context, client kubernetes.Interface, o *optio
 	return nil
 }
 
-// servedResources returns which of our own resources are installed. If the API server does not tell, they count as not
+// servedResources returns which of our own resources are installed. If the API server does not say, they count as not
 // installed. The controllers look again later, and report any permission that they lack then.
 func servedResources(client kubernetes.Interface) (map[string]bool, error) {
 	list, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())

@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// withoutRightsToRules is an API server that allows everything except what is about NodeTaintRules.
+// withoutRightsToRules is an API server that allows everything except access to NodeTaintRules.
 func withoutRightsToRules(resources ...*metav1.APIResourceList) *fake.Clientset {
 	client := fake.NewClientset()
 	client.Resources = resources

@@ -75,7 +75,7 @@ func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	}
 }
 
-// runsNodeLifecycle reports whether the command line of a pod is of a kube-controller-manager with the controller on.
+// runsNodeLifecycle reports whether a pod's command line runs kube-controller-manager with the controller on.
 func runsNodeLifecycle(pod *corev1.Pod) bool {
 	for _, container := range pod.Spec.Containers {
 		command := slices.Concat(container.Command, container.Args)
@@ -93,7 +93,7 @@ func runsNodeLifecycle(pod *corev1.Pod) bool {
 	return false
 }
 
-// switchedOn reports whether a list in kube-controller-manager's syntax has a controller on.
+// switchedOn reports whether a list in kube-controller-manager's syntax switches a controller on.
 func switchedOn(controller string, list []string) bool {
 	for _, item := range list {
 		switch item {

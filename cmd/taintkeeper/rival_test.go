@@ -37,7 +37,7 @@ func writtenNode(manager, fields string, at time.Time) *corev1.Node {
 	}}}}
 }
 
-// rivalsAmong looks among objects.
+// rivalsAmong returns a rivals that looks for other controllers among objects.
 func rivalsAmong(t *testing.T, objects ...runtime.Object) rivals {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()

@@ -24,7 +24,7 @@ type Allowance struct {
 	taken
 
 	allowed int
-	asked   time.Time // the last ask about a pod, or since when the budget is known
+	asked   time.Time // when the last pod was asked about, or since when the budget has been known
 }
 
 // NewAllowance returns the allowance of a budget that is not known to allow anything at an instant.

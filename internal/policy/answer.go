@@ -23,7 +23,7 @@ const (
 // Why is the reason why a pod must wait or is held. Events, conditions and metrics use it.
 type Why string
 
-// The reasons, the strongest first.
+// Reasons why a policy objects.
 const (
 	Paused         Why = "Paused"
 	BreakerOpen    Why = "Breaker"
@@ -61,14 +61,14 @@ type Said struct {
 // Stays reports whether the pod may not be touched now.
 func (a Answer) Stays() bool { return a.Step >= Wait }
 
-// String says which policy objects and why, for people: EvictionPolicy "q" is paused: upgrade of the storage.
+// String says which policy objects and why, for people: EvictionPolicy q is paused: storage upgrade.
 func (a Answer) String() string {
 	text := map[Why]string{
 		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
 		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper is not allowed to use",
 		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
 		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption",
-		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has no room in its pace",
+		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has used up its pace",
 	}[a.Why]
 	switch {
 	case a.Policy == "":

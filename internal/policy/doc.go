@@ -18,7 +18,7 @@
 // Within one policy the first line that applies gives the answer:
 //
 //  1. a dry run, or a namespace that is being deleted: Free. A finished pod with finished: Keep: Hold
-//  2. paused, or the breaker is open and was not resumed since due: Hold
+//  2. paused, or the breaker is open and has not been resumed since the pod became due: Hold
 //  3. until due + settle: Wait
 //  4. until due + deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold
 //  5. the pace has no room: Wait until it has

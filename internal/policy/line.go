@@ -32,7 +32,7 @@ type Line struct {
 type Places interface {
 	// Begin is called when the eviction of a pod begins. Its place stays taken until it has left or stays.
 	Begin(pod types.UID, at time.Time)
-	// Begun reports whether the eviction of a pod has begun, and it has neither left nor stays.
+	// Begun reports whether the eviction of a pod has begun, and the pod has not left and does not stay.
 	Begun(pod types.UID) bool
 	// Stays is called when a pod whose eviction has begun stays.
 	Stays(pod types.UID)
@@ -121,7 +121,7 @@ func Has(pod types.UID, needs []Places, now time.Time) bool {
 	return !slices.ContainsFunc(needs, func(p Places) bool { return !p.has(pod, now) })
 }
 
-// wait makes a pod wait unless it waits already or was called.
+// wait makes a pod wait that neither waits nor was called.
 func (l *Line) wait(m *member) {
 	at, _ := slices.BinarySearchFunc(l.order, m, (*member).compare)
 	l.order = slices.Insert(l.order, at, m)

@@ -157,7 +157,7 @@ type crowd struct {
 	left  map[Places][]time.Time
 }
 
-// look lets the pods of a node leave that have places, if they come.
+// look lets the pods of a node that have places leave, if they come.
 func (c *crowd) look(node string, comes func() bool) {
 	var pods []Waiting
 	for _, uid := range slices.Sorted(maps.Keys(c.needs[node])) {

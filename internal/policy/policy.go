@@ -147,7 +147,7 @@ func (p *Policy) HoldsWithoutEnd() bool { return p.action == v1alpha1.ActionHold
 // Asks reports whether the policy asks the Eviction API.
 func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }
 
-// MaxDue returns how many pods may be due at once when so many are selected: at least 1.
+// MaxDue returns how many pods may be due at once, given how many are selected: at least 1.
 func (b *Breaker) MaxDue(selected int) int {
 	most, _ := b.scaled(selected) // New has returned the error
 	return max(most, 1)

@@ -26,7 +26,7 @@ func seconds(n float64) *metav1.Duration {
 // due is when pods of these tests are due.
 var due = time.Date(2026, time.November, 25, 12, 0, 0, 0, time.UTC)
 
-// at is an instant so many seconds after due.
+// at is the instant n seconds after due.
 func at(n float64) time.Time { return due.Add(seconds(n).Duration) }
 
 // atMost is a breaker without settle.
@@ -174,7 +174,7 @@ func TestABrokenPolicyHoldsTooMuchRatherThanTooLittle(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spec    spec
 		says    []string
-		selects bool // also the other pod
+		selects bool // the other pod, too
 		want    policy.Why
 	}{
 		"a selector of pods that cannot be read": {spec{Action: v1alpha1.ActionHold, PodSelector: broken}, []string{"podSelector"}, true, policy.Held},

@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// worlds is how many random ones each property is tried in.
+// worlds is the number of random worlds in which each property is tried.
 const worlds = 5000
 
 // world is a pod with its policies: for the model, and compiled.
@@ -58,7 +58,7 @@ func (w *world) String() string {
 // one returns one of the values.
 func one[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// someSeconds is a whole number of a few seconds, so that boundaries often meet.
+// someSeconds is a small whole number of seconds, so that boundaries often coincide.
 func someSeconds(r *rand.Rand) *metav1.Duration { return seconds(float64(r.IntN(8))) }
 
 func newWorld(r *rand.Rand) *world {
@@ -169,7 +169,7 @@ func randomPolicy(r *rand.Rand, name string) v1alpha1.EvictionPolicy {
 	return v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: s}
 }
 
-// findInstants finds them without a look at what decides: everything random happens at a whole second.
+// findInstants finds the instants without looking at what decides: everything random happens at a whole second.
 func (w *world) findInstants() {
 	for n := range 18 {
 		w.instants = append(w.instants, at(float64(n)).Add(-1), at(float64(n)))
@@ -196,7 +196,7 @@ func TestNoAnswerIsMilderOrStricterThanTheModel(t *testing.T) {
 			may := w.May(now)
 			seen[may]++
 			if answer, _ := w.decide(now); leave(answer) != may {
-				t.Errorf("%v after due the answer is %+v, by the model it is %v", now.Sub(due), answer, may)
+				t.Errorf("%v after due the answer is %+v, according to the model it is %v", now.Sub(due), answer, may)
 			}
 		}
 	})
@@ -250,7 +250,7 @@ func milder(one, other policy.Answer) bool {
 	return !one.Until.IsZero() && (other.Until.IsZero() || one.Until.Before(other.Until))
 }
 
-// TestTheAnswerStaysUntilAgain also lets paces have no room.
+// TestTheAnswerStaysUntilAgain also has paces without room.
 func TestTheAnswerStaysUntilAgain(t *testing.T) {
 	changes := 0
 	eachWorld(t, func(t *testing.T, r *rand.Rand, w *world) {

@@ -100,14 +100,14 @@ func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answ
 	return Answer{Step: step, Until: until, Policy: p.Name, Why: why, Detail: detail}
 }
 
-// Counting returns those of the policies that select a pod that count it when it leaves a node with these taints.
+// Counting returns those of a pod's policies that count the pod when it leaves a node with these taints.
 func Counting(policies []*Policy, taints []verdict.Taint) []*Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool {
 		return !slices.ContainsFunc(taints, func(t verdict.Taint) bool { return p.Applies(&t.Taint) })
 	})
 }
 
-// Pacing returns those of the policies that select a pod whose pace counts when it leaves because of a taint.
+// Pacing returns those of a pod's policies whose pace counts the pod when it leaves because of a taint.
 func Pacing(policies []*Policy, pod *Pod, taint *corev1.Taint) (paced []*Policy) {
 	for _, p := range policies {
 		if p.pace != nil && !p.DryRun && !pod.NamespaceEnds && p.Applies(taint) {
@@ -123,7 +123,7 @@ type Needs struct {
 	Paces []*Policy
 	// Budget is set if it needs a place in its PodDisruptionBudget.
 	Budget bool
-	// Due is since when it needs the places.
+	// Due is since when it has needed the places.
 	Due time.Time
 }
 

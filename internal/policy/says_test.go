@@ -54,7 +54,7 @@ func end(n float64) time.Time {
 	return at(n)
 }
 
-// room is the state of a pace that has room so many seconds after due.
+// room is the state of a pace that has room n seconds after due.
 func room(n float64) policy.State { return policy.State{Room: since(n)} }
 
 func since(n float64) func() time.Time { return func() time.Time { return at(n) } }
@@ -139,7 +139,7 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"6: and about one with a budget, until due + deadline", everything(unpaused, evicts), allowed, 599.999, room(30), asked(600, "web")},
 		{"6: at the deadline the pod leaves", everything(unpaused, evicts), allowed, 600, room(30), free},
 		{"6: an unready pod leaves", spec{Action: v1alpha1.ActionEvict, Unready: v1alpha1.UnreadyDelete}, unready, 0, policy.State{}, free},
-		{"6: also by default", spec{Action: v1alpha1.ActionEvict}, unready, 0, policy.State{}, free},
+		{"6: by default, too", spec{Action: v1alpha1.ActionEvict}, unready, 0, policy.State{}, free},
 		{"6: unless unready is Ask", spec{Action: v1alpha1.ActionEvict, Unready: v1alpha1.UnreadyAsk}, unready, 0, policy.State{}, asked(0, "")},
 
 		{"7: Delete deletes", spec{Action: v1alpha1.ActionDelete}, policy.Pod{}, 0, policy.State{}, free},
@@ -166,7 +166,7 @@ func resumed(n float64) spec {
 	return spec{Action: v1alpha1.ActionDelete, Breaker: b}
 }
 
-// because is a taint that makes the pod due so many seconds after due.
+// because is a taint that makes the pod due n seconds after due.
 func because(key string, n float64) policy.Cause {
 	return policy.Cause{Taint: &corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}, Due: at(n)}
 }
@@ -257,7 +257,7 @@ func TestTheRuleOfAllPolicies(t *testing.T) {
 		{"the taint that no policy holds decides", []spec{only("x", holds)}, []policy.Cause{because("x", 0), because("y", 60)}, 60, "Free", 0, 0},
 		{"in either order", []spec{only("x", holds)}, []policy.Cause{because("y", 60), because("x", 0)}, 60, "Free", 0, 0},
 		{"but not before the pod is due because of it", []spec{only("x", holds)}, []policy.Cause{because("x", 0), because("y", 60)}, 59, "Hold a Held", 0, 60},
-		{"also in the other order", []spec{only("x", holds)}, []policy.Cause{because("y", 60), because("x", 0)}, 59, "Hold a Held", 0, 60},
+		{"in the other order, too", []spec{only("x", holds)}, []policy.Cause{because("y", 60), because("x", 0)}, 59, "Hold a Held", 0, 60},
 		{"the milder of two taints decides", []spec{only("x", holds), only("y", evicts)}, []policy.Cause{because("x", 0), because("y", 0)}, 0, "Ask b", 0, 0},
 		{"of two that are held the one that ends first", []spec{only("x", until(90, holds)), only("y", until(60, holds))}, []policy.Cause{because("x", 0), because("y", 0)}, 0, "Hold b Held", 60, 60},
 		{"which counts from each taint's own due", []spec{until(60, holds)}, []policy.Cause{because("x", 0), because("y", -30)}, 0, "Hold a Held", 30, 30},
@@ -291,7 +291,7 @@ func say(a policy.Answer) string {
 	return said
 }
 
-// TestOfEqualAnswersTheFirstTaintIsReported has a pod that a policy holds for two reasons, of which neither ends.
+// TestOfEqualAnswersTheFirstTaintIsReported has a pod that a policy holds for two reasons, neither of which ends.
 func TestOfEqualAnswersTheFirstTaintIsReported(t *testing.T) {
 	s := resumed(30)
 	s.Action = v1alpha1.ActionHold
@@ -328,7 +328,7 @@ func TestOnlyPoliciesWithAPaceWaitWhileNoPaceHasRoom(t *testing.T) {
 	full := policy.Full(func(*policy.Policy) policy.State { return tripped })
 	for _, p := range []*policy.Policy{paced, named(t, "plain", spec{Action: v1alpha1.ActionDelete})} {
 		if is := full(p); is.Open != tripped.Open || (is.Room != nil) != (p == paced) {
-			t.Errorf("of policy %s it is remembered %+v", p.Name, is)
+			t.Errorf("about policy %s, %+v is remembered", p.Name, is)
 		}
 	}
 	if room := full(paced).Room(); !room.Equal(policy.Later) {

@@ -57,7 +57,7 @@ type Window struct {
 	since time.Time
 }
 
-// NewWindow returns a window that knows all departures from an instant on. It has no room until a whole window has been
+// NewWindow returns a window that knows all departures since an instant. It has no room until a whole window has been
 // seen, so that pods leave later, never sooner.
 func NewWindow(pace Pace, since time.Time) *Window {
 	return &Window{taken: taken{}, pace: pace, since: since}

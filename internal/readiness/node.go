@@ -62,7 +62,7 @@ func IsUnknown(node *corev1.Node) bool {
 	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// Condition returns the condition of a type of a node, or nil.
+// Condition returns the condition of the given type of a node, or nil if it has none.
 func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
 	if i < 0 {

@@ -53,7 +53,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Int32Var(&o.largeZone, "large-cluster-size-threshold", DefaultLargeZone,
 		"number of nodes above which a zone is large")
 	flags.Float32Var(&o.unhealthyShare, "unhealthy-zone-threshold", DefaultUnhealthyShare,
-		"share of a zone's nodes, and at least 3 of them, that must be not ready for the zone to be in partial disruption")
+		"a zone is in partial disruption if at least this share of its nodes, and at least 3 nodes, are not ready")
 }
 
 // Validate returns an error that names every flag with an invalid value, and says what is valid.

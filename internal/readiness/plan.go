@@ -38,7 +38,7 @@ type Facts struct {
 	// Standing of the node: the conditions of a silent node become Unknown, and the Ready condition of a doubtful one is
 	// ignored.
 	Standing Standing
-	// Fresh means that silence can be detected now. Otherwise no node is called silent, and silence has no new
+	// Fresh means that silence can be detected now. Otherwise no node is considered silent, and silence has no new
 	// consequences.
 	Fresh bool
 	// Disrupted means that every zone is fully disrupted.
@@ -137,7 +137,7 @@ func (f Facts) state() state {
 	return undecided
 }
 
-// The reasons and messages of conditions that are set on behalf of a silent kubelet, exactly as upstream's
+// The reasons and messages of conditions that are set on behalf of a silent kubelet, exactly the same as upstream's
 // (pkg/controller/nodelifecycle/node_lifecycle_controller.go).
 const (
 	reasonSilent  = "NodeStatusUnknown"

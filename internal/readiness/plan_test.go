@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
 
-// nodeWith is a node with conditions of these statuses, all since an hour.
+// nodeWith returns a node whose conditions have had these statuses for an hour.
 func nodeWith(statuses map[corev1.NodeConditionType]corev1.ConditionStatus) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
 	for kind, status := range statuses {
@@ -26,7 +26,7 @@ func nodeWith(statuses map[corev1.NodeConditionType]corev1.ConditionStatus) *cor
 	return node
 }
 
-// after is so many seconds after noon.
+// after is the instant that many seconds after noon.
 func after(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 
 func TestTheConditionsOfASilentNodeBecomeUnknown(t *testing.T) {
@@ -36,9 +36,9 @@ func TestTheConditionsOfASilentNodeBecomeUnknown(t *testing.T) {
 		standing Standing
 		unknown  []corev1.NodeConditionType
 	}{
-		"it was ready":                        {ready, Silent, kubeletConditions},
-		"it is heard":                         {ready, Heard, nil},
-		"it was not ready, by its kubelet":    {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, Silent, kubeletConditions},
+		"it was ready": {ready, Silent, kubeletConditions},
+		"it is heard":  {ready, Heard, nil},
+		"it was not ready, according to its kubelet": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionFalse}, Silent, kubeletConditions},
 		"it never posted":                     {nil, Silent, kubeletConditions},
 		"Unknown already, whatever else":      {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionTrue}, Silent, nil},
 		"what is Unknown already is left out": {map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionUnknown}, Silent, []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodePIDPressure}},
@@ -95,29 +95,29 @@ func TestTheNoExecuteTaintOfANode(t *testing.T) {
 		standing           Standing
 		want               string
 		asks               bool
-		unfresh, stale     bool // it cannot be told now which nodes are silent
+		unfresh, stale     bool // it is not known now which nodes are silent
 	}
 	for name, test := range map[string]c{
-		"ready":                                     {ready: "True", want: none},
-		"ready again":                               {ready: "True", has: away, want: none},
-		"never posted":                              {has: none, want: none},
-		"never posted, and tainted":                 {has: unready, want: unready},
-		"an unknown status":                         {ready: "Maybe", has: away, want: away},
-		"not ready, waits":                          {ready: "False", want: none, asks: true},
-		"not ready, with its token":                 {ready: "False", granted: true, want: unready},
-		"Unknown, waits":                            {ready: "Unknown", want: none, asks: true},
-		"Unknown, with its token":                   {ready: "Unknown", granted: true, want: away},
-		"one for the other":                         {ready: "Unknown", has: unready, want: away},
-		"has it":                                    {ready: "False", has: unready, want: unready},
-		"every zone is disrupted":                   {ready: "Unknown", has: away, disrupted: true, want: none, asks: true},
-		"every zone is disrupted, granted before":   {ready: "Unknown", granted: true, disrupted: true, want: none, asks: true},
-		"silent, and its status cannot be written":  {ready: "True", standing: Doubtful, want: none},
-		"the same, tainted":                         {ready: "True", has: away, standing: Doubtful, want: away},
-		"the same, not ready by its kubelet before": {ready: "False", standing: Doubtful, granted: true, want: unready},
-		"Unknown, and that may be wrong":            {ready: "Unknown", granted: true, want: none, unfresh: true, stale: true},
-		"the same, tainted not-ready":               {ready: "Unknown", has: unready, want: unready, unfresh: true, stale: true},
-		"the same, tainted already":                 {ready: "Unknown", has: away, want: away, unfresh: true},
-		"not ready by its kubelet is not silence":   {ready: "False", granted: true, want: unready, unfresh: true},
+		"ready":                                    {ready: "True", want: none},
+		"ready again":                              {ready: "True", has: away, want: none},
+		"never posted":                             {has: none, want: none},
+		"never posted, and tainted":                {has: unready, want: unready},
+		"an unknown status":                        {ready: "Maybe", has: away, want: away},
+		"not ready, waits":                         {ready: "False", want: none, asks: true},
+		"not ready, with its token":                {ready: "False", granted: true, want: unready},
+		"Unknown, waits":                           {ready: "Unknown", want: none, asks: true},
+		"Unknown, with its token":                  {ready: "Unknown", granted: true, want: away},
+		"one for the other":                        {ready: "Unknown", has: unready, want: away},
+		"has it":                                   {ready: "False", has: unready, want: unready},
+		"every zone is disrupted":                  {ready: "Unknown", has: away, disrupted: true, want: none, asks: true},
+		"every zone is disrupted, granted before":  {ready: "Unknown", granted: true, disrupted: true, want: none, asks: true},
+		"silent, and its status cannot be written": {ready: "True", standing: Doubtful, want: none},
+		"the same, tainted":                        {ready: "True", has: away, standing: Doubtful, want: away},
+		"the same, not ready before, according to its kubelet": {ready: "False", standing: Doubtful, granted: true, want: unready},
+		"Unknown, and that may be wrong":                       {ready: "Unknown", granted: true, want: none, unfresh: true, stale: true},
+		"the same, tainted not-ready":                          {ready: "Unknown", has: unready, want: unready, unfresh: true, stale: true},
+		"the same, tainted already":                            {ready: "Unknown", has: away, want: away, unfresh: true},
+		"not ready according to its kubelet is not silence":    {ready: "False", granted: true, want: unready, unfresh: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := nodeWith(nil)

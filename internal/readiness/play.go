@@ -14,10 +14,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// ExtraGrace is the time that a kubelet needs to be heard again after an outage: two of its periods.
+// ExtraGrace is the time that a kubelet needs to be heard again after an outage: two of its renewal periods.
 const ExtraGrace = 20 * time.Second
 
-// CountedMost is the most that a time in which no node could be heard counts as silence.
+// CountedMost is the most that counts as silence of a time in which no node could be heard.
 const CountedMost = 5 * time.Second
 
 // Play plays what happens to nodes that fall silent and come back. Facts.Plan decides about each node and Zones about
@@ -27,7 +27,7 @@ type Play struct {
 	grace Grace
 	zones *Zones
 	nodes map[string]*played
-	falls map[time.Time][]string // from when on nodes are silent, unless they come back
+	falls map[time.Time][]string // the instants at which nodes fall silent, unless they come back
 	looks map[time.Time][]string // when the plans of nodes can change
 
 	wentDown, down time.Time // the latest outage of the API server
@@ -55,7 +55,8 @@ type Changed struct {
 	Retainted bool
 }
 
-// NewPlay returns a play of nodes that are all heard at an instant. The first call of [Play.Run] should be for it.
+// NewPlay returns a play of nodes that are all heard at an instant. The first call of [Play.Run] should be for that
+// instant.
 func NewPlay(nodes []*corev1.Node, grace Grace, policy Policy, at time.Time) *Play {
 	p := &Play{
 		grace: grace, zones: NewZones(policy), nodes: map[string]*played{},
@@ -156,7 +157,7 @@ func (p *Play) Retaint(name string, taints []corev1.Taint, now time.Time) {
 }
 
 // Outage takes the API server down from now until an instant, or extends an outage. Nothing is written meanwhile, and
-// missing signs of life do not count as silence. Afterwards every node has [ExtraGrace] to be heard.
+// at most CountedMost of it counts as silence. After a longer outage, every node has [ExtraGrace] to be heard.
 func (p *Play) Outage(now, until time.Time) {
 	before := uncounted(p.down.Sub(p.wentDown))
 	if now.After(p.down) {
@@ -303,13 +304,13 @@ type Course struct {
 	Held *Held
 }
 
-// Step is the taints of a node from an instant on.
+// Step is the taints that a node has from a given instant on.
 type Step struct {
 	At     time.Time
 	Taints []corev1.Taint
 }
 
-// Forecast returns what happens to all nodes, by name, if some of them give no sign of life from an instant on while
+// Forecast returns what happens to all nodes, by name, if some of them give no sign of life after a given instant while
 // the others continue as they are. Signs are when nodes gave their last signs of life. A node without one gives it now.
 func Forecast(
 	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,

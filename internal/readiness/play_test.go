@@ -12,7 +12,7 @@ import (
 
 var defaultGrace = Grace{Monitor: DefaultMonitorGrace, Startup: DefaultStartupGrace}
 
-// readyNode returns a node of a name that says it is ready.
+// readyNode returns a node with the given name, which says that it is ready.
 func readyNode(name string) *corev1.Node {
 	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{corev1.NodeReady: corev1.ConditionTrue})
 	node.Name = name
@@ -54,7 +54,8 @@ func TestANodeThatFallsSilentInAnOutageIsGivenTimeAfterIt(t *testing.T) {
 	over := noon.Add(time.Minute)
 	play.Outage(noon, over)
 	play.Fall("a", time.Time{}, noon.Add(time.Second))
-	// Of the outage 5 s count, 4 s more than its grace period, and a node that is silent for 20 s more is believed to be.
+	// Of the outage 5 s count, which is 4 s more than the grace period. A node counts as silent 20 s after its grace
+	// period.
 	if got, want := play.Next(), over.Add(ExtraGrace-4*time.Second); !got.Equal(want) {
 		t.Errorf("the node is silent at %s, want %s", got, want)
 	}

@@ -79,7 +79,7 @@ func TestTheTaintThatIsLeftForReadinessCountsFromTheEarlierOfTheTwo(t *testing.T
 		"one without a timeAdded stays":  {[]corev1.Taint{at(notReady, 10), undated(unreachable)}, []corev1.Taint{at(unreachable, 10)}, []string{unreachable}},
 		"one without a timeAdded leaves": {[]corev1.Taint{undated(notReady), at(unreachable, 20)}, []corev1.Taint{at(unreachable, 20)}, []string{unreachable}},
 		"for one without a timeAdded":    {[]corev1.Taint{undated(notReady)}, []corev1.Taint{at(unreachable, 100)}, []string{unreachable}},
-		"for one of the future":          {[]corev1.Taint{at(notReady, 200)}, []corev1.Taint{at(unreachable, 100)}, []string{unreachable}},
+		"for one in the future":          {[]corev1.Taint{at(notReady, 200)}, []corev1.Taint{at(unreachable, 100)}, []string{unreachable}},
 		"the first":                      {[]corev1.Taint{foreign, noSchedule}, []corev1.Taint{foreign, noSchedule, at(unreachable, 100)}, []string{unreachable}},
 		"none is left":                   {[]corev1.Taint{at(notReady, 10), foreign}, []corev1.Taint{foreign}, nil},
 		"nothing changes":                {[]corev1.Taint{undated(notReady)}, []corev1.Taint{undated(notReady)}, []string{notReady}},

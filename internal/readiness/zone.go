@@ -39,8 +39,8 @@ type Policy struct {
 	UnhealthyShare float32
 }
 
-// State returns the state of a zone of so many nodes, of which so many are not ready. Two nodes that
-// are not ready are never a disruption, unless they are the whole zone.
+// State returns the state of a zone, given how many nodes it has and how many of them are not ready. Two nodes that are
+// not ready are never a disruption, unless they are the whole zone.
 func (p Policy) State(size, notReady int) State {
 	switch {
 	case notReady > 0 && notReady == size:
@@ -65,11 +65,11 @@ func (p Policy) RateOf(state State, size int) float32 {
 	return p.Rate
 }
 
-// zone is a zone that was ever seen. It stays known when its nodes are gone.
+// zone is a zone that has been seen at least once. It stays known when its nodes are gone.
 type zone struct {
 	key            string
 	size, notReady int // nodes that count
-	unsure         int // of these, nodes that are not ready
+	unsure         int // of the nodes that are not ready, those that are only doubtful
 	state          State
 	rate           float32
 	limiter        *rate.Limiter
@@ -110,7 +110,7 @@ func (at *zone) offers(m *Member, now time.Time) bool {
 	return at.rate > 0 && at.limiter.TokensAt(now) >= wholeToken && (len(at.line) == 0 || at.line[0] == m)
 }
 
-// take gives a node the token that it was offered, and returns the node that is next then.
+// take gives a node the token that it was offered, and returns the node that is then next.
 func (at *zone) take(m *Member, now time.Time) []string {
 	next := at.leave(m)
 	at.limiter.ReserveN(now, 1)
@@ -118,13 +118,13 @@ func (at *zone) take(m *Member, now time.Time) []string {
 	return next
 }
 
-// leave removes a node from the line, with its token, and returns the node that is next then.
+// leave removes a node from the line, with its token, and returns the node that is then next.
 func (at *zone) leave(m *Member) []string {
 	m.token = time.Time{}
 	return at.pass(m)
 }
 
-// pass removes a node from the line, and returns the node that is next then.
+// pass removes a node from the line, and returns the node that is then next.
 func (at *zone) pass(m *Member) []string {
 	i := slices.Index(at.line, m)
 	if i < 0 {

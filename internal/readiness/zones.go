@@ -154,7 +154,7 @@ type Answer struct {
 // Plan plans what a node should become at an instant. The plan is made once, with the token that the node's zone can
 // give it. A plan that needs no token gives it back, and a plan that needs a token and cannot have one waits in line. A
 // token that was taken stays with the node until the node is seen with its taint or the next token comes, so that a
-// failed patch costs no second token. Facts are Granted if the node had taken it before.
+// failed patch costs no second token. The caller sets Granted in the facts if the node has already taken its token.
 func (z *Zones) Plan(m *Member, f Facts, now time.Time) (Plan, Answer) {
 	f.Disrupted = z.disrupted
 	had := f.Granted || m.zone != nil && m.zone.rate > 0 && now.Before(m.token)

@@ -114,7 +114,7 @@ func (z *zonesOf) wantToken(t *testing.T, name string, seconds int, granted bool
 	}
 }
 
-// Nodes without the labels of a zone are in one without a name, and so was a node that is not known.
+// Nodes without zone labels are in a zone without a name. A node that is no longer known must not count as one of them.
 func TestANodeThatIsDeletedWhileItIsLookedAtBlocksNoOther(t *testing.T) {
 	z := begun(readyNode("gone"), readyNode("n1"), readyNode("n2"), readyNode("n3"))
 	z.Count(standing(Silent, "gone", "n1"), noon)
@@ -303,7 +303,7 @@ func TestANodeThatMovesOrGoesCountsWhereItIs(t *testing.T) {
 	}
 }
 
-// timeAdded is by the API server's clock, and cannot be compared with this process's.
+// timeAdded is a time of the API server's clock, and cannot be compared with times of this process's clock.
 func TestTheLatestTokenIsDatedByTheAPIServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{0, -30 * time.Second, 30 * time.Second} {
 		nodes, server := zoned("a1", "a2", "a3", "a4", "a5", "a6"), noon.Add(ahead)
@@ -352,7 +352,7 @@ func TestWhichZonesChangeTheirStateIsNews(t *testing.T) {
 	z := begun(zoned("a1", "a2", "b1")...)
 	told := z.Count(standing(Silent, "a1", "a2"), noon)
 	if len(told.States) != 1 || told.States[0].Name != "/a" || told.States[0].State != FullDisruption || told.States[0].Before != Normal {
-		t.Errorf("the changes are %+v, want that zone a is fully disrupted", told.States)
+		t.Errorf("the changes are %+v, want zone a to be fully disrupted", told.States)
 	}
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package apicall defines how Taintkeeper calls the API server. A caller waits for a token before it decides, a call
-// that has begun is finished, and no call is repeated without the caller. Errors are reduced to a few reasons.
+// that has begun is finished, and only the caller repeats a call. Errors are reduced to a few reasons.
 package apicall
 
 import (

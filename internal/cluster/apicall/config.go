@@ -66,7 +66,7 @@ func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, refusal(request, response, after)
 }
 
-// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery, as timekeeper's.
+// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery, as package timeline's listener does.
 func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.next }
 
 func refusal(request *http.Request, response *http.Response, after string) error {

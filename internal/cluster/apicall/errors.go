@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reason returns the name of an error in metrics: one of the API's about twenty reasons, "Unreachable" if there was no
-// answer, or "Other".
+// Reason returns the name of an error in metrics: one of ten reasons of the API, "Unreachable" if there was no answer,
+// or "Other".
 func Reason(err error) string {
 	if !Answered(err) {
 		return "Unreachable"

@@ -13,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// The bubble of synctest says that nothing of a Recorder is left when it was told to end.
+// synctest's bubble makes the test fail if a goroutine of the Recorder is left after it was told to end.
 func TestARecorderWritesEventsUntilItIsToldToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
@@ -29,7 +29,7 @@ func TestARecorderWritesEventsUntilItIsToldToEnd(t *testing.T) {
 		synctest.Wait()
 		actions := client.Actions()
 		if len(actions) != 1 {
-			t.Fatalf("%d calls, want one for the event of before the end", len(actions))
+			t.Fatalf("%d calls, want one for the event from before the end", len(actions))
 		}
 		got := actions[0].(clienttesting.CreateAction).GetObject().(*corev1.Event)
 		if got.Source.Component != "node-controller" || got.InvolvedObject.UID != "u" || got.Reason != "NodeNotReady" ||

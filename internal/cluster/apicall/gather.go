@@ -32,7 +32,7 @@ func Gathered(config *rest.Config, every time.Duration) *rest.Config {
 // that a list does not take long.
 const gatheredBuffer = 64 << 10
 
-// gatheredConn is read by one goroutine at a time, as every connection of net/http.
+// gatheredConn is read by one goroutine at a time, as is every connection of net/http.
 type gatheredConn struct {
 	net.Conn
 

@@ -19,11 +19,11 @@ import (
 
 const every = 100 * time.Millisecond
 
-// line is a connection on which much can lie before it is read.
+// line is a connection that can hold much unread data.
 type line struct {
 	net.Conn
 
-	news chan struct{} // of one element: something came, or it ended
+	news chan struct{} // with room for one element: something came, or the line ended
 
 	mu    sync.Mutex
 	text  bytes.Buffer

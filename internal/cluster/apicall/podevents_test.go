@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// told returns what was written about pods, and how many pods each event of a node stands for.
+// told returns how many events about pods were written, and how many pods the events about each node stand for.
 func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]int) {
 	t.Helper()
 	ofNodes = map[string]int{}
@@ -31,20 +31,20 @@ func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]
 		}
 		var number int
 		if _, err := fmt.Sscanf(event.Message, "%d events like this one, about Pods on this Node: ", &number); err != nil {
-			t.Errorf("an event of a node says %q", event.Message)
+			t.Errorf("an event about a node says %q", event.Message)
 		}
 		ofNodes[event.InvolvedObject.Name+" "+event.Reason] += number
 	}
 	return ofPods, ofNodes
 }
 
-// inAStorm plays with a Recorder in virtual time.
+// inAStorm runs play with a Recorder in virtual time.
 func inAStorm(t *testing.T, play func(recorder *Recorder, client *fake.Clientset)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			return true, action.(clienttesting.CreateAction).GetObject(), nil // and keeps none, which takes long
+			return true, action.(clienttesting.CreateAction).GetObject(), nil // and does not store it, which would take long
 		})
 		recorder := NewRecorder("test", client)
 		ctx, stop := context.WithCancel(t.Context())
@@ -73,7 +73,7 @@ func TestInAStormThePodsOfANodeAreCountedInOneEventAndNoneIsLost(t *testing.T) {
 		synctest.Wait()
 		ofPods, ofNodes := told(t, client)
 		if ofPods != 1000 || ofNodes["b Marking"] != 800 || ofNodes["c Marking"] != 900 || len(ofNodes) != 2 {
-			t.Errorf("%d pods have an event of their own, want 1000; the others are told of as %v", ofPods, ofNodes)
+			t.Errorf("%d pods have an event of their own, want 1000; the others are reported as %v", ofPods, ofNodes)
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestAfterAStormPodsHaveEventsOfTheirOwnAgain(t *testing.T) {
 		marking(recorder, "b", 1)
 		synctest.Wait()
 		if ofPods, ofNodes := told(t, client); ofPods != 1 || len(ofNodes) != 0 {
-			t.Errorf("%d events of pods and %v of nodes, want one of the pod", ofPods, ofNodes)
+			t.Errorf("%d events about pods and %v about nodes, want one about the pod", ofPods, ofNodes)
 		}
 	})
 }
@@ -101,12 +101,12 @@ func TestWhatIsCountedIsReportedByReasonAndNoFasterThanEventsAreWritten(t *testi
 		recorder.OfPod(pod, "n0", corev1.EventTypeWarning, "Refused", "Refused by %s", "somebody")
 		bubble.Pass(summarizeEvery + time.Second)
 		if _, ofNodes := told(t, client); len(ofNodes) > podEventsPerSecond*11 {
-			t.Errorf("%d nodes were told of within 11 s", len(ofNodes))
+			t.Errorf("%d nodes were reported within 11 s", len(ofNodes))
 		}
 		bubble.Pass(time.Minute)
 		_, ofNodes := told(t, client)
 		if len(ofNodes) != 251 || ofNodes["n0 Refused"] != 1 || ofNodes["n0 Marking"] != 2 {
-			t.Errorf("%d nodes and reasons were told of, want 251; of n0 %d and %d", len(ofNodes), ofNodes["n0 Marking"], ofNodes["n0 Refused"])
+			t.Errorf("%d nodes and reasons were reported, want 251; for n0 %d and %d", len(ofNodes), ofNodes["n0 Marking"], ofNodes["n0 Refused"])
 		}
 	})
 }

@@ -69,7 +69,8 @@ func New[T client.Object](from client.WithWatch, resource Resource[T], log logr.
 	return w, err
 }
 
-// SameSpec reports whether two versions of an object are the same except for the status.
+// SameSpec reports whether two versions are of the same object with the same spec, and neither or both are being
+// deleted.
 func SameSpec(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp())
@@ -169,7 +170,7 @@ func (w *Watch[T]) Get(name string) (T, bool) {
 	return object.(T), true
 }
 
-// All returns every object. They must not be modified.
+// All returns all objects. They must not be modified.
 func (w *Watch[T]) All() []T {
 	objects := w.informer.GetStore().List()
 	all := make([]T, 0, len(objects))

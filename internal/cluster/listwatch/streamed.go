@@ -25,7 +25,7 @@ const (
 	// streamedWithin is how long a streamed list may take in total, because on a busy cluster changes keep coming. A
 	// million pods take less than a minute.
 	streamedWithin = 5 * time.Minute
-	// refusedTimes is how many refusals in a row the API server may answer that it is too busy for a streamed list. The
+	// refusedTimes is how many times in a row the API server may answer that it is too busy for a streamed list. The
 	// reflector would retry indefinitely.
 	refusedTimes = 3
 )

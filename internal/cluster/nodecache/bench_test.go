@@ -18,14 +18,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// The largest cluster that Kubernetes is built for, and more, and what a node of it may cost.
+// A cluster three times the size that Kubernetes is built for, and how much memory a node may take.
 const (
 	benchNodes   = 15_000
 	bytesPerNode = 3_300
 )
 
 // BenchmarkRecord15k makes the records of a large cluster. Run it with -benchtime 1x. Every node is decoded on its own,
-// as the client does, so that nothing is shared which would not be shared with a real API server.
+// as the client does it, so that nothing is shared that would not be shared with a real API server.
 func BenchmarkRecord15k(b *testing.B) {
 	for b.Loop() {
 		before := heapInUse()
@@ -58,7 +58,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 	}
 }
 
-// heapInUse collects twice, so that what only finalizers and caches held is gone too.
+// heapInUse collects garbage twice, so that what only finalizers and caches held is gone too.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -77,7 +77,7 @@ func decodedNode(b *testing.B, i int) *corev1.Node {
 	return node
 }
 
-// productionNode is a node with what one of a cloud provider carries along.
+// productionNode returns a node with everything that the nodes of a cloud provider have.
 func productionNode(i int) *corev1.Node {
 	name := fmt.Sprintf("ip-10-%d-%d-17.eu-central-1.compute.internal", i/250, i%250)
 	node := newNode(name, withVersion(fmt.Sprint(1_000_000+i)), withUID(types.UID(fmt.Sprintf("%08x-71c1-4e8f-9d3a-%012x", i*2654435761%(1<<32), i))))

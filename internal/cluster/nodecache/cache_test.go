@@ -101,7 +101,7 @@ func TestOnlyAListCanMissVersionsInBetween(t *testing.T) {
 	}{
 		{"an update of the watch", func(c *Cache) error { return c.Store().Update(newNode("n", withVersion("8"))) }, false},
 		{"a list that shows another version", func(c *Cache) error { return listed(c, newNode("n", withVersion("8"))) }, true},
-		{"a list that shows another node of the name", func(c *Cache) error {
+		{"a list that shows another node with the name", func(c *Cache) error {
 			return listed(c, newNode("n", withVersion("8"), withUID("newer")))
 		}, true},
 		{"the watch after a list that shows the same version", func(c *Cache) error {
@@ -213,7 +213,7 @@ func TestATaintWithoutTimeAddedContinuesOverAGapIfNoneIsEverWritten(t *testing.T
 		"never written":          {never: true, goesOn: true},
 		"refused":                {change: func(c *Cache) { c.SetUnstampable("n", true) }, goesOn: true},
 		"refused and taken back": {change: func(c *Cache) { c.SetUnstampable("n", true); c.SetUnstampable("n", false) }},
-		"refused for a node of that name that has gone": {change: func(c *Cache) {
+		"refused for a node with that name that is gone": {change: func(c *Cache) {
 			c.SetUnstampable("n", true)
 			await.Must(t, c.Store().Delete(newNode("n")))
 			await.Must(t, c.Store().Add(newNode("n", withVersion("7"), withTaints(noExecute("off")))))
@@ -332,7 +332,7 @@ func TestTheStringsOfLabelsAreSharedAndReleased(t *testing.T) {
 	checkNames(t, c)
 }
 
-// What the changes tell, taken together, is what the cache shows, whatever happens in whatever order.
+// The notifications, taken together, result in what the cache shows, whatever happens and in whatever order.
 func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	c := newCache()
@@ -343,7 +343,7 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 			node = change.Before
 		}
 		if told[node.Name] != change.Before {
-			t.Errorf("told a change of %s from a record that was not the last one", node.Name)
+			t.Errorf("told of a change of %s from a record that was not the last one", node.Name)
 		}
 		if told[node.Name] = change.After; change.After == nil {
 			delete(told, node.Name)

@@ -64,7 +64,7 @@ func heartbeat(at time.Time) edit {
 // newCache returns a cache that nothing feeds but the test.
 func newCache() *Cache { return New(Config{Clock: &timeline.Clock{}}) }
 
-// listed plays a complete list.
+// listed feeds a complete list to the cache.
 func listed(c *Cache, nodes ...*corev1.Node) error {
 	c.Store().BeginList()
 	for _, node := range nodes {
@@ -85,7 +85,7 @@ func get(t *testing.T, c *Cache, name string) *Node {
 	return node
 }
 
-// since returns from when a NoExecute taint counts that a node must have.
+// since returns when a NoExecute taint, which the node must have, began to count.
 func since(t *testing.T, c *Cache, name, key string) time.Time {
 	t.Helper()
 	for _, taint := range get(t, c, name).NoExecute {
@@ -104,11 +104,11 @@ func watching(c *Cache) *bubble.Notes[Change] {
 		change.Object = nil
 		n.Write(change)
 	})
-	n.Take() // of what is there already
+	n.Take() // discards the notes about what is there already
 	return n
 }
 
-// checkNames compares the names of the nodes that have a record, in any order.
+// checkNames checks the names of the nodes that have a record, in any order.
 func checkNames(t *testing.T, c *Cache, want ...string) {
 	t.Helper()
 	var got []string

@@ -227,7 +227,7 @@ func TestAWatchThatIsOpenedAgainBringsChangesBeforeTheNewestVersionIsKnown(t *te
 	})
 }
 
-// Otherwise a restore in a brown-out would never be noticed.
+// Otherwise a restore during a brown-out would never be noticed.
 func TestTheNewestVersionIsAskedForUntilItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

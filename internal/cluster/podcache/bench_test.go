@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// The reference cluster, and what a pod of it may cost.
+// The reference cluster, and how much memory a pod may take.
 const (
 	benchPods        = 150_000
 	benchNodes       = 5_000
@@ -32,8 +32,8 @@ const (
 var benchLabels = []string{"app.kubernetes.io/name", "example.com/team", "example.com/tier"}
 
 // BenchmarkRecord150k makes the records of the reference cluster, without policies and with three that select pods by a
-// label each. Run it with -benchtime 1x. Every pod is decoded on its own, as the client does, so that nothing is shared
-// which would not be shared with a real API server.
+// label each. Run it with -benchtime 1x. Every pod is decoded on its own, as the client does it, so that nothing is
+// shared that would not be shared with a real API server.
 func BenchmarkRecord150k(b *testing.B) {
 	b.Run("policies=0", func(b *testing.B) {
 		if used := benchmarkRecord(b); used > bytesPerPod {
@@ -71,7 +71,7 @@ func benchmarkRecord(b *testing.B, labels ...string) (used float64) {
 	return used
 }
 
-// heapInUse collects twice, so that what only finalizers and caches held is gone too.
+// heapInUse collects garbage twice, so that what only finalizers and caches held is gone too.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -116,7 +116,7 @@ func (e *podEncoder) pod(i int) *corev1.Pod {
 	return &pod
 }
 
-// decode returns the pods from number first on.
+// decode returns podsDecodedAhead pods, beginning with number first.
 func (e *podEncoder) decode(b *testing.B, first int) []*corev1.Pod {
 	b.Helper()
 	pods := make([]*corev1.Pod, 0, podsDecodedAhead)
@@ -132,7 +132,7 @@ func (e *podEncoder) decode(b *testing.B, first int) []*corev1.Pod {
 
 func (e *podEncoder) size() int { return e.template.Size() }
 
-// productionPod is a pod with what a running one of a real cluster carries along.
+// productionPod returns a pod with everything that a running pod of a real cluster has.
 func productionPod() *corev1.Pod {
 	pod := newPod("template", scheduledAt(created.Time), inPhase(corev1.PodRunning))
 	pod.Labels = map[string]string{

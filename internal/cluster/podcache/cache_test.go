@@ -57,7 +57,7 @@ func TestAPodThatIsBoundLaterIsKeptFromThenOn(t *testing.T) {
 	checkNames(t, c, "a")
 	record := get(t, c, "uid-a")
 	if diff := cmp.Diff([]Change{{After: record}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
-		t.Errorf("not told as a pod that came (-want +got):\n%s", diff)
+		t.Errorf("not reported as a new pod (-want +got):\n%s", diff)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestRecordsAreKeptByUIDAndNotByName(t *testing.T) {
 	await.Must(t, s.Delete(older))
 	checkNames(t, c, "db-0")
 	if diff := cmp.Diff([]Change{{Before: gone}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
-		t.Errorf("not told once as a pod that went (-want +got):\n%s", diff)
+		t.Errorf("not reported once as a pod that is gone (-want +got):\n%s", diff)
 	}
 	if got := c.OnNode("n1"); got != nil {
 		t.Errorf("%v on the old node, want none", got)
@@ -458,7 +458,7 @@ func TestAResyncChangesNothing(t *testing.T) {
 	}
 }
 
-// What the changes tell, taken together, is what the cache shows, whatever happens in whatever order.
+// The notifications, taken together, result in what the cache shows, whatever happens and in whatever order.
 func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	c := newCache()

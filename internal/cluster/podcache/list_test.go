@@ -100,7 +100,7 @@ func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
 	_ = json.NewEncoder(w).Encode(err.ErrStatus)
 }
 
-// synced runs a cache of the server's pods until its first list is complete, and then until the test ends.
+// synced returns a cache of the server's pods once its first list is complete. The cache runs until the test ends.
 func (s *pagingServer) synced(t *testing.T) *Cache {
 	t.Helper()
 	server := httptest.NewServer(s)
@@ -155,7 +155,7 @@ func TestAListThatIsNotStreamedIsReadPageByPage(t *testing.T) {
 	await.Must(t, err)
 	server.events <- event
 	if change := <-changes; change.After != nil || change.Before.Name != "p0003" {
-		t.Errorf("told %v, want that the pod is gone", change)
+		t.Errorf("told %v, want to be told that the pod is gone", change)
 	}
 	if got := server.watches[0].Get("resourceVersion"); len(server.watches) != 1 || got != "100" {
 		t.Errorf("%d watches, the first from version %s, want one from that of the list", len(server.watches), got)

@@ -33,7 +33,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// The horizon, and what it may cost.
+// A million pods, more than any cluster is expected to have, and how much memory they may take.
 const (
 	millionPods      = 1_000_000
 	memoryForMillion = 1 << 30
@@ -42,8 +42,8 @@ const (
 )
 
 // BenchmarkMillion reads a million pods from an API server, in a process of its own, that makes them up on the fly, and
-// then follows 5,000 changes a second, over TLS and HTTP/2. The peak is of the memory of this whole process; the cores,
-// of which a tenth is the target, are not asserted, as no time is. Run it with -benchtime 1x on Linux.
+// then follows 5,000 changes a second, over TLS and HTTP/2. The peak is the memory of this whole process. CPU use, for
+// which the target is a tenth of a core, is not asserted, because no time is. Run it with -benchtime 1x on Linux.
 func BenchmarkMillion(b *testing.B) {
 	for _, mode := range []string{"streamed", "paged"} {
 		b.Run(mode, func(b *testing.B) {
@@ -100,7 +100,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// peakMemory returns the most that the process has had in memory since the peak was reset.
+// peakMemory returns the most memory that the process has used since the peak was reset.
 func peakMemory(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -111,7 +111,7 @@ func peakMemory(b *testing.B) int64 {
 	return kilobytes << 10
 }
 
-// serveEnvironment makes of this test binary an API server.
+// serveEnvironment turns this test binary into an API server.
 const serveEnvironment = "PODCACHE_BENCH_SERVE"
 
 // generatingServer runs an API server in a process of its own, and returns its URL.
@@ -125,7 +125,7 @@ func generatingServer(b *testing.B, mode string) string {
 	out, err := command.StdoutPipe()
 	await.Must(b, err)
 	await.Must(b, command.Start())
-	b.Cleanup(func() { _ = command.Wait() }) // the end of the context has killed it
+	b.Cleanup(func() { _ = command.Wait() }) // it was killed when the context ended
 	address, err := bufio.NewReader(out).ReadString('\n')
 	await.Must(b, err)
 	return strings.TrimSpace(address)

@@ -29,10 +29,10 @@ const (
 type Flags uint8
 
 const (
-	// Mirror marks the mirror pod of a static pod, which only its kubelet can end.
+	// Mirror marks the mirror pod of a static pod, which only its kubelet can stop.
 	Mirror Flags = 1 << iota
-	// Terminating marks a pod that has a deletionTimestamp, or whose delete the API server has accepted. It is reset only
-	// when etcd is restored.
+	// Terminating marks a pod that has a deletionTimestamp, or whose delete the API server has accepted. A list that is
+	// older than the answer to the delete can reset it, as can a restore of etcd.
 	Terminating
 	// Finished marks a pod in phase Succeeded or Failed.
 	Finished

@@ -115,7 +115,7 @@ func TestThePreciseInstantOfBinding(t *testing.T) {
 	tests := []struct {
 		name string
 		edit edit
-		wait time.Duration // from the start of the second at which a bubble begins to the first sight
+		wait time.Duration // from the start of the bubble, on a full second, until the pod is first seen
 		want time.Duration // from the same instant on
 	}{
 		{"seen within the second of the binding", atTheStart(scheduledAt), 250 * time.Millisecond, 250 * time.Millisecond},

@@ -100,7 +100,7 @@ func scheduledAt(instant time.Time) edit {
 // newCache returns a cache that nothing feeds but the test.
 func newCache() *Cache { return New(nil, &timeline.Clock{}) }
 
-// listed plays a complete list.
+// listed feeds a complete list to the cache.
 func listed(c *Cache, pods ...*corev1.Pod) error {
 	c.Store().BeginList()
 	for _, pod := range pods {
@@ -125,11 +125,11 @@ func get(t *testing.T, c *Cache, uid types.UID) *Pod {
 func watching(c *Cache) *bubble.Notes[Change] {
 	n := &bubble.Notes[Change]{}
 	c.Subscribe(func(change Change) { n.Write(Change{Before: change.Before, After: change.After}) })
-	n.Take() // of what is there already
+	n.Take() // discards the notes about what is there already
 	return n
 }
 
-// checkNames compares the names of the pods that have a record, in any order.
+// checkNames checks the names of the pods that have a record, in any order.
 func checkNames(t *testing.T, c *Cache, want ...string) {
 	t.Helper()
 	var got []string

@@ -20,9 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewForConfig makes a client whose pods have only the fields that this package's doc comment and [podFields] name, and
-// some labels, if the API server answers in protobuf. Everything else, and JSON, is decoded as usual. It refuses to
-// send a whole pod, because a pod that it has read lacks most of its fields. Patch pods instead.
+// NewForConfig makes a client whose pods have only the fields that [podFields] names, if the API server answers in
+// protobuf. Everything else, and JSON, is decoded as usual. It refuses to send a whole pod, because a pod that it has
+// read lacks most of its fields. Patch pods instead.
 func NewForConfig(config *rest.Config, labels *Labels) (kubernetes.Interface, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

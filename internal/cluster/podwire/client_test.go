@@ -128,7 +128,7 @@ func (s apiServer) send(t *testing.T, w http.ResponseWriter, event watch.EventTy
 	_, _ = framer.NewLengthDelimitedFrameWriter(w).Write(encodedEvent(t, string(event), wire))
 }
 
-// untyped leaves out the kind, which clients take off what they decode.
+// untyped leaves out the kind, which clients remove from what they decode.
 var untyped = cmpopts.IgnoreTypes(metav1.TypeMeta{})
 
 func TestPodsAreReadWithoutWhatIsNotNeeded(t *testing.T) {

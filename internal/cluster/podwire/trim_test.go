@@ -91,7 +91,7 @@ func keeping(keys ...string) *Labels {
 
 func ours() codecs { return codecs{ordinary(), objectFields(kept)} }
 
-// difference is empty where two objects are equal, nil and empty lists alike.
+// difference is empty if two objects are equal. Nil and empty lists count as equal.
 func difference(want, got runtime.Object) string {
 	if equality.Semantic.DeepEqual(want, got) { // much faster
 		return ""
@@ -125,7 +125,7 @@ func checkObject(t *testing.T, wire []byte) {
 	}
 }
 
-// trimmed returns what is kept of a message, or the message as it is if that cannot be told.
+// trimmed returns what is kept of a message, or the message as it is if it cannot be parsed.
 func trimmed(wire []byte, as *message) []byte {
 	if kept, err := appendKept(nil, wire, as); err == nil {
 		return kept
@@ -322,7 +322,7 @@ func randomPod(filler *randfill.Filler, random *rand.Rand) *corev1.Pod {
 	return pod
 }
 
-// scrambler makes of a message another one that Kubernetes can read too.
+// scrambler turns a message into a different one that Kubernetes can also read.
 type scrambler struct{ random *rand.Rand }
 
 func (s scrambler) scramble(wire, other []byte, as *message) []byte {

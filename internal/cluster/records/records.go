@@ -40,8 +40,8 @@ type Change[O, R any] struct {
 type Kind[K comparable, O, R any] interface {
 	// Key returns the key of an object, and false if no record of it is kept.
 	Key(object *O) (K, bool)
-	// Keep completes a change that has Before and Object with After, the record to keep; nil leaves Before. It reports
-	// whether to notify subscribers.
+	// Keep is given a change with Before and Object, and sets After to the record to keep; if it leaves After nil,
+	// Before stays. It reports whether to notify subscribers.
 	Keep(change *Change[O, R]) (told bool)
 	// Drop is called with each record that is dropped.
 	Drop(key K, record *R)

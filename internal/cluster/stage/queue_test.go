@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// In real time, as it is up to the scheduler of goroutines when a worker comes for a request: of some 20 rounds with
-// the queue itself, one blocks.
+// This runs in real time, because the goroutine scheduler decides when a worker asks for a request. With
+// controller-runtime's own queue, about one round in 20 blocks.
 func TestAQueueThatIsShutDownLetsAllWorkersGo(t *testing.T) {
 	const rounds, workers, requests, handled = 200, 192, 200, 2000
 	for round := range rounds {

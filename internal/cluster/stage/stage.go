@@ -33,7 +33,7 @@ func (p *Parts) InEveryReplica(run ...func(context.Context) error) {
 	}
 }
 
-// InLeader adds what runs only in the leader: everything that changes something.
+// InLeader adds what runs only in the leader: everything that changes nodes, pods or rules.
 func (p *Parts) InLeader(stages ...manager.Runnable) { p.leader = append(p.leader, stages...) }
 
 // Run runs everything, without a manager or an election, until the context ends. What runs in the leader

@@ -71,7 +71,7 @@ func (c *Clock) wall() time.Time {
 }
 
 // See returns the sight of something that this process sees now. With it, what the API server has recorded can be
-// dated, but only once a Date was received, because one clock alone is not trusted.
+// dated, but only once a Date has been received, because one clock alone is not trusted.
 func (c *Clock) See() verdict.Sight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Clock) Offset() time.Duration {
 func (c *Clock) Heard(date, asked time.Time) { c.heard(date, asked, &pace{}) }
 
 // heard does the same for an answer on a connection. The timeline is slowed by the most that any connection has found,
-// because each finds only what comes after it began, or restarted, to compare.
+// because each finds only what happens after it began comparing, or began again.
 func (c *Clock) heard(date, asked time.Time, by *pace) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

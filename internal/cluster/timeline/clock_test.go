@@ -91,17 +91,17 @@ func TestTheAnswersOfAllConnectionsAreCombined(t *testing.T) {
 		_ = response.Body.Close()
 		date = date.Add(time.Second)
 	}
-	// Two Dates that follow each other while less than a second passed: the second turned in between.
+	// Two successive Dates were received within less than a second, so the server's second turned in between.
 	if from, to := c.See().Earliest, c.Latest(); from.Before(date.Add(-time.Second)) || to.Sub(from) > 900*time.Millisecond {
 		t.Errorf("the clock is between %v and %v", from, to)
 	}
 }
 
 func TestWhatWasSeenIsDatedByTheClockThatIsBehind(t *testing.T) {
-	const ago = 100 * time.Second // what is recorded happened so long before it is seen
+	const ago = 100 * time.Second // how long before it is seen the recorded event happened
 	for name, test := range map[string]struct {
 		server, wall time.Duration // ahead of the truth
-		late         time.Duration // how much after it happened it counts from, at the most
+		late         time.Duration // how long after it happened it begins to count, at most
 	}{
 		"both are right":                    {0, 0, time.Second},
 		"ours is five minutes ahead":        {0, 5 * time.Minute, time.Second},
@@ -146,13 +146,14 @@ func TestTheTimeAddedToWriteIsNeverBeforeTheSight(t *testing.T) {
 			bubble.Pass(737 * time.Millisecond)
 			now := time.Now() // the server's clock
 			if second := c.See().Second().Time; second.Add(time.Second).Before(now) || second.After(now.Add(2*time.Second)) {
-				t.Fatalf("the server's clock shows %v, to be written is %v", now, second)
+				t.Fatalf("the server's clock shows %v, and %v is to be written", now, second)
 			}
 		}
 	})
 }
 
-// Linux slews its monotonic clock, too, by up to a tenth: this machine's was 5 s behind and is slewed right within a minute.
+// Linux slews its monotonic clock, too, by up to a tenth: this machine's was 5 s behind and is corrected within a
+// minute.
 func TestAClockThatIsSlewedForwardHoldsTheTimelineBack(t *testing.T) {
 	for _, every := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
 		var p pace
@@ -168,7 +169,8 @@ func TestAClockThatIsSlewedForwardHoldsTheTimelineBack(t *testing.T) {
 	}
 }
 
-// Two API servers whose clocks differ are no clock that is slewed, however little they differ and however often they answer.
+// Two API servers with different clocks do not count as one clock that is slewed, however little they differ and
+// however often they answer.
 func TestTwoServersOnOneConnectionHoldAlmostNothingBack(t *testing.T) {
 	for _, apart := range []time.Duration{300 * time.Millisecond, 800 * time.Millisecond, 1500 * time.Millisecond, 1900 * time.Millisecond, 3 * time.Second, time.Hour} {
 		for _, every := range []struct{ first, second time.Duration }{{993 * time.Millisecond, 993 * time.Millisecond}, {time.Second, 2 * time.Second}, {2 * time.Second, 30 * time.Second}, {10 * time.Second, 20 * time.Second}} {
@@ -242,7 +244,7 @@ func TestASetWallClockDoesNotMoveTheTimeline(t *testing.T) {
 			t.Errorf("after a minute in which the wall clock was set %v have passed", now.Sub(began))
 		}
 		if shown := c.Shown(began); !shown.Equal(began.Add(time.Hour)) {
-			t.Errorf("an instant of a minute ago is shown as %v", shown)
+			t.Errorf("an instant a minute ago is shown as %v", shown)
 		}
 	})
 }

@@ -6,11 +6,11 @@ package timeline
 import "time"
 
 const (
-	// drift is the most, as a fraction, by which a second of this machine and a second of the API server's usually differ.
-	// While the kernel slews a clock it can be more: see slew.
+	// 1/drift is the most by which a second of this machine and a second of the API server's usually differ. While the
+	// kernel slews a clock it can be more: see slew.
 	drift = 1000
-	// slew is the largest fraction by which a second of the monotonic clock can be too short while the kernel slews it: 10
-	// % in Linux (adjtimex(2), tick and frequency).
+	// 1/slew is more than the largest fraction by which a second of the monotonic clock can be too short while the
+	// kernel slews it: 10 % in Linux (adjtimex(2), tick and frequency).
 	slew = 8
 	// setBy is the difference that cannot come from slewing: the API server's clock was set, or another server answered.
 	setBy = 2 * time.Second
@@ -26,7 +26,7 @@ type server struct {
 	other reckoning // what was known before the last contradiction
 }
 
-// reckoning is what agreeing answers tell.
+// reckoning is what answers that agree say about the server's clock.
 type reckoning struct {
 	at       time.Time // when the newest answer came, or zero before the first
 	from, to time.Time // the bounds of the server's clock then
@@ -72,7 +72,7 @@ func (s *server) answered(date, asked, came time.Time) {
 type pace struct {
 	found time.Duration // how much ours has been too fast in total, see Clock.heard
 
-	since time.Time     // when the server's clock was last seen further ahead, or zero if no answer came yet
+	since time.Time     // when the server's clock was last seen further ahead, or zero if no answer has come yet
 	ahead time.Duration // of our clock, at the least
 	held  time.Duration // by how much ours has been too fast since
 	last  time.Time     // when ahead was found

@@ -85,7 +85,7 @@ type Backlog struct {
 	careful  ordered[*group]    // have retries, or hang
 	inFlight []*Eviction        // in the order in which they began
 	turns    int                // taken so far
-	paced    time.Time          // no failed eviction is retried before
+	paced    time.Time          // no failed eviction is retried before this instant
 	begun    time.Time          // the last try
 }
 
@@ -175,8 +175,8 @@ func (b *Backlog) goOn(e *Eviction, ready, news bool) {
 	}
 }
 
-// withdraw applies that a pod may stay. It reports whether the eviction is remembered anyway, and whether it is in
-// flight and must be cancelled.
+// withdraw takes into account that a pod may stay now. It reports whether the eviction is remembered anyway, and
+// whether it is in flight and must be cancelled.
 func (b *Backlog) withdraw(e *Eviction) (remembered, cancel bool) {
 	switch {
 	case e.inFlight:
@@ -233,7 +233,7 @@ func (b *Backlog) drop(e *Eviction) {
 	b.remember(e.Node, b.nodes[e.Node])
 }
 
-// renew starts an eviction, or restarts it, from an instant on.
+// renew starts or restarts an eviction as of an instant.
 func (b *Backlog) renew(e *Eviction, from time.Time) {
 	e.Tries, e.Refuser, e.Memo, e.began, e.unsure = 0, "", nil, time.Time{}, false
 	b.wait(e, from)
@@ -388,7 +388,7 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	}
 }
 
-// learn applies what the end of a try tells about its group. A pod that hangs again tells nothing new, nor does a try
+// learn applies what the end of a try tells about its group. A pod that hangs again says nothing new, nor does a try
 // that did not finish.
 func (b *Backlog) learn(e *Eviction, o Outcome, withdrawn bool) {
 	again := o.kind == hung && e.hung

@@ -26,7 +26,7 @@ var (
 // there says about every pod that it is there.
 func there(types.UID) bool { return true }
 
-// pods are due in a namespace; their names are their places in the list.
+// pods returns pods of a namespace that are due at the same time. Their UIDs end with their places in the list.
 func pods(namespace string, count int, due time.Time) (all []Leaving) {
 	for i := range count {
 		all = append(all, Leaving{
@@ -114,7 +114,7 @@ func TestANamespaceHangsUntilATryThatBeganLaterIsAnswered(t *testing.T) {
 	}
 	b.Done(later[1], Failed(sec, "webhook w"), t0.Add(3*sec))
 	if b.groups["a"].hangs {
-		t.Error("a try was answered that began as late, and it still hangs")
+		t.Error("a try that began just as late was answered, and it still hangs")
 	}
 }
 
@@ -164,7 +164,7 @@ func TestInANamespaceTheFirstDueIsFirstAndThenTheLowestPriorityAndPodsOfOneNodeG
 
 func TestNoPodIsTriedBeforeItIsDue(t *testing.T) {
 	b := New(std, there)
-	// In the same second the one with the lower priority is due later.
+	// Both are due in the same second, and the one with the lower priority is due later.
 	soon := Leaving{UID: "soon", Group: "a", Due: t0.Add(100 * ms), Priority: 9}
 	late := Leaving{UID: "late", Group: "a", Due: t0.Add(900 * ms)}
 	b.Set("n", []Leaving{soon, late}, t0)
@@ -206,7 +206,8 @@ func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *tes
 	}
 }
 
-// 200 namespaces hang. Those of which an eviction began first must find out when they do not hang any longer.
+// 200 namespaces hang. The evictions that began first must continue, so that it is noticed when their namespaces no
+// longer hang.
 func TestTheOldestSlowEvictionsAreNeverCancelled(t *testing.T) {
 	b := New(std, there)
 	for i := range 200 {
@@ -252,7 +253,7 @@ func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
 		hangs bool
 	}{
 		{e, Hung, true},
-		{other, Failed(0, ""), false}, // it is answered, and began as late
+		{other, Failed(0, ""), false}, // it is answered, and began just as late
 		{e, Hung, false},              // again
 		{e, Failed(0, ""), false},
 		{e, Hung, true}, // it had been answered
@@ -285,7 +286,7 @@ func TestATryThatWasWithdrawnSaysNothingOfItsNamespace(t *testing.T) {
 func TestWhetherATryThatWasPutOffIsMadeAtOnceWhenItsPodChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		ended Outcome
-		moved time.Duration // of its due instant
+		moved time.Duration // by how much its due instant moved
 		again time.Duration // when it is tried again
 		fresh bool          // as another eviction
 	}{
@@ -473,7 +474,7 @@ func TestAnEvictionThatWaitsForItsTurnAgainIsTheSameAfterAChangeOfItsPod(t *test
 	b.Done(e, Unsure(sec), t0)
 	b.Set("m", pods("a", 2, t0.Add(-time.Hour))[1:], t0.Add(sec))
 	if other, _ := b.Next(t0.Add(sec)); other == nil || other == e {
-		t.Fatal("the other has not the only place")
+		t.Fatal("the other does not have the only place")
 	}
 	l[0].Due = l[0].Due.Add(ms) // still due
 	b.Set("n", l, t0.Add(sec))
@@ -614,7 +615,8 @@ func TestACallOfNextForgetsAtMost1000Refusals(t *testing.T) {
 	}
 }
 
-// callsOfNext calls Next at an instant until nothing is left in an order, which no call may move more of than it says.
+// callsOfNext calls Next at an instant until a queue is empty. Each call may move at most movesPerCall of its
+// evictions.
 func callsOfNext(t *testing.T, b *Backlog, from *ordered[*Eviction], now time.Time) (begun []*Eviction) {
 	t.Helper()
 	for !from.empty() {

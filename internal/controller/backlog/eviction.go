@@ -62,8 +62,8 @@ type Eviction struct {
 	inFlight  bool
 	began     time.Time // the last try
 	retry     bool      // the try takes one of the places of retries
-	unsure    bool      // the last try was not confirmed, so news of its node let it be tried at once
-	hung      bool      // the last try hung, so another that hangs tells nothing new about its group
+	unsure    bool      // the last try was not confirmed, so news of its node lets it be tried at once
+	hung      bool      // the last try hung, so another that hangs says nothing new about its group
 	refused   time.Time // when it was last refused
 	cancelled error     // why the try in flight is cancelled
 	unwanted  bool      // the pod may stay; it is remembered because it is in flight or was refused

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// history plays a Backlog at random and knows what must hold.
+// history puts a Backlog through random events, and knows what must be true.
 type history struct {
 	*testing.T
 
@@ -125,7 +125,7 @@ func (h *history) checkLimits() {
 	}
 }
 
-// end lets all leave that must.
+// end lets all pods that must leave do so.
 func (h *history) end(seed uint64) {
 	for range 100_000 {
 		for _, e := range h.inFlight {

@@ -72,7 +72,7 @@ func TestNewNamespacesThatHangHoldUpOthersByLessThanASecond(t *testing.T) {
 	w.allLate("the others", good, 60*ms, 600*ms)
 }
 
-// A webhook selects by labels: half of the pods of the namespaces that hang do not.
+// A webhook selects pods by labels: in the namespaces that hang, the evictions of half of the pods do not.
 func TestIfHalfOfTheNamespacesHangTheOtherHalfLeaves(t *testing.T) {
 	w := newWorld(t, deletesHang(labeled("bad")))
 	for i := range 4000 {
@@ -99,7 +99,7 @@ func TestAfterABrownOutAllPodsLeave(t *testing.T) {
 	w.taintAll()
 	w.play(10*time.Minute, 1)
 	w.atMost("the first", w.now, 40*sec+100*ms)
-	w.play(10*time.Minute, 1000-64) // 64 calls are in flight for 30 s that began during the brown-out
+	w.play(10*time.Minute, 1000-64) // 64 calls that began during the brown-out are in flight for 30 s
 	w.atMost("all others", w.now, 60*sec)
 	w.play(10*time.Minute, 1000)
 	w.atMost("all", w.now, 72*sec)
@@ -122,7 +122,7 @@ func Test5000PodsThatAWebhookRefusesAreTriedAtMost60TimesASecond(t *testing.T) {
 	w.taintAll()
 	w.play(10*time.Minute, never)
 	for second, calls := range w.calls {
-		if second > 15 && calls > 2*55 { // an eviction of them is a read of its node and a delete
+		if second > 15 && calls > 2*55 { // evicting one of them takes a read of its node and a delete
 			t.Errorf("%d calls in second %d", calls, second)
 		}
 	}

@@ -110,7 +110,7 @@ func (h *events) Pop() any {
 	return last
 }
 
-// newWorld is one whose server answers within 3 to 7 ms, unless special says otherwise.
+// newWorld returns a world in which the server answers within 3 to 7 ms, unless special says otherwise.
 func newWorld(t *testing.T, special func(call) (answer, bool)) *world {
 	w := &world{
 		T: t, b: New(std, there), random: rand.New(rand.NewPCG(1, 2)), calls: map[int]int{},
@@ -148,7 +148,7 @@ func (w *world) add(node int, namespace string, due time.Duration) *simPod {
 	return p
 }
 
-// addMany adds pods on so many nodes and in so many namespaces.
+// addMany adds pods on the given number of nodes and in the given number of namespaces.
 func (w *world) addMany(count, nodes int, prefix string, namespaces int, due func(i int) time.Duration) {
 	for i := range count {
 		w.add(i%nodes, fmt.Sprint(prefix, i%namespaces), due(i))
@@ -360,7 +360,7 @@ func (w *world) release() {
 	}
 }
 
-// play lets time pass until so many pods are gone, or at most until an instant.
+// play lets time pass until the given number of pods are gone, or at most until an instant.
 func (w *world) play(until time.Duration, gone int) {
 	for len(w.events) > 0 && w.events[0].at <= until && w.gone < gone {
 		e := heap.Pop(&w.events).(event)

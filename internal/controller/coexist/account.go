@@ -32,7 +32,7 @@ const (
 	// BacklogUntil is the instant until which the built-in may not mark some pods even if the clock is stale. Like
 	// BacklogSince, it is on the API server's clock, in RFC 3339.
 	BacklogUntil = "taintkeeper.dev/backlog-until"
-	// BacklogSince is the instant since which a pod must have been created to be one of these, if its name can come again.
+	// BacklogSince is the earliest time at which such a pod was created, if its name can be reused.
 	BacklogSince = "taintkeeper.dev/backlog-since"
 	// BacklogSpared has the nodes on which it may mark no pod at all, separated by spaces; "*" means all nodes.
 	BacklogSpared = "taintkeeper.dev/backlog-spared"
@@ -54,8 +54,8 @@ type AccountConfig struct {
 	KubeAPIQPS float32
 }
 
-// Account is the ServiceAccount that tells the admission policy what the built-in may do: the eviction clock and the
-// hold, which makes it safe to stop at any moment. It is safe for concurrent use.
+// Account is the ServiceAccount whose annotations, the eviction clock and the hold, tell the admission policy what the
+// built-in may do. The hold makes it safe for this process to stop at any moment. It is safe for concurrent use.
 type Account struct {
 	config AccountConfig
 	perTry time.Duration // of the built-in
@@ -102,8 +102,8 @@ func (a *Account) Decided(d eviction.NodeDecision) {
 	}
 }
 
-// Left records, once nothing more is decided, how many pods of a node are due, and since when the first of them is, on
-// the timeline. The built-in may try them once more. If some pods stay, the node is spared.
+// Left records, once nothing more is decided, how many pods of a node are due, and since when the first of them has
+// been due, on the timeline. The built-in may try them once more. If some pods stay, the node is spared.
 func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
@@ -143,7 +143,7 @@ func (a *Account) Renew(ctx context.Context) error {
 	return a.write(ctx, map[string]any{Annotation: a.config.Clock.Latest().UTC().Format(time.RFC3339)})
 }
 
-// HandBack removes the clock. Until T, the built-in still may not mark what the hold says.
+// HandBack removes the clock. Until the hold ends, the built-in still may not mark the pods that the hold covers.
 func (a *Account) HandBack(ctx context.Context) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
@@ -193,7 +193,8 @@ func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
 	return a.written.covers(a.hold.record(at))
 }
 
-// read merges what the ServiceAccount has. It uses a patch that changes nothing, because that needs no right to get.
+// read merges what the ServiceAccount has into the hold. It uses a patch that changes nothing, because that needs no
+// right to get.
 func (a *Account) read(ctx context.Context) error {
 	answer, err := a.patch(ctx, record{}, nil)
 	if err != nil {
@@ -211,7 +212,7 @@ func (a *Account) read(ctx context.Context) error {
 	return nil
 }
 
-// patch writes a record, if there is one, and annotations, of which nil removes one. It writes only if the
+// patch writes a record, if there is one, and annotations; a nil value removes an annotation. It writes only if the
 // ServiceAccount has not changed since it was read.
 func (a *Account) patch(ctx context.Context, r record, annotations map[string]any) (*corev1.ServiceAccount, error) {
 	all := map[string]any{}

@@ -71,7 +71,8 @@ func (s *scene) patches() (patches int) {
 	return patches
 }
 
-// refuse answers patches of the ServiceAccount with an error, as long as the function returns one; nil takes them again.
+// refuse answers patches of the ServiceAccount with an error, as long as the function returns one. If the function is
+// nil, they are accepted again.
 func (s *scene) refuse(with func() error) {
 	if with == nil {
 		s.refusal.Store(nil)
@@ -119,7 +120,7 @@ func TestASparedNodeIsRecordedAtOnceAndNotWithTheNextRenewal(t *testing.T) {
 		s.untaint()
 		s.pass(time.Millisecond)
 		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
-			t.Errorf("recorded as spared is %q, want n", spared)
+			t.Errorf("%q is recorded as spared, want n", spared)
 		}
 	})
 }
@@ -134,7 +135,7 @@ func TestASparedNodeThatCannotBeRecordedAtFirstIsRecordedLater(t *testing.T) {
 		s.refuse(nil)
 		s.pass(2 * retryEvery)
 		if spared := s.account().Annotations[BacklogSpared]; spared != "n" {
-			t.Errorf("recorded as spared is %q, want n", spared)
+			t.Errorf("%q is recorded as spared, want n", spared)
 		}
 	})
 }
@@ -171,12 +172,12 @@ func TestANewLeaderKeepsWhatItFinds(t *testing.T) {
 		}
 		got := recordOf(s.account().Annotations)
 		if !got.since.Equal(found.since) || got.until.Before(found.until) || got.until.After(found.until.Add(2*time.Second)) || got.spared != "a b n" {
-			t.Errorf("recorded are %+v, want %+v with a try and node n more", got, found)
+			t.Errorf("the record is %+v, want %+v with one more try and node n", got, found)
 		}
 	})
 }
 
-// A leader that was stopped and goes on must not write over what its successor has recorded.
+// A leader that was suspended and resumes must not overwrite what its successor has recorded.
 func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
@@ -198,7 +199,7 @@ func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
 		})
 		s.pass(renewEvery)
 		if got := recordOf(s.account().Annotations); !got.since.Equal(foreign.since) || !got.until.Equal(foreign.until) || got.spared != "other" {
-			t.Errorf("recorded are %+v, want all of %+v", got, foreign)
+			t.Errorf("the record is %+v, want all of %+v", got, foreign)
 		}
 	})
 }
@@ -217,7 +218,7 @@ func TestWhileNothingCanBeRecordedTheErrorSaysWhatToDo(t *testing.T) {
 	})
 }
 
-// The built-in tries 100 pods for 55 s. A second try of one deletes what has taken its name.
+// The built-in tries 100 pods for 55 s. A second try for one of them deletes whatever pod has taken its name.
 func TestAHandBackTakesTheClockAwayLeavesTheHoldAndMakesTheBuiltInTryNoPodTwiceAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		after   time.Duration
@@ -241,7 +242,7 @@ func TestAHandBackTakesTheClockAwayLeavesTheHoldAndMakesTheBuiltInTryNoPodTwiceA
 					t.Error("the clock is still there")
 				}
 				if got := recordOf(s.account().Annotations); !got.since.Equal(before.since) || got.until.Before(before.until) {
-					t.Errorf("recorded are %+v, want what there was: %+v", got, before)
+					t.Errorf("the record is %+v, want what there was: %+v", got, before)
 				}
 			})
 		})
@@ -267,14 +268,14 @@ func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 				}
 				got := recordOf(s.account().Annotations)
 				if got.spared != "n" || got.since.After(due) {
-					t.Errorf("recorded are %+v, want n to be spared, since %v at the latest", got, due)
+					t.Errorf("the record is %+v, want n to be spared, since %v at the latest", got, due)
 				}
 			})
 		})
 	}
 }
 
-// whatLogSays returns what a hand-back writes of the backlog.
+// whatLogSays returns what a hand-back logs about the backlog.
 func whatLogSays(t *testing.T, before func(s *scene)) (said string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -283,7 +284,7 @@ func whatLogSays(t *testing.T, before func(s *scene)) (said string) {
 		before(s)
 		s.stop()
 		s.pass(time.Second)
-		_ = s.keeper.HandBack(context.WithoutCancel(s.t.Context())) // what it returns is another test's
+		_ = s.keeper.HandBack(context.WithoutCancel(s.t.Context())) // another test checks what it returns
 	}, func(c *Config) {
 		c.Logger = funcr.New(func(_, line string) {
 			mu.Lock()

@@ -130,7 +130,7 @@ func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("hand the evictions back to kube-controller-manager: %d of %d nodes with due pods failed, for example: %w", failed.Load(), len(nodes), err)
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: could not update %d of %d nodes with due pods, for example: %w", failed.Load(), len(nodes), err)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func touched(taints []corev1.Taint, at time.Time) []corev1.Taint {
 	return taints
 }
 
-// otherThan returns an instant, to the second, or a second later if the time is that already.
+// otherThan returns an instant, truncated to the second, or one second more if the given time already equals that.
 func otherThan(is *metav1.Time, at time.Time) *metav1.Time {
 	at = at.Truncate(time.Second)
 	if is != nil && is.Truncate(time.Second).Equal(at) {

@@ -51,7 +51,7 @@ type hold struct {
 // over reports whether nothing is held at an instant.
 func (h *hold) over(at time.Time) bool { return h.end.IsZero() || !at.Before(h.end.Add(slack)) }
 
-// until is T, as far as it can be written at an instant.
+// until is T, or the latest end that may be written at an instant if that is earlier.
 func (h *hold) until(at time.Time) time.Time {
 	return timeline.Earlier(h.end.Add(slack), at.Add(ahead))
 }
@@ -69,7 +69,7 @@ func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Durati
 	}
 }
 
-// tried extends the hold by tries that the built-in began from an instant on.
+// tried extends the hold by tries of the built-in, the first of which began at an instant.
 func (h *hold) tried(tries int, from, at time.Time, perTry time.Duration) {
 	if tries == 0 {
 		return

@@ -28,7 +28,7 @@ func (h *hold) wantSpared(t *testing.T, want string) {
 	t.Helper()
 	names, _ := h.nodes()
 	if got := strings.Join(names, " "); got != want {
-		t.Errorf("spared are %q, want %q", got, want)
+		t.Errorf("%q are spared, want %q", got, want)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
 	}
 }
 
-// What was due long before this process came cannot be in the backlog any longer.
+// What was due long before this process started can no longer be in the backlog.
 func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
 	var h hold
 	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began}, after(24*time.Hour), perTry)

@@ -168,7 +168,7 @@ var (
 	errStalled   = errors.New("pods are due and no eviction begins")
 )
 
-// unable returns why this process cannot evict, as far as it knows itself.
+// unable returns why this process cannot evict, as far as it can tell.
 func (k *Keeper) unable(at time.Time) error {
 	switch {
 	case !k.config.Evictor.HasSynced():
@@ -213,7 +213,7 @@ func (k *Keeper) say(err error) {
 	switch {
 	case now == before:
 	case err != nil:
-		k.config.Logger.Info("The eviction clock is not being renewed; kube-controller-manager evicts once it is 30 s old", "reason", now)
+		k.config.Logger.Info("The eviction clock is not being renewed; once the clock is 30 s old, kube-controller-manager evicts", "reason", now)
 	default:
 		k.config.Logger.Info("The eviction clock is being renewed; kube-controller-manager does not evict")
 	}

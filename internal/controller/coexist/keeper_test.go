@@ -33,7 +33,8 @@ import (
 
 const namespace = "kube-system"
 
-// evictor is what a test makes of this process. Its watches bring something every minute unless they are silent.
+// evictor is the state of this process's evictions, as a test sets it. Its watches bring something every minute unless
+// they are silent.
 type evictor struct {
 	mu       sync.Mutex
 	unsynced bool
@@ -267,7 +268,7 @@ func TestAReplicaThatHasLostTheLeadRenewsNoMore(t *testing.T) {
 	})
 }
 
-// taintedNode has a NoExecute taint of an hour ago, and another.
+// taintedNode returns a node with a NoExecute taint that was added an hour ago, and another taint.
 func taintedNode() *corev1.Node {
 	before := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	return &corev1.Node{

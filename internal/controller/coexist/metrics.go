@@ -28,11 +28,11 @@ func newMetrics(account *Account) *metrics {
 		}),
 		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_eviction_clock_renewals_total",
-			Help: "Attempts to renew the eviction clock, by result: renewed, not_renewed (this process cannot evict now, or the API server did not accept it).",
+			Help: "Attempts to renew the eviction clock, by result: renewed, not_renewed (this process cannot evict now, or the API server did not accept the renewal).",
 		}, []string{"result"}),
 		foreignMarks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_foreign_marks_total",
-			Help: "Pods that kube-controller-manager marked for eviction, by whether the eviction clock was fresh (the admission policy should have refused it) or stale.",
+			Help: "Pods that kube-controller-manager marked for eviction, by whether the eviction clock was fresh (the admission policy should have refused the mark) or stale.",
 		}, []string{"clock"}),
 		backlog: backlogGauges(account),
 	}

@@ -17,7 +17,7 @@ import (
 // these calls have places of their own.
 const asksInFlight = 8
 
-// asksLimits are the limits of evictions that ask. However long such an eviction takes, it never hangs.
+// asksLimits are the limits of evictions that ask. However long such an eviction takes, it never counts as hanging.
 func asksLimits() backlog.Limits {
 	return backlog.Limits{
 		Prompt: asksInFlight, Retries: asksInFlight, Slow: asksInFlight,

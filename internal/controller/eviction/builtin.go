@@ -13,9 +13,9 @@ import (
 type BuiltIn interface {
 	// Decided is called with each decision about a node, before any pod is evicted because of it. It returns at once.
 	Decided(decision NodeDecision)
-	// Recorded returns once all decisions are recorded in the cluster. No pod may be evicted before: if this process is
-	// killed, only the record keeps the built-in from deleting pods that took the names of evicted ones. If it returns an
-	// error, the built-in is left to evict.
+	// Recorded returns once all decisions are recorded in the cluster. No pod may be evicted before then: if this
+	// process is killed, only the record keeps the built-in from deleting pods that took the names of evicted ones. If
+	// it returns an error, the built-in is left to evict.
 	Recorded(ctx context.Context) error
 }
 

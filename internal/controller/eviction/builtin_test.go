@@ -39,7 +39,7 @@ func (b *backlogBook) refuse(err error) {
 	b.refusal = err
 }
 
-// tries counts the tries that were told.
+// tries returns how many tries it was told about.
 func (b *backlogBook) tries() (tries int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +49,7 @@ func (b *backlogBook) tries() (tries int) {
 	return tries
 }
 
-// spared reports whether the node was last told to have a pod that was tried and stays.
+// spared reports whether, according to the last decision, the node has a pod that was tried and stays.
 func (b *backlogBook) spared() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +83,7 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 				test.play(w)
 				w.Pass(sec)
 				if got := book.tries(); got != test.want {
-					t.Errorf("%d tries are told, want %d", got, test.want)
+					t.Errorf("%d tries are reported, want %d", got, test.want)
 				}
 			})
 		})
@@ -121,7 +121,7 @@ func TestPodsThatWereDueAndStayAreReported(t *testing.T) {
 				test.spare(w)
 				w.Pass(sec)
 				if got := book.spared(); got != test.want {
-					t.Errorf("told as spared: %t, want %t", got, test.want)
+					t.Errorf("reported as spared: %t, want %t", got, test.want)
 				}
 			})
 		})
@@ -141,10 +141,10 @@ func TestATaintThatComesAndGoesBetweenTwoDecisionsIsReportedToo(t *testing.T) {
 		w.Taint("n", "k-")
 		w.Pass(sec)
 		if tries := book.tries(); tries != 1 {
-			t.Errorf("%d tries are told, want one", tries)
+			t.Errorf("%d tries are reported, want one", tries)
 		}
 		if !book.spared() {
-			t.Error("the node is not told as spared")
+			t.Error("the node is not reported as spared")
 		}
 	})
 }
@@ -172,8 +172,8 @@ func TestNoPodIsEvictedBeforeTheBuiltInsBacklogIsRecorded(t *testing.T) {
 	})
 }
 
-// The built-in's timer stays at 10 s when another taint, that is tolerated for longer, remains: processPodOnNode returns
-// if something is scheduled already.
+// The built-in's timer stays at 10 s when another taint, which is tolerated for longer, remains: processPodOnNode
+// returns if something is scheduled already.
 func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 	for name, second := range map[string]func(w *world){
 		"both taints from the start": func(w *world) {
@@ -203,12 +203,12 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 				second(w)
 				w.Pass(6 * sec) // the built-in fires
 				if got := book.tries(); got != 1 {
-					t.Errorf("%d tries are told, the built-in made 1", got)
+					t.Errorf("%d tries are reported, the built-in made 1", got)
 				}
 				w.Taint("n", map[bool]string{true: "soon-", false: "late-"}[name == "the pod tolerates it for longer"])
 				w.Pass(sec)
 				if !book.spared() {
-					t.Error("the node is not told as spared")
+					t.Error("the node is not reported as spared")
 				}
 			})
 		})
@@ -235,7 +235,7 @@ func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 		w.Taint("n", "other-")
 		w.Pass(sec)
 		if got := book.tries(); got != 3 {
-			t.Errorf("%d tries are told, the built-in made 3", got)
+			t.Errorf("%d tries are reported, the built-in made 3", got)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
 // Each write of a taint makes the built-in try all due pods of the node again.
 func TestANodeIsNotStampedWhileDuePodsAreLeavingIt(t *testing.T) {
 	for name, test := range map[string]struct {
-		refused time.Duration // for so long nothing is deleted
+		refused time.Duration // how long nothing is deleted
 		stamped time.Duration
 	}{
 		"they leave at once":             {0, time.Second},

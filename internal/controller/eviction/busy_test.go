@@ -88,8 +88,8 @@ func TestAnUntaintThatTheWatchHasNotBroughtStopsAnEviction(t *testing.T) {
 	})
 }
 
-// The API server takes no write for two minutes. What fails is tried again after up to 30 s; a watch that lags is not
-// waited for in such steps.
+// The API server accepts no writes for two minutes. What fails is retried after up to 30 s, but the wait for a watch
+// that lags does not take such long steps.
 func TestABusyNodeIsStampedSoonAfterItCanBe(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.On("patch", "nodes", "", func() error {

@@ -68,7 +68,7 @@ func TestACancelSeenWhileTheNodeIsReadLiveWins(t *testing.T) {
 				armed := w.slowRead(10 * sec)
 				w.addStampedNode("n", "k:NoExecute")
 				w.addPod("p", tolerating("k", 5))
-				w.addPod("marked", tolerating("k", 5), markedByTaint) // by the process before
+				w.addPod("marked", tolerating("k", 5), markedByTaint) // by the previous process
 				w.run()
 				w.Until(4 * sec)
 				armed.Store(true)
@@ -436,7 +436,7 @@ func TestManyUnconfirmedPodsDoNotLoopHot(t *testing.T) {
 		w.Pass(time.Minute)
 		w.wantDeletes(nil)
 		if got := reads.Load(); got > 3*60 {
-			t.Errorf("%d reads of the node in a minute, want some two a second for all its pods", got)
+			t.Errorf("%d reads of the node in a minute, want about two a second for all its pods", got)
 		}
 	})
 }
@@ -538,7 +538,7 @@ func TestWhileThePodWatchIsSilentAPodIsPatchedOnceAndReadMoreAndMoreRarely(t *te
 		}
 		w.Until(11 * time.Minute)
 		if at := w.Did("delete p"); len(at) != 1 || at[0] < 10*time.Minute || at[0] > 10*time.Minute+5*time.Second {
-			t.Errorf("deleted at %v, want once when the toleration is over that the API server knows", at)
+			t.Errorf("deleted at %v, want once, when the toleration that the API server knows is over", at)
 		}
 	})
 }

@@ -113,7 +113,7 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 			t.Errorf("events about the refusal at %v, want one", said)
 		}
 		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
-			t.Errorf("the condition is %v, want that it is False and names the policy", got)
+			t.Errorf("the condition is %v, want it to be False and to name the policy", got)
 		}
 		w.Taint("n", "k-")
 		w.Pass(sec)
@@ -168,7 +168,7 @@ func inLog(words string, do func()) func(*Config) {
 	}
 }
 
-// untaintInCall takes the taints off node "n" in the middle of what we do, and lets us see it.
+// untaintInCall removes the taints of node "n" during a call, and gives us the time to see that.
 func (w *world) untaintInCall() {
 	node := w.Node("n")
 	node.Spec.Taints = nil
@@ -204,7 +204,7 @@ func TestADryRunThatIsWithdrawnAsItIsReportedIsCountedOnce(t *testing.T) {
 	})
 }
 
-// A refusal is remembered when the pod may stay. The next eviction of the pod ends before it is tried.
+// A refusal is remembered even after the pod may stay. The next eviction of the pod ends before it is tried.
 func TestAnEvictionThatWasNeverTriedIsNotCounted(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.On("delete", "pods", "", func() error { return apierrors.NewForbidden(podsResource, "p", errors.New("no")) })

@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// dates gives the world another clock, which hears what the API server's shows from the answers: a Date, to the second.
-// server returns by how much that is ahead of the truth at the time.
+// dates gives the world another clock, which learns from the answers what the API server's clock shows: a Date, to the
+// second. server returns how far the API server's clock is ahead of the truth at that moment.
 func (w *world) dates(server func() time.Duration) {
 	w.Clock = &timeline.Clock{}
 	clock := w.Clock
@@ -51,7 +51,7 @@ func (w *world) wantDeleted(pod string, from, within time.Duration) {
 	}
 }
 
-// clocks are wrong in every way: by how much the API server's and this machine's are ahead of the truth.
+// clocks are right, or wrong in every way: how far the API server's and this machine's clocks are ahead of the truth.
 var clocks = map[string]struct{ server, machine time.Duration }{
 	"both are right":                                {0, 0},
 	"this machine's is five minutes ahead":          {0, 5 * time.Minute},
@@ -100,7 +100,7 @@ func TestAfterARestartTheClockThatIsBehindDates(t *testing.T) {
 				w.run()
 				w.Pass(2 * hour)
 				late := 2 * sec
-				if c.machine < c.server-sec { // this machine's clock has not come to what is recorded
+				if c.machine < c.server-sec { // this machine's clock has not reached the recorded time
 					late = restart - 10*sec
 				}
 				w.wantDeleted("p", 310*sec+300*ms, late)
@@ -176,7 +176,7 @@ func TestWithoutADateOneClockIsNotTrusted(t *testing.T) {
 	})
 }
 
-// One of several API servers has a clock that is late, and answers just when a taint without timeAdded is seen.
+// One of several API servers has a clock that is behind, and answers just when a taint without timeAdded is seen.
 func TestATimeAddedThatWasWrittenByAWrongDateBringsNothingForward(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.dates(func() time.Duration {
@@ -213,7 +213,7 @@ func TestTimeAddedIsWrittenByTheAPIServersClock(t *testing.T) {
 	}
 }
 
-// The first answers were slow, and of the API server's clock little was known when the taint was seen.
+// The first answers were slow, so little was known about the API server's clock when the taint was seen.
 func TestNoTimeAddedIsWrittenThatIsInTheFuture(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.Clock = &timeline.Clock{}
@@ -279,7 +279,7 @@ func TestARestartDelaysAnEvictionByLessThanThreeSeconds(t *testing.T) {
 }
 
 // Ours was too fast by a second: the timeline is held back. The watch of nodes lags, so only a live read tells that the
-// taint is gone. One that began before the pod was seen must not serve.
+// taint is gone. A live read that began before the pod was seen must not be used.
 func TestALiveReadOfBeforeDoesNotServeWhileTheTimelineIsHeldBack(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.Clock = &timeline.Clock{}
@@ -306,7 +306,7 @@ func TestALiveReadOfBeforeDoesNotServeWhileTheTimelineIsHeldBack(t *testing.T) {
 	})
 }
 
-// Of the API server's clock a Date leaves a second open: what is stamped as of 11 s was seen at 10.2 s.
+// A Date leaves a second of the API server's clock uncertain: what is stamped as of 11 s was seen at 10.2 s.
 func TestATaintThatIsSetAgainInTheSecondThatWasStampedCountsFromItsEnd(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.serverAhead(0)

@@ -38,7 +38,8 @@ type decider struct {
 	rarely  rarely
 }
 
-// Reconcile decides about all pods of one node, and requeues it for when the built-in's next timer there fires.
+// Reconcile decides about all pods of one node, and requeues it for when the built-in's next timer there fires or
+// policies may no longer want to ask about a pod.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: d.look(ctx, req.Name)}, nil
 }

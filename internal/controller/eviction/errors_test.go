@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// wantReconcileErrors wants that controller-runtime counts as many errors of a controller as there are in a test.
+// wantReconcileErrors wants controller-runtime to count the given number of errors of a controller during a test.
 func wantReconcileErrors(t *testing.T, controller string, want int, test func()) {
 	t.Helper()
 	before := bubble.ReconcileErrors(t, controller)

@@ -51,7 +51,7 @@ const DefaultConcurrentEvictions = 16
 // the API server accepts from all controllers together by default.
 const MaxConcurrentEvictions = 100
 
-// concurrentNodes is how many nodes are decided about at the same time, and how many are stamped.
+// concurrentNodes is how many nodes are stamped at the same time, and how many marks are corrected.
 const concurrentNodes = 4
 
 // Config configures an Evictor.
@@ -69,15 +69,16 @@ type Config struct {
 	Policies Policies
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which learns no
-	// Date.
+	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which sees
+	// no Date headers.
 	Clock *timeline.Clock
 	// Mode is Evict or DryRun.
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns restart with the process.
 	NeverStamp bool
-	// BuiltIn is told what the built-in controller is about to do, if that runs in the cluster and the admission policy of
-	// config/coexistence.yaml keeps it from evicting. Its marks are rewritten then, too. nil means that it does not run.
+	// BuiltIn is told what the built-in controller is about to do, if it runs in the cluster and the admission policy
+	// of config/coexistence.yaml keeps it from evicting. Its marks are rewritten then, too. nil means that it does not
+	// run.
 	BuiltIn BuiltIn
 	// ConcurrentEvictions bounds the evictions that have been in flight for less than a quarter of a second. Four times as
 	// many can be in flight for longer; see package backlog. Zero means DefaultConcurrentEvictions.

@@ -69,8 +69,8 @@ func TestARestartChangesNoDeadlineByMoreThanTheResolutionOfTimeAdded(t *testing.
 			w.Pass(3 * sec)
 			w.run()
 			w.Pass(hour)
-			// Tainted within second 5, so due not before 25 s + fraction; known after the restart
-			// is second 5 alone, so due at its end.
+			// Tainted within second 5, so due not before 25 s + fraction; only second 5 is known after the restart, so
+			// it is due at the end of that second.
 			w.wantDeletes(map[string]time.Duration{"p": 26 * sec})
 		})
 	}
@@ -436,7 +436,7 @@ func TestAStaleNodeCacheEvictsNothing(t *testing.T) {
 		w.addNode("n", "k:NoExecute")
 		w.run()
 		w.Pass(sec)
-		// The node is untainted, the watch of nodes has not brought it, the watch of pods brings a new pod.
+		// The node is untainted, which the watch of nodes has not brought yet, and the watch of pods brings a new pod.
 		w.Client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtimeObject, error) {
 			return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-of-node-n"}}, nil
 		})
@@ -449,7 +449,7 @@ func TestAStaleNodeCacheEvictsNothing(t *testing.T) {
 	})
 }
 
-// What the watch of pods has not brought yet, the answer to the patch shows, or a read where there is nothing to patch.
+// The answer to the patch, or a read if there is nothing to patch, shows what the watch of pods has not brought yet.
 func TestAPodIsDecidedAboutAsTheAPIServerHasItNotAsItsWatchDoes(t *testing.T) {
 	tolerates := func(pod *corev1.Pod) { tolerating("k", 600)(pod) }
 	terminates := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
@@ -495,7 +495,7 @@ func TestTheNodeIsReadOnceForAllItsPods(t *testing.T) {
 		w.Client.ClearActions()
 		w.Taint("n", "k:NoExecute")
 		w.Pass(sec)
-		reads := -1 // the test's own, to edit the taints; the stamper is served by the same
+		reads := -1 // without the test's own read, to edit the taints; the stamper shares the read that is counted
 		for _, action := range w.Client.Actions() {
 			if action.Matches("get", "nodes") {
 				reads++
@@ -546,7 +546,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		}
 		for _, name := range []string{"now", "later"} {
 			if got := w.Did("event Marking for deletion Pod default/" + name + " (dry run)"); len(got) != 1 {
-				t.Errorf("events about %s at %v, want one that is marked as of a dry run", name, got)
+				t.Errorf("events about %s at %v, want one that is marked as a dry run's", name, got)
 			}
 		}
 		w.wantMetric("taintkeeper_evictions_total", "dry_run", 2)

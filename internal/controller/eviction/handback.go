@@ -61,7 +61,7 @@ func (e *Evictor) dueOn(node string) []backlog.Leaving {
 	return slices.Concat(e.queue.dueOn(node), e.asks.dueOn(node))
 }
 
-// stats counts the evictions, at the instant that it returns.
+// stats counts the evictions, and returns the instant at which it counted them.
 func (e *Evictor) stats() (backlog.Stats, time.Time) {
 	all, at := e.queue.stats()
 	if e.asks != nil {
@@ -75,8 +75,8 @@ func (e *Evictor) stats() (backlog.Stats, time.Time) {
 	return all, at
 }
 
-// Spares reports whether a pod may stay on a node as the API server shows it now, although the Evictor last knew the
-// pod as due. A taint that the Evictor did not know counts from now on.
+// Spares reports whether a pod may stay on a node as the API server shows it now, although, as far as the Evictor last
+// knew, the pod was due. A taint that the Evictor did not know counts from now on.
 func (e *Evictor) Spares(live *corev1.Node) bool {
 	at := e.config.Clock.Now()
 	var known []verdict.Taint
@@ -100,15 +100,15 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 	return false
 }
 
-// Stalled reports whether a pod has been due for longer than the given time, was never tried, and nothing else was
-// tried in that time either. Something is wrong with this process then.
+// Stalled reports whether a pod that was never tried has been due for longer than the given time, and nothing else was
+// tried in that time either. In that case, something is wrong with this process.
 func (e *Evictor) Stalled(after time.Duration) bool {
 	s, now := e.queue.stats()
 	return !s.Untried.IsZero() && now.Sub(s.Untried) > after && now.Sub(s.Begun) > after
 }
 
 // Versions returns the resourceVersions that the watches of nodes and of pods have reached. If the watches work, these
-// change at least once a minute, with bookmarks.
+// change about once a minute, with bookmarks, though the first comes only after two minutes.
 func (e *Evictor) Versions() []string {
 	return []string{e.nodes.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
 }

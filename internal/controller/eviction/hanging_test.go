@@ -17,13 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// atOnce is how many calls may be open at once: five for each of the 16 places, and those of the two that end at the
-// instant at which others begin.
+// atOnce is how many calls may be open at once: five for each of the 16 places, and two that end at the instant at
+// which others begin.
 const atOnce = 5*DefaultConcurrentEvictions + 2
 
 var errWebhook = apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
 
-// hangingDeletes takes its time for the deletes of pods whose names begin with "stuck", and fails them.
+// hangingDeletes makes deletes of pods whose names begin with "stuck" take some time, and then fail.
 func hangingDeletes(takes time.Duration) func(verb, name string) (time.Duration, error) {
 	return func(verb, name string) (time.Duration, error) {
 		if verb == "delete" && strings.HasPrefix(name, "stuck") {
@@ -126,7 +126,7 @@ func TestAPodDoesNotWaitForAReadThatWasStuckBeforeItWasDue(t *testing.T) {
 	})
 }
 
-// A webhook hangs until its own pod is somewhere else, and that is in the namespace that hangs.
+// A webhook hangs until its own pod is somewhere else, and that pod is in the namespace that hangs.
 func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var gone atomic.Bool
@@ -341,7 +341,7 @@ func TestCallsAboutPodsThatAreGoneDoNotTakeAllPlaces(t *testing.T) {
 	})
 }
 
-// hangingPatches takes its time for patches of pods, except those that are called free.
+// hangingPatches makes patches of pods take 30 s and then fail, except those of pod "free".
 func hangingPatches(verb, name string) (time.Duration, error) {
 	if verb == "patch" && name != "free" {
 		return 30 * sec, errWebhook

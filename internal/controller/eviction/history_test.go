@@ -135,7 +135,7 @@ func (h *history) checkEnd(w *world) {
 		}
 		said := w.Did("event Cancelling deletion of Pod default/" + name)
 		if gone && len(said) > 0 && w.Start.Add(said[len(said)-1]).After(at.Add(ms)) {
-			h.t.Errorf("pod %s was deleted at %v, and said to be cancelled at %v", name, at.Sub(w.Start), said)
+			h.t.Errorf("pod %s was deleted at %v, and its eviction was reported as cancelled at %v", name, at.Sub(w.Start), said)
 		}
 	}
 	w.wantMetric("taintkeeper_due_evictions", "", 0)

@@ -31,7 +31,8 @@ const (
 	stuckAfter = 4 * time.Second
 )
 
-// liveNodes reads nodes from the API server itself, once per node and moment. Safe for concurrent use.
+// liveNodes reads nodes from the API server itself. Callers that need a node at about the same time share one read.
+// Safe for concurrent use.
 type liveNodes struct {
 	api   api
 	clock *timeline.Clock

@@ -21,7 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// A node is tens of kilobytes, most of them images, and three of each are remembered for half a minute.
+// A node is tens of kilobytes, most of them images, and up to three versions of each node are remembered for up to 20
+// s.
 func TestOfALiveNodeIsRememberedWhatIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owned := metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
@@ -92,7 +93,7 @@ func TestLiveNodesAreForgottenWhenTheySayNothingAnyMore(t *testing.T) {
 			time.Sleep(sec) //nolint:forbidigo // virtual time in a synctest bubble
 		}
 		if got, most := len(live.reads), int(2*passedFor/sec)+1; got > most {
-			t.Errorf("%d nodes are remembered, want those of the last minute at most", got)
+			t.Errorf("%d nodes are remembered, want those of the last 20 s at most", got)
 		}
 	})
 }

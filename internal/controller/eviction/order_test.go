@@ -26,10 +26,10 @@ type trial struct {
 	number int
 	order  []int // of events
 	nodes  map[string][]oracle.Version
-	pods   []*promised // of "p" the newest is the last
+	pods   []*promised // the last is the newest "p"
 }
 
-// promised is a pod and what holds of it.
+// promised is a pod and what is true of it.
 type promised struct {
 	name, node string
 	bound      oracle.Span
@@ -120,7 +120,7 @@ func (t *trial) add(name, node string, change ...func(*corev1.Pod)) {
 	t.pods = append(t.pods, &promised{name, node, now, []oracle.State{state}})
 }
 
-// shorten lets pod "p" tolerate the taint "b" for two seconds, if it is still there.
+// shorten lets pod "p", if it is still there, tolerate the taint "b" for only two seconds.
 func (t *trial) shorten() {
 	object, err := t.API.Get(podResource, "default", t.id("p"))
 	if err != nil {
@@ -132,7 +132,7 @@ func (t *trial) shorten() {
 	t.became(oracle.State{Tolerations: pod.Spec.Tolerations})
 }
 
-// replace lets pod "p" be deleted, if it is still there, and another of its name come to node "m".
+// replace deletes pod "p", if it is still there, and creates another pod with its name on node "m".
 func (t *trial) replace() {
 	if err := t.API.Delete(podResource, "default", t.id("p")); err == nil {
 		t.became(oracle.State{Spared: true})
@@ -168,7 +168,7 @@ func (t *trial) judge(deleted map[string][]time.Duration) {
 	}
 }
 
-// Many orders are played in one world, each to nodes and pods of its own.
+// Many orders are played in one world, each with nodes and pods of its own.
 func TestWhateverTheOrderOfEventsPodsLeaveWhenTheRuleSays(t *testing.T) {
 	const together = 100
 	for some := range slices.Chunk(orders(len(reordered)), together) {
@@ -203,7 +203,7 @@ func TestWhateverTheOrderOfEventsPodsLeaveWhenTheRuleSays(t *testing.T) {
 	}
 }
 
-// orders returns all orders of some of so many events: of none, of one, and so on up to all.
+// orders returns all orders of any of the given number of events: of none, of one, and so on up to all.
 func orders(count int) [][]int {
 	all := [][]int{nil}
 	for i := 0; i < len(all); i++ {

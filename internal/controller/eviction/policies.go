@@ -17,7 +17,7 @@ import (
 
 // Policies may object to evictions. They must answer at once, and are asked concurrently.
 type Policies interface {
-	// DoneChecker reports when the policies are known. No pod is evicted before.
+	// DoneChecker reports when the policies are known. No pod is evicted before then.
 	cache.DoneChecker
 	// Look returns what they say about the due pods of a node. If only some pods may leave at a time, these pods wait in
 	// line until the next look, and no other pods of the node do. A node must therefore be looked at again when its pods
@@ -25,9 +25,9 @@ type Policies interface {
 	Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said
 	// Says returns what they say about a pod that is due because of some of these taints of its node.
 	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said
-	// Begin takes the places of a pod when its eviction begins, with a delete or a request to the Eviction API. It reports
-	// false if the pod may not leave that way now. End is called when an eviction that began has ended, with whether it is
-	// known that the pod stays.
+	// Begin takes the places of a pod when its eviction begins, with a delete or a request to the Eviction API. It
+	// reports false if the pod may not leave that way now. End is called when an eviction that began has ended; it is
+	// told whether the pod is known to stay.
 	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
 	End(node string, pod types.UID, stays bool)
 	// Subscribe calls a function with the name of each node that must be looked at again, because the answers about its

@@ -217,7 +217,7 @@ func (q *queue) stop(limit time.Duration) map[string]bool {
 	return nodes
 }
 
-// stats counts the evictions, at the instant that it returns.
+// stats counts the evictions, and returns the instant at which it counted them.
 func (q *queue) stats() (_ backlog.Stats, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -107,7 +107,7 @@ func TestAMarkThatChangedMeanwhileIsRewrittenOnceItIsSeen(t *testing.T) {
 		w.Pass(time.Minute)
 		w.wantMark("p", corev1.ConditionFalse, keptMessage)
 		if got := len(w.Did("patch p")); got != 3 {
-			t.Errorf("%d patches, want 3: two conflicts, and one that was taken", got)
+			t.Errorf("%d patches, want 3: two conflicts, and one that was accepted", got)
 		}
 	})
 }

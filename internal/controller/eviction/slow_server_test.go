@@ -55,7 +55,7 @@ func (s *slowServer) count(calls int) {
 	s.most = max(s.most, s.open)
 }
 
-// mostOpen returns how many calls were open at once.
+// mostOpen returns the greatest number of calls that were open at once.
 func (s *slowServer) mostOpen() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -195,9 +195,9 @@ func (s *stamper) past(req NodeRequest) stamps {
 
 var (
 	// errStripped says that the answer to the write lacks what was written.
-	errStripped = errors.New("the API server accepted timeAdded, but its answer does not have it: a webhook removes it")
-	// errApplied says that a client owns the list of taints through server-side apply, and would get conflicts with us
-	// from then on.
+	errStripped = errors.New("the API server accepted timeAdded, but its response does not contain it: a webhook removes it")
+	// errApplied says that a client owns the list of taints through server-side apply; if we wrote it, the client's
+	// next apply would conflict.
 	errApplied = errors.New("the taints are managed by server-side apply")
 )
 
@@ -249,7 +249,7 @@ func (s *stamper) write(ctx context.Context, name string, live *corev1.Node, all
 	return err
 }
 
-// unconfirmedTries is after how many tries with a lagging watch a taint is stamped without its confirmation.
+// unconfirmedTries is the number of tries with a lagging watch after which a taint is stamped without its confirmation.
 const unconfirmedTries = 2
 
 // unstamped reports whether the timeAdded of a NoExecute taint must be written.

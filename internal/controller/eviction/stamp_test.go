@@ -144,7 +144,7 @@ func TestNextToTheBuiltInANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
 		w.addPod("counts", tolerating("k", 60))
 		w.Pass(sec)
 		if at := w.Did("patch n"); len(at) != 1 {
-			t.Errorf("a pod came whose countdown runs, and the node was patched at %v, want once", at)
+			t.Errorf("a pod with a running countdown came, and the node was patched at %v, want once", at)
 		}
 	})
 }

@@ -19,8 +19,8 @@ func noExecute(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Now().Truncate(sec)}}
 }
 
-// swap makes not-ready unreachable, or the other way round, as the node-lifecycle-controller does: it adds the one, and
-// then takes the other off.
+// swap makes not-ready unreachable, or the other way round, as the node-lifecycle-controller does: it adds the new one,
+// and then removes the old one.
 func (w *world) swap(name, from, to string) {
 	w.T.Helper()
 	added := noExecute(to)
@@ -72,7 +72,8 @@ func TestASwapOutlastsARestart(t *testing.T) {
 	})
 }
 
-// The clock of the client that set the taints is ahead, so they count from the first sight of the first, which is also written.
+// The clock of the client that set the taints is ahead, so they count from when the first one was first seen, which is
+// also the timeAdded that is written.
 func TestATimeAddedInTheFutureIsNotWrittenBack(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")

@@ -15,8 +15,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
-// story is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (tolerates "k" and that the
-// node is not ready for 10 s, "k2" for 5 s) and "never" (leaves never) each, and which pods leave when. Whatever is
+// story is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (for 10 s tolerates
+// "k", not-ready and unreachable; for 5 s "k2") and "never" (never leaves) each, and which pods leave when. Whatever is
 // disturbed meanwhile, these leave, once, and none early.
 type story struct {
 	what    string
@@ -33,7 +33,7 @@ func tainted(node string, specs ...string) func(*world) {
 	return func(w *world) { w.Taint(node, specs...) }
 }
 
-// isSick gives node "m" the taints of these names alone.
+// isSick gives node "m" exactly the taints with these keys.
 func isSick(names ...string) func(*world) {
 	return func(w *world) {
 		var list []corev1.Taint
@@ -52,7 +52,7 @@ func comes(pod string, change ...func(*corev1.Pod)) func(*world) {
 	return func(w *world) { w.addPod(pod, change...) }
 }
 
-// isReplaced makes a pod go, and another of its name come.
+// isReplaced deletes a pod, and creates another with the same name.
 func isReplaced(pod string, change ...func(*corev1.Pod)) func(*world) {
 	return func(w *world) {
 		w.Must(nil, w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", pod))
@@ -102,7 +102,7 @@ var stories = []story{
 		leave{"n-now": sec, "n-soon": 7 * sec},
 	},
 	{
-		"a pod that tolerates less than is over", []step{{sec, tainted("n", "k:NoExecute")}, {6 * sec, toleratesFor("n-soon", 2)}},
+		"a pod that tolerates it for less time than has passed", []step{{sec, tainted("n", "k:NoExecute")}, {6 * sec, toleratesFor("n-soon", 2)}},
 		leave{"n-now": sec, "n-soon": 6 * sec},
 	},
 	{
@@ -148,7 +148,7 @@ var stories = []story{
 
 func finished(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 
-// play plays a story to an Evictor that begins in some way. Everything may be late by so much.
+// play plays a story with an Evictor that begins in the given way. Everything may be late by the given time.
 func (s *story) play(t *testing.T, begins func(w *world), what func() string, late time.Duration) {
 	t.Helper()
 	play(t, func(_ *testing.T, w *world) {
@@ -170,7 +170,7 @@ func (s *story) play(t *testing.T, begins func(w *world), what func() string, la
 	})
 }
 
-// wantLeft wants that the right pods were deleted, once, not early and not much later.
+// wantLeft wants the right pods to have been deleted, once, not early and not much late.
 func (s *story) wantLeft(w *world, what string, late time.Duration) {
 	w.T.Helper()
 	got := map[string][]time.Duration{}

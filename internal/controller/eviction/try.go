@@ -38,7 +38,7 @@ type try struct {
 	tries      int   // earlier tries that failed or hung
 	unmarked   error // why the condition could not be set
 	begun      bool  // it has taken places in paces and budgets
-	unanswered bool  // the delete was accepted
+	unanswered bool  // the call got no answer, so the pod may be leaving
 	learned    bool  // the try was withdrawn, and it is known what happened to the pod
 }
 

@@ -25,15 +25,15 @@ func (w *world) missesAHeartbeat(name string) {
 	w.API.Watches("nodes").Repair()
 }
 
-// stampingRefused is an API server that refuses every patch of a node.
+// stampingRefused makes the API server refuse every patch of a node.
 func (w *world) stampingRefused() {
 	w.On("patch", "nodes", "", func() error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", nil)
 	})
 }
 
-// late is when 100 s are over, with the time for which client-go waits before it lists again, and for
-// which the eviction waits until the list has brought what the live read shows.
+// late is 100 s plus the time that client-go waits before it lists again, and the time that the eviction waits until
+// the list has brought what the live read shows.
 const late = 145 * time.Second
 
 func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
@@ -128,7 +128,7 @@ func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testin
 	})
 }
 
-// A timeAdded says it to the second: what was set again in the second of the first reads the same.
+// A timeAdded is in whole seconds: a taint that was set again within the second of the first one reads the same.
 func TestATaintSetAgainWithinTheSameSecondWhileTheWatchIsBrokenCountsFromTheEndOfThatSecond(t *testing.T) {
 	for name, mended := range map[string]time.Duration{
 		"the watch is back before the pod is due": 5 * time.Second,
@@ -182,7 +182,7 @@ func TestWaitingForTheWatchDoesNotLengthenTheBackoffOfAFailedCall(t *testing.T) 
 		w.Until(4 * time.Second)
 		watch.Break()
 		w.Taint("n", "off:NoExecute-")
-		w.Until(14 * time.Second) // since 6 s the pod is due by the cache, and the live read says that it is not
+		w.Until(14 * time.Second) // since 6 s the pod has been due according to the cache, but the live read says that it is not
 		node := w.Node("n")
 		node.Spec.Taints = stamped
 		w.UpdateNode(node)
@@ -334,7 +334,8 @@ func TestATimeAddedInTheFutureDoesNotTellOneSettingFromAnother(t *testing.T) {
 	})
 }
 
-// What a timeAdded that was written over said before is not known of a taint that was set again with the same.
+// A taint that is set again with the timeAdded that overwrote an earlier one counts from that timeAdded, not from the
+// earlier one.
 func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		watch := w.API.Watches("nodes")
@@ -361,7 +362,7 @@ func TestATaintSetAgainWithItsTimeAddedWhileTheWatchIsBrokenCountsFromThatTime(t
 		watch.Repair()
 		w.Pass(hour)
 		if at := w.Did("delete p"); len(at) != 1 || at[0] < 140*sec || at[0] > 141*sec {
-			t.Errorf("the taint says that it is there since 40 s, and is tolerated for 100 s; deleted at %v", at)
+			t.Errorf("the taint says that it has been there since 40 s, and is tolerated for 100 s; deleted at %v", at)
 		}
 	})
 }
@@ -376,14 +377,14 @@ func TestAnEvictionThatWaitsForTheWatchIsTriedAgainAsSoonAsTheWatchBringsOtherTa
 		node := w.Node("n")
 		node.Spec.Taints = w.Edit(nil, "gone:NoExecute")
 		w.UpdateNode(node)
-		w.Until(time.Minute) // from 9 s to 18 s the pod is due by the cache, and the live read says that it is not
+		w.Until(time.Minute) // from 9 s to 18 s the pod is due according to the cache, but the live read says that it is not
 		if at := w.Did("delete patient"); len(at) != 1 || at[0] < 18*time.Second || at[0] > 18500*time.Millisecond {
 			t.Errorf("deleted at %v, want once, when the watch brings the taint at 18 s", at)
 		}
 	})
 }
 
-// etcd is restored from a backup of a moment ago: the pod is the same, and does not terminate any longer.
+// etcd is restored from a backup made a moment ago: the pod is the same, and is no longer terminating.
 func TestAPodThatDoesNotTerminateAnyMoreAfterARestoreLeaves(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addNode("n")
@@ -417,7 +418,7 @@ func TestATimeAddedThatSaysAfterAGapThatItIsAnotherTaintCountsWhereNodesAreNotSt
 				w.addPod("patient", tolerating("k", 100), tolerating("other", 100000))
 				run(w)
 				w.Until(10 * sec)
-				// "other" has no timeAdded, so where that is refused the node is known as unstampable.
+				// "other" has no timeAdded, so where stamping is refused, the node is known to be unstampable.
 				w.SetTaints("n", noExecute("k"), corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute})
 				w.Until(60 * sec)
 				watch.Break()
@@ -468,8 +469,8 @@ func TestABrownOutOfTheAPIServerMakesNoEvictionEarly(t *testing.T) {
 	})
 }
 
-// etcd is restored from a snapshot of before the taint, and its revisions go back: the taint that is set then has a
-// version in which the node had the taint of before. The watch has not noticed yet.
+// etcd is restored from a snapshot made before the taint, and its revisions go back: the taint that is set then has a
+// version at which the node had the earlier taint. The watch has not noticed yet.
 func TestATaintThatIsSetAfterARestoreIsNotTheOneOfBefore(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		watch := w.API.Watches("nodes")
@@ -495,7 +496,7 @@ func TestATaintThatIsSetAfterARestoreIsNotTheOneOfBefore(t *testing.T) {
 		w.Until(10 * time.Minute)
 		at := w.Did("delete patient")
 		if len(at) != 1 || at[0] < 190*sec {
-			t.Errorf("the taint is there since 90 s and tolerated for 100 s; deleted at %v, want not before 190 s", at)
+			t.Errorf("the taint has been there since 90 s and is tolerated for 100 s; deleted at %v, want not before 190 s", at)
 		}
 	})
 }

@@ -22,8 +22,8 @@ import (
 //   - and when its timer fires. The first taint that is tolerated for a while sets the timer, which keeps its instant,
 //     whatever comes later, until the pod stays for good or is due at once.
 //
-// It tries terminating pods, too. If the built-in's instants are not known, witness assumes the rule's: the earliest
-// since the pod has had to leave.
+// It tries terminating pods, too. If the built-in's instants are not known, witness assumes the earliest instant at
+// which the rule made the pod due since the pod has had to leave.
 //
 // A nil witness sees nothing. It is safe for concurrent use.
 type witness struct {
@@ -50,7 +50,7 @@ type triedPod struct {
 	pod    *podcache.Pod
 	fires  time.Time // its timer; zero if there is none
 	tried  bool
-	spared time.Time // since when it stays after a try; zero if it does not
+	spared time.Time // since when it has stayed after a try; zero if it does not stay
 	stays  bool      // now, or for good
 }
 
@@ -177,7 +177,7 @@ func (p *triedPod) note(stays bool, at time.Time) {
 	}
 }
 
-// dueOf returns when a pod must leave, whether it terminates or not.
+// dueOf returns when a pod must leave, whether it is terminating or not.
 func (w *witness) dueOf(pod *podcache.Pod, state *nodecache.Node) (due time.Time, leaves bool) {
 	if state == nil {
 		return time.Time{}, false

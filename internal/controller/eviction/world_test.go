@@ -19,8 +19,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
-// world is a cluster with our whole Evictor at work in it. What the API server would refuse is refused by reactors of the
-// single tests.
+// world is a cluster with our whole Evictor at work in it. What the API server would refuse is refused by reactors of
+// the individual tests.
 type world struct{ *rig.World }
 
 // play runs a test in a bubble of virtual time.
@@ -29,7 +29,7 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	rig.Play(t, describe, func(w *rig.World) { test(w.T, &world{w}) })
 }
 
-// describe has words for calls that change something.
+// describe describes the calls that change something.
 func describe(action clienttesting.Action) string {
 	switch action := action.(type) {
 	case clienttesting.DeleteActionImpl:
@@ -51,7 +51,7 @@ func (w *world) run(change ...func(*Config)) {
 	w.Run("the Evictor", w.evictor(append(change, func(c *Config) { c.Registerer = w.Registry })...))
 }
 
-// evictor returns what runs an Evictor and its caches.
+// evictor returns a function that runs an Evictor and its caches.
 func (w *world) evictor(change ...func(*Config)) func(context.Context) error {
 	config := Config{Client: w.Client, Clock: w.Clock}
 	for _, apply := range change {

@@ -16,11 +16,11 @@ const blindAfter = time.Minute
 // checkBlindnessEvery is how often that is checked.
 const checkBlindnessEvery = 10 * time.Second
 
-// Ready returns why no node can be called silent at present. It returns nil if nodes can be, or could be until less
+// Ready returns why no node can be considered silent at present. It returns nil if nodes can be, or could be until less
 // than blindAfter ago.
 func (k *Keeper) Ready() error {
 	if since := k.records.sinceEcho(k.config.Clock.Now()); since > blindAfter {
-		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back on the watch for %s, so no node is called silent; see docs/node-health.md",
+		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back on the watch for %s, so no node is considered silent; see docs/node-health.md",
 			ownLease(k.config.DryRun), since.Truncate(time.Second))
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 )
 
 // clock measures how long nodes have been silent. It runs only while this process receives its own renewals. The echo
-// of a renewal that began at b shows that everything that kubelets stored before b has arrived, too. Time in which no
-// renewal could arrive, or in which this process was paused, does not count as silence of any node. See "Node health on
-// one page" in docs/design.md.
+// of a renewal that began at b shows that everything that kubelets stored before b has arrived, too. Of a time in which
+// no renewal could arrive, or in which this process was paused, at most five seconds count as silence of any node. See
+// "Node health on one page" in docs/design.md.
 type clock struct {
 	now        time.Duration
 	began      time.Time     // this process
@@ -52,7 +52,8 @@ func (c *clock) sinceEcho(at time.Time) time.Duration {
 	return at.Sub(c.echoed)
 }
 
-// stamp returns when on the clock something that arrived at an instant counts: after the latest echo.
+// stamp returns the reading of the clock at which something that arrived at an instant counts, which is after the
+// latest echo.
 func (c *clock) stamp(at time.Time) time.Duration {
 	if c.echoed.IsZero() {
 		return c.now

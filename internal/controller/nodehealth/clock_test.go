@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
-// This machine's clock is behind. The next leader's may be right: by a timeAdded that is too early, pods would leave too
-// early then.
+// This machine's clock is behind. The next leader's may be right: pods would then leave too early because of a
+// timeAdded that is too early.
 func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		const behind = 5 * time.Minute

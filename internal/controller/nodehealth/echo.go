@@ -100,7 +100,7 @@ func (e *echoes) renew(running context.Context) {
 		return
 	}
 	if e.nowFails(err) {
-		logf.FromContext(ctx).Info("Cannot renew our own lease in kube-node-lease; until that works, no node is called silent",
+		logf.FromContext(ctx).Info("Cannot renew our own lease in kube-node-lease; until that works, no node is considered silent",
 			"lease", e.lease, "reason", err.Error())
 	}
 }

@@ -49,7 +49,7 @@ func (w *world) wantUnknown(names ...string) {
 	w.T.Helper()
 	for _, name := range names {
 		if c := readiness.Condition(w.Node(name), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
-			w.T.Errorf("after %s node %s is not called silent", time.Since(w.Start), name)
+			w.T.Errorf("after %s node %s is not considered silent", time.Since(w.Start), name)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestKubeletsHaveTimeToRenewAfterATimeInWhichLeasesCouldNotBeWritten(t *test
 	}
 }
 
-// The network to the API server is away for a while, or the connection hangs, and nothing says so.
+// The network to the API server is down for a while, or the connection hangs, and nothing says so.
 func TestALateWatchOfLeasesCallsNoNodeSilentAndRemovesNoTaint(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		nodes := w.addZone("a", 6)
@@ -174,7 +174,7 @@ func TestAWatchThatKeepsHangingIsReconnectedLessAndLessOften(t *testing.T) {
 		w.run(func(c *Config) { c.Reconnect = func() { reconnected++ } })
 		leases.Hold()
 		w.Until(time.Hour)
-		if reconnected < 12 || reconnected > 17 { // after 10, 20, 40, 80, 160, and then each 300 s
+		if reconnected < 12 || reconnected > 17 { // after 10, 20, 40, 80, 160, and then every 300 s
 			t.Errorf("reconnected %d times within an hour", reconnected)
 		}
 	})
@@ -298,7 +298,7 @@ func TestADryRunNextToAProcessThatActsChangesNothingForIt(t *testing.T) {
 		w.WantTaints(nodes[0], unreachableNoExecute, unreachableNoSchedule)
 		w.wantUntouched(nodes[1:]...)
 		if got := w.renewals(); got < 104 {
-			t.Errorf("%d renewals within %s, want one a second of each", got, time.Since(w.Start))
+			t.Errorf("%d renewals within %s, want one a second from each", got, time.Since(w.Start))
 		}
 	})
 }
@@ -306,7 +306,7 @@ func TestADryRunNextToAProcessThatActsChangesNothingForIt(t *testing.T) {
 func TestAVerdictThatWaitsForItsTokenIsNotCarriedOutOnceTheNodeIsHeard(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 20)
-		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.1, 1) }) // a call in ten seconds
+		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.1, 1) }) // one call in ten seconds
 		w.falls(nodes...)
 		w.addZone("b", 30)
 		w.Until(silentBy(0))
@@ -318,7 +318,7 @@ func TestAVerdictThatWaitsForItsTokenIsNotCarriedOutOnceTheNodeIsHeard(t *testin
 			called += len(w.Did("patch nodes " + name + "/status"))
 		}
 		if called > 1 {
-			w.T.Errorf("%d nodes were called silent, of which all but one were heard before their token came", called)
+			w.T.Errorf("%d nodes were considered silent, of which all but one were heard before their token came", called)
 		}
 	})
 }
@@ -342,7 +342,7 @@ func TestKubeletsHaveTimeToRenewWhenAStandbyBecomesTheLeader(t *testing.T) {
 	})
 }
 
-// standsBy starts a Keeper in a replica that is not the leader, which it becomes by the function that is returned.
+// standsBy starts a Keeper in a replica that is not the leader. The returned function makes it the leader.
 func (w *world) standsBy() (leads func()) {
 	w.T.Helper()
 	keeper, caches := w.keeper()
@@ -399,9 +399,9 @@ func TestANodeThatWasNeverHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 		w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "mute"))
 		w.Until(15 * time.Second)
 		clock := &timeline.Clock{}
-		bubble.Tell(clock) // the API server's time, by which nodes are created
+		bubble.Tell(clock) // the API server's time, which is the time of creation of nodes
 		w.run(func(c *Config) { c.Clock = clock })
-		w.Until(defaultGrace.Startup + time.Second + 3*renewEach) // it was created to the second, and echoes come each second
+		w.Until(defaultGrace.Startup + time.Second + 3*renewEach) // its creation is known to the second, and echoes come every second
 		if c := readiness.Condition(w.Node("mute"), corev1.NodeReady); c == nil || c.Status != corev1.ConditionUnknown {
 			w.T.Errorf("the condition Ready is %v, want Unknown", c)
 		}

@@ -18,8 +18,8 @@ const eventSource = "node-controller"
 // inDryRun ends the messages of a dry run.
 const inDryRun = " (dry run)"
 
-// events writes events on nodes and pods, in the background. Their reasons and messages are upstream's
-// (pkg/controller/util/node), except [readiness.ReasonHeld], which upstream does not have.
+// events writes events on nodes, on pods and on our own Lease, in the background. The reasons and messages on nodes
+// and pods are upstream's (pkg/controller/util/node), except [readiness.ReasonHeld], which upstream does not have.
 type events struct {
 	*apicall.Recorder
 
@@ -62,7 +62,7 @@ func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
-// blindness records why no node can be called silent, or, with nil, that nodes can be again.
+// blindness records why no node can be considered silent, or, with nil, that nodes can be again.
 func (e *events) blindness(why error) {
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {

@@ -56,7 +56,7 @@ var scenes = map[string]scene{
 		change: func(c *Config) { c.Policy.FullDisruptionRate = 0.2 },
 		played: 3 * time.Minute, tainted: 4,
 	},
-	"two zones of which each has its own tokens": {
+	"two zones, each of which has its own tokens": {
 		build: func(w *world) []string {
 			w.addZone("c", 3)
 			return slices.Concat(w.addZone("a", 7)[:3], w.addZone("b", 9)[:2])
@@ -70,7 +70,7 @@ var scenes = map[string]scene{
 		},
 		played: 3 * time.Minute, held: 7,
 	},
-	"a node that is not ready already is exchanged at once, and its pods' countdown goes on": {
+	"the taint of a node that is already not ready is exchanged at once, and its pods' countdown goes on": {
 		build: func(w *world) []string {
 			w.addNode("old", "a", notReadySince)
 			return append(w.addZone("a", 9)[:2], "old")
@@ -185,8 +185,8 @@ func (w *world) allNodes() []*corev1.Node {
 	return nodes
 }
 
-// wantCourses compares, zone by zone, what was forecast up to now with what is so. Who of a zone is first is a matter
-// of luck.
+// wantCourses compares, zone by zone, what was forecast up to now with what happened. Which node of a zone is first is
+// a matter of luck.
 func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 	w.T.Helper()
 	said, done := instants{}, instants{}
@@ -213,18 +213,18 @@ func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 	}
 }
 
-// wantHeld wants the reason of a forecast to be what the Keeper reports about the node in an event.
+// wantHeld wants the Keeper to have reported in an event that a node is held back, and the forecast to expect no rate.
 func (w *world) wantHeld(course readiness.Course) {
 	w.T.Helper()
 	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
-		w.T.Errorf("nothing was told of node %s, which by the forecast is held back", course.Node)
+		w.T.Errorf("nothing was reported about node %s, which is held back according to the forecast", course.Node)
 	}
 	if course.Held.Rate != 0 {
 		w.T.Errorf("node %s is held back for good at %v", course.Node, course.Held)
 	}
 }
 
-// instants are when taints came that are there now, and conditions became Unknown, by zone.
+// instants are when the taints that are there now came, and when conditions became Unknown, by zone.
 type instants map[string][]time.Time
 
 func (i instants) ofNode(node *corev1.Node) {
@@ -264,8 +264,8 @@ func (i instants) until(now time.Time) {
 	}
 }
 
-// compare wants both to have the same, to within two seconds: echoes come once in one, and the API counts in whole
-// ones.
+// compare wants both to have the same instants to within two seconds: echoes come once a second, and the API's times
+// are in whole seconds.
 func (i instants) compare(w *world, done instants) {
 	w.T.Helper()
 	for what := range maps.Keys(merged(i, done)) {

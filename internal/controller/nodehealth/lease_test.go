@@ -208,7 +208,7 @@ func TestNoNodeIsPlannedAgainAndAgainWhileLeasesCannotBeSeen(t *testing.T) {
 		leases.Break()
 		w.Until(10 * time.Minute)
 		if got := w.looks() - before; got > 3 {
-			t.Errorf("%d looks at three nodes of which nothing can be told", got)
+			t.Errorf("%d looks at three nodes about which nothing is known", got)
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestADryRunForgetsNodesThatWent(t *testing.T) {
 	})
 }
 
-// remembered returns of how many nodes a Keeper knows something.
+// remembered returns how many nodes a Keeper knows something about.
 func (k *Keeper) remembered() int {
 	count := 0
 	for _, known := range k.records.nodes {
@@ -285,7 +285,7 @@ func (k *Keeper) remembered() int {
 	return count
 }
 
-// comeAndGo makes and removes so many nodes.
+// comeAndGo creates and removes the given number of nodes.
 func (w *world) comeAndGo(count int, change ...func(*corev1.Node)) {
 	for i := range count {
 		name := fmt.Sprint("n-", i)
@@ -342,7 +342,7 @@ func TestANodeThatNeverPostsIsCalledSilentThoughAnotherFlaps(t *testing.T) {
 			w.Until(time.Since(w.Start) + 20*time.Second)
 		}
 		if readiness.Condition(w.Node("new"), corev1.NodeReady) == nil {
-			t.Errorf("after %s a node that never posted its status is not called silent", time.Since(w.Start))
+			t.Errorf("after %s a node that never posted its status is not considered silent", time.Since(w.Start))
 		}
 	})
 }
@@ -476,7 +476,7 @@ func TestTaintsAreTakenOffInFullDisruptionThoughTheConditionsOfANodeCannotBeWrit
 	})
 }
 
-// Its kubelet has no lease, and is back just when it is called silent; the watch of nodes is late.
+// Its kubelet has no lease, and is back just when it is considered silent; the watch of nodes is late.
 func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)

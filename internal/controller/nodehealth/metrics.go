@@ -23,12 +23,12 @@ func newMetrics() *metrics {
 	return &metrics{
 		updateNode: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "node_collector_update_node_health_duration_seconds",
-			Help:    "Duration in seconds of checking one node, including its calls.",
+			Help:    "Time in seconds that checking one node takes, including the API calls.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_node_health_retries_total",
-			Help: "Changes of nodes that failed and are retried, by the API's reason.",
+			Help: "Failed updates of nodes, which are retried, by the API's reason.",
 		}, []string{"reason"}),
 	}
 }
@@ -110,7 +110,7 @@ type echoCollector struct {
 }
 
 var sinceEchoDesc = prometheus.NewDesc("taintkeeper_node_health_seconds_since_echo",
-	"Seconds since the beginning of the last renewal of our own Lease that returned on the watch. Above 5, no node is called silent.", nil, nil)
+	"Seconds since the beginning of the last renewal of our own Lease that returned on the watch. Above 5, no node is considered silent.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (c echoCollector) Describe(descs chan<- *prometheus.Desc) { descs <- sinceEchoDesc }

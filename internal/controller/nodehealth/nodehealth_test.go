@@ -132,8 +132,7 @@ func TestNotReadyAndUnreachableTakeEachOthersPlaceAtOnce(t *testing.T) {
 	})
 }
 
-// noExecuteSince returns since when a node has had its NoExecute taint for its readiness, by its own word, and checks
-// that it is this one.
+// noExecuteSince returns the timeAdded of a node's NoExecute taint with a key, and fails if the node has no such taint.
 func (w *world) noExecuteSince(name, key string) time.Duration {
 	w.T.Helper()
 	for _, taint := range w.Node(name).Spec.Taints {
@@ -491,7 +490,7 @@ func TestWhileLeasesCannotBeSeenNoNodeIsCalledSilent(t *testing.T) {
 		w.Until(5 * time.Minute)
 		w.wantTainted(0, nodes...)
 		leases.Repair()
-		w.Until(5*time.Minute + 24*time.Second) // of its grace period 20 s were over, and the gap counts 5 s
+		w.Until(5*time.Minute + 24*time.Second) // 20 s of its grace period were over, and the gap counts as 5 s
 		w.wantTainted(0, nodes...)
 		w.Until(7 * time.Minute) // the watch does not come back at once
 		w.wantTainted(1, nodes...)

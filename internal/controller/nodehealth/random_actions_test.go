@@ -120,7 +120,7 @@ func (h *history) isRecreated(name string) {
 }
 
 // isRecreatedAndNeverPosts makes a node whose kubelet never posts a status. It renews a lease, or it does not even have
-// one. Its creation is by the API server's clock, which can be some seconds early or late, in whole seconds.
+// one. The API server's clock dates its creation. It can be some seconds ahead or behind, in whole seconds.
 func (h *history) isRecreatedAndNeverPosts(name string) {
 	created := time.Now().Truncate(time.Second).Add(time.Duration(h.random.IntN(7)-3) * time.Second)
 	h.replace(name, func(n *corev1.Node) {

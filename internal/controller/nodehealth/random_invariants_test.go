@@ -76,14 +76,14 @@ func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.No
 		grace = readiness.DefaultMonitorGrace
 	}
 	if silence := time.Since(known.lastSign); calledSilent(node) && !known.silent && silence < grace {
-		h.violated("node %s is called silent %s after its last sign of life", node.Name, silence)
+		h.violated("node %s is considered silent %s after its last sign of life", node.Name, silence)
 	}
 }
 
 // noLiveNodeIsCalledSilent whatever the Keeper and the kubelets can see of the API server.
 func (h *history) noLiveNodeIsCalledSilent(node *corev1.Node) {
 	if calledSilent(node) && !h.known[node.Name].silent && !h.Silent[node.Name] {
-		h.violated("node %s lives, and is called silent", node.Name)
+		h.violated("node %s lives, and is considered silent", node.Name)
 	}
 }
 
@@ -95,7 +95,7 @@ func calledSilent(node *corev1.Node) bool {
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 }
 
-// aSilentNodeIsCalledSo counts only the time in which the Keeper has a fair chance, see notices.
+// aSilentNodeIsCalledSo counts only the time in which the Keeper has a fair chance (see notices).
 func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
 	if known := h.known[node.Name]; known.unnoticed > h.noticesWithin && !calledSilent(node) {
 		h.violated("node %s, silent for %s and %s of them with nothing in the way, is not called so", node.Name, time.Since(known.lastSign), known.unnoticed)
@@ -103,7 +103,7 @@ func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
 }
 
 // aReadyNodeLosesItsTaints when its kubelet says that it is ready: each taint for its readiness, as soon as it can be
-// written. What a kubelet said before it fell silent, and could not be written over, does not count.
+// written. Time in which the kubelet is silent, or in which writes are refused, does not count.
 func (h *history) aReadyNodeLosesItsTaints(node *corev1.Node) {
 	known := h.known[node.Name]
 	if !readiness.IsReady(node) || h.Silent[node.Name] || h.refusal.Load() != nil {
@@ -120,9 +120,9 @@ func forReadiness(t corev1.Taint) bool {
 }
 
 // zonesTaintAtTheirRate says that no zone ever gets first NoExecute taints faster than the highest rate allows, but for
-// one at once: not by changes of its state, nor by restarts. Instants are in whole seconds. There are two ways to one
-// more: a token that could not be used because writes were refused can be used shortly before the next one, and
-// a restart cannot know of a token whose taint is gone.
+// one at once: not by changes of its state, nor by restarts. Instants are in whole seconds. There are two ways in which
+// one more is possible: a token that could not be used because writes were refused can be used shortly before the next
+// one, and a restart cannot know of a token whose taint is gone.
 func (h *history) zonesTaintAtTheirRate(node *corev1.Node) {
 	at := latestToken(node)
 	if at.IsZero() || h.known[node.Name].executed {
@@ -210,8 +210,8 @@ func (h *history) forgives() {
 	}
 }
 
-// everyZoneMayBeDisrupted reports whether no node that counts is ready and renews. The Keeper thinks so at times when
-// the silent are not yet called so.
+// everyZoneMayBeDisrupted reports whether no node that counts is ready and renews. Sometimes the Keeper already thinks
+// so although the silent nodes are not yet marked as silent.
 func (h *history) everyZoneMayBeDisrupted() bool {
 	return !slices.ContainsFunc(h.nodes, func(name string) bool {
 		node := h.Node(name)

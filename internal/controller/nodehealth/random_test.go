@@ -28,9 +28,9 @@ const (
 	longestPause     = 12 // seconds, after an action
 )
 
-// TestRandomHistories plays random histories of a cluster to the whole Keeper, and checks the invariants after each
-// action and each second. A history is the same for the same seed; only in which order the Keeper's goroutines
-// run in an instant is not. To play others, raise randomHistories.
+// TestRandomHistories plays random histories of a cluster with the whole Keeper, and checks the invariants after each
+// action and each second. A history is the same for the same seed; only in which order the Keeper's goroutines run in
+// an instant is not. To play others, raise randomHistories.
 //
 // Three are enough: with each of two faults put into the Keeper (a zone whose rate changes begins a full limiter, a
 // lease that is gone takes its last sign of life with it) at least one of them fails.
@@ -45,7 +45,7 @@ func TestRandomHistoriesInWhichOurOwnRenewalsTakeTime(t *testing.T) {
 
 func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
 	playHistories(t, func(h *history) {
-		h.noticesWithin = time.Hour // no node is called silent until everything heals
+		h.noticesWithin = time.Hour // no node is considered silent until everything heals
 		h.renewing = func(context.Context) error {
 			if h.healed.Load() {
 				return nil
@@ -125,7 +125,7 @@ type history struct {
 	lost          map[string][]time.Time // of zones: when a restart found no taint that reports the latest token
 }
 
-// witness is what a history knows of a node.
+// witness is what a history knows about a node.
 type witness struct {
 	lastSign  time.Time     // that its kubelet really gave
 	unnoticed time.Duration // of silence in which a Keeper with a fair chance has not called it silent
@@ -138,7 +138,7 @@ type witness struct {
 // gives notes a sign of life.
 func (w *witness) gives(sign time.Time) { w.lastSign, w.unnoticed = sign, 0 }
 
-// refusedWrites are patches that the API server does not take.
+// refusedWrites are patches that the API server does not accept.
 type refusedWrites struct {
 	node string // empty: of all
 	sub  string // subresource

@@ -127,7 +127,7 @@ func (r *reconciler) setUnknown(ctx context.Context, facts readiness.Facts, cond
 	node, log := facts.Node, logf.FromContext(ctx).WithValues("node", facts.Node.Name)
 	if r.dryRun {
 		if r.records.isSilent(node) {
-			log.Info("Dry run: a node is silent, its grace period is over")
+			log.Info("Dry run: a node is silent, because its grace period is over")
 		}
 		return readiness.WithConditions(node, conditions), nil
 	}

@@ -32,7 +32,7 @@ type record struct {
 	unheard string       // its version when a dry run reported it as silent
 }
 
-// renewal is a lease as it was last renewed, and when on the clock that was news.
+// renewal is the latest renewal of a lease, and the reading of the clock when it was first seen.
 type renewal struct {
 	at   time.Duration
 	last time.Time // on the kubelet's clock

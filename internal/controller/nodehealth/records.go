@@ -171,7 +171,7 @@ func (r *records) drop(name string) {
 }
 
 // lead notes that this process is the leader from now on. Whatever ended the previous leader may have cut off kubelets,
-// too. The taints of these nodes tell when their zones gave the latest tokens.
+// too. The taints of the given nodes tell when their zones gave the latest tokens.
 func (r *records) lead(nodes []*corev1.Node, seen verdict.Sight) readiness.News {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ type decision struct {
 }
 
 // decide decides what a node should become. The facts say whether it is silent or doubtful, and whether it already has
-// a token of its zone. A node that the zones do not know is never called silent.
+// a token of its zone. A node that the zones do not know is never considered silent.
 func (r *records) decide(f readiness.Facts, seen verdict.Sight) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()

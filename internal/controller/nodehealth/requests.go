@@ -27,7 +27,7 @@ func (r *requests) add(names ...string) {
 	}
 }
 
-// addAfter asks for a look at a node after a wait at most, or for none if the wait is zero.
+// addAfter asks for a look at a node after at most the given wait, or for none if the wait is zero.
 func (r *requests) addAfter(name string, wait time.Duration) {
 	if queue := r.queue.Load(); queue != nil && wait > 0 {
 		(*queue).AddAfter(NodeRequest{name}, wait)

@@ -25,7 +25,7 @@ func mute(name string, made int) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(after(made))}}
 }
 
-// called returns a node of a name whose kubelet has posted a heartbeat.
+// called returns a node with the given name whose kubelet has posted a heartbeat.
 func called(name string, heartbeat int) *corev1.Node {
 	node := mute(name, -3600)
 	node.Status.Conditions = []corev1.NodeCondition{{
@@ -91,7 +91,7 @@ func TestSilenceDoesNotCountWithoutEchoes(t *testing.T) {
 	}
 }
 
-// After a gap of an hour that counts as 5 s, and then there are 20 s more.
+// The gap of an hour counts as 5 s, and after it there are 20 s more.
 func TestAGapCountsForLittleAndGivesTimeToBeHeardAgain(t *testing.T) {
 	s := echoing()
 	s.heartbeats(called("n", 0), noon)
@@ -104,7 +104,7 @@ func TestAGapCountsForLittleAndGivesTimeToBeHeardAgain(t *testing.T) {
 	wantSilent(t, s, 3660, "n")
 }
 
-// Echoes that are a minute apart count 5 s each, so the node has its grace and 20 s indefinitely.
+// Echoes that are a minute apart count as 5 s each, so the node has its grace period and 20 s more.
 func TestADeadNodeIsFoundWithSeldomEchoes(t *testing.T) {
 	s := echoing()
 	s.heartbeats(called("n", 0), noon)
@@ -124,7 +124,7 @@ func TestAnEchoOfAnEarlierRenewalTellsNothingNew(t *testing.T) {
 	}
 }
 
-// A renewal that comes between two echoes is news of after the first.
+// A renewal that comes between two echoes counts from a time after the first.
 func TestASignOfLifeIsStampedWithWhatHasPassedSinceTheLatestEcho(t *testing.T) {
 	s := echoing()
 	s.heartbeats(called("n", 0), noon)
@@ -195,7 +195,7 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 		"a renewal":                         {func(s *records) { s.renews("n", after(10), after(10)) }, true},
 		"a renewal by a clock that was set": {func(s *records) { s.renews("n", after(-60), after(10)) }, true},
 		"the lease is deleted":              {func(s *records) { s.forgetLease("n") }, false},
-		"a node of the name that was recreated": {func(s *records) {
+		"a node that was recreated under its name": {func(s *records) {
 			node := called("n", 0)
 			node.UID = "another"
 			s.heartbeats(node, after(10))

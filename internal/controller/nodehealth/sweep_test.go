@@ -59,7 +59,7 @@ func playOutages(t *testing.T, begins func(w *world)) map[string]executed {
 }
 
 // A restart gives a node that is silent its grace period again, and a taint is never lost by one. Kills at renewals of
-// our own lease, of which there is one each second, are left out: they tell the process nothing and nobody else.
+// our own lease, of which there is one each second, are left out: they tell nothing to the process or to anybody else.
 func TestWhenTheProcessIsKilledAtAnyCallAboutNodesAndPodsTheSameNodesAreTainted(t *testing.T) {
 	const again = readiness.DefaultMonitorGrace + 25*time.Second
 	undisturbed := playOutages(t, func(w *world) { w.run() })

@@ -84,7 +84,7 @@ func (w *world) config(change ...func(*Config)) Config {
 	return config
 }
 
-// onRequest lets something happen to the requests of a sort, if anything.
+// onRequest calls happens, if it is not nil, for requests with a verb and a resource.
 func onRequest(verb, resource string, happens func(context.Context) error) bubble.Hook {
 	return func(ctx context.Context, r bubble.Request) error {
 		if happens == nil || r.Verb != verb || r.Resource != resource {
@@ -101,7 +101,7 @@ func (w *world) addNode(name, zone string, change ...func(*corev1.Node)) {
 	w.StartKubelet(name)
 }
 
-// addZone creates so many ready nodes in a zone, named after it.
+// addZone creates the given number of ready nodes in a zone, named after it.
 func (w *world) addZone(zone string, nodes int) []string {
 	w.T.Helper()
 	return w.AddZone(zone, nodes, func(name, zone string) { w.addNode(name, zone) })

@@ -15,12 +15,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// breaker is a policy that stops everything while more than so many pods are due.
+// breakerOf returns a policy that stops everything while more than most pods are due.
 func breakerOf(most intstr.IntOrString) v1alpha1.EvictionPolicySpec {
 	return v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: most}}
 }
 
-// addPods creates so many pods on each of two nodes.
+// addPods creates the given number of pods on each of two nodes.
 func (w *world) addPods(on ...int) {
 	w.T.Helper()
 	for i, node := range []string{"n", "m"} {
@@ -52,7 +52,7 @@ func TestWhatIsAtMostMaxDueLeavesAfterSettle(t *testing.T) {
 
 func TestAWaveThatComesNodeByNodeTripsBeforeItsFirstPodLeaves(t *testing.T) {
 	play(t, func(w *world) {
-		w.add("brake", breakerOf(intstr.FromString("50%"))) // of 5 pods 2
+		w.add("brake", breakerOf(intstr.FromString("50%"))) // 2 of 5 pods
 		w.addPods(2, 3)
 		w.run()
 		w.Until(sec)
@@ -129,7 +129,7 @@ func TestAShareIsOfThePodsThatArePickedOutByLabelsThatBecomeKnownLater(t *testin
 		w.addPods(0, 30)
 		w.run()
 		w.Until(sec)
-		spec := breakerOf(intstr.FromString("20%")) // of 3 pods at least 1, of 33 it would be 6
+		spec := breakerOf(intstr.FromString("20%")) // at least 1 of 3 pods; of 33 it would be 6
 		spec.PodSelector = matching("tier", "db")
 		w.API.Watches("pods").Break() // so that the labels come later
 		w.add("brake", spec)
@@ -172,7 +172,7 @@ func TestABreakerThatHasTrippedStaysOpenWhenItsStatusIsWiped(t *testing.T) {
 			var object v1alpha1.EvictionPolicy
 			w.Must(nil, w.policies.Get(t.Context(), client.ObjectKey{Name: "brake"}, &object))
 			if object.Status.Due != 3 {
-				t.Errorf("%d pods are due by the status, want 3", object.Status.Due)
+				t.Errorf("%d pods are due according to the status, want 3", object.Status.Due)
 			}
 			object.Status = v1alpha1.EvictionPolicyStatus{}
 			w.Must(nil, w.policies.Status().Update(t.Context(), &object))

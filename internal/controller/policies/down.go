@@ -47,10 +47,10 @@ func (d *down) says(p followed) (held bool, reason, message string) {
 	case d.binding == "":
 		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."
 	case p.IfDown != v1alpha1.IfDownHold:
-		return false, "BuiltInWouldEvict", "While Taintkeeper is not running, the built-in controller evicts these pods. To keep them, set ifDown to Hold."
+		return false, "BuiltInWouldEvict", "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due. To keep them, set ifDown to Hold."
 	case !d.exists:
-		return false, "NoAdmissionPolicy", fmt.Sprintf("While Taintkeeper is not running, the built-in controller evicts these pods: "+
-			"ValidatingAdmissionPolicyBinding %s does not exist. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
+		return false, "NoAdmissionPolicy", fmt.Sprintf("While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due, "+
+			"because ValidatingAdmissionPolicyBinding %s does not exist. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
 	}
-	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting these pods.", d.binding)
+	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting the selected pods.", d.binding)
 }

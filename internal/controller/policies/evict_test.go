@@ -58,7 +58,7 @@ func playAsking(t *testing.T, test func(w *asking)) {
 	})
 }
 
-// evict is the Eviction API, with what of it policies must know (k8s.io/kubernetes/pkg/registry/core/pod/storage).
+// evict is the Eviction API, as far as policies depend on it (k8s.io/kubernetes/pkg/registry/core/pod/storage).
 func (w *asking) evict(eviction *policyv1.Eviction) error {
 	w.asked.Add(1)
 	w.calls.Lock()
@@ -78,7 +78,7 @@ func (w *asking) evict(eviction *policyv1.Eviction) error {
 	return w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), pod.Namespace, pod.Name)
 }
 
-// passes takes the eviction of a pod off its budget. It does not know of which pod the client spoke.
+// passes deducts the eviction of a pod from its budget. It does not know which pod the client meant.
 func (w *asking) passes(pod *corev1.Pod) error {
 	switch pod.Status.Phase {
 	case corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed:
@@ -104,7 +104,7 @@ func (w *asking) passes(pod *corev1.Pod) error {
 	}
 }
 
-// budgetsOf returns the budgets of a pod that are stored.
+// budgetsOf returns the stored budgets of a pod.
 func (w *asking) budgetsOf(pod *corev1.Pod) (of []policyv1.PodDisruptionBudget, err error) {
 	all, err := w.API.List(budgetsResource, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), pod.Namespace)
 	if err != nil {
@@ -126,7 +126,7 @@ func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 
 var budgetsResource = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 
-// addBudget creates a budget for pods with a label, that allows so many disruptions.
+// addBudget creates a budget for pods with a label, which allows the given number of disruptions.
 func (w *asking) addBudget(name, app string, allowed int32) {
 	w.T.Helper()
 	w.Must(w.Client.PolicyV1().PodDisruptionBudgets("default").Create(w.T.Context(), &policyv1.PodDisruptionBudget{
@@ -146,7 +146,7 @@ func (w *asking) allow(name string, allowed int32) {
 	synctest.Wait()
 }
 
-// isReady makes a pod ready or not ready, since some time ago.
+// isReady makes a pod one that became ready or not ready some time ago.
 func isReady(status corev1.ConditionStatus, since time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{
@@ -164,7 +164,7 @@ func (w *asking) addWeb(pods int) {
 	}
 }
 
-// wantThere checks how many pods of a node are there.
+// wantThere checks how many pods there are in namespace default.
 func (w *asking) wantThere(pods int) {
 	w.T.Helper()
 	all, err := w.Client.CoreV1().Pods("default").List(w.T.Context(), metav1.ListOptions{})

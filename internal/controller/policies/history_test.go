@@ -34,7 +34,8 @@ import (
 const (
 	// seenWithin is how long it takes at most until a process has seen a change: its watch can bring nothing for a while.
 	seenWithin = 5 * sec
-	// quiet is how long nothing happens at the end, so that all pods leave that may: the slowest pace is 1 in 20 s.
+	// quiet is how long nothing happens at the end, so that all pods that may leave do so: the slowest pace is 1 in 20
+	// s.
 	quiet = 8 * time.Minute
 )
 
@@ -105,7 +106,7 @@ func (h *history) newest() *moment {
 // since returns the moments that a process may have seen last at an instant.
 func (h *history) since(now time.Time) []moment { return h.within(now, seenWithin) }
 
-// within returns the moments that were the newest in a time up to an instant.
+// within returns the moments that were the newest at some point in a period that ends at an instant.
 func (h *history) within(now time.Time, d time.Duration) []moment {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +171,8 @@ func (m *moment) allows(name string) bool {
 	return !slices.ContainsFunc(m.budgetsOf(&pod), func(b policyv1.PodDisruptionBudget) bool { return b.Status.DisruptionsAllowed == 0 })
 }
 
-// counted reports whether a pod is due by a policy alone, and leaves because of it: no other taint lets it go.
+// counted reports whether a policy is about some of the taints that make a pod due, and whether it is about all of
+// them.
 func (m *moment) counted(name string, p *v1alpha1.EvictionPolicy, now time.Time) (some, only bool) {
 	bare := *p.DeepCopy()
 	bare.Spec.Action, bare.Spec.Paused, bare.Spec.Breaker, bare.Spec.Deadline, bare.Spec.DryRun = v1alpha1.ActionHold, nil, nil, nil, false
@@ -237,7 +239,7 @@ func (h *history) dueBy(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (c
 	return count
 }
 
-// may says what a pod may do at an instant by all that a process may have seen last.
+// may says what a pod may do at an instant, according to anything that a process may have seen last.
 func (h *history) may(name string, now time.Time) (most oracle.Leave) {
 	open := h.open(now)
 	for _, m := range h.since(now) {
@@ -263,7 +265,7 @@ func (h *history) before(ctx context.Context, q bubble.Request) error {
 	return nil
 }
 
-// leaves reports whether a pod leaves by a call.
+// leaves reports whether a call makes a pod leave.
 func leaves(q bubble.Request) bool { return q.Verb == "delete" || q.Verb == "evict" }
 
 // after notes which pods leave. It may delay the answer of the Eviction API, and lose answers.
@@ -292,7 +294,7 @@ func (h *history) after(ctx context.Context, q bubble.Request) error {
 	return nil
 }
 
-// noteBudgets notes what is stored of the budgets.
+// noteBudgets notes the budgets as they are stored.
 func (h *history) noteBudgets(m *moment) {
 	all, err := h.API.List(budgetsResource, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "")
 	h.Must(nil, err)
@@ -308,7 +310,7 @@ func (h *history) start() {
 	})
 }
 
-// event is something that happens. What of it is random was chosen before.
+// event is something that happens. Its random parts were chosen beforehand.
 type event func(h *history)
 
 // someEvent returns a random event.
@@ -495,8 +497,8 @@ func (h *history) there(name string) *corev1.Pod {
 	return live
 }
 
-// ready makes a pod ready or not. While the watch of pods brings nothing it does not: nobody can see then that a pod was
-// ready in between.
+// ready makes a pod ready or not ready. It does nothing while the watch of pods brings nothing: nobody could see that
+// the pod was ready in between.
 func (h *history) ready(name string, ready bool) {
 	pod := h.there(name)
 	if pod == nil || isTrue(pod, corev1.PodReady) == ready || time.Now().Before(h.blind) {
@@ -537,7 +539,7 @@ func (h *history) nodeReady(name string, ready bool) {
 	})
 }
 
-// budget creates a budget, removes it, or changes it: whom it selects, and what it allows.
+// budget creates a budget, removes it, or changes it: which pods it selects, and what it allows.
 func (h *history) budget(namespace, name string, selector map[string]string, allowed int32, removed bool) {
 	budgets := h.Client.PolicyV1().PodDisruptionBudgets(namespace)
 	is := policyv1.PodDisruptionBudget{
@@ -647,13 +649,13 @@ func (h *history) judge() {
 }
 
 const (
-	// leavesWithin is how long it takes at most until a pod has left that nothing holds and no pace is about.
+	// leavesWithin is how long it takes at most until a pod that nothing holds and no pace limits has left.
 	leavesWithin = 25 * sec
-	// unmarkedWithin is how long a pod may be marked that a policy has come to hold.
+	// unmarkedWithin is how long a pod may stay marked after a policy has begun to hold it.
 	unmarkedWithin = 10 * sec
 )
 
-// look checks that pods have left that were free for long enough, and that no mark stays on those that are held.
+// look checks that pods that were free for long enough have left, and that no mark stays on those that are held.
 func (h *history) look() {
 	now := time.Now()
 	for name := range h.newest().pods {
@@ -673,7 +675,8 @@ func (h *history) look() {
 	}
 }
 
-// must reports whether nothing has kept a pod for long enough, not even a pace, or a breaker that may be open.
+// must reports whether a pod has been free for so long that it must have left: not even a pace, or a breaker that may
+// be open, kept it.
 func (h *history) must(name string, now time.Time) bool {
 	return !slices.ContainsFunc(h.within(now, leavesWithin), func(m moment) bool {
 		if _, there := m.pods[name]; !there {
@@ -725,8 +728,8 @@ func specOf(p *v1alpha1.EvictionPolicy) string {
 	return string(text)
 }
 
-// judgePaces checks that never more pods left in a window than a pace lets go. It counts those that certainly left
-// because of it.
+// judgePaces checks that in no window more pods left than a pace lets go. It counts those that certainly left because
+// of it.
 func (h *history) judgePaces() {
 	type scope struct {
 		policy, where string
@@ -778,7 +781,7 @@ func (h *history) certain(name string, p *v1alpha1.EvictionPolicy, seen []moment
 	return true
 }
 
-// paceSince returns since when a policy has the pace that it has at an instant.
+// paceSince returns since when a policy has had the pace that it has at an instant.
 func (h *history) paceSince(p *v1alpha1.EvictionPolicy, at time.Time) (since time.Time) {
 	for _, m := range h.within(at, at.Sub(h.Start)) {
 		same := slices.ContainsFunc(m.policies, func(is v1alpha1.EvictionPolicy) bool {
@@ -804,8 +807,8 @@ func (h *history) asksAboutAll(r *rand.Rand) {
 	}
 }
 
-// playHistory plays the history of a seed, with one policy more or without, and returns which pods left and when, and how
-// many of them were asked about.
+// playHistory plays the history of a seed, with or without one more policy, and returns which pods left and when, and
+// how many of them were asked about.
 func playHistory(t *testing.T, seed uint64, faults, scarce bool, more *v1alpha1.EvictionPolicySpec) (left map[string]time.Duration, asked int) {
 	t.Helper()
 	playAsking(t, func(w *asking) {
@@ -875,7 +878,7 @@ func TestAPolicyThatIsAddedNeverMakesAPodLeaveEarlier(t *testing.T) {
 		with, _ := playHistory(t, seed, false, false, &spec)
 		for pod, at := range with {
 			if was, left := without[pod]; !left || at < was-sec/2 {
-				t.Errorf("seed %d: with one policy more pod %s left at %s, without at %s", seed, pod, at, was)
+				t.Errorf("seed %d: with one more policy, pod %s left at %s, without it at %s", seed, pod, at, was)
 			}
 		}
 		for pod, at := range without {

@@ -223,7 +223,7 @@ func TestHeldPodsAreNeitherOverdueNorASignOfTrouble(t *testing.T) {
 		w.wantHeld("db", "Held", 1)
 		overdue := w.evictor.Overdue()
 		if _, held := overdue["n"]; held || overdue["m"].Pods != 1 {
-			w.T.Errorf("overdue are %v, want one pod of node m", overdue)
+			w.T.Errorf("%v are overdue, want one pod of node m", overdue)
 		}
 	})
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// kept knows which labels the records of pods have. Records have few: only those with keys that a policy names. They
-// have a new key only after all pods were listed again.
+// kept knows which labels the records of pods have. Records have few: only those whose keys a policy or a
+// PodDisruptionBudget names. They have the labels of a new key only after all pods have been listed again.
 type kept struct {
 	wanted []string            // sorted
 	known  map[string]struct{} // keys that all records have
-	lists  int                 // keys that were requested
+	lists  int                 // how many lists were requested
 }
 
 // keysOf returns the keys by which policies select pods, in order.
@@ -52,7 +52,7 @@ func (k *kept) listed(number int) bool {
 	return true
 }
 
-// mark returns the policies, each with whether all labels by which it selects are known.
+// mark returns the policies, and notes in each whether all labels by which it selects are known.
 func (k *kept) mark(all []followed) []followed {
 	marked := slices.Clone(all)
 	for i := range marked {

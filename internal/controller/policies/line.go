@@ -31,7 +31,7 @@ type line struct {
 // paced is a policy's pace in all its scopes.
 type paced struct {
 	pace    policy.Pace
-	since   time.Time // since when departures are known, or zero if all are
+	since   time.Time // since when departures have been known, or zero if all are
 	windows map[string]*policy.Window
 }
 
@@ -146,7 +146,7 @@ func (l *line) begin(needs, takes needs, node *nodecache.Node, pod types.UID) bo
 	return true
 }
 
-// left counts a pod that started to leave in the paces of policies, and wherever its eviction has begun.
+// left counts a pod that started to leave: in the paces of policies, and in all places that its eviction has taken.
 func (l *line) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,10 +157,10 @@ func (l *line) left(all []*policy.Policy, node *nodecache.Node, pod types.UID) {
 	l.wake()
 }
 
-// gone counts a pod that is gone, wherever its eviction has begun.
+// gone counts a pod that is gone, in all places that its eviction has taken.
 func (l *line) gone(pod types.UID) { l.left(nil, nil, pod) }
 
-// mayHaveLeft counts a pod wherever its eviction has begun. The caller holds the lock.
+// mayHaveLeft counts a pod in all places that its eviction has taken. The caller holds the lock.
 func (l *line) mayHaveLeft(pod types.UID) {
 	l.each(func(w policy.Places) {
 		if w.Begun(pod) {
@@ -181,7 +181,7 @@ func (l *line) ended(node string, pod types.UID, stays bool) {
 	l.wake()
 }
 
-// each calls a function with all places. The caller holds the lock.
+// each calls a function for the places of each window and each budget. The caller holds the lock.
 func (l *line) each(do func(policy.Places)) {
 	for _, of := range l.paced {
 		for _, w := range of.windows {

@@ -27,7 +27,7 @@ func paceOf(pods int32, per time.Duration, scope v1alpha1.PaceScope) v1alpha1.Ev
 	}
 }
 
-// deletes returns when pods were deleted, in order; those whose names begin in some way.
+// deletes returns when the pods whose names begin with a prefix were deleted, in order.
 func (w *world) deletes(prefix string) (at []time.Duration) {
 	for _, c := range w.Book.Calls() {
 		if strings.HasPrefix(c.What, "delete "+prefix) {
@@ -38,7 +38,7 @@ func (w *world) deletes(prefix string) (at []time.Duration) {
 	return at
 }
 
-// wantPace fails unless so many pods left, and never more than some in a window.
+// wantPace fails unless the given number of pods left, and never more than most of them in a window.
 func (w *world) wantPace(prefix string, pods, most int, per time.Duration) {
 	w.T.Helper()
 	at := w.deletes(prefix)

@@ -127,8 +127,8 @@ func (f *Follower) needs(a asked, now time.Time) needs {
 	return all
 }
 
-// Begin takes the places of a pod until End when its eviction begins, with a delete or a request to the Eviction API.
-// It reports false if the pod may not leave that way now.
+// Begin takes a pod's places until End, when its eviction begins with a delete or a request to the Eviction API. It
+// reports false if the pod may not leave that way now.
 func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool {
 	d := f.says(pod, node, node.NoExecute)
 	if d.Stays() || asks != (d.Step == policy.Ask) {
@@ -141,7 +141,7 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 	return f.line.begin(d.needs, takes, node, pod.UID)
 }
 
-// End is called when an eviction that began has ended, with whether it is known that the pod stays. If not, the pod
+// End is called when an eviction that began has ended; it is told whether the pod is known to stay. If not, the pod
 // counts as having left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 

@@ -59,7 +59,7 @@ func TestTheStatusSaysWhatIsHeld(t *testing.T) {
 		w.Until(20 * sec) // until labels are known the policy selects all pods, and numbers follow
 		w.wantNumbers("db", 3, 0, 0)
 		w.Taint("n", "k:NoExecute")
-		w.Pass(1500 * time.Millisecond) // a condition turns at once
+		w.Pass(1500 * time.Millisecond) // a condition changes at once
 		w.wantNumbers("db", 3, 1, 1)
 		w.wantCondition("db", v1alpha1.ConditionHolding, "Held", "It holds 1 of 1 due pods (Held 1), such as default/a.")
 		if since := w.status("db").Since; since == nil || since.Sub(w.Start).Truncate(sec) != 20*sec {

@@ -18,8 +18,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
-// playScene plays a scene with a Hold, a pace and a breaker, each with pods of its own, to a process that begins in some
-// way and whose calls or watches are disturbed. What is promised does not depend on that.
+// playScene plays a scene that has a Hold, a pace and a breaker, each with pods of its own, with a process that begins
+// in the given way, and whose calls or watches are disturbed. What is promised does not depend on that.
 func playScene(t *testing.T, begins func(h *history), what func() string) {
 	t.Helper()
 	playAsking(t, func(w *asking) {

@@ -66,7 +66,7 @@ func (u *unready) forget(pod types.UID) {
 	delete(u.since, pod)
 }
 
-// run reads pods and reports those that have not been ready for some time.
+// run reads pods, and reports the node of each once it is known since when the pod has not been ready.
 func (u *unready) run(ctx context.Context, tell func(nodes ...string)) error {
 	for {
 		select {
@@ -116,7 +116,7 @@ func (u *unready) know(pod types.UID, since time.Time) {
 	}
 }
 
-// read reads since when a pod has not been ready. If the pod is ready meanwhile, or gone, the answer is now.
+// read reads since when a pod has not been ready. If the pod has become ready meanwhile, or is gone, the answer is now.
 func (u *unready) read(ctx context.Context, pod *podcache.Pod) (time.Time, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()

@@ -32,7 +32,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
-// world is a cluster with policies, in which an Evictor works that follows them.
+// world is a cluster with policies and an Evictor that follows them.
 type world struct {
 	*rig.World
 
@@ -56,7 +56,7 @@ func play(t *testing.T, test func(w *world)) {
 	})
 }
 
-// describe has words for what happens to pods.
+// describe describes what happens to pods.
 func describe(action clienttesting.Action) string {
 	switch action := action.(type) {
 	case clienttesting.DeleteActionImpl:
@@ -227,7 +227,8 @@ func labeled(key, value string) func(*corev1.Pod) {
 	}
 }
 
-// wantLeft fails unless exactly these pods were deleted so far, each once, at an instant or a quarter of a second later.
+// wantLeft fails unless exactly these pods have been deleted so far, each once, at an instant or a quarter of a second
+// later.
 func (w *world) wantLeft(want map[string]time.Duration) {
 	w.T.Helper()
 	got := map[string]time.Duration{}
@@ -249,7 +250,7 @@ func (w *world) wantLeft(want map[string]time.Duration) {
 	}
 }
 
-// wantCount fails unless so many calls begin with these words.
+// wantCount fails unless the descriptions of the given number of calls begin with these words.
 func (w *world) wantCount(words string, want int) {
 	w.T.Helper()
 	if got := w.Did(words); len(got) != want {

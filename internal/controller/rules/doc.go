@@ -12,7 +12,8 @@
 //	edit        what a write changes on a node, decided from a live read of the node
 //
 // The reconciler is the only writer of the taints of rules and of the labels that say which rule owns them. It writes
-// each node with one patch, under its version. What it wrote is not remembered. Before a rule with maxTainted adds a
-// taint, a live list of the nodes with its label shows how many have it. Only an unanswered write is remembered, until
-// its call has ended in the API server, because it can still take effect after that list.
+// each node with one patch, with the node's resourceVersion as a precondition. What it wrote is not remembered. Before
+// a rule with maxTainted adds a taint, a live list of the nodes with its label shows how many have it. Only an
+// unanswered write is remembered, until its call has ended in the API server, because it can still take effect after
+// that list.
 package rules

@@ -21,9 +21,9 @@ type edit struct {
 	adds bool // it adds the taint
 }
 
-// edit returns what must be written to a node that was read live so that it is as the newest plan of a rule wants, and
-// false if nothing must. Anything that the plan did not know, such as another node of that name, is left to the next
-// plan. It adds the taint only if admitted.
+// edit returns what must be written to a node that was read live so that it is as the newest plan of a rule wants it,
+// and false if nothing must be written. Anything that the plan did not know, such as another node of that name, is left
+// to the next plan. It adds the taint only if admitted.
 func (v *view) edit(uid types.UID, planned *rule, node *corev1.Node, may bool, now time.Time) (edit, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -155,7 +155,7 @@ func TestAPlanIsNotCarriedOutOnAnotherNodeOfThatName(t *testing.T) {
 	fresh.UID, fresh.ResourceVersion = "another", "99"
 	e, ok := v.edit(f.object.UID, f.rule, fresh, true, after(100))
 	if ok {
-		t.Errorf("taints another node of the name at once: %v", e.Taints)
+		t.Errorf("taints another node with the name at once: %v", e.Taints)
 	}
 }
 

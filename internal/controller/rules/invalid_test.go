@@ -36,22 +36,22 @@ func requires(key, operator string, values ...v1alpha1.LabelValue) func(*v1alpha
 	}
 }
 
-// flaws are what the API server refuses, and may have taken before it knew of it.
+// flaws are what the API server refuses, but may have accepted while it had an older definition of the resource.
 var flaws = map[string]struct {
 	edit func(*v1alpha1.NodeTaintRule)
 	says string
 }{
-	"a rule about Ready":                   {about(corev1.NodeReady, corev1.ConditionFalse), aboutReady},
-	"a rule about Ready Unknown":           {about(corev1.NodeReady, corev1.ConditionUnknown), aboutReady},
-	"a rule about MemoryPressure Unknown":  {about(corev1.NodeMemoryPressure, corev1.ConditionUnknown), aboutUnknown},
-	"a rule about DiskPressure Unknown":    {about(corev1.NodeDiskPressure, corev1.ConditionUnknown), aboutUnknown},
-	"a rule about PIDPressure Unknown":     {about(corev1.NodePIDPressure, corev1.ConditionUnknown), aboutUnknown},
-	"NoExecute without a bound":            {unbounded, withoutABound},
-	"a selector with an unknown operator":  {requires("pool", "in", "batch"), "nodeSelector"},
-	"a selector that lacks values":         {requires("pool", "In"), "nodeSelector"},
-	"a selector with an invalid key":       {requires("node pool", "Exists"), "nodeSelector"},
-	"a selector with a value that is none": {requires("pool", "In", "x y"), "nodeSelector"},
-	"a bound that is not a number":         {atMost(intstr.FromString("some")), "maxTainted"},
+	"a rule about Ready":                  {about(corev1.NodeReady, corev1.ConditionFalse), aboutReady},
+	"a rule about Ready Unknown":          {about(corev1.NodeReady, corev1.ConditionUnknown), aboutReady},
+	"a rule about MemoryPressure Unknown": {about(corev1.NodeMemoryPressure, corev1.ConditionUnknown), aboutUnknown},
+	"a rule about DiskPressure Unknown":   {about(corev1.NodeDiskPressure, corev1.ConditionUnknown), aboutUnknown},
+	"a rule about PIDPressure Unknown":    {about(corev1.NodePIDPressure, corev1.ConditionUnknown), aboutUnknown},
+	"NoExecute without a bound":           {unbounded, withoutABound},
+	"a selector with an unknown operator": {requires("pool", "in", "batch"), "nodeSelector"},
+	"a selector that lacks values":        {requires("pool", "In"), "nodeSelector"},
+	"a selector with an invalid key":      {requires("node pool", "Exists"), "nodeSelector"},
+	"a selector with an invalid value":    {requires("pool", "In", "x y"), "nodeSelector"},
+	"a bound that is not a number":        {atMost(intstr.FromString("some")), "maxTainted"},
 }
 
 func TestTheAPIServerSaysTheSameAsTheController(t *testing.T) {
@@ -180,7 +180,8 @@ func TestAnInvalidRuleStopsNodesThatWereChosenAndNotYetTainted(t *testing.T) {
 	})
 }
 
-// A rule may be about a pressure, as long as it is not about what a disruption makes of it.
+// A rule may be about a pressure, as long as it is not about Unknown, which pressures become when the control plane is
+// disrupted.
 func TestARuleAboutAPressureWorks(t *testing.T) {
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
 		play(t, func(_ *testing.T, w *world) {

@@ -16,7 +16,7 @@ type metrics struct{ retries *prometheus.CounterVec }
 func newMetrics(registry prometheus.Registerer, view *view) (*metrics, error) {
 	m := &metrics{retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "taintkeeper_node_health_retries_total",
-		Help: "Changes of nodes that failed and are retried, by the API's reason.",
+		Help: "Failed updates of nodes, which are retried, by the API's reason.",
 	}, []string{"reason"})}
 	if registry == nil {
 		return m, nil

@@ -144,7 +144,7 @@ func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *test
 		heard := w.addZone("a", 5)[1:]
 		w.addRule("deadlock")
 		w.runNextToNodeHealthThatWaits(40 * time.Second)
-		w.locks("a-0") // the last that its kubelet says
+		w.locks("a-0") // the last thing that its kubelet says
 		for range 10 {
 			for _, name := range heard {
 				w.Report(name, corev1.NodeReady, corev1.ConditionTrue)
@@ -163,7 +163,7 @@ func TestARuleThatIsDeletedTakesItsTaintOffASilentNodeAndNoneOfTheOthers(t *test
 	})
 }
 
-// The conditions of the node cannot be written, and the lease of nobody be read.
+// The conditions of the node cannot be written, and no lease can be read.
 func TestARuleCanBeDeletedThoughNodeHealthCannotDoItsWork(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		w.addZone("a", 3)

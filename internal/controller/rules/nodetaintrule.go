@@ -70,7 +70,7 @@ func (c *Config) complete() error {
 var resource = custom.Resource[*v1alpha1.NodeTaintRule]{
 	Kind: "NodeTaintRule", Object: &v1alpha1.NodeTaintRule{},
 	List:    func() client.ObjectList { return &v1alpha1.NodeTaintRuleList{} },
-	Without: "so nodes are not tainted for other conditions; to use rules, apply config/crd.yaml",
+	Without: "so no node is tainted according to rules; to use rules, apply config/crd.yaml",
 }
 
 // Controller combines all parts of the rules: their watch, their events and their reconciler.

@@ -47,18 +47,18 @@ type look struct {
 
 func (f facts) matches() bool { return f.selected && f.holds }
 
-// place is a node that concerns a rule, because it has the condition or the rule's taint.
+// place is a node that concerns a rule, because it has the condition, the rule's taint or its label.
 type place struct {
 	facts
 
-	since   time.Time // since when the condition holds, or does not
+	since   time.Time // since when the condition has held, or has not held
 	owned   bool      // the node has the taint from this rule
 	wanted  bool      // the newest plan wants it to have the taint
 	refusal *refusal  // nil for none
 }
 
-// owns reports whether a node has the taint from a rule that knew the node as a place, which is nil if it did not. If a
-// client has removed the label, the taint is still the rule's, because it was there all along.
+// owns reports whether a node has the taint from a rule. known is what the rule knew of the node; nil if it knew
+// nothing. If a client has removed the label, the taint is still the rule's, because it was there all along.
 func (r *rule) owns(is facts, known *place) bool {
 	return is.standing == r.text && (is.labeled || known != nil && known.owned && known.wanted)
 }
@@ -95,9 +95,9 @@ type refusal struct {
 // refusedFor is how long a node waits for the next try after its taint was refused.
 const refusedFor = time.Minute
 
-// sinceWhen returns since when the condition of a node holds, or does not. A change that this process saw counts from
-// that moment. lastTransitionTime, which depends on the node's clock and on the reporter, is used for conditions at
-// first sight and for changes in a gap of the watch. Otherwise the condition continues, whatever lastTransitionTime
+// sinceWhen returns since when the condition of a node has held, or has not held. A change that this process saw counts
+// from that moment. lastTransitionTime, which depends on the node's clock and on the reporter, is used for conditions
+// at first sight and for changes in a gap of the watch. Otherwise the condition continues, whatever lastTransitionTime
 // says.
 func sinceWhen(r *rule, known *place, before *corev1.Node, is look) time.Time {
 	holds := r.facts(is.node).holds
@@ -171,7 +171,7 @@ type candidate struct {
 	refused time.Time // zero means never
 }
 
-// planning is the making of a plan of a rule.
+// planning is a plan of a rule in the making.
 type planning struct {
 	outcome
 
@@ -182,10 +182,10 @@ type planning struct {
 }
 
 // plan marks, in the places, which nodes should have the taint of a rule. A node gets the taint when the condition has
-// held for long enough. The nodes that have had it longest come first, then the order is by name, and refused nodes
-// come last. No more nodes than the bound have the taint at once. It is removed when the condition has been over for
-// long enough, and at once when the node is no longer selected. unseen are the nodes that have the taint, or may have
-// it, although the watch has not shown it.
+// held for long enough. The nodes that have had the condition longest come first, ties are broken by name, and refused
+// nodes come last. No more nodes than the bound have the taint at once. It is removed when the condition has been over
+// for long enough, and at once when the node is no longer selected. unseen are the nodes that have the taint, or may
+// have it, although the watch has not shown it.
 func (p *planning) plan(selected int, places map[string]*place, unseen []string) outcome {
 	p.outcome = outcome{selected: selected, bound: -1}
 	var candidates []candidate

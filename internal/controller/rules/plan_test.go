@@ -40,7 +40,7 @@ func aRule(change ...func(*v1alpha1.NodeTaintRule)) *v1alpha1.NodeTaintRule {
 	return object
 }
 
-// aNode is a node with the condition in a status since so many seconds after noon.
+// aNode returns a node whose condition has had a status since the given number of seconds after noon.
 func aNode(name string, status corev1.ConditionStatus, since int, change ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "1"},
@@ -94,12 +94,12 @@ func aView(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*
 	return b, b.rules[rule.UID]
 }
 
-// aPlan is what a rule and nodes are, and what happens to them.
+// aPlan is the state of a rule and of nodes, and what the plan for them must be.
 type aPlan struct {
 	name    string
 	rule    *v1alpha1.NodeTaintRule
 	nodes   []*corev1.Node
-	chosen  []string // by the plan before
+	chosen  []string // by the previous plan
 	unseen  []string // nodes that have the taint or may have it, and do not show it
 	refused map[string]int
 	now     int
@@ -109,7 +109,7 @@ type aPlan struct {
 	leaving []string
 }
 
-// planned plans, after all that came before.
+// planned makes the plan, with everything that the aPlan says happened before it.
 func (a aPlan) planned() *followed {
 	b, p := aView(a.rule, after(a.now), a.nodes...)
 	for _, name := range a.chosen {
@@ -151,10 +151,10 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "with another reason the condition is over, from when that is seen", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", yes, 95, fromRule, because("Oops"))}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 134},
 		{name: "a reason of another status does not match", rule: aRule(becauseOf("Hung")), nodes: []*corev1.Node{aNode("a", no, 0, because("Hung"))}, now: 100, counts: [4]int{1, 0, 0, 0}},
 		{name: "a tainted node that matches stays", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 99, fromRule)}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
-		{name: "the condition is not over for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
+		{name: "the condition has not been over for long enough", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 114, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 115},
 		{name: "it is", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 95, fromRule)}, now: 115, counts: [4]int{1, 0, 1, 0}, leaving: []string{"a"}},
 		{name: "a condition that vanished is over from when that was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 0, fromRule, without)}, now: 100, want: []string{"a"}, counts: [4]int{1, 0, 1, 0}, next: 120},
-		{name: "a condition of the future holds from when it was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 500)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 110},
+		{name: "a condition dated in the future holds from when it was seen", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 500)}, now: 100, counts: [4]int{1, 1, 0, 0}, next: 110},
 		{name: "a tainted node that is not selected goes at once", rule: aRule(onlyPoolX), nodes: []*corev1.Node{aNode("a", yes, 0, fromRule), aNode("b", yes, 0, labeled)}, now: 100, want: []string{"b"}, counts: [4]int{1, 1, 1, 0}, leaving: []string{"a"}},
 		{name: "a taint of others is left alone", rule: aRule(), nodes: []*corev1.Node{aNode("a", yes, 0, fromOthers)}, now: 100, counts: [4]int{1, 1, 0, 0}},
 		{name: "the oldest come first, then by name", rule: aRule(atMost(intstr.FromInt32(2))), nodes: []*corev1.Node{aNode("c", yes, 5), aNode("b", yes, 7), aNode("a", yes, 7)}, now: 100, want: []string{"a", "c"}, counts: [4]int{3, 3, 0, 1}},
@@ -170,7 +170,7 @@ func TestPlanOfARule(t *testing.T) {
 		{name: "unless the bound was lowered", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0, labelledByRule)}, now: 100, counts: [4]int{1, 1, 0, 1}, leaving: []string{"a"}},
 		{name: "or the condition is over", rule: aRule(), nodes: []*corev1.Node{aNode("a", no, 99, labelledByRule)}, now: 100, counts: [4]int{1, 0, 0, 0}, leaving: []string{"a"}},
 		{name: "in a dry run none yields: what was chosen has the taint", rule: aRule(dryRun, atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, chosen: []string{"a"}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 1, 0}},
-		{name: "a bound of none holds all", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, now: 100, counts: [4]int{1, 1, 0, 1}},
+		{name: "a bound of 0 holds all", rule: aRule(atMost(intstr.FromInt32(0))), nodes: []*corev1.Node{aNode("a", yes, 0)}, now: 100, counts: [4]int{1, 1, 0, 1}},
 		{name: "a node that was refused leaves its place to another", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0), aNode("b", yes, 10)}, refused: map[string]int{"a": 90}, now: 100, want: []string{"b"}, counts: [4]int{2, 2, 0, 1}, next: 150},
 		{name: "and comes last when it may try again", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0), aNode("b", yes, 10)}, refused: map[string]int{"a": 40}, now: 100, want: []string{"b"}, counts: [4]int{2, 2, 0, 1}},
 		{name: "and counts as held until it has the taint", rule: aRule(atMost(intstr.FromInt32(1))), nodes: []*corev1.Node{aNode("a", yes, 0)}, refused: map[string]int{"a": 40}, now: 100, want: []string{"a"}, counts: [4]int{1, 1, 0, 1}},
@@ -296,7 +296,7 @@ func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	b.plan(p.object.UID, nil, after(101))
 	e, ok := b.edit(p.object.UID, p.rule, node, false, after(101))
 	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
-		t.Errorf("of the rule that went the taints %v stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
+		t.Errorf("the taints %v of the rule that is gone stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
 	}
 	b.brought(look{node: as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), seen: verdict.SeenAt(after(102)).Sight})
 	b.plan(p.object.UID, nil, after(102))
@@ -305,7 +305,8 @@ func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
 	}
 }
 
-// A write that was bound to a version of the node can come until the node is newer, or the call has ended for certain.
+// A write that was bound to a version of the node can still arrive until the node has a newer version, or the call has
+// certainly ended.
 func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
 	for name, test := range map[string]struct {
 		now     int
@@ -334,7 +335,7 @@ func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
 	}
 }
 
-// twentyRulesOf15000Nodes have tainted half of the nodes, with two of them.
+// twentyRulesOf15000Nodes returns a view in which two of twenty rules have tainted half of the nodes.
 func twentyRulesOf15000Nodes() (*view, []*corev1.Node) {
 	var all []*v1alpha1.NodeTaintRule
 	for i := range 20 {

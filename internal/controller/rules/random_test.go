@@ -48,7 +48,7 @@ type history struct {
 	refuse atomic.Pointer[refusedWrites]
 }
 
-// refusedWrites are patches of nodes that the API server does not take.
+// refusedWrites are patches of nodes that the API server does not accept.
 type refusedWrites struct {
 	node string // empty: of all
 	err  error
@@ -101,7 +101,7 @@ func (h *history) isRecreated(name string) {
 
 func (h *history) ruleComesOrGoes(string) {
 	if !h.isGone("deadlock") {
-		h.deleteRule("deadlock") // again, if it is on its way
+		h.deleteRule("deadlock") // again, if it is already being deleted
 		return
 	}
 	seconds := func() time.Duration { return time.Duration(h.random.IntN(mostClear)) * time.Second }

@@ -197,7 +197,7 @@ func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule 
 	return r
 }
 
-// condition returns the condition of a type of a node, or nil.
+// condition returns the condition of the given type of a node, or nil if it has none.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {

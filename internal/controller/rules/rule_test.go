@@ -29,8 +29,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// This machine's clock is behind. The next leader's may be right: by a timeAdded that is too early, pods would leave too
-// early then.
+// This machine's clock is behind. The next leader's may be right: pods would then leave too early because of a
+// timeAdded that is too early.
 func TestTimeAddedIsTheAPIServersTime(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		const behind = 5 * time.Minute
@@ -104,7 +104,7 @@ func TestARulesTaintGoesWhenTheConditionHasBeenOverForLongEnough(t *testing.T) {
 			n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == deadlock })
 		})
 		w.Until(60 * time.Second)
-		w.locks("a-1") // again: it never was over for long enough
+		w.locks("a-1") // again: it was never over for long enough
 		w.Until(69 * time.Second)
 		w.wantDeadlocked("a-0", "a-1", "a-2")
 		w.Until(72 * time.Second)
@@ -345,7 +345,7 @@ func TestALoweredMaxTaintedTakesNoTaintOff(t *testing.T) {
 	})
 }
 
-// mostDeadlocked watches how many nodes have the taint at once, and returns what tells the most so far.
+// mostDeadlocked watches how many nodes have the taint at once, and returns a function that returns the most so far.
 func (w *world) mostDeadlocked() func() int32 {
 	w.T.Helper()
 	stream, err := w.Client.CoreV1().Nodes().Watch(w.T.Context(), metav1.ListOptions{})
@@ -714,7 +714,7 @@ func TestNothingThatAKubeletMayWriteTakesATaintOff(t *testing.T) {
 		w.addRule("deadlock")
 		w.run()
 		w.unlocks("a-0")
-		w.ChangeNode("a-0", fromOthers) // an administrator's, who looks into the node
+		w.ChangeNode("a-0", fromOthers) // the taint of an administrator who examines the node
 		w.waitForPlans()
 		w.ChangeNode("a-0", func(n *corev1.Node) {
 			n.Annotations = map[string]string{
@@ -841,7 +841,7 @@ func TestATakeOverWaitsForARuleThatCannotTaintYet(t *testing.T) {
 	})
 }
 
-// A standby whose watch lags takes over: on a rolling update that takes two seconds.
+// A standby whose watch lags takes over, which takes two seconds during a rolling update.
 func TestMaxTaintedHoldsWhenTheNextLeaderIsBehind(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		nodes := w.addZone("a", 6)

@@ -234,8 +234,9 @@ func (v *view) requests() []Request {
 	return all
 }
 
-// plan plans a rule, and its rivals, to which it may leave its nodes. It returns what is known about the rule then.
-// listed are the nodes that have its label according to the API server, whether the watch has brought that or not.
+// plan plans a rule, and its rivals, to which it may leave its nodes. It returns what is known about the rule
+// afterwards. listed are the nodes that have its label according to the API server, whether the watch has brought that
+// or not.
 func (v *view) plan(uid types.UID, listed []string, now time.Time) (planned, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

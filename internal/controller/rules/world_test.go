@@ -169,7 +169,7 @@ func (w *world) controller(change ...func(*Config)) (*Controller, rig.Caches) {
 	return controller, caches
 }
 
-// standBy starts a Controller in a replica that is not the leader, which it becomes by the function that is returned.
+// standBy starts a Controller in a replica that is not the leader. The returned function makes it the leader.
 func (w *world) standBy() (lead func()) {
 	w.T.Helper()
 	controller, caches := w.controller()
@@ -187,13 +187,13 @@ func (w *world) answered(ctx context.Context, r bubble.Request) error {
 	return w.wrote(ctx)
 }
 
-// addZone creates so many ready nodes in a zone, named after it.
+// addZone creates the given number of ready nodes in a zone, named after it.
 func (w *world) addZone(zone string, nodes int) []string {
 	w.T.Helper()
 	return w.AddZone(zone, nodes, func(name, zone string) { w.AddNode(name, zone) })
 }
 
-// onPatch makes the API server answer patches of nodes by an error for as long as the function returns one.
+// onPatch makes the API server answer patches of nodes with an error for as long as the function returns one.
 func (w *world) onPatch(answer func() error) { w.On("patch", "nodes", "", answer) }
 
 // wantMetric wants a number of nodes in a state of rule deadlock.
@@ -248,7 +248,7 @@ func (w *world) addRule(name string, change ...func(*v1alpha1.NodeTaintRule)) {
 	w.waitForPlans()
 }
 
-// waitForPlans passes the time that a change takes to be planned and written.
+// waitForPlans lets as much time pass as it takes to plan and write a change.
 func (w *world) waitForPlans() {
 	for range 3 {
 		w.Pass(planningTime)
@@ -350,7 +350,7 @@ func goesAfter(d time.Duration) func(*v1alpha1.NodeTaintRule) {
 
 func dryRun(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = true }
 
-// awayWebhook makes an admission webhook that keeps nodes from being patched for as long as it is away, which it is.
+// awayWebhook makes an admission webhook that is away, and keeps nodes from being patched as long as it is.
 func (w *world) awayWebhook() (away *atomic.Bool) {
 	away = &atomic.Bool{}
 	away.Store(true)

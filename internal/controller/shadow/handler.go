@@ -101,6 +101,6 @@ func (o Outcome) meaning() string {
 	case Twice:
 		return "evicted again: it was already terminating, or its predecessor of the same name had to leave"
 	default:
-		return "the countdown began before it could be seen"
+		return "not judged: the countdown began unseen, the node is gone, or a watch was interrupted"
 	}
 }

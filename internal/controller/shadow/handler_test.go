@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ask asks a handler for the report.
+// ask requests the report from a handler.
 func ask(t *testing.T, handler http.Handler, method, url, accept string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, url, http.NoBody)

@@ -61,7 +61,7 @@ func (ps *promises) observeDelete(change podcache.Change, seen verdict.Sight) {
 }
 
 // markHolds is how long after a mark a delete of a pod that is not due is attributed to the built-in. The built-in
-// deletes right after it marks, or, in a storm, later by what its queue takes. Marks of failed evictions stay on their
+// deletes right after it marks, or, in a storm, once its queue gets that far. Marks of failed evictions stay on their
 // pods.
 const markHolds = 5 * time.Minute
 

@@ -20,8 +20,8 @@ const (
 	Stayed Outcome = "should_have_stayed"
 	// Twice is a pod that was evicted again: it was already terminating, or its predecessor of the same name had to leave.
 	Twice Outcome = "twice"
-	// Unjudged is an eviction for which the rule cannot tell whether it was on time, because the countdown began before it
-	// could be seen.
+	// Unjudged is an eviction for which the rule cannot tell whether it was on time, because the countdown began
+	// unseen, the node is gone, or a watch was interrupted.
 	Unjudged Outcome = "unjudged"
 )
 

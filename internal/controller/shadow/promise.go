@@ -14,7 +14,7 @@ const (
 	// Tolerance is by how much an eviction may differ from the rule and still be on time: timeAdded, the binding and
 	// the deletion of a pod are each recorded to the second.
 	Tolerance = 2 * time.Second
-	// MissedAfter is how long a pod is due before it is reported reported as not evicted.
+	// MissedAfter is how long a pod is due before it is reported as not evicted.
 	MissedAfter = time.Minute
 	// NeverAfter is how long a pod is due before that is counted, because counters cannot go back.
 	NeverAfter = 10 * time.Minute
@@ -37,7 +37,7 @@ type promise struct {
 	reason verdict.Reason // the newest verdict by which it had to leave
 	unsure bool           // the countdown began at an unknown instant, before this process saw it
 	first  countdown      // the one with which the built-in began, if it was seen
-	ended  time.Time      // since when it need no longer leave; zero if it must
+	ended  time.Time      // since when it has no longer had to leave; zero if it must
 	// untainted means that it no longer had to leave because the node no longer has a NoExecute taint.
 	untainted bool
 

@@ -34,7 +34,7 @@ type promises struct {
 	teller   *teller
 
 	mu     sync.Mutex
-	began  time.Time // since when everything is seen; earlier evictions are not judged
+	began  time.Time // since when everything has been seen; earlier evictions are not judged
 	byNode map[string]map[types.UID]*promise
 	// former is what happened to the pods that had to leave and are gone, by name, because the built-in deletes by name.
 	former    map[types.NamespacedName]former
@@ -140,7 +140,7 @@ func (ps *promises) went(p *promise, at time.Time) {
 	ps.former[p.pod.Key()] = former{uid: p.pod.UID, node: p.pod.Node, due: p.due, gone: at}
 }
 
-// setOverdue keeps the number of due pods. The caller holds the lock.
+// setOverdue keeps the count of due pods up to date. The caller holds the lock.
 func (ps *promises) setOverdue(p *promise, overdue bool) {
 	if p.overdue == overdue {
 		return
@@ -163,7 +163,7 @@ func (ps *promises) sweep(at time.Time) {
 	maps.DeleteFunc(ps.former, func(_ types.NamespacedName, f former) bool { return at.Sub(f.gone) > remembered })
 }
 
-// unsure reports whether the node has a NoExecute taint for which it is unknown since when it has been there: it has no
+// unsure reports whether the node has a NoExecute taint of which it is unknown how long it has been there: it has no
 // timeAdded, and was there when this process started to watch, or came between two lists.
 func (ps *promises) unsure(node string) bool {
 	const listing = time.Minute // longer than a list of nodes takes

@@ -166,7 +166,7 @@ func newMetrics() *metrics {
 	m := &metrics{
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_shadow_pods_total",
-			Help: "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with what taints and tolerations require: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began before it could be seen).",
+			Help: "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with what taints and tolerations require: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began unseen, the node is gone, or a watch was interrupted).",
 		}, []string{"outcome"}),
 		difference: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "taintkeeper_shadow_difference_seconds",

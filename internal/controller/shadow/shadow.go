@@ -126,8 +126,8 @@ func (c *Comparison) Reconcile(_ context.Context, req eviction.NodeRequest) (rec
 	return reconcile.Result{RequeueAfter: c.promises.examine(req.Name, c.clock.Now())}, nil
 }
 
-// changes is the source of nodes to look at: nodes whose NoExecute taints change, and nodes on which a pod changes that
-// must or had to leave.
+// changes is the source of nodes to look at: nodes whose NoExecute taints change, and nodes on which a pod that must
+// leave, or had to, changes.
 type changes struct{ c *Comparison }
 
 // String names the source in the log.

@@ -50,7 +50,7 @@ func (t *teller) tell(d Difference, at time.Time) {
 	t.told[kind] = at
 	t.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.Node, UID: types.UID(d.Node)},
 		corev1.EventTypeWarning, d.Outcome.eventReason(),
-		"Pod %s/%s: %s. For an hour, others of this kind on this node are only in Taintkeeper's log and its report at /shadow.", d.Namespace, d.Pod, d.Sentence)
+		"Pod %s/%s: %s. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow.", d.Namespace, d.Pod, d.Sentence)
 }
 
 // tell adds a difference to the report, logs it, and writes its event. The caller holds the lock.

@@ -79,8 +79,8 @@ func (ps *promises) renamed(p *promise, began time.Time) bool {
 		near(began, taint.TimeAdded.Add(-ahead)) && !near(began, p.reason.Start)
 }
 
-// kept reports whether the pod was evicted, or is not yet, because the built-in keeps the countdown with which it
-// began, and ignores later changes.
+// kept reports whether the pod was evicted, or has not been evicted yet, because the built-in keeps the countdown with
+// which it began, and ignores later changes.
 func (ps *promises) kept(p *promise) bool {
 	return !p.first.due.IsZero() && !near(p.first.due, p.due) && (p.left.IsZero() || near(p.left, p.first.due))
 }
@@ -95,8 +95,8 @@ func (ps *promises) whyKept(p *promise) string {
 			ps.shown(p.first.due.Add(-time.Duration(p.first.seconds)*time.Second)),
 			name(p.reason.Taint.Taint), ps.shown(p.reason.Start))
 	case ps.has(p.pod.Node, p.first.key):
-		return fmt.Sprintf("a second taint with a shorter toleration was ignored: %s goes on for %s, tolerated for %d s, and the shorter one is %s, tolerated for %d s",
-			"the first countdown", p.first.key, p.first.seconds, name(p.reason.Taint.Taint), p.tolerated())
+		return fmt.Sprintf("the built-in ignored a second taint with a shorter toleration: it continued the countdown for %s, tolerated for %d s, although %s is tolerated for %d s",
+			p.first.key, p.first.seconds, name(p.reason.Taint.Taint), p.tolerated())
 	}
 	return fmt.Sprintf("%s, of %d s for %s, after that taint was removed", went, p.first.seconds, p.first.key)
 }
@@ -127,7 +127,7 @@ func (ps *promises) company(p *promise) uint64 {
 }
 
 func (ps *promises) whyQueued(p *promise) string {
-	return fmt.Sprintf("probably it waited in the built-in's queue: %d pods were due, and with its default limit of 20 calls a second it evicts about %d a second",
+	return fmt.Sprintf("it probably waited in the built-in's queue: %d pods were due, and with its default limit of 20 calls a second it evicts about %d a second",
 		ps.company(p), evictionsPerSecond)
 }
 
@@ -143,15 +143,15 @@ func (ps *promises) whyNever(p *promise, at time.Time) string {
 	case ps.queued(p, at):
 		return ps.whyQueued(p)
 	case p.tolerated() > 0:
-		return fmt.Sprintf("the built-in has not tried; probably it was restarted and began its countdown of %d s again, or it was refused before it could mark the pod: it tries five times within 50 ms and then forgets the pod", p.tolerated())
+		return fmt.Sprintf("the built-in has not tried; it was probably restarted and began its countdown of %d s again, or was refused before it could mark the pod: it tries five times within 50 ms and then forgets the pod", p.tolerated())
 	}
-	return "the built-in has not marked it; probably it was refused: it tries five times within 50 ms and then forgets the pod"
+	return "the built-in has not marked it; it was probably refused: it tries five times within 50 ms and then forgets the pod"
 }
 
 func (ps *promises) whyStayed(p *promise) string {
 	switch {
 	case p.pod.Flags.Has(podcache.Mirror):
-		return "it is the mirror of a static pod, which only its kubelet can end"
+		return "it is the mirror of a static pod, which only its kubelet can stop"
 	case p.ended.IsZero() && len(ps.verdicts.Taints(p.pod.Node)) == 0:
 		return "its node has no NoExecute taint, and had none while it was due"
 	case p.ended.IsZero():

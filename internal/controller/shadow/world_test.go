@@ -21,8 +21,8 @@ import (
 
 const sec = time.Second
 
-// world is a cluster with a Comparison at work in it. The built-in is played by the tests; what upstream's own controller
-// is seen to do is in test/parity/evictions.
+// world is a cluster with a Comparison at work in it. The built-in is played by the tests; what upstream's own
+// controller does is observed in test/parity/evictions.
 type world struct {
 	*rig.World
 
@@ -81,7 +81,7 @@ func (w *world) mark(name, message string) {
 	})
 }
 
-// end deletes a pod with a grace period of 30 s, which it takes.
+// end deletes a pod with a grace period of 30 s, all of which it takes.
 func (w *world) end(name string) {
 	w.T.Helper()
 	const grace = 30
@@ -100,8 +100,8 @@ func (w *world) evict(name string) {
 
 func (w *world) remove(name string) { w.DeletePod("default", name) }
 
-// wantPods checks how many pods were counted, of the outcomes that are given, and that there are none of the others: in
-// the report and in the metric.
+// wantPods checks, in the report and in the metric, how many pods were counted with the given outcomes, and that there
+// are none with other outcomes.
 func (w *world) wantPods(want map[Outcome]int) {
 	w.T.Helper()
 	for outcome, got := range w.comparison.Report().Pods {

@@ -59,7 +59,7 @@ func (w *world) witness() *fake.Clientset {
 	return client
 }
 
-// compared plays a history to a contestant, with a shadow that watches it, and returns what the shadow reports.
+// compared runs a history with a contestant and a shadow that watches it, and returns what the shadow reports.
 func compared(t *testing.T, h *history, c contestant) shadow.Report {
 	t.Helper()
 	var report shadow.Report
@@ -92,20 +92,20 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	histories := failures()
 	maps.Copy(histories, rewrites())
 	wants := map[string]seen{
-		"4: a second, shorter taint brings the eviction forward":            {shadow.Late, "a second taint with a shorter toleration was ignored"},
-		"4: removing the shorter taint pushes the eviction back":            {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was removed"},
-		"4: longer tolerationSeconds take effect":                           {shadow.Early, "it ignored the change of tolerationSeconds to 31"},
-		"4: shorter tolerationSeconds take effect":                          {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
-		"4: a value that is tolerated for less than the one before":         {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
-		"6: tolerationSeconds of 585 years do not evict in 0.3 s":           {shadow.Early, "overflow"},
-		"7: a replacement of the same name on a healthy node stays":         {shadow.Twice, "the built-in deletes by name"},
-		"7: a replacement does not inherit the countdown of the pod before": {shadow.Early, "the countdown of the pod that had this name before"},
-		"8: a pod that somebody else deleted is not deleted again":          {shadow.Twice, "already terminating"},
-		"9: a mirror pod is left alone":                                     {shadow.Stayed, "mirror of a static pod"},
-		"10: a restart does not start a countdown again":                    {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
-		"10: a countdown starts with timeAdded":                             {shadow.Late, "when it first saw taint a"},
-		"10: a swap and a restart":                                          {shadow.Late, "restarted its countdown of 21 s at 00:00:16"},
-		"without a number: a pod that tolerates the one forever":            {shadow.Late, "when taint node.kubernetes.io/unreachable was added"},
+		"4: a second, shorter taint brings the eviction forward":               {shadow.Late, "a second taint with a shorter toleration was ignored"},
+		"4: removing the shorter taint pushes the eviction back":               {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was removed"},
+		"4: longer tolerationSeconds take effect":                              {shadow.Early, "it ignored the change of tolerationSeconds to 31"},
+		"4: shorter tolerationSeconds take effect":                             {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
+		"4: a value that is tolerated for less than the one before":            {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
+		"6: tolerationSeconds of 585 years do not evict in 0.3 s":              {shadow.Early, "overflow"},
+		"7: a replacement with the same name on a healthy node stays":          {shadow.Twice, "the built-in deletes by name"},
+		"7: a replacement does not inherit the countdown of the pod before it": {shadow.Early, "the countdown of the pod that had this name before"},
+		"8: a pod that somebody else deleted is not deleted again":             {shadow.Twice, "already terminating"},
+		"9: a mirror pod is left alone":                                        {shadow.Stayed, "mirror of a static pod"},
+		"10: a restart does not start a countdown again":                       {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
+		"10: a countdown starts with timeAdded":                                {shadow.Late, "when it first saw taint a"},
+		"10: a swap and a restart":                                             {shadow.Late, "restarted its countdown of 21 s at 00:00:16"},
+		"without a number: a pod that tolerates one of the two forever":        {shadow.Late, "when taint node.kubernetes.io/unreachable was added"},
 		// The second delete leaves no trace.
 		"8: a terminating pod is not deleted again when the taints change": {outcome: shadow.OnTime},
 		"a swap in two writes": {outcome: shadow.OnTime},
@@ -238,7 +238,7 @@ func TestAQuietHourOfCorrectEvictionsShowsNothing(t *testing.T) {
 	}
 }
 
-// number is the number of a pod of many.
+// number is the number at the end of a pod's name.
 func (p podSpec) number() int {
 	n, err := strconv.Atoi(p.Name[strings.LastIndex(p.Name, "-")+1:])
 	if err != nil {
@@ -293,7 +293,7 @@ func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 		},
 		"2: a storm is late": {
 			storm(step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
-			limited, seen{shadow.Late, "probably it waited in the built-in's queue"}, 150,
+			limited, seen{shadow.Late, "it probably waited in the built-in's queue"}, 150,
 		},
 		"3: an eviction that is refused for a moment is forgotten": {
 			happens(nodeSpec{Name: "n"}, one, step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
