@@ -27,13 +27,13 @@ func Node(name, zone string, taints ...corev1.Taint) corev1.Node {
 	}
 }
 
-// Silent makes a node one whose kubelet is not heard.
+// Silent makes a node one whose kubelet is not heard from.
 func Silent(node corev1.Node) corev1.Node {
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
 	return node
 }
 
-// NoExecute returns a taint that counts since an instant.
+// NoExecute returns a taint that counts from an instant.
 func NoExecute(key, value string, since time.Time) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: since}}
 }
@@ -59,7 +59,7 @@ func Owned(pod corev1.Pod, kind, name string) corev1.Pod {
 	return pod
 }
 
-// Evicted makes a pod one that is being evicted as of an instant, by whom the message says.
+// Evicted makes a pod one that is being evicted as of an instant, by the controller that the message names.
 func Evicted(pod corev1.Pod, message string, at time.Time) *corev1.Pod {
 	pod.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager", Message: message},
@@ -94,7 +94,7 @@ func Small(now time.Time) Objects {
 		nodeEvent("held", "worker-b2", "NoExecuteTaintHeld", now.Add(-20*time.Second),
 			"Taint node.kubernetes.io/unreachable:NoExecute is held back: zone eu/eu-2 has the state PartialDisruption (3 of 4 nodes not ready), in which no node is tainted"),
 		nodeEvent("late", "worker-c2", "BuiltInEvictedLate", now.Add(-11*time.Minute),
-			"Pod shop/search-6d5f8c7b4-ccccc: evicted 41 s late: the built-in restarted its countdown of 20 s, probably because the process restarted. For an hour, others of this kind on this node are only in Taintkeeper's log and its report at /shadow."),
+			"Pod shop/search-6d5f8c7b4-ccccc: evicted 41 s late: the built-in restarted its countdown of 20 s, probably because the process restarted. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow."),
 	}
 	o.Rules = []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",
@@ -128,8 +128,8 @@ func nodeEvent(name, node, reason string, at time.Time, message string) corev1.E
 	}
 }
 
-// Large returns a cluster of so many nodes in three zones, every tenth of them with a NoExecute taint, and so many
-// pods.
+// Large returns a cluster with the given numbers of nodes and pods, in three zones, and a NoExecute taint on every
+// tenth node.
 func Large(nodes, pods int, now time.Time) Objects {
 	o := Objects{Cluster: "large"}
 	for i := range nodes {

@@ -22,7 +22,7 @@ type CheckReport struct {
 	Notes []string `json:"notes,omitempty"`
 	// Controllers say which controllers evict and taint.
 	Controllers []CheckedTask `json:"controllers"`
-	// Rules are the rules that were applied, in the order of the list of rules.
+	// Rules are the rules that were applied, in the order in which check --help lists them.
 	Rules []CheckRule `json:"rules"`
 	// Findings are sorted by severity, worst first, then in the order of the rules, then by name.
 	Findings []CheckFinding `json:"findings"`
@@ -45,7 +45,7 @@ type Severity string
 
 // Severities.
 const (
-	SeverityError   Severity = "Error"   // pods leave that should stay, or stay that should leave
+	SeverityError   Severity = "Error"   // pods that should stay leave, or pods that should leave stay
 	SeverityWarning Severity = "Warning" // not what people expect, or a problem later
 	SeverityInfo    Severity = "Info"    // good to know
 )
@@ -67,7 +67,7 @@ type CheckedTask struct {
 	// Task is "eviction" or "node-health", which are names of Taintkeeper's controllers.
 	Task string `json:"task"`
 	Who  Who    `json:"who"`
-	// Message says it in a sentence.
+	// Message describes the finding in a sentence.
 	Message string `json:"message"`
 	// Signs are sentences that give the evidence.
 	Signs []string `json:"signs,omitempty"`
@@ -102,8 +102,8 @@ type CheckFinding struct {
 	Source string `json:"source,omitempty"`
 }
 
-// CheckedObject is the object of a finding: a workload, a PodDisruptionBudget, a Taint (its name is its specification)
-// or a Controller (its name is its task).
+// CheckedObject is the object of a finding: a workload, a PodDisruptionBudget, a Taint (its name is the whole taint,
+// key=value:Effect) or a Controller (its name is its task).
 type CheckedObject struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace,omitempty"`

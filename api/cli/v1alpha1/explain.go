@@ -29,7 +29,8 @@ type Explanation struct {
 	Leaves bool `json:"leaves"`
 	// Due is when the pod must leave. It is absent if the pod stays.
 	Due *metav1.MicroTime `json:"due,omitempty"`
-	// Taint is the taint that decides. Toleration is the one that counts against it, and absent if nothing tolerates it.
+	// Taint is the taint that decides. Toleration is the one that applies to it. It is absent if no toleration matches
+	// the taint.
 	Taint      string             `json:"taint,omitempty"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	// Reason says why a pod stays although no toleration keeps it, or why there is no answer.
@@ -40,8 +41,8 @@ type Explanation struct {
 	Taints []ExplainedTaint `json:"taints"`
 	// Tolerations are all tolerations of the pod, in the pod's order. Positions count from 0.
 	Tolerations []ExplainedToleration `json:"tolerations"`
-	// NodeClasses groups all nodes by their taints, those that refuse the pod first. It is set only if the pod is not
-	// bound.
+	// NodeClasses groups nodes by their taints, those that refuse the pod first: all nodes, or those that the pod's
+	// required affinity names. It is set only if the pod is not bound.
 	NodeClasses []NodeClass `json:"nodeClasses,omitempty"`
 	// Answer is what all EvictionPolicies say together. It is absent if the pod stays, and if no policy selects it.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
@@ -80,7 +81,7 @@ const (
 	PodBound       PodState = "Bound"       // it is on its node, and taints decide whether it stays
 	PodFinished    PodState = "Finished"    // it has succeeded or failed, and taints delete its object
 	PodPending     PodState = "Pending"     // it has no node yet
-	PodStatic      PodState = "Static"      // only its kubelet can end it
+	PodStatic      PodState = "Static"      // only its kubelet can stop it
 	PodTerminating PodState = "Terminating" // it is already being deleted
 	PodNodeGone    PodState = "NodeGone"    // its node's object is gone, and pod garbage collection deletes it
 	PodNodeUnknown PodState = "NodeUnknown" // its node could not be read
@@ -149,10 +150,10 @@ type ExplainedToleration struct {
 	// Matches are the taints of the node that it matches. Counts are those that no earlier toleration matches.
 	Matches []string `json:"matches,omitempty"`
 	Counts  []string `json:"counts,omitempty"`
-	// ShadowedBy is the position of an earlier toleration that matches everything that this one matches, which therefore
-	// never counts.
+	// ShadowedBy is the position of an earlier toleration that matches everything that this one matches, so that
+	// this one never counts.
 	ShadowedBy *int `json:"shadowedBy,omitempty"`
-	// Origin says who put it there, and OriginDetail says it in words.
+	// Origin says who put the toleration into the pod, and OriginDetail describes that in words.
 	Origin       TolerationOrigin `json:"origin"`
 	OriginDetail string           `json:"originDetail"`
 	// Certain is false if the origin was inferred from the toleration's form alone. Someone may have written it by hand.
@@ -186,7 +187,7 @@ type NodeClass struct {
 	LeavesAfterSeconds *int64 `json:"leavesAfterSeconds,omitempty"`
 }
 
-// SmallestChange is a change that would alter the answer, and that would not if any part of it were left out.
+// SmallestChange is a change that would alter the answer, but would no longer do so if any part of it were left out.
 type SmallestChange struct {
 	// What is a sentence. Command makes the change, if one command can.
 	What    string `json:"what"`

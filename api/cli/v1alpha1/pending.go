@@ -19,7 +19,8 @@ type PendingList struct {
 	At metav1.MicroTime `json:"at"`
 	// Notes are sentences about what the command could not find out.
 	Notes []string `json:"notes,omitempty"`
-	// Pods are sorted by due time, soonest first. Those that were due before At are late.
+	// Pods are sorted by due time, soonest first. Those that were due before At are late, unless an EvictionPolicy
+	// holds them.
 	Pods []PendingPod `json:"pods"`
 }
 
@@ -32,7 +33,8 @@ type PendingPod struct {
 	Due       metav1.MicroTime `json:"due"`
 	// About is true if Due is an estimate: the taint has no timeAdded, and counts from roughly when it was written.
 	About bool `json:"about,omitempty"`
-	// Taint is the taint that decides. Toleration is the one that counts against it, and absent if nothing tolerates it.
+	// Taint is the taint that decides. Toleration is the one that applies to it. It is absent if no toleration matches
+	// the taint.
 	Taint      string             `json:"taint"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	Owner      *Owner             `json:"owner,omitempty"`

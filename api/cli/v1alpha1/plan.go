@@ -17,7 +17,7 @@ type TaintPlan struct {
 
 	// At is when the taints are added, or when the nodes stop renewing their Leases.
 	At metav1.MicroTime `json:"at"`
-	// Context and Cluster are the names in the kubeconfig of the cluster, and Server is its address. They are absent if
+	// Context and Cluster are names from the kubeconfig, and Server is the address of the cluster. They are absent if
 	// the plan was made from files.
 	Context string `json:"context,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
@@ -34,7 +34,8 @@ type TaintPlan struct {
 	Notes []string `json:"notes,omitempty"`
 	// Nodes are the nodes whose taints change, by name.
 	Nodes []PlannedNode `json:"nodes"`
-	// Pods are all pods on these nodes: first those that leave, soonest first, then those that stay, by name.
+	// Pods are all pods on these nodes: first those that leave, soonest first, then those that stay, by priority and
+	// name.
 	Pods []PlannedPod `json:"pods"`
 	// Workloads are the owners of the pods that leave. Those that lose every replica come first.
 	Workloads []PlannedWorkload `json:"workloads,omitempty"`
@@ -64,7 +65,8 @@ type PlannedPolicy struct {
 
 // PlanSummary counts the nodes, pods, workloads and budgets of a plan.
 type PlanSummary struct {
-	// Nodes is the number of nodes whose taints change. Emptied is the number of those that keep only static pods.
+	// Nodes is the number of nodes whose taints change. Emptied is the number of those that pods leave and that then
+	// have only static pods.
 	Nodes   int `json:"nodes"`
 	Emptied int `json:"emptied"`
 	// Pods is the number of pods on these nodes. Leave is the number of those that must leave because of a taint,
@@ -76,7 +78,7 @@ type PlanSummary struct {
 	Changed int `json:"changed"`
 	// WorkloadsLost is the number of workloads that lose every replica.
 	WorkloadsLost int `json:"workloadsLost"`
-	// BudgetsBreached is the number of PodDisruptionBudgets that allow fewer pods to leave than actually leave.
+	// BudgetsBreached is the number of PodDisruptionBudgets whose Breach is more than 0.
 	BudgetsBreached int `json:"budgetsBreached"`
 	// Placed is the number of pods whose successors have a node in the plan. Nowhere counts pods that fit no node,
 	// Bounds pods for which Fits is only an upper bound, and NoSuccessor pods without a successor. All are 0 without
@@ -120,7 +122,7 @@ type TaintStep struct {
 	Taints []string         `json:"taints"`
 }
 
-// Change says how the plan changes when a pod leaves.
+// Change says how the plan affects whether and when a pod leaves.
 type Change string
 
 // Changes. The empty value means that nothing changes.
@@ -145,19 +147,21 @@ type PlannedPod struct {
 	Due *metav1.MicroTime `json:"due,omitempty"`
 	// About is true if Due is an estimate: the taint has no timeAdded, and counts from roughly when it was written.
 	About bool `json:"about,omitempty"`
-	// Taint is the taint that decides. Toleration is the one that counts against it, and absent if nothing tolerates it.
+	// Taint is the taint that decides. Toleration is the one that applies to it. It is absent if no toleration matches
+	// the taint.
 	Taint      string             `json:"taint,omitempty"`
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	// Reason says why a pod stays although no toleration keeps it.
 	Reason string `json:"reason,omitempty"`
-	// Change says how the plan changes when the pod leaves, and DueBefore is when it must leave without the plan.
+	// Change says how the plan affects whether and when the pod leaves. DueBefore is when it must leave without the
+	// plan.
 	Change    Change            `json:"change,omitempty"`
 	DueBefore *metav1.MicroTime `json:"dueBefore,omitempty"`
 	Owner     *Owner            `json:"owner,omitempty"`
 	Priority  int32             `json:"priority"`
 	// GracePeriodSeconds is how long the pod may take to shut down.
 	GracePeriodSeconds int64 `json:"gracePeriodSeconds"`
-	// Budgets are the names of the PodDisruptionBudgets that cover the pod.
+	// Budgets are the names of the PodDisruptionBudgets that cover a pod that leaves.
 	Budgets []string `json:"budgets,omitempty"`
 	// Answer is what EvictionPolicies say about a pod that leaves. It is absent if none selects it.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
@@ -207,7 +211,7 @@ type PlacementWarningType string
 // Warnings about where a successor would go.
 const (
 	WarningNowhere    PlacementWarningType = "Nowhere"    // no node would take it
-	WarningOutAgain   PlacementWarningType = "OutAgain"   // a node would take it, but its taint makes it leave again
+	WarningOutAgain   PlacementWarningType = "OutAgain"   // a node would take it, but a taint there makes it leave again
 	WarningZoneSpread PlacementWarningType = "ZoneSpread" // its workload would be in one zone only
 	WarningSkew       PlacementWarningType = "Skew"       // its workload would be spread less evenly than it requests
 	WarningVolume     PlacementWarningType = "Volume"     // a volume ties it to one node, or to a zone without room

@@ -61,7 +61,7 @@ type SimulationReport struct {
 
 	// At is when the simulation starts, with the cluster in the state that it had at that time.
 	At metav1.MicroTime `json:"at"`
-	// Context and Cluster are the names in the kubeconfig of the cluster, and Server is its address. They are absent if
+	// Context and Cluster are names from the kubeconfig, and Server is the address of the cluster. They are absent if
 	// the cluster was read from files.
 	Context string `json:"context,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
@@ -78,7 +78,7 @@ type SimulationReport struct {
 	Pods []SimulatedPod `json:"pods"`
 	// Workloads are those that at some point have fewer ready replicas than at the start, the worst first.
 	Workloads []SimulatedWorkload `json:"workloads,omitempty"`
-	// Budgets are the PodDisruptionBudgets that at some point have fewer healthy pods than they require, the worst
+	// Budgets are the PodDisruptionBudgets with enough healthy pods at the start, but too few at some point, the worst
 	// first.
 	Budgets []SimulatedBudget `json:"budgets,omitempty"`
 	// Notes are sentences about what the command could not find out, and NotSimulated about what is never simulated.
@@ -88,7 +88,8 @@ type SimulationReport struct {
 
 // SimulationSummary counts nodes, pods, workloads and budgets.
 type SimulationSummary struct {
-	// Unreachable is how many nodes are unreachable at some point, and Tainted is how many get a NoExecute taint.
+	// Unreachable is how many nodes are unreachable at some point, and Tainted is how many nodes whose taints change
+	// have a NoExecute taint at some point.
 	Unreachable int `json:"unreachable"`
 	Tainted     int `json:"tainted"`
 	// Left is how many pods leave, and Held is how many due pods EvictionPolicies hold at the end.
@@ -106,7 +107,7 @@ type SimulationSummary struct {
 // SimulationEvent is a line of the story.
 type SimulationEvent struct {
 	At metav1.Duration `json:"at"`
-	// Ends is when it ends or last happens. It is absent if it is a single instant, or does not end.
+	// Ends is when the event ends or last happens. It is absent if the event is a single instant or does not end.
 	Ends *metav1.Duration `json:"ends,omitempty"`
 	// Message is a sentence without its final period.
 	Message string `json:"message"`
@@ -142,7 +143,7 @@ type SimulatedPod struct {
 	// Node is the node that the pod is on. It is empty without --where-to, or if the pod waits for room.
 	Node string `json:"node,omitempty"`
 	// WaitsSince is when the pod starts to wait for room, and Reason says why. They are absent if it has room at once.
-	// WaitsUntil is when it finds room, and absent if it still waits at the end.
+	// WaitsUntil is when it finds room. It is absent if the pod still waits at the end.
 	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
 	WaitsUntil *metav1.Duration `json:"waitsUntil,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
@@ -181,7 +182,7 @@ type SimulatedReplicas struct {
 	Ready int             `json:"ready"`
 }
 
-// SimulatedBudget is a PodDisruptionBudget that at some point has fewer healthy pods than it requires.
+// SimulatedBudget is a PodDisruptionBudget with enough healthy pods at the start, but too few at some point.
 type SimulatedBudget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

@@ -135,7 +135,7 @@ const (
 
 // BuiltInBacklog is the evictions that kube-controller-manager has begun and may still try.
 type BuiltInBacklog struct {
-	// Until is the latest time at which the backlog ends.
+	// Until is the latest time at which the backlog can end.
 	Until metav1.Time `json:"until"`
 	// SparedNodes are the nodes on which the built-in may evict no pods until then. AllSpared is true if that is all
 	// nodes.

@@ -320,7 +320,7 @@
   const sourceOf = { pending: 'pods', zones: 'nodes', nodes: 'nodes', rules: 'nodetaintrules', evictions: 'pods', differences: 'events' };
   const none = {
     pending: 'No pod needs to leave.', zones: 'There are no nodes.', nodes: 'There are no nodes.', rules: 'There are no NodeTaintRules.',
-    evictions: 'The board has not seen any evictions yet.', differences: 'Shadow mode wrote no such event within the last hour, or does not run.',
+    evictions: 'The board has not seen any evictions yet.', differences: 'Shadow mode wrote no such event within the last hour, or is not running.',
   };
   const renderEmpty = () => {
     for (const element of document.querySelectorAll('[data-none]')) {

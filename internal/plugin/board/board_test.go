@@ -34,7 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// after is an instant after midnight, as in rows.
+// after is an instant some time after midnight, in milliseconds, as in rows.
 func after(d time.Duration) int64 { return midnight.Add(d).UnixMilli() }
 
 func expect[T any](t *testing.T, what string, got, want T) {
@@ -365,7 +365,7 @@ func TestTheReasonsOfShadowModesEventsAreKnown(t *testing.T) {
 func TestWhatShadowModeFoundIsRead(t *testing.T) {
 	play(t, func(s *scene) {
 		s.put(events, nodeEventOf("found", "BuiltInEvictedLate",
-			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. For an hour, others of this kind on this node are only in Taintkeeper's log and its report at /shadow.", time.Second), "default")
+			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow.", time.Second), "default")
 		s.put(events, nodeEventOf("other", "NodeNotReady", "no difference", time.Second), "default")
 		s.open()
 		expect(t, "differences", len(s.shown[sheetDifferences]), 1)

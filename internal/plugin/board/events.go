@@ -43,14 +43,14 @@ func (c *cluster) setEvent(event *corev1.Event) {
 	}
 }
 
-// renderEvents lists the differences, and adds to nodes why they wait.
+// renderEvents lists the differences, and records for each waiting node why it waits.
 func (c *cluster) renderEvents() {
 	var rows []differenceRow
 	held := map[string]*nodeEvent{}
 	for uid, event := range c.events {
 		switch {
 		case event.reason != readiness.ReasonHeld:
-			found, _, _ := strings.Cut(event.message, " For an hour, others of this kind")
+			found, _, _ := strings.Cut(event.message, " For an hour, ")
 			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differences[event.reason], found})
 		case held[event.node] == nil || held[event.node].at.Before(event.at):
 			held[event.node] = event

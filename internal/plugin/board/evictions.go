@@ -22,8 +22,8 @@ const (
 	byBuiltIn     = "built-in"
 )
 
-// evictedBy returns who marked a pod with the condition that a taint eviction sets before it deletes. It is empty if
-// nobody did.
+// evictedBy returns who marked a pod with the condition that a taint-based eviction sets before it deletes the pod. It
+// is empty if nobody did.
 func evictedBy(pod *corev1.Pod) string {
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]

@@ -28,7 +28,7 @@ const (
 	absent // there is no trace of it, but it may run elsewhere under another name
 )
 
-// task says which controller does a task, and what is known about both.
+// task says which controller does a task, and what is known about Taintkeeper's controller and the built-in one.
 type task struct {
 	cliv1alpha1.CheckedTask
 

@@ -73,7 +73,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[
 		return Finding{}, false // it is not known what it allows, or the budget is kept
 	default:
 		return Finding{
-			Message: fmt.Sprintf("It allows %s, but node %s has %d of its %s, and a NoExecute taint on that node alone makes them leave without asking it.",
+			Message: fmt.Sprintf("It allows %s, but node %s has %d of its %s, and a NoExecute taint on that node alone makes them leave, whatever the budget allows.",
 				sentence.Counted(allowed, "disruption"), most, len(together), sentence.Counted(covered, "pod")),
 			Names: together,
 		}, true

@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// daemonSetLeaves: of the tolerations with NoExecute, the DaemonSet controller adds only those of not-ready and
+// daemonSetLeaves: of the tolerations with effect NoExecute, the DaemonSet controller adds only those for not-ready and
 // unreachable.
 var daemonSetLeaves = Rule{
 	ID:       "daemonset-leaves",

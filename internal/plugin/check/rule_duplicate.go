@@ -17,7 +17,7 @@ var duplicateToleration = Rule{
 	ID:       "duplicate-toleration",
 	Severity: cliv1alpha1.SeverityInfo,
 	Title:    "A pod has the same toleration twice",
-	Advice:   "Remove one of them, so that nobody edits the one without effect.",
+	Advice:   "Remove one of them, so that nobody edits the one that never counts.",
 	Find: func(facts *Facts) []Finding {
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
 			same := func(other corev1.Toleration) bool { return equal(other, list[i]) }

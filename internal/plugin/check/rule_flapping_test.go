@@ -32,13 +32,13 @@ func TestATaintThatComesAndGoesIsFound(t *testing.T) {
 		signs []sign
 		want  is
 	}{
-		"once":                    {[]sign{there, cancelled("p", 1)}, nothing},
-		"once for each of them":   {[]sign{there, cancelled("p", 1), cancelled("q", 1)}, nothing},
-		"three times":             {[]sign{there, cancelled("p", 3)}, warningThat(says + ".")},
-		"in three events":         {[]sign{there, cancelled("p", 1), cancelled("p", 1), cancelled("p", 0)}, warningThat(says)},
-		"the last writer is told": {[]sign{there, byHand, cancelled("p", 3)}, warningThat(says + "; field manager hand last wrote the taints of the node, at 2026-11-22T08:59:00Z.")},
-		"a pod that is gone":      {[]sign{there, cancelled("gone", 3)}, nothing},
-		"a successor of the name": {[]sign{func(cluster *plan.Cluster) {
+		"once":                     {[]sign{there, cancelled("p", 1)}, nothing},
+		"once for each of them":    {[]sign{there, cancelled("p", 1), cancelled("q", 1)}, nothing},
+		"three times":              {[]sign{there, cancelled("p", 3)}, warningThat(says + ".")},
+		"in three events":          {[]sign{there, cancelled("p", 1), cancelled("p", 1), cancelled("p", 0)}, warningThat(says)},
+		"the last writer is named": {[]sign{there, byHand, cancelled("p", 3)}, warningThat(says + "; field manager hand last wrote the taints of the node, at 2026-11-22T08:59:00Z.")},
+		"a pod that is gone":       {[]sign{there, cancelled("gone", 3)}, nothing},
+		"a successor with the name": {[]sign{func(cluster *plan.Cluster) {
 			cluster.Pods = append(cluster.Pods, pod("p", func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now) }))
 		}, cancelled("p", 3)}, nothing},
 	} {

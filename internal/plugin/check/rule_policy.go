@@ -34,7 +34,7 @@ var policyHoldsWithoutEnd = Rule{
 			endless := s.Spec.Action == v1alpha1.ActionHold &&
 				s.Spec.Deadline == nil && s.Spec.Paused == nil && s.Spec.Breaker == nil &&
 				(len(s.pods) > 0 || len(facts.Pods) == 0) // otherwise policySelectsNothing reports it
-			return s.finding("Its action is Hold, without deadline, paused or breaker: " +
+			return s.finding("Its action is Hold, and it sets no deadline, breaker or reason in paused: " +
 				"pods stay on tainted nodes until someone deletes the policy."), endless
 		})
 	},
@@ -67,7 +67,7 @@ var policyUnknownKey = Rule{
 var policyDown = Rule{
 	ID:       "policy-if-down",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "ifDown: Hold of an EvictionPolicy has no effect",
+	Title:    "An EvictionPolicy's ifDown: Hold has no effect",
 	Advice:   "Install ValidatingAdmissionPolicy taintkeeper-held with the chart (mode=enforce, coexist.enabled=true), or set ifDown to Evict.",
 	Find: func(facts *Facts) []Finding {
 		if !facts.Signs.HoldersKnown || len(facts.Signs.Holders) > 0 || facts.eviction.builtIn == off {
@@ -75,7 +75,7 @@ var policyDown = Rule{
 		}
 		return facts.perPolicy(func(s *selection) (Finding, bool) {
 			return s.finding("It has ifDown: Hold, but no ValidatingAdmissionPolicy takes EvictionPolicies as its parameters: " +
-				"while Taintkeeper is not running, the built-in controller evicts these pods."), s.Spec.IfDown == v1alpha1.IfDownHold
+				"while Taintkeeper is not running, the built-in controller evicts the selected pods when they are due."), s.Spec.IfDown == v1alpha1.IfDownHold
 		})
 	},
 }

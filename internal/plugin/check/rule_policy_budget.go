@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// policyBlockedBudget: the Eviction API never evicts these pods, and nothing else ends the wait.
+// policyBlockedBudget: the Eviction API never evicts such pods, and nothing else ends the wait.
 var policyBlockedBudget = Rule{
 	ID:       "policy-blocked-budget",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -136,7 +136,7 @@ func (s *selection) asked(covers map[string][]*covering) []asked {
 	return all
 }
 
-// stay says how long a pod stays that the Eviction API never evicts.
+// stay says how long pods that the Eviction API never evicts stay on their nodes.
 func (s *selection) stay() string {
 	switch {
 	case s.Spec.Deadline != nil:

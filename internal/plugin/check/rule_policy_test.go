@@ -108,7 +108,7 @@ func TestAHoldWithoutEndIsFound(t *testing.T) {
 	}
 }
 
-// budgetThat covers app web.
+// budgetThat returns a budget for the pods of app web, changed as given.
 func budgetThat(name string, change func(*policyv1.PodDisruptionBudgetSpec)) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},

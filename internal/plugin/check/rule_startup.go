@@ -23,8 +23,8 @@ import (
 // --max-node-startup-time.
 const startupFor = 15 * time.Minute
 
-// startupTaint: if a component is gone, or its marks are wrong, its taint stays on nodes (cilium/cilium#31943,
-// kubernetes-sigs/node-readiness-controller#342).
+// startupTaint: if a component is gone, or wrongly considers a node done, its taint stays on nodes
+// (cilium/cilium#31943, kubernetes-sigs/node-readiness-controller#342).
 var startupTaint = Rule{
 	ID:       "startup-taint",
 	Severity: cliv1alpha1.SeverityWarning,

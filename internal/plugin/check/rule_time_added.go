@@ -22,7 +22,7 @@ var noTimeAdded = Rule{
 	ID:       "no-time-added",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "A NoExecute taint has no timeAdded",
-	Advice:   "Write timeAdded with the taint, or let Taintkeeper evict, which adds it if it is allowed to.",
+	Advice:   "Write timeAdded with the taint, or let Taintkeeper evict: it adds timeAdded if it is allowed to.",
 	Find:     findNoTimeAdded,
 }
 

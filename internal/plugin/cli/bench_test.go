@@ -44,7 +44,7 @@ func BenchmarkPlanOf150k(b *testing.B) {
 		}
 		usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 		if !ok {
-			b.Fatal("this system does not tell what a process used")
+			b.Fatal("this system does not report what a process used")
 		}
 		b.ReportMetric(float64(usage.Maxrss)/1024, "MiB")
 		b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), "cpu-s")

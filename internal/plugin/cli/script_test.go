@@ -68,8 +68,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// many is a cluster with too many pods to read: 93 of a Deployment and 12 of a DaemonSet on 12 nodes, and 31
-// Deployments with a PodDisruptionBudget each.
+// many is a cluster with too many pods to read: 93 of a StatefulSet and 12 of a DaemonSet on 12 nodes, and 31
+// StatefulSets with one pod and a PodDisruptionBudget each.
 func many() []byte {
 	var items []string
 	add := func(format string, args ...any) { items = append(items, fmt.Sprintf(format, args...)) }

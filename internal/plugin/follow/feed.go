@@ -90,7 +90,7 @@ type Cluster interface {
 const maxWatched = 16
 
 // ClusterFeeds are the feeds of the given nodes, or all nodes if there are none, and of the bound pods of a namespace
-// on them. If there are many nodes, it watches all nodes and all their pods.
+// on them. If many nodes are given, the feeds are of all nodes and of the pods on all of them.
 func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string, to Cluster) []Feed {
 	if len(named) == 0 || len(named) > maxWatched {
 		return []Feed{

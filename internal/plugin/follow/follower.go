@@ -100,8 +100,9 @@ func (f *Follower) Run(ctx context.Context) error {
 // Synced reports whether every feed has delivered all objects once. Only code on the goroutine may call it.
 func (f *Follower) Synced() bool { return len(f.unlisted) == 0 }
 
-// Broken returns why feeds are currently not watched: a call of theirs failed, and since then no watch began, or no
-// list ended if the watch streams one. Their objects may be out of date. Only code on the goroutine may call it.
+// Broken returns why feeds are currently not watched: one of their calls failed, and no watch has begun since then (or,
+// if the watch streams a list, no list has been completed). Their objects may be out of date. Only code on the
+// goroutine may call it.
 func (f *Follower) Broken() error {
 	var errs []error
 	for _, feed := range f.Feeds {

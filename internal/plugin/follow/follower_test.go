@@ -95,7 +95,7 @@ func (f *following) ask(do func()) {
 	<-done
 }
 
-// must compares what was recorded since the last call.
+// must checks what was recorded since the last call.
 func (f *following) must(want ...string) {
 	f.Helper()
 	synctest.Wait()
@@ -107,7 +107,7 @@ func (f *following) must(want ...string) {
 	})
 }
 
-// mustBeBroken compares whether everything is watched.
+// mustBeBroken checks whether something is not watched.
 func (f *following) mustBeBroken(want bool) {
 	f.Helper()
 	f.ask(func() {

@@ -79,7 +79,7 @@ func (p *Printer) Pods(answer string, columns []string, rows []PodRow) error {
 	return nil
 }
 
-// readable is how many characters of a key remain at least when a toleration is shortened.
+// readable is the least number of characters of a key that remain when a toleration is shortened.
 const readable = len("maintenance…") - len("…") + 1
 
 // keepSeconds shortens tolerations that are too wide for the terminal, but keeps their seconds. If too little would

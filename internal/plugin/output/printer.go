@@ -21,7 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 )
 
-// Formats of -o. Every command has them except HTML, which is a page with its own tables. The empty format is a table.
+// Formats of -o. Every command that prints a table has them except HTML, which is a page with its own tables. The empty
+// format is a table.
 const (
 	Table = ""
 	Wide  = "wide"
@@ -41,7 +42,7 @@ type Printer struct {
 	formats []string
 }
 
-// NewPrinter returns a printer of the formats that every command has, and of additional ones.
+// NewPrinter returns a printer of the formats that every command with a table has, and of additional ones.
 func NewPrinter(env command.Env, others ...string) Printer {
 	return Printer{Env: env, formats: append([]string{JSON, YAML, Wide, Name}, others...)}
 }
@@ -197,7 +198,7 @@ func (p *Printer) Line(format string, args ...any) {
 	fmt.Fprintln(p.Env.Out, text)
 }
 
-// Notes prints notes on stderr, if stdout has no place for them.
+// Notes prints notes on stderr. It is for output that has no place for notes on stdout.
 func (p *Printer) Notes(sentences []string) {
 	for _, sentence := range Merged(sentences) {
 		fmt.Fprintln(p.Env.ErrOut, Wrap("Note: "+Printable(sentence), WidthOf(p.Env.ErrOut)))

@@ -22,7 +22,7 @@ const (
 	breakRight = 734.0
 )
 
-// A linear axis squeezes the instants in the first of this many parts. At most one in mostSqueezed may lie there.
+// A linear axis squeezes the instants in the first of this many parts. Fewer than one in mostSqueezed may lie there.
 const (
 	parts        = 25
 	mostSqueezed = 4

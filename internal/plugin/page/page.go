@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// How much of a plan the page lists. Browsers cannot open pages of any size.
+// How much of a plan the page lists. Browsers cannot open arbitrarily large pages.
 const (
 	mostPods   = 2000
 	mostListed = 300 // nodes, workloads, budgets, notes
@@ -67,7 +67,7 @@ type Words struct {
 	// Leaves is the time until the pod is due, At is the instant, and Before is the instant without the plan. They are
 	// empty if there is none.
 	Leaves, At, Before string
-	// Toleration is the toleration that counts against the taint, or says that there is none.
+	// Toleration is the toleration that applies to the taint, or says that there is none.
 	Toleration string
 	// HeldBy says which EvictionPolicy holds the pod when it is due, and why. It is empty if none does.
 	HeldBy string

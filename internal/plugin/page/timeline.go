@@ -126,7 +126,7 @@ func newTimeline(label string, a axis, at time.Time, when func(first, last time.
 	return t
 }
 
-// explain adds the kinds that occur to the legend.
+// explain adds to the legend the kinds that occur.
 func (t *timeline) explain(counts map[kind]int) {
 	for _, shape := range shapes {
 		if counts[shape.Kind] > 0 {

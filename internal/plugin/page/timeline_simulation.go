@@ -240,8 +240,7 @@ func leaving(pods int) string {
 	return sentence.Counted(pods, "pod") + " " + sentence.Agree(pods, "leaves", "leave")
 }
 
-// union merges the periods of several nodes: from when the first one has it until the last one no longer has it, with
-// the number of nodes.
+// union merges overlapping periods of several nodes into one, and says how many nodes it covers.
 func union(ofNodes [][]period) (all []period) {
 	type owned struct {
 		period

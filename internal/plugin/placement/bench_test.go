@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty is named "n", and gets the
-// taint: 5,010 pods leave 167 nodes.
+// big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty has a name that begins with "n",
+// and gets the taint: 5,010 pods leave 167 nodes.
 func big(workloads int, change func(*corev1.Pod)) *plan.Cluster {
 	cluster := &plan.Cluster{}
 	for i := range 5_000 {

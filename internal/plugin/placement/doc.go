@@ -6,6 +6,6 @@
 // It runs the filters and scores of kube-scheduler's default profile on a snapshot of the cluster, with the taints
 // that nodes have after the plan, and places the successors one by one.
 //
-// No other package imports k8s.io/kubernetes, and no program other than the plugin imports this one, because that
-// would make the controller much bigger.
+// No other package of this module imports k8s.io/kubernetes, and no program other than the plugin imports this one,
+// because that would make the controller much bigger.
 package placement

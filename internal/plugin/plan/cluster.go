@@ -58,8 +58,8 @@ type Cluster struct {
 	// Jobs are those that still run. They show whether a pod that leaves gets a successor.
 	Jobs []*batchv1.Job
 
-	// Signs are traces of the controllers that evict and taint. Workloads have only a template in the
-	// files. Both are for check.
+	// Signs are traces of the controllers that evict and taint. Workloads are those that have only a template in the
+	// files; they are for check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
 	// Unreadable are workloads in files whose pod templates cannot be read, with the reason. Also for check.
@@ -142,7 +142,7 @@ func WithUID(pod *corev1.Pod) *corev1.Pod {
 	return &named
 }
 
-// IsStatic reports whether a pod is the mirror pod of a static pod, which only its kubelet can end.
+// IsStatic reports whether a pod is the mirror pod of a static pod, which only its kubelet can stop.
 func IsStatic(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror

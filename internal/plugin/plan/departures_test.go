@@ -54,7 +54,7 @@ func (d *departing) read(at int, taints []corev1.Taint, pods ...*corev1.Pod) {
 	d.Read(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}, pods, second(at))
 }
 
-// want compares which pods are left, how many had to leave, and how many came meanwhile.
+// want checks which pods are left, how many had to leave, and how many came meanwhile.
 func (d *departing) want(had, came int, left ...string) {
 	d.Helper()
 	var got []string

@@ -87,7 +87,7 @@ func (s *Subject) state() cliv1alpha1.PodState {
 func (s *Subject) reason(state cliv1alpha1.PodState) string {
 	switch state {
 	case cliv1alpha1.PodStatic:
-		return "A static pod: only its kubelet can end it."
+		return "A static pod: only its kubelet can stop it."
 	case cliv1alpha1.PodTerminating:
 		return "It is already terminating."
 	case cliv1alpha1.PodNodeGone:
@@ -139,9 +139,9 @@ func (s *Subject) unmoved(facts verdict.Pod) []string {
 	case unknown.Leaves:
 		return nil
 	case unknown.TolerationIndex == 0:
-		return []string{"tolerations[0] matches every NoExecute taint indefinitely, so no taint can make the pod leave."}
+		return []string{"tolerations[0] tolerates every NoExecute taint indefinitely, so no taint can make the pod leave."}
 	}
-	return []string{fmt.Sprintf("tolerations[%d] matches every NoExecute taint indefinitely, so only a taint that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
+	return []string{fmt.Sprintf("tolerations[%d] tolerates every NoExecute taint indefinitely, so only a taint that an earlier toleration matches can make the pod leave.", unknown.TolerationIndex)}
 }
 
 // explainTaint says how the pod tolerates one taint of its node.

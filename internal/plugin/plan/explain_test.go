@@ -608,15 +608,15 @@ func TestANotePointsToATolerationOfEverything(t *testing.T) {
 		tolerations []corev1.Toleration
 		want        string
 	}{
-		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] matches every NoExecute taint indefinitely, so no taint can make the pod leave."},
-		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] matches every NoExecute taint indefinitely, so only a taint that"},
+		"the first":               {[]corev1.Toleration{exists("", "")}, "tolerations[0] tolerates every NoExecute taint indefinitely, so no taint can make the pod leave."},
+		"one behind another":      {[]corev1.Toleration{exists("k", ""), exists("", "")}, "tolerations[1] tolerates every NoExecute taint indefinitely, so only a taint that"},
 		"for a while":             {[]corev1.Toleration{exists("", "", 5)}, ""},
 		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
 		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
 	} {
 		notes := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n")}).Notes
 		got := strings.Join(notes, " ")
-		if !strings.Contains(got, test.want) || strings.Contains(got, "matches every") != (test.want != "") || slices.Contains(notes, "") {
+		if !strings.Contains(got, test.want) || strings.Contains(got, "tolerates every") != (test.want != "") || slices.Contains(notes, "") {
 			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
 		}
 	}

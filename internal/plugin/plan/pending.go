@@ -69,8 +69,8 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 // DeleteNode forgets a node. It still knows the node's pods, but taints no longer decide about them.
 func (c *Countdowns) DeleteNode(name string) { delete(c.nodes, name) }
 
-// SetPod updates a pod to its state at an instant. Taints cannot make a pod leave that has no node, is static, or is
-// terminating.
+// SetPod updates a pod to its state at an instant. A pod that has no node, is static, or is terminating is forgotten,
+// because taints cannot make it leave.
 func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	node := pod.Spec.NodeName
 	if node == "" || IsStatic(pod) || pod.DeletionTimestamp != nil {

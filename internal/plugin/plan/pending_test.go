@@ -45,7 +45,7 @@ func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 	}
 	want := []string{"late -59m59.25s", "soon 750ms", "a 1m40.75s", "b 1m40.75s", "important 1m40.75s", "finished 6m40.75s"}
 	if got := dues(known.Pending(now)); !slices.Equal(got, want) {
-		t.Errorf("pending are %q, want %q", got, want)
+		t.Errorf("%q are pending, want %q", got, want)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndANoteSaysSo(t *testing.
 	known.SetNode(bare, later)
 	list := known.Pending(later)
 	if got := dues(list); !slices.Equal(got, []string{"p 4m0s"}) {
-		t.Errorf("pending are %q, want p in four minutes", got)
+		t.Errorf("%q are pending, want p in four minutes", got)
 	}
 	if len(list.Notes) != 1 || !strings.Contains(list.Notes[0], "has no timeAdded") {
 		t.Errorf("the notes are %q", list.Notes)
@@ -94,11 +94,11 @@ func TestWhatIsForgottenIsNotPending(t *testing.T) {
 		t.Error("q is known, or p is not")
 	}
 	if got := dues(known.Pending(now)); len(got) != 1 {
-		t.Errorf("pending are %q, want p alone", got)
+		t.Errorf("%q are pending, want p alone", got)
 	}
 	known.DeleteNode("n")
 	if got := dues(known.Pending(now)); len(got) != 0 || !known.Has("p") {
-		t.Errorf("pending are %q on a node that is gone", got)
+		t.Errorf("%q are pending on a node that is gone", got)
 	}
 }
 

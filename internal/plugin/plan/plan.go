@@ -178,7 +178,7 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 	}
 	switch {
 	case IsStatic(pod):
-		planned.Reason = "A static pod: only its kubelet can end it."
+		planned.Reason = "A static pod: only its kubelet can stop it."
 		return planned
 	case pod.DeletionTimestamp != nil:
 		planned.Reason = "It is already terminating."
@@ -218,7 +218,7 @@ func dueOf(v verdict.Verdict) *metav1.MicroTime {
 	return &due
 }
 
-// sortPods sorts the pods that leave first, soonest first.
+// sortPods puts the pods that leave before the others, soonest first.
 func sortPods(pods []cliv1alpha1.PlannedPod) {
 	slices.SortFunc(pods, func(a, b cliv1alpha1.PlannedPod) int {
 		if a.Leaves != b.Leaves {

@@ -82,7 +82,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 				t.Errorf("the mode is %q, want %q", running.Mode, test.mode)
 			}
 			if says := running.NoHolds(at); says != test.says {
-				t.Errorf("of policies it says %q, want %q", says, test.says)
+				t.Errorf("about policies it says %q, want %q", says, test.says)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Silence says which nodes give no sign of life, from when on, and how the controller handles that.
+// Silence says which nodes give no sign of life, since when, and how the controller handles that.
 type Silence struct {
 	// Nodes are the nodes that become silent.
 	Nodes []*corev1.Node

@@ -182,7 +182,7 @@ func withSeconds(tolerations []corev1.Toleration, i int, seconds int64) []corev1
 // anyTaint stands for a taint that no toleration names.
 var anyTaint = corev1.Taint{Key: "example.com/any", Effect: corev1.TaintEffectNoExecute}
 
-// toMakeItLeave returns changes that could make a pod leave that now stays.
+// toMakeItLeave returns changes that could make a pod leave although it stays now.
 func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []trial {
 	one := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	tainted := trial{

@@ -45,7 +45,7 @@ func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	return newest
 }
 
-// undated says when the taints of a node without a timeAdded start to count.
+// undated says when those taints of a node that have no timeAdded start to count.
 func undated(node *corev1.Node, at time.Time) []string {
 	var notes []string
 	for _, taint := range Tainted(node, at) {

@@ -45,14 +45,14 @@ type Set struct {
 // BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
 type BudgetsOf func(namespace string, pod labels.Set) []*policyv1.PodDisruptionBudget
 
-// opening says from when on a breaker is open, and why.
+// opening says when a breaker opens, and why.
 type opening struct {
 	from time.Time // zero if it is already open
 	why  string
 }
 
-// New compiles policies. Every policy selects a namespace that is not among the objects, like Taintkeeper until it
-// knows the labels of the namespace.
+// New compiles policies. As in Taintkeeper before it knows a namespace's labels, every policy selects a namespace that
+// is not among the objects.
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{
 		made: map[string]bool{}, open: map[string]opening{}, full: map[string]bool{},

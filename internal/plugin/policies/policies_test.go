@@ -118,7 +118,7 @@ func TestACourse(t *testing.T) {
 			policies: []*v1alpha1.EvictionPolicy{slow}, now: time.Second, first: policy.Paced, last: "slow", leaves: -1,
 		},
 		"and lets what is due now take its turn": {policies: []*v1alpha1.EvictionPolicy{slow}},
-		"nor a pod that has not been ready for a while, from then on": {
+		"a budget keeps a pod that is not ready only until it has been so for a while": {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
 			pod: withReady(newPod(), corev1.ConditionFalse, due.Add(-10*time.Second)), first: policy.Budget, last: "a", leaves: 20 * time.Second,
 		},

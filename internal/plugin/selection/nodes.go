@@ -34,7 +34,7 @@ func (s *Nodes) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.All, "all", false, "All nodes.")
 }
 
-// NodeWords are kubectl's names of the kind, before the names of nodes, or alone with --selector or --all.
+// NodeWords are kubectl's names for the kind, before the names of nodes, or alone with --selector or --all.
 var NodeWords = []string{"node", "nodes", "no"}
 
 // Complete accepts names of nodes like kubectl: NAME, node/NAME, and names after the word node or nodes.

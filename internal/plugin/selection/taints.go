@@ -48,7 +48,7 @@ func LooksLikeTaint(arg string) bool {
 }
 
 // TaintSyntax explains how to write taints for commands that add and remove them.
-const TaintSyntax = "Taints are written as for kubectl taint, additions and removals mixed: key=value:Effect, key:Effect, key:Effect-, key-."
+const TaintSyntax = "Write taints as for kubectl taint. You can mix additions and removals: key=value:Effect, key:Effect, key:Effect-, key-."
 
 // Effects are the possible effects of a taint.
 var Effects = []string{

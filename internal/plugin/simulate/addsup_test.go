@@ -27,7 +27,7 @@ func addsUp(t *testing.T, cluster *plan.Cluster, report *cliv1alpha1.SimulationR
 		return cmp.Compare(a.At.Duration, b.At.Duration)
 	})
 	if !inOrder {
-		t.Errorf("the story is not in the order of time: %q", story(report))
+		t.Errorf("the story is not in chronological order: %q", story(report))
 	}
 	made := map[string]int{} // pods of each workload at the start
 	for _, pod := range cluster.Pods {
@@ -94,7 +94,6 @@ func (o outages) after(at time.Duration) time.Duration {
 }
 
 // leaveWhenDue checks the pods that existed at the start: those that are due leave then, and all others stay.
-// at that instant, and all others stay.
 func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
 	want, got := map[string]string{}, map[string]string{}

@@ -16,7 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 )
 
-// The reference cluster: three zones. One of them, with three fifths of the nodes, falls silent.
+// A cluster with three zones. One of them, which is as big as the reference cluster and has three fifths of the nodes,
+// falls silent.
 const (
 	benchNodes     = 8_333
 	benchZoneNodes = 5_000

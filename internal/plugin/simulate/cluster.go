@@ -296,7 +296,7 @@ func (s *simulation) happenTo(n *node, is step, now time.Time) (bool, error) {
 			return false, nil
 		}
 		n.silent, n.waits = true, false
-		var sign time.Time // the last sign before the start is known, later ones are not
+		var sign time.Time // the last sign before the start is known; later ones are not
 		if now.Equal(s.start) {
 			sign = s.cluster.Renewed[n.Name]
 		}

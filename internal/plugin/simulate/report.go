@@ -21,7 +21,7 @@ import (
 var notSimulated = []string{
 	"Autoscalers, the descheduler and preemption: no nodes are added or removed, and no pod makes room for another.",
 	"Rollouts, scaling and other changes of workloads while the simulation runs.",
-	"The readiness of applications: a pod is ready after the start delay, and ends immediately if its kubelet is alive.",
+	"The readiness of applications: a pod is ready after the start delay, and a deleted pod stops immediately if its kubelet is alive.",
 	"Pods that stop because of a dependency, such as a database in a silent zone.",
 	"Load: calls to the API server take no time.",
 	"Random choices: which of the nodes that become silent together is tainted first, and which of equally good nodes gets a pod.",

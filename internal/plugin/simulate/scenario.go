@@ -140,7 +140,7 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	}
 	var is metav1.TypeMeta
 	if yaml.Unmarshal(found, &is) == nil && is.Kind != "" && is.Kind != "Simulation" {
-		return simulation, fmt.Errorf("it has kind %q, but should be Simulation; give objects of the cluster with -f", is.Kind)
+		return simulation, fmt.Errorf("it has kind %q, but should have kind Simulation; pass objects of the cluster with -f", is.Kind)
 	}
 	err = yaml.UnmarshalStrict(found, &simulation)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -450,7 +450,7 @@ func TestStaticPodsAreNoWorkload(t *testing.T) {
 func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "the scenario has no kind: set it to Simulation",
-		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", but should be Simulation; give objects of the cluster with -f`,
+		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", but should have kind Simulation; pass objects of the cluster with -f`,
 		"[]":                               "read the scenario: it is array, but should be an object",
 		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
 		"{until: 5}":                       "read the scenario: until is number, but should be text",
@@ -517,7 +517,7 @@ func TestPoliciesHoldPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec  v1alpha1.EvictionPolicySpec
 		steps []string
-		left  []time.Duration // when pods leave, of 4
+		left  []time.Duration // when those of the 4 pods that leave do so
 		held  int
 	}{
 		"a hold with a deadline": {
@@ -537,7 +537,7 @@ func TestPoliciesHoldPods(t *testing.T) {
 			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(4)}},
 			left: []time.Duration{70 * time.Second, 70 * time.Second, 70 * time.Second, 70 * time.Second},
 		},
-		"a budget of which one may be missing": { // each successor takes 5 s to be ready
+		"a budget that allows one to be missing": { // each successor takes 5 s to be ready
 			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict},
 			left: []time.Duration{60 * time.Second, 65 * time.Second, 70 * time.Second, 75 * time.Second},
 		},
@@ -606,8 +606,8 @@ func TestAPodThatWaitsForAPaceIsHeldByThePolicyThatHasIt(t *testing.T) {
 					held = append(held, pod.HeldBy)
 				}
 			}
-			if want := []string{"EvictionPolicy p has no room in its pace"}; !slices.Equal(held, want) {
-				t.Errorf("held are %q, want %q", held, want)
+			if want := []string{"EvictionPolicy p has used up its pace"}; !slices.Equal(held, want) {
+				t.Errorf("%q are held, want %q", held, want)
 			}
 		})
 	}

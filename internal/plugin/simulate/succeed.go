@@ -54,7 +54,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	s.placing.set(next.after)
 }
 
-// delay makes the pods that the Job of a pod has not created yet wait as long as this one.
+// delay makes all pods that the pod's Job has yet to create wait at least until this one is created.
 func (s *simulation) delay(next *pod, now time.Time) {
 	for _, p := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
 		if p.stage == waiting && p.after.After(now) {

@@ -34,7 +34,7 @@ type objectName struct{ kind, namespace, name string }
 
 // knows reports whether an object was already taken: it has the same UID or, if files do not contain UIDs, the same
 // name. It returns an error for a node or pod with the same name and another UID, because they cannot be from the same
-// cluster. In manifests, all objects count.
+// cluster. For check, whose files may be manifests, names are not compared, so objects without a UID all count.
 func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 	uid, kind := object.GetUID(), object.GroupVersionKind().GroupKind()
 	name := objectName{kind.Kind, object.GetNamespace(), object.GetName()}

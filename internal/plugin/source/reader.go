@@ -29,7 +29,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
-// Patience is the default of --request-timeout: how long one call may take. Without it, a context that does not answer
+// Patience is the default of --request-timeout: how long one call may take. Without it, a cluster that does not answer
 // would block the command.
 const Patience = 30 * time.Second
 
@@ -91,7 +91,7 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 	return reader, nil
 }
 
-// Dialer connects a command that changes a cluster to it. The API server's answers set the clock.
+// Dialer connects to the cluster for a command that changes it. The API server's answers set the clock.
 type Dialer func(command.Env, *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error)
 
 // Dial is the Dialer for the cluster in the kubeconfig. It prints each warning of the API server once.

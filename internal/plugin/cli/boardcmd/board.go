@@ -63,7 +63,7 @@ Ctrl-C to stop.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	command.NoFiles(cmd, "the board shows how a cluster changes, and files do not change: for a page of files, use plan -o html")
+	command.NoFiles(cmd, "the board shows how a cluster changes, and files do not change: for a page about files, use plan -o html")
 	cmd.Flags().Uint16Var(&o.port, "port", 0, "The port on 127.0.0.1 to serve on. 0 means any free port.")
 	return cmd
 }

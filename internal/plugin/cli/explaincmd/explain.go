@@ -36,7 +36,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
 		Short: "Say why a pod stays on its node, leaves it, or has none",
-		Long: `Say whether and when taints make a pod leave its node, and why: which toleration counts against which taint, which
+		Long: `Say whether and when taints make a pod leave its node, and why: which toleration applies to which taint, which
 never counts, where the tolerations come from, how the due time is computed, and the smallest change that would alter
 the answer. If there are EvictionPolicies, it says which of them select the pod, and what each one says. If the pod has
 no node yet, it says which nodes refuse it.
@@ -44,8 +44,9 @@ no node yet, it says which nodes refuse it.
 If you name a workload, such as deployment/web, it explains the pod that leaves first.
 
 In a cluster, it reads only the pod, its node, owner and namespace, the policies, and what these need:
-PodDisruptionBudgets, Leases and ServiceAccounts. It reads all nodes if the pod has no node or if you name a workload.
-In files (-f), it looks for the pod in all namespaces unless -n names one.`,
+PodDisruptionBudgets, Leases and ServiceAccounts. If the pod has no node, it also reads all nodes. If you name a
+workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all namespaces unless
+-n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
   kubectl taintkeeper explain shop/cart-0

@@ -35,7 +35,7 @@ func (e *explainer) objection() []string {
 			release = append(release, "    "+p.ReleaseCommand)
 		}
 	}
-	if len(keep) == 0 { // each keeps it because of another taint
+	if len(keep) == 0 { // each policy keeps the pod because of a different taint
 		lines, keep = []string{e.Answer.Message + "."}, []string{e.Answer.Policy}
 	}
 	lines = append(lines, e.until(keep))
@@ -78,7 +78,7 @@ func selects(p *cliv1alpha1.ExplainedPolicy) string {
 	return "no: " + p.Mismatch
 }
 
-// says is what one policy says about the pod. If its objection ends without help, it waits.
+// says is what one policy says about the pod: "waits" if its objection ends by itself, and "holds" if not.
 func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 	switch {
 	case p.DryRun && p.Selects:

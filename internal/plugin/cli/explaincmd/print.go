@@ -97,7 +97,7 @@ func (e *explainer) why() []string {
 	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
 }
 
-// position names the toleration that counts against the deciding taint.
+// position names the toleration that applies to the deciding taint.
 func (e *explainer) position() string {
 	for i := range e.Taints {
 		if taint := &e.Taints[i]; taint.Taint == e.Taint && taint.Toleration != nil {
@@ -233,7 +233,7 @@ func (e *explainer) printTolerations() error {
 		}
 		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
 	}
-	return e.TableWithReasons([]string{"#", "Toleration", "Counts against", "From"}, rows)
+	return e.TableWithReasons([]string{"#", "Toleration", "Applies to", "From"}, rows)
 }
 
 func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
@@ -250,7 +250,7 @@ func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) strin
 	return "none here"
 }
 
-// first returns the position of the toleration that counts against a taint.
+// first returns the position of the toleration that applies to a taint.
 func (e *explainer) first(taint string) int {
 	for i := range e.Taints {
 		if e.Taints[i].Taint == taint && e.Taints[i].Toleration != nil {

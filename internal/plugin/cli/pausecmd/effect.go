@@ -158,7 +158,7 @@ func (e effect) ofResume() string {
 	return fmt.Sprintf("Pods that leave %s: %d.", e.speed(), e.free)
 }
 
-// speed says how fast pods leave that no policy holds.
+// speed says how fast the pods that no policy holds leave.
 func (e effect) speed() string {
 	if len(e.paces) == 0 {
 		return "at once"

@@ -67,7 +67,7 @@ does not ask for confirmation. It creates the policy first, and then says what t
 Taintkeeper checks for it before each call, so it takes effect at once, regardless of other policies. Pods on nodes
 with the taint node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl
 taintkeeper check says which controller evicts. With coexistence, the built-in leaves these pods alone even while
-Taintkeeper does not run (ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves
+Taintkeeper is not running (ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves
 these pods alone on every node. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.

@@ -34,7 +34,7 @@ func (o *options) resumeCommand() *cobra.Command {
 		Long: `End a pause by deleting the EvictionPolicy that pause created. If there are several, name those to delete; without a
 name, resume lists them. It does not delete other policies. Use kubectl delete evictionpolicy for them.
 
-Pods that were held leave at once. If that is too much, first create an EvictionPolicy with a pace.`,
+Due pods leave at once, unless another policy holds or slows them. If that is too much, first create one with a pace.`,
 		Example: `  # End the only pause
   kubectl taintkeeper resume
 

@@ -44,9 +44,10 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "pending",
 		Short: "List the pods that must leave because of taints, soonest first",
-		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It lists the current
-namespace, the one given with -n, or all (-A). In files (-f), it lists all namespaces unless -n names one. A pod is late
-when its due time has passed. If EvictionPolicies keep due pods, a column says which policy, why, and for how long.
+		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It covers the current
+namespace, the one given with -n, or all (-A). In files (-f), it covers all namespaces unless -n names one. A pod is
+late when its due time has passed and no policy holds it. If EvictionPolicies keep due pods, a column says which policy,
+why, and for how long.
 
 With more than 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for
 each pod.

@@ -54,7 +54,7 @@ func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {
 			}
 			calls := clients.Actions()
 			if len(calls) < 2 || !calls[0].Matches("list", "nodes") || !calls[1].Matches("list", "pods") {
-				t.Fatalf("the calls are %v, want that nodes are listed, and then pods", calls)
+				t.Fatalf("the calls are %v, want nodes to be listed, and then pods", calls)
 			}
 			list := calls[1].(clienttesting.ListAction)
 			if got := list.GetNamespace() + " " + list.GetListRestrictions().Fields.String(); got != test.want {

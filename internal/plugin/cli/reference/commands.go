@@ -28,7 +28,7 @@ only ` + "`pause`, `resume` and `report`" + ` need something installed in the cl
 ` + "`board` and `report`" + `, also takes files (` + "`-f`" + `): the output of
 ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml` or of `kubectl taintkeeper snapshot`" + `.
 
-Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command line. Each command lists other codes.
+Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command line. Commands list any others.
 `
 
 // Commands returns the page of the commands.
@@ -44,7 +44,7 @@ func Commands() []byte {
 	return p.Bytes()
 }
 
-// page is the page of the commands while it is written.
+// page is the page of the commands while it is being written.
 type page struct {
 	bytes.Buffer
 
@@ -52,7 +52,7 @@ type page struct {
 	takers map[flagKey]int // how many commands take a flag
 }
 
-// flagKey is what a reader reads of a flag. A flag of the same name can mean something else to another command.
+// flagKey is what a reader sees of a flag. A flag of the same name can mean something else to another command.
 type flagKey struct{ name, value, usage string }
 
 func keyOf(flag *pflag.Flag) flagKey { return flagKey{flag.Name, flag.DefValue, flag.Usage} }
@@ -128,7 +128,8 @@ func (p *page) shared() {
 	}
 }
 
-// blocks makes Markdown of help: lines that are indented there become a block, unless they continue an item of a list.
+// blocks turns help into Markdown: lines that are indented in the help become a block, unless they continue a list
+// item.
 func blocks(help string) string {
 	var out []string
 	block, item := false, false

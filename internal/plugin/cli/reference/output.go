@@ -24,7 +24,7 @@ What ` + "`-o json` and `-o yaml`" + ` of the [commands](commands.md) print.
 The apiVersion is ` + "`cli.taintkeeper.dev/v1alpha1`" + `.
 `
 
-// Output returns the page of what the commands print. It reads the types from the folder of api/cli/v1alpha1.
+// Output returns the page of what the commands print. It reads the types from the folder api/cli/v1alpha1.
 func Output(types string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(outputHead)

@@ -81,7 +81,7 @@ func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, er
 			return pod, nil
 		}
 	}
-	const advice = "only shadow mode writes a report; 'kubectl taintkeeper status' says which mode it is in"
+	const advice = "only shadow mode writes a report; 'kubectl taintkeeper status' says which mode Taintkeeper is in"
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("find a pod of Taintkeeper: none has the label %s: %s", source.Keepers, advice)
 	}
@@ -137,7 +137,7 @@ func get(ctx context.Context, url, token string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case response.StatusCode == http.StatusForbidden:
-		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind a ClusterRole to it that may get that URL, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)")
+		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind to it a ClusterRole that allows this, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)")
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("it returned %s", response.Status)
 	}

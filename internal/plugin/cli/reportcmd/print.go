@@ -36,7 +36,7 @@ var outcomes = []struct{ name, means string }{
 	{"never", "due, but not evicted"},
 	{"should_have_stayed", "evicted although they could have stayed"},
 	{"twice", "evicted a second time"},
-	{"unjudged", "not judged, because the countdown began before shadow mode"},
+	{"unjudged", "not judged: the countdown began before shadow mode, the node is gone, or a watch was interrupted"},
 }
 
 // mostDifferences is how many differences are printed, newest first.

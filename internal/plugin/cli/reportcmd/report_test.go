@@ -90,7 +90,7 @@ func TestTheReportIsFetchedFromThePodInShadowMode(t *testing.T) {
 	}{
 		"with a token, beyond the loopback interface": {exposed, "t0ken", pod("--shadow", "--metrics-bind-address=:8443"), ""},
 		"on the loopback interface":                   {loopback, "", pod("--shadow"), ""},
-		"the account has no right":                    {exposed, "other", pod("--shadow", "--metrics-bind-address=:8443"), "bind a ClusterRole to it that may get that URL, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)"},
+		"the account has no right":                    {exposed, "other", pod("--shadow", "--metrics-bind-address=:8443"), "bind to it a ClusterRole that allows this, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)"},
 		"there is no account":                         {exposed, "", pod("--shadow", "--metrics-bind-address=:8443"), "there is no service account taintkeeper-report in namespace tk"},
 		"the user may not connect":                    {exposed, "t0ken", pod("--shadow", "--metrics-bind-address=:9999"), "ask for the right to create pods/portforward in namespace tk"},
 		"nothing is served":                           {exposed, "t0ken", pod("--shadow", "--metrics-bind-address=0"), "pod tk/keeper serves no report"},
@@ -134,7 +134,7 @@ func TestTheReportIsPrintedForAPersonOrAsItWasServed(t *testing.T) {
      0  due, but not evicted
      0  evicted although they could have stayed
      0  evicted a second time
-     0  not judged, because the countdown began before shadow mode
+     0  not judged: the countdown began before shadow mode, the node is gone, or a watch was interrupted
      0  due and still there
     12  due later
 

@@ -60,7 +60,7 @@ StorageClasses, CSINodes and PodDisruptionBudgets:
 
 It also contains:
 - EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
-- the Leases of nodes, of Taintkeeper and of kube-controller-manager, with who holds them and when they were renewed
+- when the Leases of nodes were renewed, and the Leases of Taintkeeper and kube-controller-manager, with their holders
 - the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
 - the controllers of ReplicaSets and Jobs, and how many failures a Job allows
 - the selectors of Services and of workloads

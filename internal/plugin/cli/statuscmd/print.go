@@ -18,7 +18,7 @@ func (o *options) print(report *cliv1alpha1.StatusReport) {
 	p := &page{report, &o.output}
 	headline, bullet := headlines[report.Health], "- "
 	if report.Health == cliv1alpha1.Healthy && len(report.Unknown) > 0 {
-		headline = "Taintkeeper runs, and what could be read shows no problem."
+		headline = "Taintkeeper is running, and what could be read shows no problem."
 	}
 	if headline == "" { // the problem is that it does not run, or that this is not known
 		bullet = ""
@@ -44,8 +44,8 @@ func (o *options) print(report *cliv1alpha1.StatusReport) {
 }
 
 var headlines = map[cliv1alpha1.Health]string{
-	cliv1alpha1.Healthy:  "Taintkeeper runs, and nothing is wrong.",
-	cliv1alpha1.Degraded: "Taintkeeper runs, but needs attention:",
+	cliv1alpha1.Healthy:  "Taintkeeper is running, and nothing is wrong.",
+	cliv1alpha1.Degraded: "Taintkeeper is running, but needs attention:",
 }
 
 // page prints a report.

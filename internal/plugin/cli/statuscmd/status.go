@@ -31,7 +31,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say whether Taintkeeper runs in the cluster, and what is wrong",
-		Long: `Say whether Taintkeeper runs in the cluster, in which mode, which replica leads, which pods are due, overdue or held,
+		Long: `Say whether Taintkeeper runs in the cluster, in which mode, which replica leads, how many pods are due, overdue or held,
 whether the built-in controller is kept from evicting, and what failed last.
 
 The command reads Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies and events from the
@@ -39,7 +39,7 @@ API server. A pod is overdue when it has been due for more than a minute and no 
 
 The exit code is 0 if Taintkeeper runs and nothing is wrong, 1 if that is not known, 2 if the command line is wrong, 3
 if it runs and something is wrong, and 4 if it is not running.`,
-		Example: `  # Does Taintkeeper work?
+		Example: `  # Is Taintkeeper working?
   kubectl taintkeeper status
 
   # In a script

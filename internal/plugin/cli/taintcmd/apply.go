@@ -53,7 +53,8 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 	return all, errors.Join(errs...)
 }
 
-// conflicts limits how often a node is read again when others change it at the same time. It takes about 10 s.
+// conflicts limits how often a node is read again when others change it at the same time. All these attempts together
+// take about 10 s.
 var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
 
 // change changes one node. It does not undo other changes made meanwhile, because the patch applies only to the version

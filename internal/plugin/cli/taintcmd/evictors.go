@@ -17,9 +17,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
-// evictors says why probably no controller has begun to evict, judging by the Leases of both, and what to do. A renewed
-// Lease shows that a program runs, but not that it evicts. A missing Lease shows nothing, because a managed control
-// plane may elect its leader elsewhere.
+// evictors says, judging by the Leases of both controllers, why neither has probably begun to evict, and what to do. A
+// renewed Lease shows that a program runs, but not that it evicts. A missing Lease shows nothing, because a managed
+// control plane may elect its leader elsewhere.
 func (o *obstacles) evictors(ctx context.Context) error {
 	var stopped []string
 	var unknown error
@@ -46,7 +46,7 @@ func (o *obstacles) evictors(ctx context.Context) error {
 	return errors.New("no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts")
 }
 
-// controllers are the names of the controller that evicts in --controllers of each program.
+// controllers are the names by which each program's --controllers lists the controller that evicts.
 var controllers = map[string]string{
 	plan.Taintkeeper:       "eviction",
 	plan.ControllerManager: "taint-eviction-controller",

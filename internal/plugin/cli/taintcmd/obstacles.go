@@ -77,7 +77,7 @@ func terminating(pod plan.Leaving, now time.Time) string {
 	case over.After(now):
 		return fmt.Sprintf("is terminating: its grace period ends in %s", output.Relative(now, over))
 	case held != "":
-		return fmt.Sprintf("is terminating: %s keeps it, until its owner removes it", held)
+		return fmt.Sprintf("is terminating: %s keeps it until the controller that set it removes it", held)
 	}
 	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that its containers have ended%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
 }

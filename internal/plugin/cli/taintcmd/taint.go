@@ -113,10 +113,10 @@ after the current node. In both cases it says which nodes are tainted.` + taintO
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
-	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. This command removes them again, so it requires --stay.")
+	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. Requires --stay, because this command removes them again.")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
 	o.drain.addFlags(cmd)
-	cmd.Flags().Lookup("timeout").Usage += " With --drain and --max-unavailable, it applies to each node."
+	cmd.Flags().Lookup("timeout").Usage += " With --drain it applies to each node, with --max-unavailable to each group of nodes."
 	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "How many nodes to taint at a time. The command waits until their pods run elsewhere before it continues. 0 means all nodes at once.")
 	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd

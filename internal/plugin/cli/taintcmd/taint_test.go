@@ -607,7 +607,7 @@ func TestAPodThatWasThereAllAlongDoesNotCountAsScheduledMeanwhile(t *testing.T) 
 		err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
 		s.mustFail(err, "2 pods have not left")
 		if strings.Contains(s.err.String(), "scheduled to the nodes") {
-			s.Errorf("no pod was put on the node, but stderr says so:\n%s", s.err.String())
+			s.Errorf("no pod was put on the node, but stderr says that one was:\n%s", s.err.String())
 		}
 	}, taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "agent", func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
@@ -795,14 +795,14 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		also   []runtime.Object
 		says   string
 	}{
-		"it is due later":            {toleratingTaint(90), nil, "is due only in 31s, at 2000-01-01T00:01:31Z: m:NoExecute is tolerated: m=* for 90s"},
-		"its grace period lasts":     {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
-		"and a finalizer then":       {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
-		"a finalizer keeps it":       {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
-		"its kubelet says nothing":   {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that its containers have ended"},
-		"its condition says who":     {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
-		"an event says who":          {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
-		"it is marked, and that all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
+		"it is due later":               {toleratingTaint(90), nil, "is due only in 31s, at 2000-01-01T00:01:31Z: m:NoExecute is tolerated: m=* for 90s"},
+		"its grace period lasts":        {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
+		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
+		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
+		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that its containers have ended"},
+		"its condition says who":        {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
+		"an event says who":             {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
+		"it is marked, and that is all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
 		"no lease is found": {nil, nil, "was due 59s ago, but no controller has begun to evict it\n" +
 			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts"},
 		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
