@@ -46,7 +46,7 @@ build: ## build bin/taintkeeper and bin/kubectl-taintkeeper
 .PHONY: needs needs-go
 needs-go:
 	@tools/needs.sh go git
-needs: ## check that this machine has what make test needs: Go, git, a C compiler, Chromium; root on Debian installs it
+needs: ## check that this machine has what make test needs: Go, git, a C compiler, Chromium; on Debian, as root, install what is missing
 	@tools/needs.sh go git cc chromium
 
 # Tests in real time run one package after the other, so that none slows another. Tests in virtual time use the idle
@@ -91,7 +91,7 @@ verify-files: build $(CHECKERS) ## check the files that the compiler does not ch
 
 # TIME is per target. Inputs that fail are kept as cases of the target's test.
 .PHONY: fuzz
-fuzz: ## give the parsers and the rule random input (TIME=1m)
+fuzz: ## give random input to the parsers and to the rule that decides when a pod leaves (TIME=1m)
 	@for target in taints:FuzzParse taints:FuzzApply verdict:FuzzDecide internal/cluster/podwire:FuzzPods internal/cluster/podwire:FuzzWire; do \
 		$(GO) test -run '^$$' -fuzz "^$${target#*:}$$" -fuzztime $(or $(TIME),1m) "./$${target%:*}" || exit 1; \
 	done
@@ -161,7 +161,7 @@ bin/conformance/run:
 
 # N is how many histories and generated inputs are played, and SEED the first seed.
 .PHONY: parity
-parity: ## play random histories to Kubernetes' own code and to ours, in virtual time, and explain every difference (N=100000 SEED=1)
+parity: ## run random histories through Kubernetes' own code and ours, in virtual time, and explain every difference (N=100000 SEED=1)
 	@case '$(N)$(SEED)' in *[!0-9]*) echo "make parity: N and SEED are whole numbers, for example N=100000 SEED=1"; exit 1;; esac
 	@cd test/parity && $(GO) test -count=1 -timeout 0 -v ./evictions ./health ./matching ./scheduling ./kubectltaint -args $(if $(N),-n=$(N)) $(if $(SEED),-seed=$(SEED))
 
@@ -169,7 +169,7 @@ parity: ## play random histories to Kubernetes' own code and to ours, in virtual
 # writes nothing either.
 SETTABLE := bin/settable-kube-controller-manager$(PLANE:controlplane%=%)
 .PHONY: defects
-defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## play every known defect, and everything that must not break, to the built-in controller and to ours, and write docs/defects.md (4 minutes)
+defects: build controlplane bin/defects bin/chaos-taintkeeper $(SETTABLE) ## run the scenario of every known defect, and of everything that must not break, with the built-in controller and with ours, and write docs/defects.md (4 minutes)
 	@bin/defects -settable-kube-controller-manager=$(SETTABLE) $(if $(COEXIST),-coexist,$(if $(ONLY),-only=$(ONLY),$(if $(filter $(KUBE),$(KUBE_DEFAULT)),-write=docs/defects.md))) $(if $(MACHINE),-machine='$(MACHINE)')
 
 .PHONY: bin/defects
@@ -184,7 +184,7 @@ $(SETTABLE): tools/$(PLANE)/go.mod tools/$(PLANE)/go.sum
 
 # SUITES=integration,nodehealth runs only those.
 .PHONY: compatibility
-compatibility: build controlplane bin/promtool bin/helm bin/helm3 bin/compatibility ## run the tests that need a control plane on that of KUBE=1.35, and record the result in docs/compatibility.md
+compatibility: build controlplane bin/promtool bin/helm bin/helm3 bin/compatibility ## run the tests that need a control plane on another Kubernetes (KUBE=1.35), and record the result in docs/compatibility.md
 	@bin/compatibility -write=docs/compatibility.md $(if $(SUITES),-suites=$(SUITES))
 
 .PHONY: bin/compatibility
