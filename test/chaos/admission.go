@@ -40,8 +40,8 @@ func (g *gatekeeper) run(ctx context.Context) error {
 	return nil
 }
 
-// obstruct makes a crowd leave that the webhook obstructs, and then lets it leave. Sometimes the crowd may stay before
-// that, while its DELETEs wait.
+// obstruct makes a crowd of pods due while the webhook obstructs their evictions, and then lets them leave. Sometimes
+// the crowd may stay before that, while its DELETEs wait.
 func (g *gatekeeper) obstruct(ctx context.Context, fault faultKind) error {
 	asked := aScope(g.random)
 	if err := g.webhook.register(ctx, g.client, asked); err != nil {

@@ -58,7 +58,7 @@ func (o *observer) readAudit(path string) (audited, error) {
 			err = o.auditPod(e, &found, bindings)
 		}
 		if err != nil {
-			return found, fmt.Errorf("understand what happened to %s in the audit log: %w", e.Name, err)
+			return found, fmt.Errorf("parse the audit log entry about %s: %w", e.Name, err)
 		}
 	}
 	for uid, e := range bindings {
@@ -106,7 +106,7 @@ func (o *observer) auditPod(e auditlog.Event, found *audited, bindings map[types
 	v := o.pod(pod.UID, pod.Namespace+"/"+pod.Name).at(number(pod.ResourceVersion))
 	known := v.writer != "" || !v.seen.IsZero()
 	if known && !v.facts.terminating && e.Verb == "delete" {
-		// Of two DELETEs at once the second changes nothing, and is answered with the version before and a
+		// Of two simultaneous DELETEs, the second changes nothing: its answer has the previous version, with a
 		// deletionTimestamp.
 		return nil
 	}

@@ -27,7 +27,7 @@ type callKind string
 const (
 	deletePod  callKind = "DELETE pod"
 	patchPod   callKind = "PATCH pod status"
-	keepPod    callKind = "PATCH pod status, against a mark of the built-in"
+	keepPod    callKind = "PATCH pod status, setting the built-in's DisruptionTarget to False"
 	getPod     callKind = "GET pod"
 	patchNode  callKind = "PATCH node"
 	getNode    callKind = "GET node"
@@ -76,7 +76,7 @@ func (c *call) String() string {
 	if c.uid != "" {
 		text += " uid " + short(c.uid)
 	}
-	text += fmt.Sprintf(", server %s, told %s after %s", code(c.answer), code(c.heard), c.told.Sub(c.received).Round(time.Millisecond))
+	text += fmt.Sprintf(", the API server answered %s, the replica received %s after %s", code(c.answer), code(c.heard), c.told.Sub(c.received).Round(time.Millisecond))
 	if len(c.faults) > 0 {
 		text += fmt.Sprintf(", injected: %v", c.faults)
 	}
@@ -93,7 +93,7 @@ func code(status int) string {
 // short is the beginning of a UID, enough to tell the pods of one story apart.
 func short(uid types.UID) string { return string(uid[:min(len(uid), 8)]) }
 
-// largestBody bounds what is read of a body. The bodies of recorded calls are small.
+// largestBody limits how much of a body is read. The bodies of recorded calls are small.
 const largestBody = 1 << 20
 
 // readCall parses a request. Its body can be read again afterwards.
@@ -120,7 +120,7 @@ func readCall(request *http.Request, received time.Time) (*call, error) {
 		Status   struct{ Conditions []corev1.PodCondition }
 	}
 	if err := json.Unmarshal(body, &patch); err != nil {
-		return nil, fmt.Errorf("understand a patch: %w", err)
+		return nil, fmt.Errorf("parse a patch: %w", err)
 	}
 	c.uid = patch.Metadata.UID
 	if slices.ContainsFunc(patch.Status.Conditions, keeps) {
@@ -206,7 +206,7 @@ func preconditionOfDelete(body []byte) (types.UID, error) {
 	}
 	var options metav1.DeleteOptions
 	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &options); err != nil {
-		return "", fmt.Errorf("understand the body of a delete: %w", err)
+		return "", fmt.Errorf("parse the body of a delete: %w", err)
 	}
 	if options.Preconditions == nil || options.Preconditions.UID == nil {
 		return "", nil

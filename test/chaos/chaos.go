@@ -100,7 +100,7 @@ func (s *stage) changeWeather(ctx context.Context, random *rand.Rand) {
 			for _, r := range s.replicas {
 				r.proxy.weather.set(now)
 			}
-			s.say("the weather is %s", now.name)
+			s.say("weather: %s", now.name)
 			pause(ctx, shortest+time.Duration(random.Int64N(int64(shortest))))
 			if ctx.Err() != nil {
 				return
@@ -124,7 +124,7 @@ const (
 	// longestRecovery is longer than what the faults can still cause: a watch whose reflector waits a minute before it
 	// lists again, then an eviction that waits for 30 s, and some more until it counts as lost.
 	longestRecovery = 150 * time.Second
-	// calmFor is how long nothing may have been overdue.
+	// calmFor is how long no pod must have been overdue before the recovery counts as complete.
 	calmFor = 6 * time.Second
 )
 

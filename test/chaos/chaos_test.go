@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAShortChaosLosesNothing is a short run of the whole.
+// TestAShortChaosLosesNothing is a short run of the whole program.
 func TestAShortChaosLosesNothing(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "taintkeeper")
 	if err := wallclock.Build(t.Context(), binary, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper"); err != nil {
@@ -32,7 +32,7 @@ func TestAShortChaosLosesNothing(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	if !clean {
-		t.Fatalf("what went wrong, by the seed that is in the first line:\n%s", out.String())
+		t.Fatalf("what went wrong, with the seed in the first line:\n%s", out.String())
 	}
 	for _, verdict := range []string{"lost    0", "late    0", "early   0", "wrong   0", "twice   0", "foreign 0"} {
 		if !strings.Contains(out.String(), verdict) {

@@ -48,7 +48,7 @@ func (f podFacts) same(other podFacts) bool {
 		})
 }
 
-// version is one version of an object: what it says and when it became what it is.
+// version is one version of an object: its content, and when it was written and seen.
 type version[F any] struct {
 	number  uint64
 	facts   F
@@ -71,7 +71,7 @@ func (c *chronicle[F]) at(number uint64) *version[F] {
 	return c.versions[number]
 }
 
-// anyVersion reports whether something holds of one of the versions of an object.
+// anyVersion reports whether something is true of any version of an object.
 func anyVersion[F any](c *chronicle[F], holds func(F) bool) bool {
 	for _, v := range c.versions {
 		if holds(v.facts) {
@@ -81,7 +81,7 @@ func anyVersion[F any](c *chronicle[F], holds func(F) bool) bool {
 	return false
 }
 
-// number is a resource version as the number that it is; etcd counts them.
+// number returns a resource version as a number: etcd counts its revisions.
 func number(resourceVersion string) uint64 {
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {

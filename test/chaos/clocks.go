@@ -49,8 +49,8 @@ func (k *timekeeper) pause(ctx context.Context) {
 	pause(ctx, time.Duration((0.5+k.random.Float64())*float64(k.length)))
 }
 
-// victim picks a replica, the leader twice as often as by chance, because a wrong clock does not affect a standby at
-// once.
+// victim picks a replica, the leader three times as often as the standby, because a wrong clock does not affect a
+// standby at once.
 func (k *timekeeper) victim() *replica {
 	picked := pick(k.random, k.replicas...)
 	if leader, ok := k.ledger.leader(); ok && k.random.IntN(2) == 0 {

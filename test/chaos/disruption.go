@@ -25,8 +25,8 @@ const (
 	restartServer  disruption = "API server restarted"
 	restartEtcd    disruption = "etcd restarted"
 	restartStorage disruption = "etcd and API server restarted"
-	killAll        disruption = "all replicas killed, for longer than the eviction clock is fresh"
-	killInStorm    disruption = "all replicas killed right after a storm, for longer than the eviction clock is fresh"
+	killAll        disruption = "all replicas killed, and kept down until the eviction clock is stale"
+	killInStorm    disruption = "all replicas killed right after a storm, and kept down until the eviction clock is stale"
 	stopInStorm    disruption = "all replicas stopped right after a storm"
 )
 

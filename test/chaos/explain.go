@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// explanation is up to when the faults explain that a pod has not left.
+// explanation says until when faults explain that a pod has not left.
 type explanation struct {
 	until   time.Time
 	touched bool // there was something to explain it
@@ -33,7 +33,7 @@ func usualBackoff(failed *call, failures int) time.Duration {
 	return min(wait, mostWait(failed))
 }
 
-// jitter is by how much the wait after a refusal may be longer than without it.
+// jitter is the factor by which the wait after a refusal may be longer than without jitter.
 const jitter = 1.5
 
 // longestBackoff is the longest that they wait. How often they had failed before is not visible from outside.
@@ -46,8 +46,9 @@ func mostWait(failed *call) time.Duration {
 	return 30 * time.Second
 }
 
-// explain says how far the faults explain that a pod has not left until an end. They can have hidden its taints when
-// they came: a taint without a timeAdded counts from its first sight, and what was seen late is due as much later.
+// explain says until when faults explain that a pod had not left by an instant. They can have hidden its taints when
+// they came: a taint without a timeAdded counts from when it is first seen, and a pod is due as much later as its taint
+// was seen late.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	general := h.excuses()
 	all := slices.Concat(
@@ -66,7 +67,7 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 	return explained
 }
 
-// chain follows excuses from an instant on, each beginning before the eviction had to come after the one before.
+// chain follows excuses from an instant on, as long as each begins before the eviction was due after the previous one.
 func chain(excuses []excuse, from time.Time) explanation {
 	slices.SortFunc(excuses, func(a, b excuse) int { return a.From.Compare(b.From) })
 	explained := explanation{until: from}
@@ -119,8 +120,8 @@ func (s stretch) concerns(c *call) bool {
 	return c.uid == s.pod.uid && c.writes()
 }
 
-// excusesByReviews are the times during which the webhook was in the way of the pod, whether it was asked about it or
-// there was no room for another call that waits for it.
+// excusesByReviews are the times during which the webhook delayed the pod: it was asked about the pod, or other calls
+// that waited for it took all slots.
 func (h *history) excusesByReviews(p *pod) []excuse {
 	if !p.guarded() {
 		return nil
@@ -149,7 +150,7 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 			}
 			due := h.dueAnew(s, gap, h.behind(life.replica, gap))
 			if !due.After(s.due.Add(resolution)) {
-				continue // as it would be by what was there before, except the second
+				continue // no later than without the gap, apart from the rounding to a second
 			}
 			for _, during := range led {
 				if e := (oracle.Between(oracle.Later(gap.From, during.From), oracle.Earlier(due, during.To))); e.From.Before(e.To) {
@@ -161,8 +162,8 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 	return excuses
 }
 
-// excusesByClocks are the times during which a replica led that was right to take the pod for due later: its clock was
-// behind when a taint came that had a timeAdded of before.
+// excusesByClocks are the times during which the leader rightly considered the pod due later, because its clock was
+// behind when a taint with an older timeAdded came.
 func (h *history) excusesByClocks(s stretch) []excuse {
 	var excuses []excuse
 	for _, life := range h.lives {
@@ -200,7 +201,7 @@ func (h *history) dueBy(s stretch, replica string) time.Time {
 	return latest
 }
 
-// dueOf says by when the pod must leave because of some taints at the latest. It is the zero time if it need not.
+// dueOf returns the latest time by which some taints require the pod to leave. It is the zero time if it need not.
 func (h *history) dueOf(s stretch, taints []oracle.Taint) time.Time {
 	var latest time.Time
 	for i, state := range s.pod.states {
@@ -214,8 +215,8 @@ func (h *history) dueOf(s stretch, taints []oracle.Taint) time.Time {
 	return latest
 }
 
-// behind is by how much the clock of a replica was behind during a time, at the most. What the replica sees then for
-// the first time is dated by it.
+// behind is how far behind the clock of a replica was at most during a period. The replica dates by it what it first
+// sees then.
 func (h *history) behind(replica string, during span) time.Duration {
 	var behind time.Duration
 	for _, k := range h.skews {
@@ -226,11 +227,11 @@ func (h *history) behind(replica string, during span) time.Duration {
 	return behind
 }
 
-// unknown is how little is known about the API server's clock after one answer: a Date has seconds.
+// unknown is how inexactly the API server's clock is known after one answer: a Date is in whole seconds.
 const unknown = time.Second
 
-// dueAnew says by when the pod must leave for one who sees the taints of its node within a time, and nothing before,
-// and whose clock is behind then. It is the zero time if it need not.
+// dueAnew says by when the pod must leave for a replica that first sees the node's taints during a period, with its
+// clock behind. It is the zero time if it need not.
 func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time {
 	var latest time.Time
 	nodes := h.nodes[s.node]
@@ -260,7 +261,7 @@ func (h *history) excusesByElection() []excuse {
 	return excuses
 }
 
-// endOf is when a run of a replica ended; of one that is not known it is the beginning of time.
+// endOf is when a run of a replica ended; for an unknown run, it is the zero time.
 func (h *history) endOf(run replicaRun) time.Time {
 	for _, life := range h.lives {
 		if life.replica != run.replica || life.run != run.run {
@@ -289,7 +290,7 @@ func (h *history) led(of life) []span {
 	return spans
 }
 
-// everLed is all of the time, for a run that held the Lease at any.
+// everLed is all time for a run that ever held the Lease, and nothing for other runs.
 func (h *history) everLed(of life) []span {
 	if len(h.led(of)) == 0 {
 		return nil

@@ -17,7 +17,7 @@ const (
 	delayedCall   faultKind = "call delayed"
 	delayedAnswer faultKind = "answer delayed"
 	droppedCall   faultKind = "call dropped"
-	droppedAnswer faultKind = "answer dropped after it was carried out"
+	droppedAnswer faultKind = "answer dropped after the call was carried out"
 	conflict      faultKind = "409"
 	tooMany       faultKind = "429 with Retry-After"
 	internalError faultKind = "500"
@@ -46,7 +46,7 @@ const (
 // What controllers do repeatedly to the taints of a node.
 const (
 	swapped   faultKind = "not-ready and unreachable swapped"
-	rewritten faultKind = "taint written again with the present time"
+	rewritten faultKind = "taint rewritten with the current time"
 )
 
 // faultKinds are all kinds, in the order in which they are reported.
@@ -68,7 +68,7 @@ type intensity struct {
 	name    string
 	share   float64       // of the calls that something happens to
 	longest time.Duration // delay of a call or an answer
-	quiet   time.Duration // on the average, between two faults of a proxy's watches; zero means no faults
+	quiet   time.Duration // on average, between two faults of a proxy's watches; zero means no faults
 }
 
 var (
@@ -98,8 +98,8 @@ func (w *weather) intensity() intensity {
 	return w.now
 }
 
-// planFor draws what happens to a call. Calls of the election get only half of their share, because a leader that loses
-// its Lease exits, and a few times without a leader are enough.
+// planFor draws what happens to a call. Election calls get faults only half as often, because a leader that loses its
+// Lease exits, and a few periods without a leader are enough.
 func (w *weather) planFor(c *call) plan {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,9 +25,9 @@ type foreignCall struct {
 	name string // of the pod, with its namespace
 }
 
-// noteForeign notes a change of a pod if the built-in made it: a DELETE, or a patch that brings a mark. Of its
-// controllers that bear this name only the one that evicts changes pods here. A mark that is there already is brought
-// again by a late patch, of which nothing is left to refuse.
+// noteForeign notes a change of a pod if the built-in made it: a DELETE, or a patch that brings a mark. Of the
+// built-in's controllers that use this name, only the one that evicts changes pods here. A late patch may bring a mark
+// that is already there, so there is nothing left in it to refuse.
 func (a *audited) noteForeign(e auditlog.Event, pod *corev1.Pod) {
 	c := foreignCall{span: oracle.Between(e.Received, e.Answered), uid: pod.UID, name: pod.Namespace + "/" + pod.Name}
 	marks := !a.marked[pod.UID]
@@ -55,7 +55,7 @@ func byBuiltIn(c corev1.PodCondition) bool {
 const markedWithin = time.Minute
 
 // judgeForeign finds the evictions by the built-in while the eviction clock was fresh: pods that it marked, and pods
-// that it deleted although it can have marked none for long.
+// that it marked, and pods that it deleted although it cannot have marked them recently.
 func (h *history) judgeForeign() []finding {
 	var found []finding
 	for _, c := range h.foreign {
@@ -65,7 +65,7 @@ func (h *history) judgeForeign() []finding {
 			fresh = h.clock.Fresh(at, at)
 		}
 		if fresh {
-			why := string(c.kind) + " of the built-in was accepted while the eviction clock was fresh"
+			why := string(c.kind) + " by the built-in was accepted while the eviction clock was fresh"
 			found = append(found, finding{charge: foreign, uid: c.uid, name: c.name, when: c.From, why: why})
 		}
 	}
@@ -73,8 +73,8 @@ func (h *history) judgeForeign() []finding {
 }
 
 // judgeStays finds the pods that the built-in deleted although no taint of their nodes asked for it: it works off, by
-// name, what it began while it was refused. Nobody can keep it from that if it marked the pod while that was due, nor
-// if no replica knew and could write down that it would try.
+// name, what it began while it was refused. Nothing can prevent that if it marked the pod while the pod was due, or if
+// no replica could know and record that it would try.
 func (h *history) judgeStays() []finding {
 	dueBefore := map[string][]stretch{} // by the name of the pod
 	for _, s := range h.stretches() {
@@ -90,19 +90,19 @@ func (h *history) judgeStays() []finding {
 		if known.leaves || known.onlyTerminating {
 			continue
 		}
-		why := "the built-in deleted it although no taint of its node asked for that, and no pod of its name was ever due"
+		why := "the built-in deleted it although no taint of its node required that, and no pod of that name was ever due"
 		if cause, ok := causeOf(c, dueBefore[c.name]); ok {
 			if h.markedBefore(c, cause.staysFrom(p)) || !h.recorded(cause, p, c) {
 				continue
 			}
-			why = fmt.Sprintf("the built-in deleted it although no taint of its node asked for that, and a replica had written down that %s had been due", cause.pod.name)
+			why = fmt.Sprintf("the built-in deleted it although no taint of its node required that, and a replica had recorded that %s had been due", cause.pod.name)
 		}
 		found = append(found, finding{charge: wrong, uid: c.uid, name: c.name, when: c.From, why: why})
 	}
 	return found
 }
 
-// causeOf returns when a pod of a name was due last before the built-in deleted one.
+// causeOf returns when a pod with a name was last due before the built-in deleted one with that name.
 func causeOf(c foreignCall, due []stretch) (cause stretch, ok bool) {
 	for _, s := range due {
 		if s.due.Before(c.From) && (!ok || s.due.After(cause.due)) {
@@ -112,8 +112,8 @@ func causeOf(c foreignCall, due []stretch) (cause stretch, ok bool) {
 	return cause, ok
 }
 
-// staysFrom returns since when a pod stays for which the built-in may still try: since it was no longer due, or since
-// it took the name of one that was.
+// staysFrom returns from when a pod that the built-in may still try to delete may stay: when it was no longer due, or
+// when it took the name of a pod that was due.
 func (s stretch) staysFrom(p *pod) time.Time {
 	if s.pod == p {
 		return s.ended
@@ -142,8 +142,8 @@ func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
 	})
 }
 
-// sawAll reports whether one watch of a call's sender had already brought, before the call, all that happened during a
-// time.
+// sawAll reports whether one watch of a call's sender had delivered, before the call, everything that happened in a
+// period.
 func (h *history) sawAll(c *call, kind callKind, during span) bool {
 	return slices.ContainsFunc(h.streams, func(s stream) bool {
 		return s.replica == c.replica && s.run == c.run && s.kind == kind && !s.opened.Add(catchUp).After(during.From) &&

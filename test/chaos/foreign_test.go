@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// renews renews the eviction clock at some instants. It was never renewed otherwise.
+// renews makes the given instants the only ones at which the eviction clock was renewed.
 func (w *world) renews(instants ...float64) {
 	var writes []auditlog.Event
 	for _, instant := range instants {
@@ -35,19 +35,20 @@ func (w *world) renews(instants ...float64) {
 	w.clock = clock
 }
 
-// byBuiltIn is a call of the built-in about the pod that the API server accepts.
+// byBuiltIn adds a call by the built-in about the pod. The API server accepts it.
 func (w *world) byBuiltIn(kind callKind, when float64) {
 	w.foreign = append(w.foreign, foreignCall{span: oracle.At(sec(when)), kind: kind, uid: thePod, name: theName})
 }
 
-// leavesByBuiltIn is a whole eviction by the built-in at 10.05 s, which waits its turn for a while before the DELETE.
+// leavesByBuiltIn adds a complete eviction by the built-in: it marks the pod at 10.05 s, and its DELETE waits its turn
+// for a while.
 func (w *world) leavesByBuiltIn(deleted float64) {
 	w.byBuiltIn(patchPod, 10.05)
 	w.byBuiltIn(deletePod, deleted)
 	w.gone(deleted, auditlog.BuiltInAsServiceAccount)
 }
 
-// isDeletedByBuiltIn is a DELETE of the built-in without a mark of its own.
+// isDeletedByBuiltIn adds a DELETE by the built-in that no mark of its own precedes.
 func (w *world) isDeletedByBuiltIn(when float64) {
 	w.byBuiltIn(deletePod, when)
 	w.gone(when, auditlog.BuiltInAsServiceAccount)
@@ -68,7 +69,7 @@ func TestWhatTheBuiltInMayEvict(t *testing.T) {
 		"a pod that it marked just before the eviction clock was renewed": {
 			history: func(w *world) { w.renews(10.1); w.leavesByBuiltIn(15) },
 		},
-		"no pod that it did not mark, when the eviction clock was fresh for long": {
+		"no pod that it did not mark, when the eviction clock had been fresh for long": {
 			history: func(w *world) {
 				w.renews(-70, -45, -20, 5)
 				w.byBuiltIn(deletePod, 10.05)
@@ -161,7 +162,7 @@ func TestAPodThatTookTheNameOfOneThatWasDueStaysToo(t *testing.T) {
 	}}
 	w.foreign = append(w.foreign, foreignCall{span: oracle.At(sec(70)), kind: deletePod, uid: successor, name: theName})
 	if found := w.judgeStays(); len(found) != 1 || found[0].uid != successor {
-		t.Errorf("found %v, want that the successor should have stayed", found)
+		t.Errorf("found %v, but the successor should have stayed", found)
 	}
 }
 

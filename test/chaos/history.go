@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// podState is what held of a pod from one version to the next that says anything else.
+// podState is what was true of a pod from one version to the next one that differs.
 type podState struct {
 	podFacts
 
@@ -24,7 +24,7 @@ type podState struct {
 	writer  string
 }
 
-// nodeState is what held of a node's NoExecute taints from one version to the next that says anything else.
+// nodeState is what was true of a node's NoExecute taints from one version to the next one that differs.
 type nodeState struct {
 	from   span
 	shown  []corev1.Taint
@@ -38,8 +38,7 @@ type nodeState struct {
 func (s podState) written() span  { return s.from }
 func (s nodeState) written() span { return s.from }
 
-// held is when one of several states can have held that follow one another: from when it was written until the next
-// was.
+// held is when one of several successive states can have held: from when it was written until the next one was.
 func held[S interface{ written() span }](states []S, i int, end time.Time) span {
 	all := oracle.Between(states[i].written().From, end)
 	if i+1 < len(states) {
@@ -148,8 +147,8 @@ func bury(states []podState, gone time.Time) []podState {
 	return append(states, end)
 }
 
-// attribute says about a pod that terminates whose DELETE made it so: the first that was accepted. The audit log does
-// not say which version that wrote when the pod was gone at once.
+// attribute records whose DELETE made a pod terminate: the first that was accepted. If the pod was gone at once, the
+// audit log does not say which version that DELETE wrote.
 func attribute(states []podState, deletions []deletion) []podState {
 	first := slices.IndexFunc(states, func(state podState) bool { return state.terminating })
 	if first < 0 || len(deletions) == 0 || states[first].writer != "" {
@@ -171,7 +170,8 @@ func (p *page) handsBack(written span) bool {
 	})
 }
 
-// nodeStates returns the states of a node. A hand-back makes the taints count from then, for those who come later.
+// nodeStates returns the states of a node. For controllers that look later, a hand-back makes the taints count again
+// from then.
 func nodeStates(known *chronicle[[]corev1.Taint], handsBack func(written span) bool) []nodeState {
 	var states []nodeState
 	var before span
@@ -193,7 +193,7 @@ func nodeStates(known *chronicle[[]corev1.Taint], handsBack func(written span) b
 	return states
 }
 
-// sameTaint reports whether two taints make no difference to what is judged.
+// sameTaint reports whether it makes no difference for the judgment which of two taints a node has.
 func sameTaint(a, b oracle.Taint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded) && a.Since == b.Since &&
 		len(a.Values) == len(b.Values)

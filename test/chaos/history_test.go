@@ -32,7 +32,7 @@ func terminates(pod *corev1.Pod) {
 	pod.DeletionTimestamp = &metav1.Time{Time: sec(20)}
 }
 
-// newTestObserver is an observer that sees everything 90 s after the beginning.
+// newTestObserver returns an observer for which it is always 90 s after the beginning.
 func newTestObserver() *observer {
 	o := newObserver(nil, newLedger())
 	o.now = func() time.Time { return sec(90) }
@@ -172,7 +172,8 @@ func TestAWriteThatTheAuditLogDoesNotHaveLiesBetweenTheVersionBeforeAndItsSight(
 	}
 }
 
-// Of two DELETEs at once the second finds the pod terminating, and is answered with the version from which it began.
+// Of two concurrent DELETEs, the second finds the pod terminating, and is answered with the version from which it
+// began.
 func TestTheAnswerToASecondDeleteDoesNotMakeAnEarlierVersionTerminate(t *testing.T) {
 	o := newTestObserver()
 	const ending = `,"deletionTimestamp":"2026-03-01T00:00:20Z","deletionGracePeriodSeconds":30`

@@ -13,7 +13,7 @@ import (
 // machine, so all instants are of one clock.
 type span = oracle.Span
 
-// distantFuture is when that happens which does not happen while this program runs.
+// distantFuture stands for the instant of anything that does not happen while this program runs.
 var distantFuture = time.Date(9999, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // due says when a pod must leave a node with these taints, if it must while this program runs.

@@ -59,7 +59,7 @@ func (h *history) judge() []finding {
 // carried out, because the replica still decided on them.
 func (h *history) judgeCall(c *call) []finding {
 	charged := func(as charge, format string, args ...any) []finding {
-		why := fmt.Sprintf("%s of run %d of %s %s", c.kind, c.run, c.replica, fmt.Sprintf(format, args...))
+		why := fmt.Sprintf("%s by run %d of %s %s", c.kind, c.run, c.replica, fmt.Sprintf(format, args...))
 		return []finding{{charge: as, uid: c.uid, name: c.name, when: c.received, why: why}}
 	}
 	if c.uid == "" {
@@ -70,30 +70,29 @@ func (h *history) judgeCall(c *call) []finding {
 		return charged(wrong, "has UID %s, which no pod of that name ever had", c.uid)
 	}
 	if before := h.delivered(c); before != nil {
-		return charged(twice, "comes %s after another one was accepted, which it was told", c.received.Sub(before.told).Round(time.Millisecond))
+		return charged(twice, "was sent %s after the replica was told that an earlier one had been accepted", c.received.Sub(before.told).Round(time.Millisecond))
 	}
 	known := h.knowledge(c, pod)
 	switch {
 	case known.due && h.shouldHaveAborted(c, pod):
-		return charged(wrong, "was carried out %s after it was sent, long after the pod had no longer to leave: it was not aborted", c.answered.Sub(c.received).Round(time.Millisecond))
+		return charged(wrong, "was carried out %s after it was sent, long after the pod no longer had to leave: it was not aborted", c.answered.Sub(c.received).Round(time.Millisecond))
 	case known.due:
 		return nil
 	case known.onlyTerminating && pod.byKeeper():
-		return charged(twice, "comes although the pod was seen to terminate long ago")
+		return charged(twice, "was sent although the replica had seen long before that the pod was terminating")
 	case known.onlyTerminating:
-		return charged(wrong, "is about a pod that was seen to terminate, or to be gone, long ago")
+		return charged(wrong, "is for a pod that the replica had long seen terminating or gone")
 	case known.leaves:
-		return charged(early, "comes %s before the pod can be due", known.earliest.Sub(c.received).Round(time.Millisecond))
+		return charged(early, "was sent %s before the pod could be due", known.earliest.Sub(c.received).Round(time.Millisecond))
 	}
-	return charged(wrong, "is about a pod that need not leave, according to all that the replica can have known since %s before", c.received.Sub(known.nodeSince).Round(time.Millisecond))
+	return charged(wrong, "is for a pod that need not leave, judging by everything that the replica can have known for %s", c.received.Sub(known.nodeSince).Round(time.Millisecond))
 }
 
-// abortedWithin is how long it may take to abort a DELETE after the watch has brought that the pod has no longer to
-// leave.
+// abortedWithin is how long it may take to abort a DELETE after the watch has shown that the pod need no longer leave.
 const abortedWithin = time.Second
 
-// shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for long that the pod
-// had no longer to leave. The API server can answer long after the pod has begun to leave: it asks webhooks twice.
+// shouldHaveAborted reports whether a DELETE was carried out although its sender must have known for some time that the
+// pod no longer had to leave. The API server can answer long after the pod has begun to leave: it asks webhooks twice.
 func (h *history) shouldHaveAborted(c *call, p *pod) bool {
 	by := c.answered.Add(-abortedWithin)
 	if left, ok := p.left(); ok && left.visible.Before(c.answered) {
@@ -106,8 +105,7 @@ func (h *history) shouldHaveAborted(c *call, p *pod) bool {
 	return !known.leaves && !known.onlyTerminating
 }
 
-// delivered returns, for a DELETE, an earlier one of the same pod of which this very process knows that it was
-// accepted.
+// delivered returns an earlier DELETE of the same pod that the same process knows was accepted.
 func (h *history) delivered(c *call) *call {
 	if c.kind != deletePod {
 		return nil

@@ -25,7 +25,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 		history func(*world)
 		want    []charge
 	}{
-		"a pod that nothing tolerates for leaves at once": {
+		"a pod that tolerates nothing leaves at once": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05) },
 		},
 		"a pod leaves when its seconds are over": {
@@ -159,7 +159,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).uid = "" },
 			want:    []charge{wrong},
 		},
-		"a DELETE has the UID of no pod of that name": {
+		"a DELETE has the UID of no pod with that name": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.evicts(10.05).name = "default/other" },
 			want:    []charge{wrong},
 		},
@@ -224,7 +224,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 				w.tainted(40)
 			},
 		},
-		"a pod is left alone after one call that failed for longer than the backoff of one": {
+		"a pod is left alone after one failed call, for longer than the backoff of one": {
 			history: func(w *world) { w.tainted(10, noExecute("off")); w.calls(deletePod, 10.05).fails(); w.tainted(45) },
 			want:    []charge{tardy},
 		},
@@ -253,7 +253,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 				w.evicts(30)
 			},
 		},
-		"a guarded pod waits as long as it was refused often": {
+		"a guarded pod waits longer because it was refused often": {
 			history: func(w *world) {
 				w.guards()
 				w.reviews = []episode{{span: oracle.Between(sec(9), sec(23)), what: string(refusedReview)}}
@@ -272,7 +272,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{lost},
 		},
-		"a leader whose clock is behind counts a taint from its sight that comes with a timeAdded of before": {
+		"a leader whose clock is behind counts a taint that comes with an earlier timeAdded from when it saw it": {
 			history: func(w *world) {
 				w.skews = []skew{{span: oracle.Between(sec(5), sec(180)), replica: "a", offset: -time.Minute}}
 				w.tolerates(1, tolerating("off", 15))
@@ -325,7 +325,7 @@ func TestWhatIsRightAndWhatIsWrong(t *testing.T) {
 			},
 			want: []charge{tardy},
 		},
-		"a timeAdded is written that is before the taint": {
+		"a timeAdded that is before the taint is written": {
 			history: func(w *world) {
 				w.tolerates(1, forever("off"))
 				w.tainted(10.3, noExecute("off"))

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// confirmedFor is how long one live read of a node serves; see the package eviction.
+	// confirmedFor is how long one live read of a node is used; see package eviction.
 	confirmedFor = 500 * time.Millisecond
 	// haste is how long it may take from a decision until the proxy has the call, and from an event's arrival at our watch
 	// until a replica whose watch is in order knows it: two processors run everything here, a whole control plane
@@ -21,7 +21,7 @@ const (
 	catchUp = time.Second
 )
 
-// hasteAt is haste, and as long as the machine was paused in the time before an instant.
+// hasteAt is haste plus the time for which the machine was paused shortly before an instant.
 func (h *history) hasteAt(instant time.Time) time.Duration {
 	const before = 2 * time.Second
 	all := haste
@@ -37,10 +37,10 @@ func (h *history) hasteAt(instant time.Time) time.Duration {
 // have taken for the present one, put together in every way.
 type knowledge struct {
 	nodeSince       time.Time
-	due             bool      // by some of it the pod was due
-	leaves          bool      // by some of it the pod had to leave, if only later
+	due             bool      // in at least one combination, the pod was due
+	leaves          bool      // in at least one combination, the pod had to leave, if only later
 	earliest        time.Time // then
-	onlyTerminating bool      // by none of it the pod was not leaving already
+	onlyTerminating bool      // in every combination, the pod was already leaving
 }
 
 func (h *history) knowledge(c *call, p *pod) knowledge {
@@ -54,7 +54,7 @@ func (h *history) watched(c *call, p *pod, by time.Time) knowledge {
 	return h.known(p, by, h.watchedSince(c, watchPods, by), ofNode)
 }
 
-// watchedSince says how old the newest can be that a watch of a call's sender has brought by an instant.
+// watchedSince says how old the newest state can be that a watch of a call's sender has delivered by an instant.
 func (h *history) watchedSince(c *call, kind callKind, by time.Time) time.Time {
 	var since time.Time
 	for _, s := range h.streams {
@@ -110,8 +110,8 @@ func (p *pod) visibleUntil(i int) time.Time {
 	return oracle.Later(p.states[i+1].visible, p.states[i+1].from.To)
 }
 
-// nodeKnownSince says how old the taints can be from which a call was decided. A live read of the node confirmed them.
-// It is not older than confirmedFor, or has just been answered, however long that took.
+// nodeKnownSince says how old the taints on which a call was based can be. A live read of the node confirmed them. It
+// is not older than confirmedFor, or has just been answered, however long that took.
 func (h *history) nodeKnownSince(c *call, node string) time.Time {
 	haste := h.hasteAt(c.received)
 	oldest := c.received.Add(-haste)
@@ -131,9 +131,9 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 	return oldest
 }
 
-// podKnownSince says how old the pod can be by which a call was decided: as old as the last moment at which the
-// replica's watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API server
-// has just shown it, in its answer to the PATCH of the condition or to a GET.
+// podKnownSince says how old the state of the pod on which a call was based can be: as old as the last moment at which
+// the replica's watch of pods was in order, and no older than its process. A DELETE is decided by the pod as the API
+// server has just shown it, in its answer to the PATCH of the condition or to a GET.
 func (h *history) podKnownSince(c *call) time.Time {
 	since := oracle.Later(h.watchedSince(c, watchPods, c.received), h.beginOf(c).Add(haste-h.hasteAt(c.received)))
 	if c.kind == deletePod {
@@ -142,8 +142,8 @@ func (h *history) podKnownSince(c *call) time.Time {
 	return since
 }
 
-// shown returns since when the pod can be what the API server showed last before a DELETE, the zero time if the last
-// answer did not arrive.
+// shown returns from when the pod that the API server last showed before a DELETE can be. It is zero if that answer did
+// not arrive.
 func (h *history) shown(c *call) time.Time {
 	var last *call
 	for _, before := range h.calls {
@@ -161,7 +161,7 @@ func (h *history) shown(c *call) time.Time {
 	return last.forwarded
 }
 
-// beginOf is when the process began that sent a call.
+// beginOf is when the process that sent a call began.
 func (h *history) beginOf(c *call) time.Time {
 	for _, life := range h.lives {
 		if life.replica == c.replica && life.run == c.run {

@@ -193,7 +193,7 @@ func (l *ledger) noteHalts(ctx context.Context) {
 	}
 }
 
-// leader returns the run of the replica that holds the Lease, if it has one of ours.
+// leader returns the run of the replica that holds the Lease, if one of ours does.
 func (l *ledger) leader() (replicaRun, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,8 @@
 //
 // An observer with a watch of its own records what should have happened, according only to the rule of
 // docs/concepts.md, and compares it with what the API server accepted. No eviction may be lost, early, of the wrong
-// pod, or carried out twice, nor come much later than the faults that touched it explain. What is a little later is
-// reported.
+// pod, or carried out twice, nor come much later than the faults that touched it explain. Evictions that are a little
+// later are reported.
 //
 // With -coexist the built-in taint-eviction-controller runs, too, and the replicas keep it from evicting with the
 // eviction clock. Now and then all replicas are killed for longer than the clock is fresh, and the built-in evicts. Its
@@ -25,7 +25,7 @@
 //	                           watches, clocks, webhook, and disruption to the whole
 //	ledger, observer, audit    what was done to the replicas, and what was seen of pods, nodes and calls
 //	history                    all of that after the run
-//	judge                      what went wrong, by test/rig/oracle; overdue, stamps and foreign: one kind of it each
+//	judge                      what went wrong, according to test/rig/oracle; overdue, stamps and foreign: one kind each
 //	knowledge, explain         what a replica can have known when it called; what faults excuse
 package main
 
@@ -52,9 +52,9 @@ const (
 func main() {
 	cfg := config{out: os.Stdout}
 	flag.DurationVar(&cfg.duration, "duration", 3*time.Minute, "how long to break things; start and recovery take another minute or two")
-	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "what chance draws; by default another one each time")
+	flag.Uint64Var(&cfg.seed, "seed", rand.Uint64(), "random seed; a new one each time by default")
 	flag.StringVar(&cfg.taintkeeper, "taintkeeper", "bin/chaos-taintkeeper", "the binary to run, with a wall clock that can be set")
-	flag.BoolVar(&cfg.coexist, "coexist", false, "play them next to a kube-controller-manager that evicts, too")
+	flag.BoolVar(&cfg.coexist, "coexist", false, "run next to a kube-controller-manager that also evicts")
 	flag.Parse()
 	if cfg.duration <= 0 {
 		fmt.Fprintf(os.Stderr, "chaos: -duration=%s: it must be more than zero, for example 3m\n", cfg.duration)

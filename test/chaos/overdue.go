@@ -19,7 +19,7 @@ import (
 type stretch struct {
 	pod     *pod
 	node    string
-	sights  []time.Time // when the taints that it was due by could be seen first
+	sights  []time.Time // when the taints that made it due could first be seen
 	due     time.Time
 	ended   time.Time
 	evicted *call // that ended it, if one did
@@ -49,7 +49,7 @@ func (h *history) stretches() []stretch {
 	return merged
 }
 
-// evictions are the DELETEs that the API server accepted first, by the pod.
+// evictions returns, for each pod, the first DELETE that the API server accepted.
 func (h *history) evictions() map[types.UID]*call {
 	first := map[types.UID]*call{}
 	for _, c := range h.calls {
@@ -100,7 +100,7 @@ func sights(taints []oracle.Taint) []time.Time {
 	return all
 }
 
-// merge joins what follows upon one another with nothing between but the time that a write may have taken.
+// merge joins stretches that follow one another with no more between them than the time that a write may have taken.
 func merge(parts []stretch) []stretch {
 	slices.SortFunc(parts, func(a, b stretch) int {
 		return cmp.Or(cmp.Compare(a.pod.uid, b.pod.uid), a.due.Compare(b.due))
@@ -145,7 +145,7 @@ func (l late) unexplained() bool {
 	return l.evicted.received.Sub(l.explanation.until) > prompt
 }
 
-// resolution is how much later than it would otherwise be an eviction can be after a restart: timeAdded has seconds.
+// resolution is how much later an eviction can be after a restart than without one: timeAdded is in whole seconds.
 const resolution = time.Second
 
 // prompt is how soon an eviction must come when nothing delays it any longer.
@@ -158,8 +158,8 @@ const (
 	lateAfter = 5 * time.Second
 )
 
-// judgeDelays finds the pods that had to leave for longer than the faults explain: those that never did, those that
-// were made to so late that it must have been for another reason, and those that waited for others.
+// judgeDelays finds the pods that had to leave for longer than the faults explain: those that never left, those that
+// were evicted so late that the reason must be another, and those that waited for others.
 func (h *history) judgeDelays() []finding {
 	var found []finding
 	for _, s := range h.stretches() {
@@ -171,14 +171,15 @@ func (h *history) judgeDelays() []finding {
 		if as == "" {
 			continue
 		}
-		why := fmt.Sprintf("had to leave node %s for %s, %s; the faults explain %s", s.node,
+		why := fmt.Sprintf("was overdue on node %s for %s, %s; the faults explain %s of it", s.node,
 			ended.Sub(s.due).Round(time.Millisecond), s.fate(), explained.until.Sub(s.due).Round(time.Millisecond))
 		found = append(found, finding{charge: as, uid: s.pod.uid, name: s.pod.name, when: s.due, until: ended, why: why})
 	}
 	return found
 }
 
-// delayed returns the charge against a replica that did not evict a pod until an end, and which excuse is too weak.
+// delayed returns the charge against a replica that had not evicted a pod by an instant, and the excuse that is too
+// weak.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
 	if ended.Sub(explained.until) > lostAfter || h.outlivedRecovery(s) {
@@ -214,5 +215,5 @@ func (s stretch) fate() string {
 	case s.open:
 		return "and is still there"
 	}
-	return "and was not deleted before that was over"
+	return "and was not deleted before it no longer had to leave"
 }

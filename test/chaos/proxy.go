@@ -96,7 +96,7 @@ type faulty struct {
 	next    http.RoundTripper
 }
 
-var errDropped = errors.New("it is dropped")
+var errDropped = errors.New("the proxy dropped the call")
 
 // refusals are the faults that the proxy answers instead of the API server.
 var refusals = map[faultKind]proxy.Refusal{

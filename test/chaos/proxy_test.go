@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// server replaces the API server: it notes what arrives and answers everything with 200. A watch brings the lines
-// that it is sent.
+// server replaces the API server: it notes what arrives and answers everything with 200. A watch returns the lines that
+// are sent to the server's channel.
 type server struct {
 	*httptest.Server
 
@@ -76,7 +76,7 @@ func (s *server) count(method string) int {
 	return n
 }
 
-// newTestProxy is a proxy before a server that does to each call what is planned.
+// newTestProxy returns a proxy in front of a server. The proxy does to each call what is planned.
 func newTestProxy(t *testing.T, s *server, planned plan) *replicaProxy {
 	t.Helper()
 	p, err := newProxy("a", &rest.Config{Host: s.URL}, newWeather(rand.New(rand.NewPCG(1, 1))), newLedger())
@@ -212,11 +212,11 @@ func TestACutWatchEndsInTheMiddle(t *testing.T) {
 	_, lines := openWatch(t, p)
 	s.lines <- "first"
 	if !lines.Scan() || lines.Text() != "first" {
-		t.Fatalf("the watch brings %q, %v", lines.Text(), lines.Err())
+		t.Fatalf("the watch returns %q, %v", lines.Text(), lines.Err())
 	}
 	p.inject(cutAll, 0)
 	if lines.Scan() || !errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
-		t.Errorf("the watch brings %q and ends with %v, want the connection closed", lines.Text(), lines.Err())
+		t.Errorf("the watch returns %q and ends with %v, want the connection closed", lines.Text(), lines.Err())
 	}
 	page := p.ledger.page()
 	if len(page.streams) != 1 || page.streams[0].kind != watchPods || page.streams[0].closed.IsZero() || page.injected[cutAll] != 1 {
@@ -233,7 +233,7 @@ func TestAWatchThatIsHeldUpBringsItsEventsAfterwards(t *testing.T) {
 	p.inject(stalledWatch, held)
 	s.lines <- "late"
 	if !lines.Scan() || lines.Text() != "late" {
-		t.Fatalf("the watch brings %q, %v", lines.Text(), lines.Err())
+		t.Fatalf("the watch returns %q, %v", lines.Text(), lines.Err())
 	}
 	if took := time.Since(began); took < held {
 		t.Errorf("the event came after %s, want at least %s", took, held)

@@ -39,7 +39,7 @@ const restartAfter = time.Second
 // How a run of a replica can end.
 const (
 	endedKilled  = "killed"
-	endedItself  = "ended by itself"
+	endedItself  = "exited on its own"
 	endedUnready = "ended before it was ready"
 	endedStopped = "stopped"
 )
@@ -50,7 +50,7 @@ type replica struct {
 	name    string
 	binary  string
 	elect   election
-	flags   []string // that it has besides
+	flags   []string // its other flags
 	cluster *localcluster.Cluster
 	proxy   *replicaProxy
 	clock   *wallclock.Clock
@@ -58,7 +58,7 @@ type replica struct {
 
 	mu      sync.Mutex
 	process *localcluster.Taintkeeper // nil while none is ready
-	down    time.Duration             // for how long the process stays down that was killed or stopped; zero if it was not
+	down    time.Duration             // how long the killed or stopped process stays down; zero if it was neither
 	how     string                    // it was
 }
 
@@ -129,7 +129,7 @@ func (r *replica) buried() (down time.Duration, how string) {
 	return down, how
 }
 
-var errNotRunning = errors.New("it does not run")
+var errNotRunning = errors.New("the replica is not running")
 
 // kill kills the replica's process, which then stays down for a while.
 func (r *replica) kill(down time.Duration) error {

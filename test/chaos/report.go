@@ -24,7 +24,7 @@ func (h *history) report(out io.Writer, done map[disruption]int) (clean bool) {
 	h.reportLateness(say)
 	reportVerdict(say, found)
 	if evicted == 0 {
-		say("\nNothing was evicted, so this proves nothing: let it last longer.")
+		say("\nNothing was evicted, so this proves nothing: use a longer -duration.")
 	}
 	return len(found) == 0 && evicted > 0
 }
@@ -49,14 +49,14 @@ func (h *history) reportFaults(say sayer, done map[disruption]int) {
 	for _, l := range h.lives {
 		how[l.how]++
 	}
-	say("  %6d  runs of a replica %s, as one that loses its Lease does", how[endedItself], endedItself)
-	say("  %6d  runs of a replica %s", how[endedUnready], endedUnready)
-	say("  %6d  changes of who holds the Lease", len(h.reigns))
-	say("  %6.0f  seconds a running replica was without a watch of nodes or pods, at the longest", h.longestBlindness().Seconds())
+	say("  %6d  times a replica %s, as one that loses its Lease does", how[endedItself], endedItself)
+	say("  %6d  times a replica %s", how[endedUnready], endedUnready)
+	say("  %6d  changes of leader", len(h.reigns))
+	say("  %6.0f  seconds at most that a running replica had no watch of nodes or pods", h.longestBlindness().Seconds())
 }
 
-// longestBlindness is the longest time that a running replica had no watch, for whichever reason: cut, refused, or
-// because client-go waits before it tries again.
+// longestBlindness is the longest time that a running replica had no watch, for whatever reason: it was cut or refused,
+// or client-go waits before it tries again.
 func (h *history) longestBlindness() time.Duration {
 	longest := time.Duration(0)
 	for _, l := range h.lives {
@@ -89,7 +89,7 @@ func (h *history) reportPods(say sayer) (evicted int) {
 		calls[c.kind]++
 	}
 	say("\nPods")
-	say("  %6d  were there", len(h.pods))
+	say("  %6d  existed", len(h.pods))
 	say("  %6d  evicted", evicted)
 	if foreign > 0 {
 		say("  %6d  evicted by the built-in", foreign)
@@ -126,7 +126,7 @@ func (h *history) reportLateness(say sayer) {
 	say("\nLateness: from due until the API server had accepted the DELETE")
 	say("  %s  %s", quantiles(untouched), "not touched by a fault")
 	say("  %s  %s", quantiles(touched), "touched by one")
-	say("  %s  %s", quantiles(guarded), "of pods that the webhook is asked about")
+	say("  %s  %s", quantiles(guarded), "pods that the webhook selects")
 	say("  %6d  later than the faults explain", len(unexplained))
 	for _, l := range unexplained[:min(len(unexplained), mostStories)] {
 		say("\n  not explained: pod %s left node %s %s after it was due; the faults explain %s of it", l.pod.name, l.node,

@@ -24,7 +24,7 @@ func TestTheReportCountsWhatHappenedAndFindsNothingWrong(t *testing.T) {
 	}
 	for _, line := range []string{
 		"       3  500", "       4  admission hanging", "       1  clock of a replica set behind", "       6  not-ready and unreachable swapped", "       2  watch cut", "      16  in all, in 3 calls", "       4  leader killed",
-		"       1  runs of a replica ended by itself", "       4  seconds a running replica was without a watch", "       2  were there", "       1  evicted", "       0  deleted by others first",
+		"       1  times a replica exited on its own", "       4  seconds at most that a running replica had no watch", "       2  existed", "       1  evicted", "       0  deleted by others first",
 		"       1 evicted, half within 55ms, 9 in 10 within 55ms, 99 in 100 within 55ms, all within 55ms  not touched by a fault",
 		"       0  later than the faults explain", "  lost    0", "  late    0", "  twice   0", "  foreign 0",
 	} {
@@ -60,6 +60,6 @@ func TestAnEvictionThatIsALittleLateIsReportedButIsNotWrong(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "       1  later than the faults explain") ||
 		!strings.Contains(out.String(), "not explained: pod default/pod left node node 5.005s after it was due; the faults explain 0s of it") {
-		t.Errorf("the lateness is not told in\n%s", out.String())
+		t.Errorf("the lateness is missing in\n%s", out.String())
 	}
 }

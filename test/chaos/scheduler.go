@@ -17,8 +17,8 @@ import (
 // ownScheduler is the name by which pods ask for the scheduler below.
 const ownScheduler = "chaos"
 
-// scheduler binds pods to nodes at random, tainted or not. kube-scheduler ends itself if a pod was replaced under its
-// name while it could not watch, and a StatefulSet would have no pods any longer.
+// scheduler binds pods to nodes at random, tainted or not. kube-scheduler exits if a pod was replaced by one with the
+// same name while it could not watch; a StatefulSet would then get no more pods.
 type scheduler struct {
 	client kubernetes.Interface
 	random *rand.Rand

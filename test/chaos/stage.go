@@ -75,7 +75,7 @@ func run(ctx context.Context, cfg config) (clean bool, err error) {
 	s.say("seed %d, %s of chaos, leases of %s%s", cfg.seed, cfg.duration, s.elect.lease, s.company())
 	clean, err = s.play(ctx)
 	s.stopCluster()
-	if ctx.Err() != nil { // whatever failed then, failed because of it
+	if ctx.Err() != nil { // whatever failed then failed because of the interrupt
 		return false, errors.Join(ctx.Err(), os.RemoveAll(dir))
 	}
 	if err != nil || !clean {
@@ -238,20 +238,20 @@ func (s *stage) playWithReplicas(ctx context.Context) (calmed, end time.Time, er
 	return calmed, end, errors.Join(err, group.Wait())
 }
 
-// source is a source of randomness of its own for each who needs one, so that one's luck does not depend on another's
-// haste.
+// source returns a separate source of randomness for each user, so that the draws of one do not depend on how fast
+// another is.
 func (s *stage) source(number uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, number)) }
 
 // startTimeout is generous: the machine may be busy with a build.
 const startTimeout = 2 * time.Minute
 
 func (s *stage) awaitLeader(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no replica leads after %s, or one does not run; their logs say why", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no replica is leading after %s, or one is not running; their logs say why", startTimeout))
 	defer cancel()
 	for {
 		_, led := s.ledger.leader()
 		if led && s.running() == len(s.replicas) {
-			s.say("two replicas run, and one of them leads")
+			s.say("two replicas are running, and one of them is leading")
 			return nil
 		}
 		if ctx.Err() != nil {

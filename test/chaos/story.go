@@ -21,7 +21,7 @@ type line struct {
 	what string
 }
 
-// What led to it is told of what happened at an instant; of what lasted, most of all what held it up.
+// For what happened at an instant, a story tells what led to it; for a delay, mainly what caused it.
 const (
 	beforeInstant = 40 * time.Second
 	beforeDelay   = 10 * time.Second
@@ -47,7 +47,7 @@ func (h *history) story(uid types.UID, name string, instant, until time.Time) st
 	for _, k := range h.skews {
 		lines = append(lines,
 			line{k.From, fmt.Sprintf("the clock of %s is wrong by %s", k.replica, k.offset.Round(time.Second))},
-			line{k.To, fmt.Sprintf("the clock of %s is set again", k.replica)})
+			line{k.To, fmt.Sprintf("the clock of %s is corrected", k.replica)})
 	}
 	for _, l := range h.lives {
 		lines = append(lines,

@@ -35,7 +35,7 @@ func TestTheStoryOfAPodHasEverythingInOrder(t *testing.T) {
 		t.Errorf("the story of another time tells of this one:\n%s", over)
 	}
 	if delay := w.story(thePod, theNode, sec(1), sec(14)); indexFrom(delay, "DELETE", 0) < 0 {
-		t.Errorf("the story of a delay does not reach to its end:\n%s", delay)
+		t.Errorf("the story of a delay does not reach its end:\n%s", delay)
 	}
 }
 

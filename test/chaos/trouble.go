@@ -26,7 +26,7 @@ type troublemaker struct {
 	made     int    // pods, for their names
 }
 
-// mostPods bounds the pods that there are at the same time, in addition to those of a crowd.
+// mostPods limits how many pods exist at the same time, in addition to those of a crowd.
 const mostPods = 110
 
 // deed is one thing that the troublemaker does, and how often compared with the others.

@@ -15,7 +15,7 @@ import (
 // it.
 const template = "template"
 
-// conditionSeconds is for how long every pod tolerates not-ready and unreachable that does not say otherwise.
+// conditionSeconds is how long a pod tolerates not-ready and unreachable if it does not say otherwise.
 const conditionSeconds = "12"
 
 // controllers are those who write the same taints again and again, as the node-lifecycle controller does, which is off

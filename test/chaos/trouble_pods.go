@@ -69,7 +69,8 @@ func (t *troublemaker) aNewPod(name string) *corev1.Pod {
 	return pod
 }
 
-// tolerations draws a list: of every form that the API allows, also several for one taint, of which the first counts.
+// tolerations draws a list: of every form that the API allows, including several for one taint, of which the first
+// counts.
 func (t *troublemaker) tolerations() []corev1.Toleration {
 	var all []corev1.Toleration
 	for range t.random.IntN(5) {
@@ -123,8 +124,8 @@ func (t *troublemaker) delete(ctx context.Context, name string) error {
 	})
 }
 
-// replacePod deletes a pod and creates another one of its name: at once, or when kwok is done with the first. It
-// deletes by name, and when it comes late it deletes the second.
+// replacePod deletes a pod and creates another one with the same name: at once, or when kwok is done with the first.
+// The delete is by name, so a late one deletes the second pod.
 func (t *troublemaker) replacePod(ctx context.Context) error {
 	name, ok := t.aPod()
 	if !ok {

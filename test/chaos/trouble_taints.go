@@ -128,7 +128,7 @@ func (t *troublemaker) retime(ctx context.Context) error {
 }
 
 // storm taints half of the nodes at once and, every other time, takes the taints off again some moments later. It ends
-// within a few seconds, when the built-in has not worked off what it began.
+// within a few seconds, before the built-in has finished the evictions that it began.
 func (t *troublemaker) storm(ctx context.Context) error {
 	taint := corev1.Taint{Key: pick(t.random, taintKeys...), Value: "off", Effect: corev1.TaintEffectNoExecute}
 	half := t.random.Perm(len(t.nodes))[:len(t.nodes)/2]

@@ -91,7 +91,7 @@ func (w *watches) hold(d time.Duration) {
 	}
 }
 
-// letGo ends the while for which watches are held up, unless it has become longer.
+// letGo stops holding up watches, unless the time for which they are held up has been extended.
 func (w *watches) letGo() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,8 +137,8 @@ func (p *replicaProxy) disturb(ctx context.Context) {
 	}
 }
 
-// inject injects one fault into the watches. New ones are refused for a while after all are cut, else it would be
-// noticed by few.
+// inject injects one fault into the watches. To refuse new watches for a while, it also cuts the open ones; otherwise
+// few would notice.
 func (p *replicaProxy) inject(fault faultKind, length time.Duration) {
 	all := func(open []*watchBody) []*watchBody { return open }
 	switch fault {

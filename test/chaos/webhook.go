@@ -60,7 +60,7 @@ func newWebhook(random *rand.Rand, ledger *ledger) (*webhook, error) {
 
 func (w *webhook) close() error { return w.server.Close() }
 
-// set says what happens to all reviews from now on, also to those that are under way: they are admitted.
+// set says what happens to all reviews from now on. Those that are under way are admitted.
 func (w *webhook) set(fault faultKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ func (w *webhook) admit(ctx context.Context, uid types.UID) bool {
 	return true
 }
 
-// draw says what happens to the review of a pod, how long it lasts, and by which channel it is over earlier.
+// draw says what happens to the review of a pod, how long that takes, and which channel closes if it ends earlier.
 func (w *webhook) draw(uid types.UID) (fault faultKind, wait time.Duration, over <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *webhook) draw(uid types.UID) (fault faultKind, wait time.Duration, over
 	return w.fault, wait, w.over
 }
 
-// scope is what the API server asks the webhook about, and what it makes of its silence.
+// scope is what the API server asks the webhook about, and what it does if the webhook does not answer.
 type scope struct {
 	resource  string // pods or pods/status
 	operation admissionregistrationv1.OperationType

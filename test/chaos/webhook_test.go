@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// reviewer asks a webhook as the API server does.
+// reviewer calls a webhook as the API server does.
 type reviewer struct {
 	client *http.Client
 	url    string
@@ -34,7 +34,7 @@ func newTestWebhook(t *testing.T) (*webhook, reviewer) {
 	t.Cleanup(func() { _ = w.close() })
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(w.bundle) {
-		t.Fatal("the webhook has no authority")
+		t.Fatal("the webhook has no certificate authority")
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities}}}
 	t.Cleanup(client.CloseIdleConnections)
@@ -98,7 +98,7 @@ func TestAHangingWebhookAnswersNoCallUntilItIsOver(t *testing.T) {
 	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := asks.ask(impatient, t); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v, want that there was no answer", err)
+		t.Errorf("%v, want no answer", err)
 	}
 	time.AfterFunc(100*time.Millisecond, func() { w.set("") })
 	if allowed, err := asks.ask(t.Context(), t); !allowed || err != nil {
@@ -124,6 +124,6 @@ func TestTheWebhookIsAskedAboutEverythingInTurn(t *testing.T) {
 		drawn[aScope(random)] = true
 	}
 	if want := 2 * 2 * 3; len(drawn) != want { // of what, with which failure policy, for how long
-		t.Errorf("%d kinds of a registration, want %d", len(drawn), want)
+		t.Errorf("%d kinds of registrations, want %d", len(drawn), want)
 	}
 }

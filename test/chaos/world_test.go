@@ -16,7 +16,7 @@ import (
 // beginning is when the histories of the tests begin, at the beginning of a second.
 var beginning = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
 
-// sec is an instant so many seconds after the beginning.
+// sec is the instant the given number of seconds after the beginning.
 func sec(seconds float64) time.Time {
 	return beginning.Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -47,7 +47,7 @@ func newWorld() *world {
 	return w
 }
 
-// tolerating makes a toleration of the taints of a key for some seconds.
+// tolerating makes a toleration for the taints with a key, for the given number of seconds.
 func tolerating(key string, seconds int64) corev1.Toleration {
 	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
 }
@@ -65,8 +65,8 @@ func added(taint corev1.Taint, seconds float64) corev1.Taint {
 	return taint
 }
 
-// podIs says what holds of the pod from an instant on. It is on the node and was bound at the beginning, unless it says
-// otherwise.
+// podIs says what is true of the pod from an instant on. Unless the facts say otherwise, the pod is on the node and was
+// bound at the beginning.
 func (w *world) podIs(from float64, facts podFacts) {
 	if facts.node == "" {
 		facts.node = theNode
@@ -83,7 +83,7 @@ func (w *world) tolerates(from float64, tolerations ...corev1.Toleration) {
 	w.podIs(from, podFacts{tolerations: tolerations})
 }
 
-// gone ends the pod, deleted by a client.
+// gone makes the pod terminate, because a client has deleted it.
 func (w *world) gone(from float64, by string) {
 	w.podIs(from, podFacts{terminating: true})
 	p := w.pods[thePod]
@@ -104,7 +104,7 @@ func (w *world) taintedBy(writer string, from float64, taints ...corev1.Taint) {
 	w.nodes[theNode] = append(states, nodeState{from: oracle.At(sec(from)), shown: taints, taints: next, writer: writer, handedBack: handedBack})
 }
 
-// swaps makes the node not ready at 10 s and unreachable at 25 s, which the pod tolerates for 20 s.
+// swaps makes the node not ready at 10 s and unreachable at 25 s. The pod tolerates each of the two for 20 s.
 func (w *world) swaps() {
 	const sick, silent = 10, 25
 	notReady, unreachable := noExecute(corev1.TaintNodeNotReady), noExecute(corev1.TaintNodeUnreachable)
@@ -114,14 +114,14 @@ func (w *world) swaps() {
 	w.tainted(silent+0.91, added(unreachable, silent))
 }
 
-// reignsFrom makes the leader one that began, and came to lead, only at an instant.
+// reignsFrom makes the leader a process that began just before an instant, and began to lead at that instant.
 func (w *world) reignsFrom(seconds float64) {
 	began := sec(seconds)
 	w.lives[0].began, w.reigns[0].from = began.Add(-2*time.Second), began
 	w.watch("a", watchPods).opened, w.watch("a", watchNodes).opened = began.Add(-time.Second), began.Add(-time.Second)
 }
 
-// calls is a call of replica a that goes through without a fault.
+// calls adds a call by replica a that goes through without a fault.
 func (w *world) calls(kind callKind, when float64) *call {
 	c := &call{
 		replica: "a", run: 1, kind: kind, name: theName, uid: thePod,
@@ -142,7 +142,7 @@ func (c *call) fails() {
 // isRefused makes a call one that admission refused.
 func (c *call) isRefused() { c.answer, c.heard = 403, 403 }
 
-// hangs is an eviction whose DELETE is sent at 10 s, and carried out and answered only at an instant.
+// hangs adds an eviction: its DELETE is sent at 10 s, but carried out and answered only at the given instant.
 func (w *world) hangs(answered float64) { w.hangsOn(answered, answered) }
 
 // hangsOn is an eviction whose DELETE is sent at 10 s, carried out at an instant, and answered at another.
