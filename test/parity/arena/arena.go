@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arena is where contestants play: virtual time, a process that is started and killed in it, what
-// client-go's fake clientset lacks of an API server, and series of random histories, of which the smallest
-// with a fault is shown. What happens there, and what is to come of it, is up to the packages that play.
+// Package arena is where contestants play: virtual time, a process that is started and killed in it, what client-go's
+// fake clientset lacks of an API server, and series of random histories, of which the smallest with a fault is shown.
+// What happens there, and what the result should be, is up to the packages that play.
 package arena
 
 import (

@@ -27,8 +27,8 @@ func (n News) of(resource string) *bubble.Watches {
 // Interrupt ends all watches of a resource, as when their resource version is too old to go on from.
 func (n News) Interrupt(resource string) { n.of(resource).Expire() }
 
-// Tell reports a change of an object: before is nil for what came, after for what went. That goes with the version that
-// the cluster has then.
+// Tell reports a change of an object: before is nil for what came, after for what went. An object that went is reported
+// with the version that the cluster then has.
 func Tell[T any, O Object[T]](n News, resource string, before, after O, version int) {
 	kind, object := watch.Modified, after
 	switch {

@@ -26,8 +26,8 @@ type Object[T any] interface {
 	runtime.Object
 }
 
-// Put puts an object into the place of the one of its name, or removes that one when after is nil. What
-// changes has the next version of the cluster, and is told: before is nil for what came.
+// Put replaces the object with a name, or removes it if after is nil. The change gets the next version of the cluster,
+// and is passed to changed: before is nil for a new object.
 func Put[T any, O Object[T]](objects map[string]O, version *int, name string, after O, changed func(before, after O)) {
 	before := objects[name]
 	if before == nil && after == nil {

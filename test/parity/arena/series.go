@@ -44,7 +44,7 @@ type Kind string
 // Fault is something wrong with a trial.
 type Fault struct {
 	Kind Kind
-	// Name is of whom: a node's name, a pod's UID.
+	// Name says what it is about: a node's name, or a pod's UID.
 	Name string
 }
 
@@ -62,7 +62,7 @@ type Book[T Trial] interface {
 	Enter(T)
 	// Write writes the rows of the table of all that was played, in cells that end with a tab.
 	Write(io.Writer, Score)
-	// Check fails when the histories were no test.
+	// Check fails when the histories tested nothing.
 	Check(*testing.T, Score)
 }
 
@@ -75,7 +75,7 @@ type Score struct {
 
 func (s Score) perSecond() float64 { return float64(s.Played) / time.Since(s.Began).Seconds() }
 
-// Play plays so many histories, or the one that the user asked for, and fails for whatever is wrong with
+// Play plays the given number of histories, or the one that the user asked for, and fails if anything is wrong with
 // them. A history with a fault is shown in its smallest form.
 func (s Series[H, T]) Play(t *testing.T, count int, book Book[T]) {
 	t.Helper()
@@ -113,13 +113,13 @@ func (s Series[H, T]) play(t *testing.T, index int) (bool, T) {
 		return false, trial
 	}
 	smallest := s.Try(t, s.Shrink(t, history, faults[0].Kind))
-	t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; play it again with\n%s",
+	t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; run it again with\n%s",
 		faults[0], smallest.Timetable(), index, seed.Seed(), seed.Again(t, s.Folder, index))
 	return true, trial
 }
 
-// Shrink makes a history smaller for as long as something of a kind is wrong with it: it leaves out whatever
-// one can do without, until nothing more can be left out.
+// Shrink makes a history smaller while it keeps a kind of fault: it leaves out whatever the fault does not need, until
+// nothing more can be left out.
 func (s Series[H, T]) Shrink(t *testing.T, history H, kind Kind) H {
 	t.Helper()
 	for {
@@ -132,8 +132,8 @@ func (s Series[H, T]) Shrink(t *testing.T, history H, kind Kind) H {
 	}
 }
 
-// Search returns the first of so many histories of a seed with which something of a kind is wrong, as it is and
-// in its smallest form; false if there is none.
+// Search returns the first of a seed's histories that has a kind of fault, as it is and in its smallest form; false if
+// none has.
 func (s Series[H, T]) Search(t *testing.T, of uint64, count int, kind Kind) (found, smallest H, ok bool) {
 	t.Helper()
 	for index := range uint64(count) {

@@ -44,7 +44,7 @@ func Table(rows ...[]string) string {
 	return text.String()
 }
 
-// FaultOf returns what is wrong with a name among some faults, if anything.
+// FaultOf returns the kind of the first fault with a name, if there is one.
 func FaultOf(name string, faults []Fault) (Kind, bool) {
 	i := slices.IndexFunc(faults, func(f Fault) bool { return f.Name == name })
 	if i < 0 {

@@ -41,8 +41,8 @@ func (g *generator) action() action {
 	return g.editPod()
 }
 
-// sicken taints a node as the node-lifecycle controller does, and makes it not ready now and unreachable then for a
-// while.
+// sicken taints a node as the node-lifecycle controller does, and makes it alternate between not ready and unreachable
+// for a while.
 func (g *generator) sicken(node string) action {
 	name := pick(g, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
 	first := setTaint{node, noExecute(name, g.at)}

@@ -99,7 +99,7 @@ func (w *world) list(action clienttesting.ListActionImpl) (runtime.Object, error
 	return nil, arena.Unexpected(action)
 }
 
-// delete answers the DELETE of a pod, and books it when it is accepted.
+// delete answers the DELETE of a pod, and records it if it is accepted.
 func (w *world) delete(action clienttesting.DeleteActionImpl) error {
 	if action.Resource.Resource != "pods" {
 		return arena.Unexpected(action)

@@ -37,7 +37,7 @@ func forgetful(right contestant) contestant {
 	}
 }
 
-// greedy is a contestant that with the first pod takes another one along.
+// greedy is a contestant that deletes another pod together with the first.
 func greedy(right contestant) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		var once sync.Once
@@ -83,7 +83,7 @@ func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const enough, seed = 60, 1 // it is the checker that is checked, not what a seed brings
+			const enough, seed = 60, 1 // this checks the checker, not what a seed generates
 			found, smallest, ok := test.contest.series().Search(t, seed, enough, test.kind)
 			if !ok {
 				t.Fatalf("not found in %d histories", enough)

@@ -20,11 +20,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// The clock that writes timeAdded and the binding of a pod, the API server's, is not that of the contestant. What is
-// promised counts by the true time that passes.
+// timeAdded and the binding of a pod are written with the API server's clock, which differs from the contestant's. What
+// is promised refers to the true time that passes.
 
-// told is our controller, to which each answer of the API server tells its time: the contestant's clock is ahead of it
-// by so much.
+// told is our controller. Each answer of the API server tells it the server's time, and its own clock is ahead of that
+// by the given duration.
 func told(ahead time.Duration) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		clock := &timeline.Clock{}
@@ -36,8 +36,8 @@ func told(ahead time.Duration) contestant {
 	}
 }
 
-// skewed is a history in which a node is tainted at an instant, and a pod comes to it 8.2 s later. Everything that the
-// API server writes is behind by so much.
+// skewed is a history in which a node is tainted at an instant, and a pod comes to it 8.2 s later. Every time that the
+// API server writes is behind by the given duration.
 func skewed(tainted, ahead time.Duration, seconds *int64, stamped bool) *history {
 	comes := tainted + 8200*ms
 	pod := func(name string, scheduled time.Duration) podSpec {
@@ -98,7 +98,8 @@ func TestAfterARestartAClockThatIsWrongMakesOursNotEarlyEither(t *testing.T) {
 	const due, restarted, down = 302100 * ms, 100200 * ms, 2 * sec
 	for name, test := range map[string]struct{ ahead, latest time.Duration }{
 		"ahead": {5 * time.Minute, due + 3*sec},
-		// What timeAdded says lies in the future, so the first sight counts: of the process that was started again.
+		// What timeAdded says lies in the future, so what counts is when the process that was started again first saw
+		// the taint.
 		"behind": {-5 * time.Minute, restarted + down + 301*sec},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -179,7 +179,7 @@ func (c *cluster) create(spec podSpec) {
 	c.putPod(spec.Name, spec.object())
 }
 
-// vacate removes the pod of a name by force, if there is one.
+// vacate removes the pod with the given name by force, if there is one.
 func (c *cluster) vacate(name string) {
 	delete(c.removals, name)
 	c.putPod(name, nil)
@@ -199,8 +199,8 @@ func (c *cluster) putPod(name string, after *corev1.Pod) {
 	arena.Put(c.pods, &c.version, name, after, c.podChanged)
 }
 
-// delete is the API server's DELETE of a pod with its own grace period: nothing waits for a pod
-// without a node or whose containers have ended, and a pod that terminates already goes on to do so.
+// delete is the API server's DELETE of a pod with its own grace period: a pod that has no node, or whose containers
+// have ended, is gone at once, and a pod that is already terminating keeps terminating.
 func (c *cluster) delete(name string, at time.Duration) {
 	pod := c.pods[name]
 	if pod == nil || pod.DeletionTimestamp != nil {

@@ -25,7 +25,7 @@ import (
 // contestant evicts, from its start until the context ends: one process of a controller.
 type contestant func(ctx context.Context, client *fake.Clientset) error
 
-// ours is Taintkeeper's controller, whole.
+// ours is Taintkeeper's complete controller.
 func ours(ctx context.Context, client *fake.Clientset) error { return oursWith(ctx, client) }
 
 // oursWith is our controller, which knows the API server's clock.

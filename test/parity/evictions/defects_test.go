@@ -15,11 +15,11 @@ type defects uint
 
 // The numbers refer to docs/defects.md.
 const (
-	// frozen (4): once a countdown runs for a pod, other taints and other tolerationSeconds do not
-	// change it; only the end of all taints, of the pod, or a toleration without a limit ends it,
-	// and a taint without a toleration, at once.
+	// frozen (4): once a countdown runs for a pod, other taints and other tolerationSeconds do not change it; only the
+	// end of all taints or of the pod, or a toleration without a limit, ends it; a taint that is not tolerated makes
+	// the pod leave at once.
 	frozen defects = 1 << iota
-	// overflow (6): tolerationSeconds are counted in nanoseconds of 64 bits.
+	// overflow (6): tolerationSeconds are counted in 64-bit nanoseconds.
 	overflow
 	// byName (7): what is known about a pod is kept under its name, and the name is deleted.
 	byName
@@ -27,7 +27,7 @@ const (
 	terminatingAgain
 	// mirrorPods (9): mirror pods are deleted.
 	mirrorPods
-	// apart (no number there; in docs/differences.md): not-ready and unreachable count each from its own coming.
+	// apart (no number there; in docs/differences.md): not-ready and unreachable each count from when they came.
 	apart
 	// fromSight (10): a countdown starts when the process first sees that the pod must leave.
 	fromSight

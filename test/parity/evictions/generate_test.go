@@ -57,7 +57,7 @@ type generator struct {
 
 func (g *generator) between(least, most int) int { return least + g.IntN(most-least+1) }
 
-// chance is true in so many of a hundred cases.
+// chance is true in the given percentage of cases.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
@@ -103,9 +103,9 @@ func (g *generator) advance() {
 	g.at = g.instantIn(second, least)
 }
 
-// instantIn returns an instant with a fraction of a second that is not taken, at least so many
-// milliseconds into the second or in a later one. Neither may a timeAdded be written at that
-// fraction because of another step, nor the contestant have started just then.
+// instantIn returns an instant with a fraction of a second that is not taken, at least the given number of milliseconds
+// into the second, or in a later second. At that fraction, no timeAdded may be written because of another step, and the
+// contestant may not have started.
 func (g *generator) instantIn(second time.Duration, least int) time.Duration {
 	const tries = 30
 	for try := 1; ; try++ {
@@ -123,8 +123,8 @@ func (g *generator) instantIn(second time.Duration, least int) time.Duration {
 	}
 }
 
-// spacing is how far steps are apart at least: when it starts, upstream may delete a pod twice, and
-// tries the second delete again for 50 ms.
+// spacing is the least time between two steps: when it starts, upstream may delete a pod twice, and tries the second
+// delete again for 50 ms.
 const spacing = 60 * ms
 
 // seconds returns tolerationSeconds: nil, short, zero or less, or longer than any history, the

@@ -110,13 +110,13 @@ type (
 		Node, From, To string
 		TimeAdded      time.Duration
 	}
-	// untaint removes the taints of a key.
+	// untaint removes the taints with a key.
 	untaint struct{ Node, Key string }
 	// removeNode removes a node. Its pods stay, as if the pod garbage collection had not come yet.
 	removeNode struct{ Node string }
-	// addNode adds a node, or one of the same name again.
+	// addNode adds a node, which may have the name of one that was removed.
 	addNode struct{ Node nodeSpec }
-	// create creates a pod. One of the same name is removed first, by force.
+	// create creates a pod. A pod with the same name is removed first, by force.
 	create struct{ Pod podSpec }
 	// createUnseen does the same while the watch of pods is interrupted, so that the contestant
 	// finds the new pod instead of the old one when it lists again, after blindFor.
@@ -124,7 +124,7 @@ type (
 	// bind binds a pod to a node.
 	bind struct {
 		UID, Node string
-		Condition bool // PodScheduled is set, as the API server does
+		Condition bool // PodScheduled is set, as the API server sets it
 	}
 	// remove deletes a pod.
 	remove struct {
@@ -149,7 +149,7 @@ type (
 // client-go's first backoff.
 const blindFor = 2 * sec
 
-// occasion is an instant at which something is to be done that the history decides.
+// occasion is an instant at which something that the history decides is to be done.
 type occasion struct {
 	at   time.Duration
 	step *step // nil: the contestant starts
@@ -173,8 +173,8 @@ func (h *history) startsAt(at time.Duration) bool {
 	return slices.ContainsFunc(h.occasions(), func(o occasion) bool { return o.step == nil && o.at == at })
 }
 
-// end is when the history is over: when every countdown that is meant to end has ended,
-// also one that restarts at the last occasion.
+// end is when the history is over: when every countdown that is meant to end has ended, even one that restarts at the
+// last occasion.
 func (h *history) end() time.Duration {
 	occasions := h.occasions()
 	return occasions[len(occasions)-1].at + longestCountdown + 5*sec

@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// trial is one history, played to both contestants.
+// trial is one history, run with both contestants.
 type trial struct {
 	history        *history
 	ours, upstream outcome // of upstream without the repeats
@@ -58,10 +58,10 @@ func withoutRepeats(h *history, played outcome) (outcome, int) {
 // exactly is how far two equal instants may be apart: in virtual time nothing takes time.
 const exactly = 5 * ms
 
-// roughly is how far two instants may be apart that agree to the second.
+// roughly is how far apart two instants that agree to the second may be.
 const roughly = sec
 
-// near reports whether two lists of instants are the same.
+// near reports whether two lists of instants are the same, except that two instants may be the given time apart.
 func near(a, b []time.Duration, apart time.Duration) bool {
 	return slices.EqualFunc(a, b, func(a, b time.Duration) bool { return (a - b).Abs() <= apart })
 }
@@ -103,12 +103,12 @@ func (t *trial) uids() []string {
 	return slices.Sorted(maps.Keys(uids))
 }
 
-// explanation says about each pod which defects of upstream make the difference; none for a pod of which upstream does
+// explanation says about each pod which defects of upstream make the difference; none for a pod for which upstream does
 // what the rule says, to the second.
 type explanation map[string]defects
 
-// explain finds, for each pod that upstream treats otherwise than the rule, the smallest set of defects with
-// which the model does as upstream did: single ones first, then pairs, and so on.
+// explain finds, for each pod that upstream treats differently from the rule, the smallest set of defects with which
+// the model does as upstream did: single ones first, then pairs, and so on.
 func (t *trial) explain() explanation {
 	found := explanation{}
 	var open []string

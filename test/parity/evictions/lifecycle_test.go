@@ -168,7 +168,7 @@ func (w *ward) until(at time.Duration) {
 	synctest.Wait()
 }
 
-// untilTainted lets time pass until the sick node has the NoExecute taint of a key and no other, and returns the
+// untilTainted lets time pass until the sick node has the NoExecute taint with a key and no other, and returns the
 // instant to the tenth of a second.
 func (w *ward) untilTainted(key string) time.Duration {
 	w.t.Helper()

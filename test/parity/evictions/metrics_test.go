@@ -23,8 +23,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// samples returns how many evictions the duration histogram knows, how many of them in a bucket
-// that ends, and their sum.
+// samples returns how many evictions the duration histogram knows, how many of them are in a bucket with a finite
+// bound, and their sum.
 func samples(t *testing.T, from prometheus.Gatherer) (all, withinBuckets uint64, sum float64) {
 	t.Helper()
 	families, err := from.Gather()
@@ -53,14 +53,14 @@ func TestAnEvictionThatTakesASecondIsASecondInOurHistogramAndInNoBucketOfUpstrea
 	}
 	play(t, crowd(1), slow(measured, sec))
 	if all, within, sum := samples(t, registry); all != 1 || within != 1 || sum != 1 {
-		t.Errorf("ours observed %d evictions, %d of them in a bucket that ends, %v seconds in all; want 1, 1 and 1", all, within, sum)
+		t.Errorf("ours observed %d evictions, %d of them in a bucket with a finite bound, %v seconds in all; want 1, 1 and 1", all, within, sum)
 	}
 
 	allBefore, withinBefore, sumBefore := samples(t, legacyregistry.DefaultGatherer)
 	play(t, crowd(1), slow(upstream, sec))
 	all, within, sum := samples(t, legacyregistry.DefaultGatherer)
 	if all != allBefore+1 || within != withinBefore || sum-sumBefore != 1e18 {
-		t.Errorf("upstream observed %d evictions, %d of them in a bucket that ends, %v seconds; its defect is 1, 0 and 1e18",
+		t.Errorf("upstream observed %d evictions, %d of them in a bucket with a finite bound, %v seconds; its defect is 1, 0 and 1e18",
 			all-allBefore, within-withinBefore, sum-sumBefore)
 	}
 }

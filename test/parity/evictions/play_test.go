@@ -11,8 +11,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// play plays a history to a contestant in a bubble of virtual time of its own, and returns which
-// pods it deleted and when.
+// play runs a history with a contestant in a bubble of virtual time of its own, and returns which pods it deleted and
+// when.
 func play(t *testing.T, h *history, c contestant) outcome {
 	t.Helper()
 	return playAndLook(t, h, c, func(*world) {})

@@ -14,10 +14,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// That the rule itself keeps its promises, in the histories that are played. They are computed, not
-// played: TestHistories shows that ours does what the rule says.
+// These tests show that the rule itself keeps its promises, in the histories of TestHistories. They only compute what
+// the rule says: TestHistories shows that ours does it.
 
-// forgetfulRestarts gives every history with restarts, and what the rule says with and without.
+// forgetfulRestarts passes every history with restarts to check, and what the rule says with and without them.
 func forgetfulRestarts(t *testing.T, check func(index uint64, h *history, with, without outcome)) {
 	t.Helper()
 	restarts := 0
@@ -82,7 +82,7 @@ func forgets(h *history) bool {
 		switch do := s.Do.(type) {
 		case setTaint:
 			return forgetsTaint(h, s.At, do)
-		case changeValue: // which deadline the value before has set is not written down anywhere
+		case changeValue: // which deadline the previous value set is not written down anywhere
 			return true
 		case swap:
 			return !untouchedFor(h, s.At, untilWritten)
@@ -108,7 +108,7 @@ func forgetsTaint(h *history, at time.Duration, do setTaint) bool {
 	}
 }
 
-// wasThere reports whether a node may have had a taint of a key before.
+// wasThere reports whether a node may have had a taint with a key before.
 func wasThere(h *history, at time.Duration, node, key string) bool {
 	return slices.ContainsFunc(h.Nodes, func(n nodeSpec) bool {
 		return n.Name == node && slices.ContainsFunc(n.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
@@ -118,8 +118,8 @@ func wasThere(h *history, at time.Duration, node, key string) bool {
 	})
 }
 
-// A taint that comes is given its timeAdded soon. One that does not stay as it is written is written less and less
-// often.
+// A taint that comes soon gets its timeAdded. If a timeAdded does not stay as it was written, it is written less and
+// less often.
 const (
 	untilStamped = 2 * sec
 	untilWritten = 40 * sec
@@ -146,7 +146,7 @@ func TestOursDoesNotNeedToSeeAPodGoBeforeItsReplacementComes(t *testing.T) {
 		w.hasty = true
 		return w
 	}
-	const enough = 100 // of fewer histories it can be that none has a replacement
+	const enough = 100 // with fewer histories, it may be that none has a replacement
 	replaced, played := 0, count()/5
 	for index := range uint64(played) {
 		h := generate(seed.Seed(), index)

@@ -71,8 +71,8 @@ func afterEpoch(instant time.Time) time.Duration {
 
 func (m *model) now() oracle.Span { return oracle.At(arena.Epoch.Add(m.at)) }
 
-// overflowed is when a pod leaves whose shortest tolerationSeconds end in ages, counted in nanoseconds of 64 bits. A
-// product that is negative counts as tolerated indefinitely.
+// overflowed is when a pod leaves if its shortest tolerationSeconds, which end in ages, are counted in 64-bit
+// nanoseconds. A product that is negative counts as tolerated indefinitely.
 func overflowed(pod oracle.Pod, taints []oracle.Taint) time.Duration {
 	shortest, start := int64(math.MaxInt64), never
 	for _, taint := range taints {
@@ -87,8 +87,8 @@ func overflowed(pod oracle.Pod, taints []oracle.Taint) time.Duration {
 	return never
 }
 
-// counts returns a taint as it counts for a pod. By fromSight each of its values does so from when the process saw that
-// the pod had to leave because of it; by frozen there are no earlier ones.
+// counts returns a taint as it counts for a pod. With fromSight, each of its values counts from when the process saw
+// that the pod had to leave because of it; with frozen, earlier values do not count.
 func (m *model) counts(known *knownPod, taint oracle.Taint) oracle.Taint {
 	if m.has.has(frozen) {
 		taint.Values = nil
@@ -128,8 +128,8 @@ func comparisonOperators() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.TaintTolerationComparisonOperators)
 }
 
-// look is what a controller does that acts on changes: it looks at a pod when the taints of its
-// node, its tolerations or its node have changed.
+// look is what a controller that acts on changes does: it looks at a pod when the taints of its node, its tolerations
+// or its node have changed.
 func (m *model) look(known *knownPod) {
 	known.done = false
 	node := m.nodes[known.object.Spec.NodeName]

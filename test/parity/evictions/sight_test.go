@@ -27,8 +27,8 @@ type knownPod struct {
 	work   time.Duration          // frozen: when the countdown that runs ends; never: there is none
 	begun  map[string]oracle.Span // fromSight, unless frozen: when the countdown of each taint began
 	done   bool                   // unless frozen: it was deleted
-	// orphans, byName, unless frozen: when the pod was to leave before its node went, or the pod of its name before it;
-	// never: there is no such countdown that continues.
+	// orphans, byName, unless frozen: when the pod was to leave before its node went, or when the previous pod with its
+	// name was to leave; never: no such countdown continues.
 	carried time.Duration
 }
 
@@ -148,7 +148,7 @@ func (m *model) forgetNodes() {
 }
 
 // stampAfter is how long a taint is known before its timeAdded is written, and stampAgain how long it takes until the
-// same node's taints get another. Each that follows soon takes twice as long.
+// same node's taints get another timeAdded. Each further one that follows soon takes twice as long.
 const (
 	stampAfter = 250 * ms
 	stampAgain = time.Second
@@ -163,8 +163,8 @@ type stamped struct {
 // rest is how long the node's taints are left alone.
 func (s stamped) rest() time.Duration { return stampAgain << (s.times - 1) }
 
-// nextStamp returns the node whose taints are looked at next for a timeAdded that is to be written. A controller
-// for which a countdown starts with its sight does not care.
+// nextStamp returns the node whose taints are looked at next for a timeAdded that is to be written. A controller for
+// which a countdown starts when it sees the taint writes none.
 func (m *model) nextStamp() (node string, at time.Duration) {
 	at = never
 	if !m.running || m.has.has(fromSight) {

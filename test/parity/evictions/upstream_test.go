@@ -65,14 +65,14 @@ func failures() map[string]shown {
 			history: happens(node, tolerantPod(18446744074), step{2100 * ms, tainted("a")}),
 			because: overflow, pod: "p", upstream: at(2390448384 * time.Nanosecond),
 		},
-		"7: a replacement of the same name on a healthy node stays": {
+		"7: a replacement with the same name on a healthy node stays": {
 			history: history{
 				Nodes: []nodeSpec{node, {Name: "healthy"}}, Pods: []podSpec{tolerantPod(15)}, Start: 20 * ms,
 				Steps: []step{{2100 * ms, tainted("a")}, {10100 * ms, createUnseen{replacement("healthy", 15)}}},
 			},
 			because: byName, pod: "q", upstream: at(17100 * ms),
 		},
-		"7: a replacement does not inherit the countdown of the pod before": {
+		"7: a replacement does not inherit the countdown of the pod before it": {
 			history: happens(node, tolerantPod(15), step{2100 * ms, tainted("a")}, step{10100 * ms, createUnseen{replacement("n", 15)}}),
 			// Ours saw it only when the watch of pods was back, so its binding counts from the end of its second.
 			because: byName, pod: "q", rule: at(26 * sec), upstream: at(17100 * ms),
@@ -106,7 +106,7 @@ func failures() map[string]shown {
 	}
 }
 
-// check plays the history to both.
+// check runs the history with both contestants.
 func (s shown) check(t *testing.T) {
 	t.Helper()
 	trial := contest{ours, upstream}.try(t, &s.history)
@@ -127,7 +127,7 @@ func (s shown) check(t *testing.T) {
 	}
 }
 
-// What is written again and again, and what has two names.
+// These histories have taints that are written again and again, and a taint that changes its name.
 func TestBothContinueCountingThroughSwapsAndRewritesAndOursAlsoThroughRestarts(t *testing.T) {
 	for name, s := range rewrites() {
 		t.Run(name, func(t *testing.T) { s.check(t) })
@@ -164,7 +164,7 @@ func rewrites() map[string]shown {
 			history: happens(node, pod(usual...), append(swapped[:3:3], step{16400 * ms, restart{}})...),
 			because: fromSight, pod: "p", rule: at(24 * sec), upstream: at(37400 * ms),
 		},
-		"without a number: a pod that tolerates the one forever": {
+		"without a number: a pod that tolerates one of the two forever": {
 			history: happens(node, pod(append(tolerating(unreachable, 21), forever)...), swapped...),
 			because: apart, pod: "p", rule: at(23100 * ms), upstream: at(33200 * ms),
 		},

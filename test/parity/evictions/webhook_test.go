@@ -25,7 +25,7 @@ import (
 // An admission webhook for the pods of one node is in trouble. What happens to these, and to a pod of another node that
 // has nothing to do with it?
 
-// hooked is how many pods the webhook is asked about.
+// hooked is the number of pods whose deletes call the webhook.
 const hooked = 300
 
 // hookedAndOther is a history of the webhook's pods, whose node is tainted at 2.1 s, and of one pod of another node that
@@ -43,8 +43,8 @@ func hookedAndOther(due, until time.Duration) *history {
 // process is one process of a controller with a client.
 type process func(ctx context.Context, client kubernetes.Interface) error
 
-// behindWebhook is a contestant whose deletes of the webhook's pods take so long and end with an error for as long as
-// there is one. A call that the client gives up ends at once, as a real one does.
+// behindWebhook is a contestant whose deletes of the webhook's pods take the given time and fail, as long as answer
+// returns an error. A call that the client gives up ends at once, as a real one does.
 func behindWebhook(p process, takes time.Duration, answer func() error) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
 		return p(ctx, &bubble.Slow{Clientset: client, Before: func(ctx context.Context, r bubble.Request) error {

@@ -37,7 +37,7 @@ func crowd(pods int, steps ...step) *history {
 	return h
 }
 
-// disturbed lets a function see every call first that a contestant makes about pods. It may let
+// disturbed lets a function see every call about pods that a contestant makes, before it is answered. It may let
 // virtual time pass, in arena.TakeTime, and answers the call if it returns an error.
 func disturbed(c contestant, see func(client *fake.Clientset, verb string) error) contestant {
 	return func(ctx context.Context, client *fake.Clientset) error {
@@ -49,7 +49,7 @@ func disturbed(c contestant, see func(client *fake.Clientset, verb string) error
 	}
 }
 
-// bothPlay plays a history to both contestants.
+// bothPlay runs a history with both contestants.
 func bothPlay(t *testing.T, h *history, ours, upstream contestant, look func(t *testing.T, who string, w *world)) {
 	t.Helper()
 	for who, c := range map[string]contestant{"ours": ours, "upstream": upstream} {
@@ -92,7 +92,7 @@ func TestOursMakesTwoCallsForEachPodAndUpstreamThree(t *testing.T) { // 2
 	const pods = 100
 	bothPlay(t, crowd(pods), ours, upstream, func(t *testing.T, who string, w *world) {
 		want := map[string]map[string]int{
-			"ours":     {"get pods": 0, "patch pods": pods, "delete pods": pods, "get nodes": 1}, // it serves to evict, and to write timeAdded
+			"ours":     {"get pods": 0, "patch pods": pods, "delete pods": pods, "get nodes": 1}, // one read serves for the evictions and for writing timeAdded
 			"upstream": {"get pods": pods, "patch pods": pods, "delete pods": pods, "get nodes": 0},
 		}[who]
 		for call, n := range want {

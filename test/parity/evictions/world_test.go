@@ -21,7 +21,7 @@ import (
 // the deletes that were accepted. It lives in one synctest bubble.
 type world struct {
 	client *fake.Clientset
-	hasty  bool // the next pod of a name comes before the end of the previous one can be seen
+	hasty  bool // the next pod with a name comes before the end of the previous one can be seen
 
 	mu         sync.Mutex
 	cluster    *cluster
@@ -59,8 +59,8 @@ func newWorld(h *history) *world {
 	return w
 }
 
-// do does what a step says, and lets what can happen then happen. A pod that is replaced is gone
-// for everybody before the next of its name comes, unless the replacement is to be unseen.
+// do does what a step says, and lets what can happen then happen. A pod that is replaced is gone for everybody before
+// the next pod with its name comes, unless the replacement is to be unseen.
 func (w *world) do(s step) {
 	if replacing, ok := s.Do.(create); ok {
 		w.locked(func() { w.cluster.vacate(replacing.Pod.Name) })

@@ -24,9 +24,9 @@ import (
 
 var nodeResource = corev1.Resource("nodes")
 
-// What a call takes that writes. Nothing else takes time, so whatever follows from a write has followed before its
-// writer continues: no run differs from another, but for whose turn it is first of the nodes that fall at one instant,
-// which is as ours' goroutines happen to run. A status takes longer, because two writes of taints can follow from it.
+// How long a call that writes takes. Nothing else takes time, so whatever follows from a write has followed before its
+// writer continues. Runs differ only in which of the nodes that fall at one instant is first, because that depends on
+// how our goroutines happen to run. A status takes longer, because two writes of taints can follow from it.
 const (
 	taintTakes  = time.Microsecond
 	statusTakes = 5 * time.Microsecond

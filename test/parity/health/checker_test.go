@@ -15,12 +15,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// ourselves is ours, set up in another way than upstream.
+// ourselves is ours, set up differently from upstream.
 func ourselves(change func(*nodehealth.Config)) contestant {
 	return func(ctx context.Context, w *world) error { return oursWith(ctx, w, change) }
 }
 
-// forgetful is a contestant of which every fifth change of a node is lost, though it is told that it was made.
+// forgetful is a contestant that loses every fifth change of a node, although it is told that the change was made.
 func forgetful(right contestant) contestant {
 	return func(ctx context.Context, w *world) error {
 		var changes atomic.Int32
@@ -61,7 +61,7 @@ func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const enough, seed = 40, 1 // it is the checker that is checked, not what a seed brings
+			const enough, seed = 40, 1 // this checks the checker, not what a seed generates
 			found, smallest, ok := test.contest.series().Search(t, seed, enough, test.kind)
 			if !ok {
 				t.Fatalf("not found in %d histories", enough)

@@ -17,9 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// cluster is the state of a cluster, its kubelets among it, and how it changes. It knows no clock and
-// no client: the world puts an API in front of it, the models compute with it. Objects are never
-// modified, only replaced.
+// cluster is the state of a cluster, including its kubelets, and how it changes. It knows no clock and no client: the
+// world puts an API in front of it, the models compute with it. Objects are never modified, only replaced.
 type cluster struct {
 	nodes    map[string]*corev1.Node
 	leases   map[string]*coordinationv1.Lease
@@ -53,7 +52,7 @@ func newCluster() *cluster {
 	}
 }
 
-// begin brings the nodes that are there from the beginning.
+// begin adds the nodes that are there from the beginning.
 func (c *cluster) begin(h *history) {
 	for _, spec := range h.Nodes {
 		c.add(spec, 0)
@@ -235,7 +234,7 @@ func (c *cluster) putLease(name string, after *coordinationv1.Lease) {
 // names returns the names of the nodes in alphabetical order.
 func (c *cluster) names() []string { return slices.Sorted(maps.Keys(c.nodes)) }
 
-// condition returns the condition of a node of a type, nil if there is none.
+// condition returns the condition of a node with a type, nil if there is none.
 func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
 	if i < 0 {

@@ -17,10 +17,10 @@ import (
 // a controller.
 type contestant func(ctx context.Context, w *world) error
 
-// ours is Taintkeeper's node health, whole.
+// ours is Taintkeeper's complete node health.
 func ours(ctx context.Context, w *world) error { return oursWith(ctx, w, func(*nodehealth.Config) {}) }
 
-// oursWith is ours, set up in another way. It knows the API server's clock.
+// oursWith is ours, set up differently. It knows the API server's clock.
 func oursWith(ctx context.Context, w *world, change func(*nodehealth.Config)) error {
 	clock := &timeline.Clock{}
 	bubble.Tell(clock)

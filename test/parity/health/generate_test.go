@@ -52,7 +52,7 @@ type generator struct {
 
 func (g *generator) between(least, most int) int { return least + g.IntN(most-least+1) }
 
-// chance is true in so many of a hundred cases.
+// chance is true in the given percentage of cases.
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
@@ -223,7 +223,7 @@ func (g *generator) taint(name string) action {
 	return next
 }
 
-// change removes a node, or adds one, new or of a name that was there before.
+// change removes a node, or adds one, with a new name or with one that was there before.
 func (g *generator) change(name string) action {
 	if g.chance(50) && !g.anchors[name] {
 		g.gone = append(g.gone, g.there[name])
@@ -237,7 +237,7 @@ func (g *generator) change(name string) action {
 	return g.come(g.node(pick(g, g.zones...)))
 }
 
-// comeBack adds a node of a name that was there before.
+// comeBack adds a node with a name that was there before.
 func (g *generator) comeBack() action {
 	last := len(g.gone) - 1
 	spec := g.kubeletOf(nodeSpec{Name: g.gone[last].Name, Zone: g.gone[last].Zone, Phase: g.gone[last].Phase})

@@ -12,8 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// TestHistories plays random histories to upstream's controller and to ours, and explains every
-// difference.
+// TestHistories runs random histories with upstream's controller and with ours, and explains every difference.
 func TestHistories(t *testing.T) {
 	contest{ours, upstream}.series().Play(t, count(), &book{nodes: map[quirks]int{}})
 }

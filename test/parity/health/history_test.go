@@ -20,8 +20,8 @@ const (
 	sec = time.Second
 )
 
-// How both contestants are set up. The rates and the threshold are such that small zones can tell the
-// difference; the rest are kube-controller-manager's defaults.
+// How both contestants are set up. The rates and the threshold are such that they make a difference even in small
+// zones; the rest are kube-controller-manager's defaults.
 var (
 	grace  = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Startup: readiness.DefaultStartupGrace}
 	policy = readiness.Policy{
@@ -49,9 +49,9 @@ func instant(at time.Duration) metav1.Time { return metav1.Unix(arena.Epoch.Add(
 
 // history is what happens in a cluster, no matter which contestant monitors its nodes.
 //
-// Ties are kept out, so that who came first is never a matter of how goroutines run: the contestant
-// starts, and upstream ticks, at whole tenths of a second; upstream passes 20 to 80 ms after one; and
-// kubelets and steps act 90 to 99 ms after one, no two of them at the same instant.
+// Ties are kept out, so that who came first is never a matter of how goroutines run: the contestant starts, and
+// upstream ticks, at whole tenths of a second; upstream's passes begin 20 to 80 ms after one; and kubelets and steps
+// act 90 to 99 ms after one, no two of them at the same instant.
 type history struct {
 	Nodes []nodeSpec    // that are there from the beginning
 	Start time.Duration // when the contestant starts for the first time
@@ -93,7 +93,7 @@ type (
 		Type   corev1.NodeConditionType
 		Status corev1.ConditionStatus
 	}
-	// network is NetworkUnavailable, which not the kubelet but the network's controller posts.
+	// network is NetworkUnavailable, which the network's controller posts, not the kubelet.
 	network struct {
 		Node   string
 		Status corev1.ConditionStatus
@@ -118,8 +118,7 @@ type (
 	restart struct{ Down time.Duration }
 )
 
-// occasion is an instant at which something happens that the history decides: exactly one of the
-// others is set.
+// occasion is an instant at which something that the history decides happens: exactly one of the others is set.
 type occasion struct {
 	at     time.Duration
 	step   *step
@@ -150,7 +149,7 @@ func (h *history) occasions() []occasion {
 	return all
 }
 
-// ofKubelet returns when a kubelet acts that comes at an instant, until it goes.
+// ofKubelet returns when a kubelet that comes at an instant acts, until it goes.
 func (h *history) ofKubelet(spec nodeSpec, from time.Duration) []occasion {
 	until := h.end()
 	for _, s := range h.Steps {

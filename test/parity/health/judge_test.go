@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// trial is one history, played to both contestants.
+// trial is one history, run with both contestants.
 type trial struct {
 	history        *history
 	ours, upstream outcome
@@ -68,7 +68,7 @@ func (t *trial) names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// agreement is how far ours and upstream differ about a node.
+// agreement is whether ours and upstream agree about a node, and which quirks explain what upstream does.
 type agreement struct {
 	agree  bool // the same looks in the same order, each within the tolerance
 	quirks quirks
@@ -105,8 +105,8 @@ func (t *trial) explain() map[string]agreement {
 // tolerance is how much later than ours upstream may do the same, so that both agree. Ours counts silence from when a
 // sign of life came and acts when the grace period is over. Upstream sees the sign in the next pass, within a period.
 // The grace period is a multiple of it, and a pass comes a few microseconds later than a period after the last, so the
-// pass in which it is over finds it over. A token is then taken at the next tick, and each token before it was late by a
-// tick as well: the nodes of a history's zone are ten at most. Ours in turn finds silence with its next echo, and comes
+// pass in which it is over finds it over. A token is then taken at the next tick, and each token before it was late by
+// a tick as well: a zone of a history has ten nodes at most. Ours in turn finds silence with its next echo, and comes
 // back a millisecond late.
 const tolerance = period + 11*tick
 
@@ -127,7 +127,7 @@ func agree(ours, upstream []look) bool {
 	return true
 }
 
-// aspect returns the looks as one part of them changed.
+// aspect reduces looks to one part of them, and returns those at which that part changed.
 func aspect(looks []look, part func(look) look) []look {
 	var found []look
 	for _, l := range looks {

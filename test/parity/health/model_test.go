@@ -51,7 +51,8 @@ func (c *cluster) taintNoSchedule(name string) {
 	}
 }
 
-// setNoExecute leaves a node that one of the NoExecute taints for readiness; with an empty key none.
+// setNoExecute makes the wanted taint the only NoExecute taint for readiness on a node; with an empty key, it removes
+// them all.
 func (c *cluster) setNoExecute(name, wanted string, at time.Duration) {
 	for _, key := range noExecuteKeys {
 		if node := c.nodes[name]; node != nil && hasTaint(node, key, corev1.TaintEffectNoExecute) != (key == wanted) {
@@ -60,8 +61,8 @@ func (c *cluster) setNoExecute(name, wanted string, at time.Duration) {
 	}
 }
 
-// exchangeNoExecute leaves a node that has one of the NoExecute taints for readiness that one, since when it has had
-// any.
+// exchangeNoExecute gives a node that has one of the NoExecute taints for readiness the wanted one in its place, with
+// the time since when it has had any.
 func (c *cluster) exchangeNoExecute(name, wanted string, at time.Duration) {
 	since, stays := undated, false
 	if node := c.nodes[name]; node != nil {

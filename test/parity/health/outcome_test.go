@@ -27,7 +27,7 @@ type look struct {
 // undated is the since of what has no timeAdded.
 const undated = -time.Hour
 
-// same reports whether two looks are the same, whenever, and with timeAdded so far apart at most.
+// same reports whether two looks are the same, no matter when, and with timeAdded at most the given time apart.
 func (l look) same(other look, apart time.Duration) bool {
 	if (l.since - other.since).Abs() <= apart {
 		l.since = other.since
@@ -39,8 +39,8 @@ func (l look) same(other look, apart time.Duration) bool {
 // outcome says about every node how it looked over time.
 type outcome map[string][]look
 
-// blink is how long a look lasts at least that is remembered. Contestants need some calls to change
-// what belongs together, and each takes a few microseconds.
+// blink is how long a look must last to be remembered. Contestants need some calls to change what belongs together, and
+// each takes a few microseconds.
 const blink = ms
 
 // note notes how a node looks after a change; after is nil when it is gone.

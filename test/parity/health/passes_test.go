@@ -178,8 +178,8 @@ func (p *passes) observe(nodes []*corev1.Node) {
 	}
 }
 
-// conflictTakes is after how long a node is read again that has changed since the pass began: in it its NoExecute taint
-// was removed.
+// conflictTakes is after how long a node that has changed since the pass began, because the pass removed its NoExecute
+// taint, is read again.
 const conflictTakes = 20 * ms
 
 // assess sets the conditions of a node whose grace period is over, and returns its readiness and the node with which
@@ -231,7 +231,7 @@ func (p *passes) taintNoExecute(node *corev1.Node, ready corev1.ConditionStatus)
 	}
 }
 
-// exchange leaves a node one of the NoExecute taints, whatever it had.
+// exchange gives a node one of the NoExecute taints, and removes the other.
 func (p *passes) exchange(name, key string) {
 	if !p.quirks.has(newTimeAdded) {
 		p.cluster.exchangeNoExecute(name, key, p.now)
@@ -259,7 +259,7 @@ func (p *passes) markForTainting(node *corev1.Node, key string) {
 	queue.add(node.Name, p.now)
 }
 
-// markReachable takes the NoExecute taints off that the pass has seen.
+// markReachable takes off the NoExecute taints that the pass has seen.
 func (p *passes) markReachable(node *corev1.Node) {
 	for _, key := range noExecuteKeys {
 		if now := p.cluster.nodes[node.Name]; now != nil && hasTaint(node, key, corev1.TaintEffectNoExecute) && hasTaint(now, key, corev1.TaintEffectNoExecute) {
@@ -270,7 +270,7 @@ func (p *passes) markReachable(node *corev1.Node) {
 	p.queues[zoneOf(node)].remove(node.Name)
 }
 
-// disrupt tells the states and rates of the zones from what the pass has seen.
+// disrupt derives the states and rates of the zones from what the pass has seen.
 func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 	wasFull := true
 	for key := range p.states {
@@ -290,7 +290,7 @@ func (p *passes) disrupt(zones map[string]tally, nodes []*corev1.Node) {
 	p.setStates(zones, wasFull)
 }
 
-// setStates tells the states and rates of the zones, given whether all were in full disruption before.
+// setStates sets the states and rates of the zones, given whether all were in full disruption before.
 func (p *passes) setStates(zones map[string]tally, wasFull bool) {
 	for key, zone := range zones {
 		state := zone.state()

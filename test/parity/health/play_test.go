@@ -18,7 +18,7 @@ type played struct {
 	passes []time.Duration
 }
 
-// play plays a history to a contestant in a bubble of virtual time of its own.
+// play runs a history with a contestant in a bubble of virtual time of its own.
 func play(t *testing.T, h *history, c contestant) played {
 	t.Helper()
 	return playAndLook(t, h, c, func(*world) {})

@@ -34,8 +34,8 @@ const (
 	// stateOnly: a zone's rate is set when its state changes, not when its size does.
 	// handleDisruption: if v == newState { continue }.
 	stateOnly
-	// byName: what is known about a node outlives it, and is held to be known of the next of its name. nodeHealthMap and
-	// knownNodeSet have names as keys, and nothing is taken out of the former.
+	// byName: what is known about a node outlives it, and is attributed to the next node with its name. nodeHealthMap
+	// and knownNodeSet have names as keys, and nothing is taken out of the former.
 	byName
 	// offOnce: when all zones are fully disrupted NoExecute taints are removed once; one that somebody sets later stays,
 	// and may be changed for the other. handleDisruption: if !allAreFullyDisrupted || !allWasFullyDisrupted.

@@ -15,8 +15,7 @@ import (
 )
 
 // rule predicts ours: whatever follows from what happens follows at once, and silence counts from the instant at which
-// the last sign of life was seen. It is found with the next echo of ours. A NoExecute taint waits for a token of its
-// zone.
+// the last sign of life was seen. Ours notices it at its next echo. A NoExecute taint waits for a token of its zone.
 //
 // Where several nodes began to wait at the same instant it follows ours: who is first of them is a
 // matter of luck.
@@ -45,7 +44,7 @@ type lane struct {
 	tokens
 
 	line  []waiter
-	asked string        // who is first of the line and has asked for the token
+	asked string        // who is first in line and has asked for the token
 	due   time.Duration // when it asks again
 	paced time.Duration // when the rate changed last
 }
@@ -277,8 +276,8 @@ func (r *rule) grant(lane *lane) {
 	}
 }
 
-// written returns the timeAdded of a taint that is set now: the second that the API server's clock can show at the
-// latest, and only ours knows whether that is the next one.
+// written returns the timeAdded of a taint that is set now: the latest second that the API server's clock can show.
+// Only ours knows whether that is already the next second.
 func (r *rule) written(name string) time.Duration {
 	for _, l := range r.ours[name] {
 		if (l.at-r.now).Abs() <= exactly && l.since == r.now.Truncate(sec)+sec {
@@ -298,10 +297,10 @@ func (l *lane) leave(name string) {
 	l.line = slices.DeleteFunc(l.line, func(w waiter) bool { return w.name == name })
 }
 
-// tells is when the first of the line says why it waits, if it still does.
+// tells is when the first in line says why it waits, if it still does.
 func (l *lane) tells() time.Duration { return max(l.line[0].since, l.paced) + sec }
 
-// asks reports whether the first of the line asks for its token now and gets it: it asks when it becomes the first, when
+// asks reports whether the first in line asks for its token now and gets it: it asks when it becomes the first, when
 // the rate changes, when it says why it waits, and then, a millisecond late, when there is a token to give.
 func (l *lane) asks(now time.Duration) bool {
 	first := l.line[0].name

@@ -18,7 +18,7 @@ func TestNodesThatFallAtTheSameInstant(t *testing.T) {
 	}
 	mute := nodeSpec{Name: "a3", Zone: "a", Phase: 8291 * ms, Mute: true}
 	for name, h := range map[string]history{
-		"a node was tainted though the zone was disrupted, which another's conditions said already": {
+		"a node was tainted although another node's conditions already said that the zone was disrupted": {
 			Nodes: nodes, Start: 6400 * ms,
 			Steps: []step{{79498 * ms, fall{[]string{"a1", "a3", "a4"}}}, {99398 * ms, restart{}}},
 		},

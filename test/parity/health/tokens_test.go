@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// tokens of a zone: how often one of its nodes may be tainted NoExecute.
+// tokens says how often a node of a zone may be tainted NoExecute.
 type tokens struct {
 	rate    float32 // 0: never
 	limiter *rate.Limiter
@@ -21,7 +21,8 @@ type tokens struct {
 
 func newTokens() tokens { return tokens{policy.Rate, rate.NewLimiter(rate.Limit(policy.Rate), 1)} }
 
-// wholeToken is from when on a token has accrued: the limiter adds up fractions, and ten tenths are less than one.
+// wholeToken is the amount at which a token has accrued: the limiter adds up fractions, and ten tenths are less than
+// one.
 const wholeToken = 1 - 1e-6
 
 // take takes a token if there is one.

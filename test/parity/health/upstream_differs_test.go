@@ -63,7 +63,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: stateOnly, node: "a2",
 		},
-		"a node without a kubelet inherits the silence of the one of its name before": {
+		"a node without a kubelet inherits the silence of the previous node with its name": {
 			history: history{Nodes: append(nodes("a", 3), nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true}), Start: sec, Steps: []step{
 				{50098 * ms, removeNode{"m"}}, {52098 * ms, addNode{nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Created: 52 * sec, Absent: true}}},
 			}},
@@ -89,7 +89,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: tokenAtStart, node: "a2",
 		},
-		"a node of which nothing was ever heard has another grace period each time another recovers": {
+		"a node from which nothing was ever heard has another grace period each time another recovers": {
 			history: history{Nodes: append(nodes("a", 1), nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true}), Start: sec, Steps: []step{
 				{20098 * ms, ready{"a1", corev1.ConditionFalse}}, {40098 * ms, ready{"a1", corev1.ConditionTrue}},
 			}},
@@ -121,7 +121,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 	}
 }
 
-// What no history shows, since no model of it would be certain or its set-up is another.
+// What no history shows, because no model of it would be certain or because its set-up differs.
 
 // client-go's limiter that never gives a token says that its rate is 1, so SwapLimiter takes a limiter
 // of one node per second for the one that it has (flowcontrol.fakeNeverRateLimiter.QPS).

@@ -63,7 +63,7 @@ func (w *world) eventsSaid(names ...string) []string {
 	return said
 }
 
-// TestNoScheduleAndNoExecuteComeAndGoInOneWrite: upstream takes one for each, apart
+// TestNoScheduleAndNoExecuteComeAndGoInOneWrite: upstream makes a separate write for each
 // (kubernetes/kubernetes#112930, kubernetes/kubernetes#101599).
 func TestNoScheduleAndNoExecuteComeAndGoInOneWrite(t *testing.T) {
 	h := &history{

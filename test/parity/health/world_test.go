@@ -17,9 +17,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
 )
 
-// world is a cluster with an API: client-go's fake clientset, in virtual time, with what it lacks:
-// resource versions, UIDs as preconditions, a status that is written apart, calls that take time, and
-// a book of how nodes looked. It lives in one synctest bubble.
+// world is a cluster with an API: client-go's fake clientset, in virtual time, with what it lacks: resource versions,
+// UIDs as preconditions, a status that is written separately, calls that take time, and a book of how nodes looked. It
+// lives in one synctest bubble.
 type world struct {
 	client *fake.Clientset
 

@@ -29,8 +29,8 @@ func zoneRules(t *testing.T, p readiness.Policy) *nodelifecycle.Controller {
 	return controller
 }
 
-// TestTheStateAndTheRateOfAZoneAreUpstreams tries every zone of up to twelve nodes, and larger ones by
-// chance, with thresholds that lie on a border, near one, or anywhere.
+// TestTheStateAndTheRateOfAZoneAreUpstreams tries every zone of up to twelve nodes, and random larger ones, with
+// thresholds that lie on a border, near one, or anywhere.
 func TestTheStateAndTheRateOfAZoneAreUpstreams(t *testing.T) {
 	r := seed.Rand(0)
 	shares := []float32{0, 0.25, 1.0 / 3, 0.5, 0.55, 0.6, 2.0 / 3, 0.75, 1, 1.5, r.Float32(), r.Float32(), r.Float32()}

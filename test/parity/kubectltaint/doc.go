@@ -9,6 +9,6 @@
 // It compares kubectl taintkeeper taint with kubectl taint in the same way, against an API server that holds some
 // nodes.
 //
-// Compared are what is accepted, the taints that the node ends up with, their order, and at which step a command is
+// It compares what is accepted, the taints that the node ends up with, their order, and the step at which a command is
 // refused. The words of a refusal are each side's own.
 package kubectltaint

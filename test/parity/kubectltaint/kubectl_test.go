@@ -32,7 +32,7 @@ const nodeName = "node-1"
 type kubectl struct {
 	factory *cmdtesting.TestFactory
 	node    *corev1.Node
-	// asked and patched tell how far the command came.
+	// asked and patched tell how far the command got.
 	asked, patched bool
 }
 
@@ -62,7 +62,7 @@ func newFactory(t *testing.T, serve func(*http.Request) (*http.Response, error))
 	return factory
 }
 
-// step is how far a command comes.
+// step is how far a command gets.
 type step string
 
 const (

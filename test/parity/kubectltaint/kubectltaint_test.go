@@ -19,7 +19,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// editor is what is compared with upstream: package taints, or something that a test of the comparison got wrong.
+// editor is what is compared with upstream: package taints, or something that is wrong on purpose, to test the
+// comparison.
 type editor interface {
 	ParseEdit(specs ...string) (taints.Edit, error)
 	Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error)
@@ -37,7 +38,7 @@ func (ours) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwr
 type comparison struct {
 	ours    editor
 	kubectl *kubectl
-	// nodeNames counts the commands that differ by what namesAnotherNode says.
+	// nodeNames counts the commands that differ because of what namesAnotherNode says.
 	nodeNames int
 }
 
@@ -71,8 +72,8 @@ func (c *comparison) check(in command) error {
 	return nil
 }
 
-// namesAnotherNode tells that kubectl takes the first of the arguments, which has neither "=" nor ":" nor a "-" at its
-// end while another one has, for one more node to change. Package taints is given taints only, and refuses it.
+// namesAnotherNode reports whether kubectl takes the first of the arguments, which has neither "=" nor ":" nor a "-" at
+// its end while another one has, for one more node to change. Package taints is given taints only, and refuses it.
 func namesAnotherNode(specs []string) bool {
 	return slices.ContainsFunc(specs, looksLikeATaint) && !looksLikeATaint(specs[0])
 }
@@ -115,8 +116,8 @@ func (c *comparison) parsing() seed.Property[command] {
 	return seed.Property[command]{Usual: 50000, Generate: generate, Smaller: smaller, Check: c.checkParsing}
 }
 
-// checkParsing holds the reading of arguments, those included that never get past kubectl's own sorting, against
-// Kubernetes' parser. That one knows nothing about arguments that contradict each other, nor minds none at all.
+// checkParsing compares the parsing of arguments, including those that never get past kubectl's own sorting, with
+// Kubernetes' parser. That parser accepts arguments that contradict each other, and also no arguments at all.
 func (c *comparison) checkParsing(in command) error {
 	edit, err := c.ours.ParseEdit(in.Specs...)
 	add, remove, theirErr := upstream.ParseTaints(in.Specs)

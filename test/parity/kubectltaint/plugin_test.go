@@ -27,7 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// invocation is a command as somebody types it behind "kubectl taint" or "kubectl taintkeeper taint", and the taints
+// invocation is a command as somebody types it after "kubectl taint" or "kubectl taintkeeper taint", and the taints
 // that the nodes n1, n2 and n3 have.
 type invocation struct {
 	Args    []string
@@ -42,7 +42,7 @@ type aftermath struct {
 	message string   // of the standard error, for people only
 }
 
-// plugins plays invocations to both commands.
+// plugins runs both commands with invocations.
 type plugins struct {
 	t       *testing.T
 	server  *server
@@ -75,7 +75,7 @@ func (in invocation) nodes() []*corev1.Node {
 	return nodes
 }
 
-// play lets one of the commands meet the nodes.
+// play runs one of the commands on the nodes.
 func (p *plugins) play(in invocation, command func(args []string) (printed, message string, failed bool)) aftermath {
 	p.server.nodes = in.nodes()
 	printed, message, failed := command(in.Args)
@@ -275,7 +275,7 @@ func unique(all []corev1.Taint) []corev1.Taint {
 	return kept
 }
 
-// smallerInvocation takes away an argument behind the nodes, or a taint that a node has.
+// smallerInvocation takes away an argument after the nodes, or a taint that a node has.
 func smallerInvocation(in invocation) iter.Seq[invocation] {
 	return func(yield func(invocation) bool) {
 		behind := slices.Index(in.Args, "--") + 1

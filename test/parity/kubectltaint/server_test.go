@@ -49,7 +49,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	status, answer := s.answer(request)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // who asked hears that it is broken
+	_ = json.NewEncoder(w).Encode(answer) // the caller finds that it is broken
 }
 
 func (s *server) answer(request *http.Request) (int, any) {

@@ -29,7 +29,7 @@ func validate(list []corev1.Taint) error {
 	return validation.ValidateNodeUpdate(changed, old).ToAggregate()
 }
 
-// oddTaints makes taints as a program could, past the grammar.
+// oddTaints makes taints as a program could, bypassing the grammar.
 func oddTaints(r *rand.Rand) command {
 	return command{Current: seed.List(r, 4, func(r *rand.Rand) corev1.Taint {
 		return corev1.Taint{
@@ -47,7 +47,7 @@ func sometimesOdd(r *rand.Rand, usual, odd []string) string {
 	return seed.Pick(r, usual)
 }
 
-// checkValidate holds an edit that adds the taints against the API server's validation of a node that has them.
+// checkValidate compares an edit that adds the taints with the API server's validation of a node that has them.
 func checkValidate(in command) error {
 	ours := taints.Edit{Add: in.Current}.Validate()
 	theirs := validate(in.Current)

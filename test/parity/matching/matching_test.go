@@ -22,14 +22,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// matcher is what is compared with upstream: [taints.Matcher], or one that a test of the comparison got wrong.
+// matcher is what is compared with upstream: [taints.Matcher], or one that is wrong on purpose, to test the comparison.
 type matcher interface {
 	Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool
 	First(tolerations []corev1.Toleration, taint *corev1.Taint) (index int, ok bool)
 	Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (taint corev1.Taint, found bool)
 }
 
-// comparison holds a matcher against upstream with the feature gate TaintTolerationComparisonOperators as it is set.
+// comparison compares a matcher with upstream, with the feature gate TaintTolerationComparisonOperators as it is set.
 type comparison struct {
 	ours        matcher
 	comparisons bool
@@ -91,7 +91,7 @@ func TestTheTaintsWithEffectNoExecuteAreUpstreams(t *testing.T) {
 	comparison{}.property(checkNoExecute).Hold(t)
 }
 
-// checkPairs holds each toleration against each taint.
+// checkPairs compares the answers for each toleration and each taint.
 func (c comparison) checkPairs(in input) error {
 	for _, toleration := range in.Tolerations {
 		for _, taint := range in.Taints {
@@ -106,7 +106,7 @@ func (c comparison) checkPairs(in input) error {
 	return nil
 }
 
-// checkFirst holds the first match for each taint against the lists that upstream's taint-eviction controller makes.
+// checkFirst compares the first match for each taint with the lists that upstream's taint-eviction controller makes.
 // They name the tolerations, and all of them only when every taint is tolerated, so they are asked for each taint alone
 // and for all together.
 func (c comparison) checkFirst(in input) error {

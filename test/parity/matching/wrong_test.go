@@ -70,7 +70,7 @@ func TestAWrongMatcherIsFoundAndItsInputMadeSmall(t *testing.T) {
 		name  string
 		ours  matcher
 		check func(comparison) func(input) error
-		// size is how many tolerations and taints the smallest input has.
+		// tolerations and taints are how many of each the smallest input has.
 		tolerations, taints int
 	}{
 		{"the effect is ignored", ignoresEffects{right{taints.Matcher{ComparisonOperators: true}}}, pairs, 1, 1},

@@ -16,7 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// rules is what is compared with upstream: package taints, or something that a test of the comparison got wrong.
+// rules is what is compared with upstream: package taints, or something that is wrong on purpose, to test the
+// comparison.
 type rules interface {
 	Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (taint corev1.Taint, found bool)
 	CountIntolerable(taints []corev1.Taint, tolerations []corev1.Toleration) int

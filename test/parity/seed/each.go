@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Each tries the inputs at the first so many indexes, in as many subtests side by side as there are processors. A
-// subtest ends with its first failure.
+// Each tries the inputs at the first count indexes, in as many parallel subtests as there are processors. A subtest
+// ends with its first failure.
 func Each(t *testing.T, count int, try func(t *testing.T, index int)) {
 	t.Helper()
 	var taken atomic.Int64

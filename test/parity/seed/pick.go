@@ -10,7 +10,7 @@ func Pick[T any](r *rand.Rand, choices []T) T {
 	return choices[r.IntN(len(choices))]
 }
 
-// List gives none to most things, every length with the same chance. Without any it is nil.
+// List gives from zero to the given number of things, every length with the same chance. Without any it is nil.
 func List[T any](r *rand.Rand, most int, one func(*rand.Rand) T) []T {
 	var list []T
 	for range r.IntN(most + 1) {

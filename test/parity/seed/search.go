@@ -29,7 +29,7 @@ type Property[T any] struct {
 type Counterexample[T any] struct {
 	// Index is where the generated input stands.
 	Index int
-	// Smallest is what is left of it when everything is taken away without which it breaks the property as well.
+	// Smallest is what is left of it after removing everything that is not needed to break the property.
 	Smallest T
 	// Err is what Check says about the smallest one.
 	Err error

@@ -17,7 +17,7 @@ import (
 
 var (
 	number = flag.Int("n", 0, "how many inputs are generated for each property; 0 for the package's own choice")
-	start  = flag.Uint64("seed", 1, "what the inputs are generated from")
+	start  = flag.Uint64("seed", 1, "seed from which the inputs are generated")
 	only   = flag.Int("only", -1, "the index of the one input that is wanted; -1 for all")
 )
 
