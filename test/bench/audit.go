@@ -51,8 +51,8 @@ func deletes(calls []call) map[string]time.Time {
 	return accepted
 }
 
-// awaitDeletes waits until the deletes of so many pods are accepted, and returns all calls since the mark. Until then
-// it only counts, which costs next to nothing of the processors that the contestant needs.
+// awaitDeletes waits until the deletes of the given number of pods are accepted, and returns all calls since the mark.
+// Until then it only counts, which takes almost no CPU time away from the contestant.
 func (a audit) awaitDeletes(ctx context.Context, mark int64, pods int, limit time.Duration) ([]call, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

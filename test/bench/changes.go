@@ -33,7 +33,7 @@ type changesResult struct {
 	Memory    memory        `json:"memory"`
 }
 
-// perChange is the processor time for each change.
+// perChange is the CPU time for each change.
 func (c changesResult) perChange() time.Duration { return c.CPU / time.Duration(max(c.Changes, 1)) }
 
 // changes makes pods become ready and unready on nodes without taints. The changes are written directly to etcd,
@@ -61,7 +61,7 @@ func (b *bench) changesOf(ctx context.Context, c contestant, slim func(i int) *c
 		return err
 	}
 	b.report.Changes[c.name] = append(b.report.Changes[c.name], result)
-	b.say("  %s: %d changes in a minute for %s of processor time, load %s",
+	b.say("  %s: %d changes in a minute for %s of CPU time, load %s",
 		c.name, result.Changes, seconds(result.CPU), loadAverage())
 	return nil
 }
@@ -121,7 +121,7 @@ func (b *bench) change(ctx context.Context, slim func(i int) *corev1.Pod, writte
 	return nil
 }
 
-// ready says about a pod whether it is ready.
+// ready returns a pod with the condition Ready set as given.
 func ready(pod *corev1.Pod, is bool) *corev1.Pod {
 	status := corev1.ConditionFalse
 	if is {

@@ -157,7 +157,7 @@ func (b *bench) taintkeeper(name, program string) (contestant, error) {
 		return contestant{}, err
 	}
 	if _, err := os.Stat(program); err != nil {
-		return contestant{}, fmt.Errorf("%s is missing: run `make build`, and this in the root of the repository", program)
+		return contestant{}, fmt.Errorf("%s is missing: run `make build`, and run this program in the root of the repository", program)
 	}
 	args := []string{
 		program, "--kubeconfig=" + kubeconfig, "--leader-elect=false",

@@ -93,7 +93,7 @@ func (b *bench) fillPods(ctx context.Context, first, end int, pod func(i int) *c
 	return b.awaitPod(ctx, pod(end-1), true)
 }
 
-// keyed adds under which key the API server stores a pod.
+// keyed adds the key under which the API server stores a pod.
 func keyed(pod func(i int) *corev1.Pod) func(i int) (string, runtime.Object) {
 	return func(i int) (string, runtime.Object) {
 		p := pod(i)
@@ -104,7 +104,7 @@ func keyed(pod func(i int) *corev1.Pod) func(i int) (string, runtime.Object) {
 // putter writes objects at once.
 type putter func(context.Context, []keyValue) error
 
-// fill writes the objects from a number on to another under their keys; the last one last.
+// fill writes the objects numbered from first to end-1 under their keys, and the last of them after all others.
 func fill(ctx context.Context, put putter, first, end int, object func(i int) (string, runtime.Object)) error {
 	if first >= end {
 		return nil
@@ -121,7 +121,7 @@ func fill(ctx context.Context, put putter, first, end int, object func(i int) (s
 	return put.some(ctx, last, end, object)
 }
 
-// some writes the objects from a number on to another, as the API server would store them.
+// some writes the objects numbered from first to end-1, as the API server would store them.
 func (p putter) some(ctx context.Context, first, end int, object func(i int) (string, runtime.Object)) error {
 	var batch []keyValue
 	for i := first; i < end; i++ {
@@ -184,7 +184,7 @@ func (b *bench) storedPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, er
 	}
 	created.Status = runningStatus(created)
 	if _, err := pods.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
-		return nil, fmt.Errorf("let a pod run: %w", err)
+		return nil, fmt.Errorf("set the status of a pod to Running: %w", err)
 	}
 	content, err := b.etcd.get(ctx, path.Join(registry, "pods", created.Namespace, created.Name))
 	if err != nil {
@@ -225,7 +225,7 @@ func anotherPod(pod *corev1.Pod, i, nodes int) *corev1.Pod {
 func hostIP(i int) string { return fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255) }
 
 // smallPod is a pod with one container, of a ReplicaSet. The API server adds what else an ordinary pod has, such as the
-// tolerations of not-ready and unreachable.
+// tolerations for not-ready and unreachable.
 func smallPod(nodes int) *corev1.Pod {
 	pod := productionPod(partScale, 0, scaleNodeName(nodes-1))
 	pod.OwnerReferences = []metav1.OwnerReference{{
@@ -262,7 +262,8 @@ func runningStatus(pod *corev1.Pod) corev1.PodStatus {
 	return status
 }
 
-// productionNode is a node that a kubelet has reported about: fifty images are most of it, as of any node.
+// productionNode is a node that a kubelet has reported about: fifty images account for most of its size, as on any
+// node.
 func productionNode(name string) *corev1.Node {
 	const images = 50
 	object := node(name)

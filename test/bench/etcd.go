@@ -60,7 +60,7 @@ func (e etcd) put(ctx context.Context, objects []keyValue) error {
 	return nil
 }
 
-// keyRange has the keys from one on to another.
+// keyRange has the keys from Key up to, but not including, End.
 type keyRange struct {
 	Key []byte `json:"key"`
 	End []byte `json:"range_end"`

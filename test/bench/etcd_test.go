@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// written keeps what is put, and takes at most the 128 objects that etcd takes at once.
+// written keeps what is put. Like etcd, it accepts at most 128 objects at once.
 type written struct {
 	mu     sync.Mutex
 	stored map[string][]byte
@@ -112,7 +112,7 @@ func TestAPrefixHasTheKeysThatBeginWithItAndNoOthers(t *testing.T) {
 	}
 }
 
-// readiness is what a pod says about itself.
+// readiness is the status of a pod's condition Ready.
 func readiness(pod *corev1.Pod) corev1.ConditionStatus {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

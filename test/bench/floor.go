@@ -32,7 +32,7 @@ const floorCommand = "floor"
 func runFloor(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet(floorCommand, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file")
-	workers := flags.Int("workers", 1, "evictions at the same time")
+	workers := flags.Int("workers", 1, "number of concurrent evictions")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func evict(ctx context.Context, client kubernetes.Interface, pod target) error {
 		}}},
 	})
 	if err != nil {
-		return fmt.Errorf("write down the condition: %w", err)
+		return fmt.Errorf("encode the condition: %w", err)
 	}
 	pods := client.CoreV1().Pods(pod.namespace)
 	_, err = pods.Patch(ctx, pod.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")

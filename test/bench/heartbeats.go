@@ -46,7 +46,7 @@ func (b *bench) heartbeats(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		b.report.Heartbeats[c.name] = result
-		b.say("  %s: %s of processor time in a minute, load %s", c.name, seconds(result.CPU), loadAverage())
+		b.say("  %s: %s of CPU time in a minute, load %s", c.name, seconds(result.CPU), loadAverage())
 	}
 	b.report.printHeartbeats(b.out, b.nodes)
 	return nil

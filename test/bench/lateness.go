@@ -17,8 +17,8 @@ import (
 const (
 	latenessPods    = 5000
 	latenessSeconds = 60
-	// latenessPace lies between the taints of two nodes. With twenty nodes the due instants fill every second evenly,
-	// instead of all coming at once at its beginning.
+	// latenessPace is the time between the taints of two nodes. With twenty nodes the due instants fill every second
+	// evenly, instead of all coming at once at its beginning.
 	latenessPace = time.Second / stormNodes
 )
 
@@ -107,7 +107,7 @@ func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (res
 }
 
 // newLatenessResult compares the deletes with what package verdict says. A taint counts from the instant at which the
-// API server accepted it, which is before a controller can have seen it: lateness is overestimated by that little.
+// API server accepted it, which is before a controller can have seen it: so lateness is slightly overestimated.
 func newLatenessResult(pods []*corev1.Pod, calls []call) latenessResult {
 	since := map[string]time.Time{}
 	for _, t := range taintings(calls) {

@@ -81,11 +81,11 @@ func parseFlags() (options, error) {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms, and of the parts changes, rest, scale and million; the median counts")
 	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
 	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
-	flag.IntVar(&o.slimPods, "slim-pods", 1_000_000, "pods in the cluster of the million part; the API server and etcd need about 12 GB of memory for a million")
-	flag.DurationVar(&o.renewEvery, "renew-every", 10*time.Second, "how often each of these nodes renews it; a kubelet by default every 10 s")
+	flag.IntVar(&o.slimPods, "slim-pods", 1_000_000, "pods in the cluster of the million part; with 500,000, the API server and etcd need 16 GB of memory")
+	flag.DurationVar(&o.renewEvery, "renew-every", 10*time.Second, "how often each node of the heartbeats part renews its lease; the default of a kubelet is 10 s")
 	flag.DurationVar(&o.settle, "settle", 130*time.Second, "time for a process to return memory before it is measured; Go collects garbage at least every two minutes")
 	flag.IntVar(&o.workers, "workers", eviction.DefaultConcurrentEvictions, "workers of the floor")
-	flag.StringVar(&o.args, "taintkeeper-args", "", "arguments for taintkeeper, separated by spaces, to try others than the defaults")
+	flag.StringVar(&o.args, "taintkeeper-args", "", "extra arguments for taintkeeper, separated by spaces, to try values other than the defaults")
 	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to measure")
 	flag.StringVar(&o.previous, "previous", "", "an older build, to be measured as well; none by default")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
@@ -97,7 +97,7 @@ func parseFlags() (options, error) {
 
 func (o *options) validate() error {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
+		return fmt.Errorf("%q: only flags are accepted; see -help", flag.Args())
 	}
 	if min(o.rounds, o.pods, o.nodes, o.slimPods, o.workers) < 1 {
 		return fmt.Errorf("-rounds=%d -pods=%d -nodes=%d -slim-pods=%d -workers=%d: each needs at least 1",
@@ -115,7 +115,7 @@ func (o *options) validate() error {
 func known(flag string, given names, all []string) error {
 	for _, name := range given {
 		if !slices.Contains(all, name) {
-			return fmt.Errorf("%s=%s: there are %s", flag, name, strings.Join(all, ", "))
+			return fmt.Errorf("%s=%s: choose from %s", flag, name, strings.Join(all, ", "))
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ type bench struct {
 func measure(ctx context.Context, o options) (err error) {
 	fmt.Println("starting etcd and kube-apiserver")
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		// Nothing else may evict, remove pods or take processor time: see docs/measurements.md.
+		// Nothing else may evict, remove pods or take CPU time: see docs/measurements.md.
 		Without:  []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
 		Audit:    auditlog.Calls,
 		Binaries: o.plane,

@@ -17,7 +17,7 @@ const millionNodes = 15_000
 type millionResult struct {
 	Start scaleResult `json:"start"`
 	Storm stormRound  `json:"storm"`
-	// Selecting is only measured of taintkeeper.
+	// Selecting is measured only for taintkeeper.
 	Selecting selectingResult `json:"selecting"`
 }
 
@@ -59,7 +59,7 @@ func (b *bench) millionOf(ctx context.Context, c contestant) error {
 		return err
 	}
 	b.report.Million[c.name] = append(b.report.Million[c.name], result)
-	b.say("  %s: started after %s, %s at most, a storm in %s, the first after %s, load %s",
+	b.say("  %s: started after %s, peak memory %s, storm in %s, first delete after %s, load %s",
 		c.name, seconds(result.Start.Startup), mebibytes(result.Start.Memory.Peak),
 		seconds(result.Storm.Total), milliseconds(result.Storm.First), loadAverage())
 	return nil

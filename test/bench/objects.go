@@ -85,7 +85,7 @@ func node(name string) *corev1.Node {
 	}
 }
 
-// taint sets the taint on a node as kubectl does, that is without a timeAdded.
+// taint sets the taint on a node as kubectl does, that is, without a timeAdded.
 func (b *bench) taint(ctx context.Context, node string) error {
 	return b.patchNode(ctx, node, `{"spec":{"taints":[{"key":"`+taintKey+`","effect":"NoExecute"}]}}`)
 }

@@ -16,8 +16,8 @@ import (
 // partLabel marks the pods of the part that runs, and not the canaries.
 const partLabel = "bench.taintkeeper.dev/part"
 
-// productionPod makes a pod as big as those of production are: with an application, a sidecar, and what deployment
-// tools write on them. It is bound to a node from the beginning.
+// productionPod makes a pod as big as pods in production: with an application, a sidecar, and what deployment tools
+// add. It is bound to a node from the beginning.
 func productionPod(part string, i int, node string) *corev1.Pod {
 	name := fmt.Sprintf("%s-%05d", part, i)
 	return &corev1.Pod{

@@ -33,18 +33,18 @@ const (
 
 	ordinaryNamespace  = "ordinary"
 	concernedNamespace = "concerned"
-	// concernedResource is what the pods request about which every policy has something to do.
+	// concernedResource is the resource that the pods that concern every policy request.
 	concernedResource = "bench.taintkeeper.dev/gpu"
 )
 
-// The crowds of pods, by their names in the report. Ordinary pods have requests, as nearly all have, and nothing else
-// that a policy is for. The others are in a namespace with every label and annotation, and request an extended
+// The crowds of pods, by their names in the report. Ordinary pods have requests, as nearly all pods do, and nothing
+// else that concerns a policy. The others are in a namespace with every label and annotation, and request an extended
 // resource.
 const (
 	crowdOrdinaryNone  = "ordinary pods, no policy"
 	crowdOrdinaryAll   = "ordinary pods, every policy"
-	crowdConcernedNone = "concerned pods, no policy"
-	crowdConcernedAll  = "concerned pods, every policy"
+	crowdConcernedNone = "affected pods, no policy"
+	crowdConcernedAll  = "affected pods, every policy"
 )
 
 var allPolicyCrowds = []string{crowdOrdinaryNone, crowdOrdinaryAll, crowdConcernedNone, crowdConcernedAll}
@@ -60,7 +60,7 @@ type policiesResult struct {
 
 // policies creates pods without the admission policies for tolerations and with all of them.
 func (b *bench) policies(ctx context.Context) error {
-	b.say("\npolicies: %d pods are created, %d at the same time, without policies and with all", policyPods, policyCreators)
+	b.say("\npolicies: %d pods are created, %d at a time, without policies and with all of them", policyPods, policyCreators)
 	if err := b.createPolicyNamespaces(ctx); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (b *bench) createCrowd(ctx context.Context, pod func(i int) *corev1.Pod) (p
 	return result, errors.Join(err, b.removePodsIn(ctx, namespace))
 }
 
-// createTimed creates so many pods and returns how long each took.
+// createTimed creates the given number of pods and returns how long each took.
 func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *corev1.Pod) ([]time.Duration, error) {
 	var lock sync.Mutex
 	var took []time.Duration
@@ -193,8 +193,8 @@ func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *co
 	return took, group.Wait()
 }
 
-// awaitPolicies waits until a pod that concerns every policy gets so many tolerations, and one that tolerates the nodes
-// of others is refused if that is more than the API server adds by itself: until every policy is in force, or none.
+// awaitPolicies waits until every policy is in force, or none: until a pod that concerns all of them gets the given
+// number of tolerations, and a pod that tolerates other teams' nodes is refused, or is not.
 func (b *bench) awaitPolicies(ctx context.Context, tolerations int) error {
 	probe := policyPod(crowdConcernedAll)(0)
 	stranger := policyPod(crowdOrdinaryAll)(0)
@@ -228,7 +228,7 @@ const (
 func (r *report) printPolicies(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\npolicies, %d pods (medians of %d rounds)\n", policyPods, len(r.Policies[crowdOrdinaryNone]))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(w, "\tpods a second\tp50\tp99\tprocessor time of the API server for a pod\t")
+	_, _ = fmt.Fprintln(w, "\tpods a second\tp50\tp99\tCPU time of the API server per pod\t")
 	for _, crowd := range allPolicyCrowds {
 		m := medianPolicies(r.Policies[crowd])
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%.1f ms\t%.1f ms\t%.2f ms\t\n", crowd, strconv.Itoa(int(m.PerSecond)), inMilliseconds(m.P50), inMilliseconds(m.P99), inMilliseconds(m.ServerCPU))

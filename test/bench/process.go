@@ -33,7 +33,7 @@ type process struct {
 	rival   *process      // that runs at the same time, if any
 }
 
-// start starts a contestant. Its log goes to the state folder of the cluster, to look into failures.
+// start starts a contestant. Its log goes to the state folder of the cluster, so that failures can be examined.
 func (b *bench) start(c contestant) (p *process, err error) {
 	defer func() {
 		if err != nil {
@@ -44,7 +44,7 @@ func (b *bench) start(c contestant) (p *process, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process keeps it open, this program need not
+	defer log.Close() // the process keeps it open; this program need not
 
 	cmd := exec.Command(c.args[0], c.args[1:]...)
 	cmd.Stderr = log
@@ -90,7 +90,7 @@ type memory struct {
 	Resident int64 `json:"resident"` // VmRSS
 }
 
-// memory reads what the process occupies now, and has at most since its start.
+// memory reads what the process occupies now, and the most that it has occupied since its start.
 func (p *process) memory() (memory, error) {
 	proc, err := procfs.NewProc(p.PID())
 	if err != nil {
@@ -103,15 +103,15 @@ func (p *process) memory() (memory, error) {
 	return memory{Peak: int64(status.VmHWM), Resident: int64(status.VmRSS)}, nil
 }
 
-// cpu returns the processor time that the process has used.
+// cpu returns the CPU time that the process has used.
 func (p *process) cpu() (time.Duration, error) {
 	proc, err := procfs.NewProc(p.PID())
 	if err != nil {
-		return 0, p.unread("processor time", err)
+		return 0, p.unread("CPU time", err)
 	}
 	stat, err := proc.Stat()
 	if err != nil {
-		return 0, p.unread("processor time", err)
+		return 0, p.unread("CPU time", err)
 	}
 	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }
@@ -120,7 +120,8 @@ func (p *process) unread(what string, err error) error {
 	return fmt.Errorf("read the %s of %s, which is %s (this works on Linux only): %w", what, p.name, p.Status(), err)
 }
 
-// loadAverage returns the machine's load over the last minute, to judge whether others disturbed; empty where unknown.
+// loadAverage returns the machine's load over the last minute, which shows whether other processes interfered. It is
+// empty if unknown.
 func loadAverage() string {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

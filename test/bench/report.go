@@ -57,7 +57,7 @@ type goal struct {
 	What     string  `json:"what"`
 	Target   float64 `json:"target"`
 	Measured float64 `json:"measured"`
-	AtLeast  bool    `json:"atLeast"` // reached when the measured figure is the greater one, else the smaller one
+	AtLeast  bool    `json:"atLeast"` // if true, the measured figure must be at least the target; otherwise at most
 }
 
 func (g goal) reached() string {
@@ -90,16 +90,16 @@ func (r *report) setGoals() {
 		rounds := r.Storms[storm]
 		ours, unlimited := medianRound(rounds[nameOurs]), medianRound(rounds[nameUnlimited])
 		r.atMost("storm "+storm+", total as a multiple of the floor's", 1.1, median(ratios(rounds[nameOurs], rounds[nameFloor], stormRound.total)))
-		r.atLeast("storm "+storm+", first delete, times as fast as the built-in without limits", 20, ratio(unlimited.First, ours.First))
+		r.atLeast("storm "+storm+", speed of the first delete as a multiple of the unlimited built-in's", 20, ratio(unlimited.First, ours.First))
 		r.atMost("storm "+storm+", calls per pod, events aside", 2.1, ours.callsPerPod())
-		r.atMost("storm "+storm+", processor time as a multiple of the previous build's", 0.5, ratio(ours.CPU, medianRound(rounds[namePrevious]).CPU))
+		r.atMost("storm "+storm+", CPU time as a multiple of the previous build's", 0.5, ratio(ours.CPU, medianRound(rounds[namePrevious]).CPU))
 	}
 	r.atMost("storm "+stormSlow+", total, s", 60, medianRound(r.Storms[stormSlow][nameOurs]).Total.Seconds())
 	r.atMost("lateness p99, ms", 100, float64(r.Lateness[nameOurs].P99)/float64(time.Millisecond))
 	peak := medianOf(r.Starts[partRest][nameOurs], func(s scaleResult) int64 { return s.Memory.Peak })
-	r.atMost(fmt.Sprintf("%d pods at rest, memory at most, MiB", restPods), 90, float64(peak)/(1<<20))
+	r.atMost(fmt.Sprintf("%d pods at rest, peak memory, MiB", restPods), 90, float64(peak)/(1<<20))
 	ours, previous := r.Changes[nameOurs], r.Changes[namePrevious]
-	r.atMost(fmt.Sprintf("%d changes a second, processor time as a multiple of the previous build's", changesPerSecond), 1,
+	r.atMost(fmt.Sprintf("%d changes a second, CPU time as a multiple of the previous build's", changesPerSecond), 1,
 		median(ratios(ours, previous, changesResult.perChange)))
 }
 
@@ -211,7 +211,7 @@ func (r *report) printStorm(out io.Writer, storm string) {
 		t.row("  "+what, func(name string) string { return strconv.Itoa(rounds[name].Calls[what]) })
 	}
 	t.row("peak memory", func(name string) string { return mebibytes(rounds[name].Memory.Peak) })
-	t.row("processor time", func(name string) string { return seconds(rounds[name].CPU) })
+	t.row("CPU time", func(name string) string { return seconds(rounds[name].CPU) })
 	t.row("  of the API server", func(name string) string { return seconds(rounds[name].ServerCPU) })
 	// On a shared machine, this says more than elapsed time.
 	t.row("  of both, x floor", func(name string) string { return times(median(ratios(all[name], all[nameFloor], stormRound.work))) })
@@ -235,17 +235,17 @@ func (r *report) printLateness(out io.Writer) {
 	t.row("p99.9", func(name string) string { return milliseconds(r.Lateness[name].P999) })
 	t.row("max", func(name string) string { return milliseconds(r.Lateness[name].Max) })
 	t.row("too early", func(name string) string { return strconv.Itoa(r.Lateness[name].Early) })
-	t.row("processor time", func(name string) string { return seconds(r.Lateness[name].CPU) })
+	t.row("CPU time", func(name string) string { return seconds(r.Lateness[name].CPU) })
 	t.end()
 }
 
 func (r *report) printHeartbeats(out io.Writer, nodes int) {
 	t := newTable(out, fmt.Sprintf("a minute of heartbeats of %d nodes", nodes), slices.Collect(maps.Keys(r.Heartbeats)))
-	t.row("processor time", func(name string) string { return seconds(r.Heartbeats[name].CPU) })
+	t.row("CPU time", func(name string) string { return seconds(r.Heartbeats[name].CPU) })
 	t.row("  x taintkeeper", func(name string) string { return times(ratio(r.Heartbeats[name].CPU, r.Heartbeats[nameOurs].CPU)) })
 	t.row("  of the API server", func(name string) string { return seconds(r.Heartbeats[name].ServerCPU) })
 	t.row("memory", func(name string) string { return mebibytes(r.Heartbeats[name].Memory.Resident) })
-	t.row("memory at most", func(name string) string { return mebibytes(r.Heartbeats[name].Memory.Peak) })
+	t.row("peak memory", func(name string) string { return mebibytes(r.Heartbeats[name].Memory.Peak) })
 	t.end()
 }
 
@@ -263,9 +263,9 @@ func printStart(t table, rounds func(name string) []scaleResult) {
 		t.row(what, func(name string) string { return each(rounds(name), figure) })
 	}
 	row("start to first delete", func(s scaleResult) string { return seconds(s.Startup) })
-	row("processor time till then", func(s scaleResult) string { return seconds(s.CPU) })
+	row("CPU time until then", func(s scaleResult) string { return seconds(s.CPU) })
 	row("  of the API server", func(s scaleResult) string { return seconds(s.ServerCPU) })
-	row("memory at most", func(s scaleResult) string { return mebibytes(s.Memory.Peak) })
+	row("peak memory", func(s scaleResult) string { return mebibytes(s.Memory.Peak) })
 	row("memory settled", func(s scaleResult) string { return mebibytes(s.Memory.Resident) })
 }
 
@@ -277,13 +277,13 @@ func (r *report) printChanges(out io.Writer) {
 		t.row(what, func(name string) string { return each(r.Changes[name], figure) })
 	}
 	row("changes a second", func(c changesResult) string { return strconv.Itoa(c.Changes / int(changesFor.Seconds())) })
-	row("processor time", func(c changesResult) string { return seconds(c.CPU) })
+	row("CPU time", func(c changesResult) string { return seconds(c.CPU) })
 	row("  for each change", func(c changesResult) string { return fmt.Sprintf("%.1f µs", c.perChange().Seconds()*1e6) })
 	t.row("  x taintkeeper", func(name string) string {
 		return times(median(ratios(r.Changes[name], r.Changes[nameOurs], changesResult.perChange)))
 	})
 	row("  of the API server", func(c changesResult) string { return seconds(c.ServerCPU) })
-	row("memory at most", func(c changesResult) string { return mebibytes(c.Memory.Peak) })
+	row("peak memory", func(c changesResult) string { return mebibytes(c.Memory.Peak) })
 	t.end()
 }
 
@@ -304,15 +304,15 @@ func (r *report) printMillion(out io.Writer, pods int) {
 	}
 	row("storm, total", func(s stormRound) string { return seconds(s.Total) })
 	row("  first delete", func(s stormRound) string { return milliseconds(s.First) })
-	row("  processor time", func(s stormRound) string { return seconds(s.CPU) })
+	row("  CPU time", func(s stormRound) string { return seconds(s.CPU) })
 	row("  of the API server", func(s stormRound) string { return seconds(s.ServerCPU) })
-	row("  memory at most", func(s stormRound) string { return mebibytes(s.Memory.Peak) })
+	row("  peak memory", func(s stormRound) string { return mebibytes(s.Memory.Peak) })
 	t.row("three policies: take effect after", r.selecting(func(m millionResult) string { return seconds(m.Selecting.Effect) }))
-	t.row("  processor time till then", r.selecting(func(m millionResult) string { return seconds(m.Selecting.CPU) }))
+	t.row("  CPU time until then", r.selecting(func(m millionResult) string { return seconds(m.Selecting.CPU) }))
 	t.end()
 }
 
-// selecting returns what prints a figure of the policies of a contestant that was measured with some.
+// selecting returns a function that prints a figure about EvictionPolicies, which only Taintkeeper has.
 func (r *report) selecting(figure func(millionResult) string) func(name string) string {
 	return func(name string) string {
 		if name != nameOurs {

@@ -35,7 +35,7 @@ func TestGoals(t *testing.T) {
 	}
 	for _, unwanted := range []string{"lateness", stormFresh, stormSlow} {
 		if strings.Contains(printed.String(), unwanted) {
-			t.Errorf("%s was not measured, and is compared:\n%s", unwanted, printed.String())
+			t.Errorf("%s was not measured, but is compared:\n%s", unwanted, printed.String())
 		}
 	}
 }

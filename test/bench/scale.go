@@ -12,7 +12,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// scaleResult is what a process needs to start, and to be there, in a big cluster.
+// scaleResult is what a process needs to start, and to run idle, in a big cluster.
 type scaleResult struct {
 	Startup time.Duration `json:"startup"` // from the start of the process to its first delete, of a pod that is due already
 	// Processor time until then.
@@ -74,7 +74,7 @@ func (b *bench) startOf(ctx context.Context, c contestant, results map[string][]
 		return err
 	}
 	results[c.name] = append(results[c.name], result)
-	b.say("  %s: started after %s, %s at most, %s settled, load %s", c.name, seconds(result.Startup),
+	b.say("  %s: started after %s, peak memory %s, settled memory %s, load %s", c.name, seconds(result.Startup),
 		mebibytes(result.Memory.Peak), mebibytes(result.Memory.Resident), loadAverage())
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// serverCPU returns the processor time that the API server has used. Unlike the time that an eviction takes, what it
+// serverCPU returns the CPU time that the API server has used. Unlike the time that an eviction takes, what it
 // costs the API server does not depend on what else the machine does.
 func (b *bench) serverCPU(ctx context.Context) (time.Duration, error) {
 	request := b.admin.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain")
@@ -32,7 +32,7 @@ func parseServerCPU(metrics string) (time.Duration, error) {
 		}
 		used, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil {
-			return 0, fmt.Errorf("understand the API server's metric %s: %w", name, err)
+			return 0, fmt.Errorf("parse the API server's metric %s: %w", name, err)
 		}
 		return time.Duration(used * float64(time.Second)), nil
 	}

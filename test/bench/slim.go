@@ -61,7 +61,7 @@ func anotherSlimPod(pod *corev1.Pod, i, nodes int) *corev1.Pod {
 	return another
 }
 
-// fillSlim fills the cluster up to so many nodes, and with so many slim pods. It returns what makes each of them.
+// fillSlim fills the cluster up to a number of nodes, and adds slim pods. It returns a function that makes each pod.
 func (b *bench) fillSlim(ctx context.Context, nodes, pods int) (slim func(i int) *corev1.Pod, err error) {
 	began := time.Now()
 	if err := b.fillNodes(ctx, nodes); err != nil {
@@ -80,7 +80,8 @@ func (b *bench) fillSlim(ctx context.Context, nodes, pods int) (slim func(i int)
 	return slim, nil
 }
 
-// removeSlim removes the slim pods past the API server, and waits until it has noticed that the last of them is gone.
+// removeSlim removes the slim pods from etcd directly, and waits until the API server has noticed that the last one is
+// gone.
 func (b *bench) removeSlim(ctx context.Context, last *corev1.Pod) error {
 	if err := b.etcd.remove(ctx, path.Join(registry, "pods", slimNamespace)+"/"); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// slowNodes is over how many nodes the pods are spread whose deletes take long.
+	// slowNodes is the number of nodes over which the pods with slow deletes are spread.
 	slowNodes = 100
 	// slowReview is how long the webhook takes for one.
 	slowReview = 2 * time.Second
@@ -28,7 +28,8 @@ const (
 )
 
 // slow is a storm whose deletes take two seconds each, as a webhook takes its time over them. The built-in with its
-// default limits would be as slow as in any storm, and the floor is what its workers make of it, so these take no part.
+// default limits would be as slow as in any storm, and the floor would only show how many workers it has, so these two
+// take no part.
 func (b *bench) slow(ctx context.Context) (err error) {
 	if err := b.ensureNodes(ctx, slowNodes); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (b *bench) slowStormOf(ctx context.Context, c contestant) error {
 	return b.weather(ctx, p, stormSlow, slowNodes)
 }
 
-// takeTime admits everything, later.
+// takeTime admits everything, but only after a while.
 func takeTime(ctx context.Context, _ *metav1.PartialObjectMetadata) *metav1.Status {
 	_ = await.Pause(ctx, slowReview) // when it ends earlier, nobody waits for the answer any longer
 	return nil

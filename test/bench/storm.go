@@ -23,7 +23,7 @@ const (
 	stormLimit = 10 * time.Minute
 )
 
-// stormRound is what was measured of one contestant in one storm. Times count from the instant at which the API server
+// stormRound is what was measured for one contestant in one storm. Times count from the instant at which the API server
 // accepted the first taint, up to those at which it accepted deletes.
 type stormRound struct {
 	Total  time.Duration  `json:"total"`
@@ -39,7 +39,7 @@ type stormRound struct {
 
 func (r stormRound) total() time.Duration { return r.Total }
 
-// work is the processor time of the process and of the API server.
+// work is the CPU time of the process and of the API server.
 func (r stormRound) work() time.Duration { return r.CPU + r.ServerCPU }
 
 // callsPerPod leaves events out.
@@ -55,12 +55,12 @@ func (r stormRound) callsPerPod() float64 {
 
 // The storms, by their names in the report.
 const (
-	stormFresh = "right after a start"  // the process has evicted its first pod a moment ago
+	stormFresh = "right after a start"  // the process evicted its first pod a moment ago
 	stormWarm  = "warm"                 // the same process has had a storm before
 	stormSlow  = "with slow admissions" // see slow
 )
 
-// storm lets each contestant in turn pass two storms: one right after its start, and another.
+// storm puts each contestant in turn through two storms: one right after its start, and another.
 func (b *bench) storm(ctx context.Context) error {
 	if err := b.ensureNodes(ctx, stormNodes); err != nil {
 		return err
@@ -129,14 +129,14 @@ func (b *bench) createStormPods(ctx context.Context, nodes int) error {
 	return nil
 }
 
-// weather lets a process pass a storm, notes how it did, and clears up.
+// weather puts a process through a storm, notes how it did, and cleans up.
 func (b *bench) weather(ctx context.Context, p *process, storm string, nodes int) error {
 	r, err := b.stormRound(ctx, p, nodes)
 	if err != nil {
 		return fmt.Errorf("storm %s: %w", storm, err)
 	}
 	b.report.addStorm(storm, p.name, r)
-	b.say("  %s, %s: %s, the first after %s, load %s", p.name, storm, seconds(r.Total), milliseconds(r.First), loadAverage())
+	b.say("  %s, %s: %s, first delete after %s, load %s", p.name, storm, seconds(r.Total), milliseconds(r.First), loadAverage())
 	return errors.Join(b.untaintAll(ctx, nodeNames(nodes)), b.removePods(ctx))
 }
 
@@ -164,7 +164,7 @@ func (b *bench) stormRound(ctx context.Context, p *process, nodes int) (stormRou
 	return r, err
 }
 
-// usage is processor time that has been used.
+// usage is CPU time that has been used.
 type usage struct{ process, server time.Duration }
 
 func (b *bench) usage(ctx context.Context, p *process) (usage, error) {
@@ -176,7 +176,7 @@ func (b *bench) usage(ctx context.Context, p *process) (usage, error) {
 	return usage{process, server}, err
 }
 
-// measured does something, and returns what processor time it took.
+// measured does something, and returns what CPU time it took.
 func (b *bench) measured(ctx context.Context, p *process, do func() error) (usage, error) {
 	before, err := b.usage(ctx, p)
 	if err != nil {
@@ -204,7 +204,7 @@ func (b *bench) taintAtOnce(ctx context.Context, p *process, nodes []string) err
 	return errors.Join(p.begin(p), group.Wait())
 }
 
-// aftermath counts and weighs, once nothing follows any longer.
+// aftermath counts the calls and measures memory, once nothing more happens.
 func (b *bench) aftermath(ctx context.Context, p *process, mark int64) (stormRound, error) {
 	if err := await.Pause(ctx, settleTime); err != nil {
 		return stormRound{}, err
@@ -255,7 +255,7 @@ func taintings(calls []call) []tainting {
 	return all
 }
 
-// countCalls counts what the contestant called, successful or not. Lists and watches are there before the storm.
+// countCalls counts the contestant's calls, successful or not, except lists and watches, which begin before the storm.
 func countCalls(calls []call) map[string]int {
 	counts := map[string]int{}
 	for _, c := range calls {

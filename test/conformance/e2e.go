@@ -35,7 +35,7 @@ type e2eRun struct {
 // is killed with all that it has started: what it would clean up goes with the cluster.
 func (s suite) runE2E(ctx context.Context, e e2eRun) (*os.ProcessState, error) {
 	if err := os.Mkdir(e.home, 0o700); err != nil {
-		return nil, fmt.Errorf("make a home for e2e.test: %w", err)
+		return nil, fmt.Errorf("create a home directory for e2e.test: %w", err)
 	}
 	log, err := os.Create(e.log)
 	if err != nil {
@@ -79,12 +79,12 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
 	select {
 	case <-ctx.Done():
 		started.Kill()
-		return nil, fmt.Errorf("play the specs: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("run the specs: %w", context.Cause(ctx))
 	case <-started.Ended():
 	}
 	err = started.Wait()
 	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
-		return nil, fmt.Errorf("play the specs: %w", err)
+		return nil, fmt.Errorf("run the specs: %w", err)
 	}
 	return cmd.ProcessState, nil
 }
@@ -95,7 +95,7 @@ func contradiction(status fmt.Stringer, ran []outcome) error {
 		return o.status != statusPassed && o.status != statusSkipped
 	})
 	if got := status.String(); !failed && got != "exit status 0" {
-		return fmt.Errorf("e2e.test ended with %s although nothing in its report failed: look into its log", got)
+		return fmt.Errorf("e2e.test ended with %s although nothing in its report failed: look at its log", got)
 	}
 	return nil
 }

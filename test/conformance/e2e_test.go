@@ -97,7 +97,7 @@ func TestAnInterruptEndsTheBinaryAndAllThatItHasStarted(t *testing.T) {
 	defer pipe.Close()
 	interrupt()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %v, want that it was cancelled", err)
+		t.Errorf("got error %v, want one that says that it was cancelled", err)
 	}
 	if _, err := io.ReadAll(pipe); err != nil { // ends once nobody holds the pipe any longer
 		t.Error(err)

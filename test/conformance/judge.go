@@ -65,11 +65,11 @@ func complain(r run, s spec, o outcome) string {
 	case s.passesIn(r) && passed:
 		return ""
 	case s.passesIn(r):
-		return fmt.Sprintf("%s, and must pass:\n%s", o.status, o.message)
+		return fmt.Sprintf("%s, but had to pass:\n%s", o.status, o.message)
 	case passed:
-		return "passed, and must fail where nobody evicts"
+		return "passed, but had to fail, because nothing evicts in this run"
 	case !strings.Contains(o.message, s.unevicted):
-		return fmt.Sprintf("%s, but not because no pod was evicted, of which it would say %q:\n%s", o.status, s.unevicted, o.message)
+		return fmt.Sprintf("%s, but not because no pod was evicted, in which case it would say %q:\n%s", o.status, s.unevicted, o.message)
 	}
 	return ""
 }

@@ -52,7 +52,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 		},
 		"nothing ran at all": {
 			"nobody", func([]outcome) []outcome { return nil },
-			"no spec was played",
+			"no spec ran",
 		},
 		"a spec is missing and another ran twice": {
 			"taintkeeper", func(ran []outcome) []outcome { ran[needsEviction] = ran[needsNone]; return ran },
@@ -74,18 +74,18 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 				ran[needsEviction].status, ran[needsEviction].message = "failed", "Failed to evict Pod"
 				return ran
 			},
-			"failed, and must pass",
+			"failed, but had to pass",
 		},
 		"a spec skips itself": {
 			"built-in", func(ran []outcome) []outcome {
 				ran[needsNone].status, ran[needsNone].message = "skipped", "skipped - needs 2 nodes"
 				return ran
 			},
-			"skipped, and must pass",
+			"skipped, but had to pass",
 		},
 		"a spec passes that must fail": {
 			"nobody", func(ran []outcome) []outcome { ran[needsEviction].status = statusPassed; return ran },
-			"passed, and must fail where nobody evicts",
+			"passed, but had to fail, because nothing evicts in this run",
 		},
 		"a spec fails for another reason than a missing eviction": {
 			"nobody", func(ran []outcome) []outcome { ran[needsEviction].message = "connection refused"; return ran },
@@ -93,7 +93,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 		},
 		"a spec fails that expects no eviction": {
 			"nobody", func(ran []outcome) []outcome { ran[needsNone].status = "failed"; return ran },
-			"failed, and must pass",
+			"failed, but had to pass",
 		},
 		"the suite fails before its specs": {
 			"built-in", func(ran []outcome) []outcome { ran[0].status, ran[0].message = "failed", "no nodes"; return ran },

@@ -19,13 +19,13 @@ const (
 	statusPending = "pending"
 )
 
-// filteredOut is the message of a spec that ginkgo left out; one that skipped itself gives a reason behind it.
+// filteredOut is the message of a spec that ginkgo left out; one that skipped itself adds a reason after it.
 const filteredOut = "skipped"
 
 // specType is how a report begins the names of specs, as opposed to those of the suite's own set-up and reports.
 const specType = "[It] "
 
-// outcome is how something in a report ended that ran.
+// outcome is how something that ran ended, according to a report.
 type outcome struct {
 	name    string // of the spec, or of a part of the suite in brackets
 	spec    bool

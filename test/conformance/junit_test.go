@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// reported is a report as upstream writes it, except the thousands of specs that were left out.
+// reported is a report as upstream writes it, except for the thousands of specs that were left out.
 const reported = `<?xml version="1.0" encoding="UTF-8"?>
   <testsuites tests="7" disabled="3" errors="0" failures="1" time="70.5">
       <testsuite name="Kubernetes e2e suite" package="/home" tests="7" disabled="1" skipped="3" errors="0" failures="1" time="70.5" timestamp="2026-11-21T04:00:00">

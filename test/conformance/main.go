@@ -33,12 +33,12 @@ const (
 
 func main() {
 	names := flag.String("runs", "",
-		"runs to play, separated by commas: "+strings.Join(runNames(), ", ")+"; all by default")
+		"runs to perform, separated by commas: "+strings.Join(runNames(), ", ")+"; all by default")
 	var s suite
 	flag.StringVar(&s.e2e, "e2e", "bin/conformance/e2e.test", "upstream's e2e test binary")
 	flag.StringVar(&s.kubectl, "kubectl", "bin/conformance/kubectl", "the kubectl that specs call")
 	flag.StringVar(&s.results, "results", "bin/conformance/results", "folder for the JUnit files and the logs, one folder in it per run")
-	check := flag.Bool("check", false, "only check the flags, before what they ask for is built")
+	check := flag.Bool("check", false, "only check the flags (used before anything is built)")
 	flag.Parse()
 	chosen, err := chooseRuns(*names, flag.Args())
 	switch {

@@ -33,7 +33,7 @@ func (s suite) complete() (suite, error) {
 	}
 	for _, binary := range []string{s.e2e, s.kubectl} {
 		if _, err := os.Stat(binary); err != nil {
-			return s, fmt.Errorf("%w: run `make conformance` in the root of the repository, it builds what is needed", err)
+			return s, fmt.Errorf("%w: run `make conformance` in the root of the repository, which builds what is needed", err)
 		}
 	}
 	return s, nil
@@ -129,9 +129,9 @@ func allOurs(path string) error {
 		deleted[e.User]++
 	}
 	if deleted[builtIn] > 0 || deleted[ours] == 0 {
-		return fmt.Errorf("by the audit log the built-in has deleted %d pods and Taintkeeper %d; want all by Taintkeeper", deleted[builtIn], deleted[ours])
+		return fmt.Errorf("according to the audit log, the built-in deleted %d pods and Taintkeeper %d; want all by Taintkeeper", deleted[builtIn], deleted[ours])
 	}
-	progress("by the audit log Taintkeeper has deleted %d pods, and the built-in none", deleted[ours])
+	progress("according to the audit log, Taintkeeper deleted %d pods, and the built-in none", deleted[ours])
 	return nil
 }
 

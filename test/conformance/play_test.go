@@ -19,7 +19,7 @@ func TestARunThatCannotBePlayedIsReportedAndIsNotAsExpected(t *testing.T) {
 	s := suite{results: file} // no folder can be made in it
 	results := s.playAll(t.Context(), runs[:2])
 	if len(results) != 2 {
-		t.Fatalf("got %d results, want one per run, also after one that failed", len(results))
+		t.Fatalf("got %d results, want one per run, even after one that failed", len(results))
 	}
 	text := printed(results...)
 	for _, res := range results {
@@ -27,7 +27,7 @@ func TestARunThatCannotBePlayedIsReportedAndIsNotAsExpected(t *testing.T) {
 			t.Errorf("%s counts as expected", res.name)
 		}
 	}
-	for _, want := range []string{"remove the results of an earlier run", "no spec was played", "NOT as expected", "did not run !"} {
+	for _, want := range []string{"remove the results of an earlier run", "no spec ran", "NOT as expected", "did not run !"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

@@ -93,7 +93,7 @@ func began(r row) bool { return r.outcome.status != "" }
 
 func passed(r row) bool { return r.outcome.status == statusPassed }
 
-// verdict says what had to be and what was, of the specs about eviction and of the others.
+// verdict says how many specs had to pass and how many did, for those about eviction and for the others.
 func (r result) verdict() string {
 	mustPass := func(one row) bool { return one.passesIn(r.run) }
 	due := func(one row) bool { return !one.passesIn(r.run) && one.complaint == "" }
@@ -122,7 +122,7 @@ func (r result) complaintLines() []string {
 		lines = append(lines, shorten(complaint)...)
 	}
 	if r.count(began) == 0 {
-		return append(lines, "no spec was played")
+		return append(lines, "no spec ran")
 	}
 	for _, one := range r.rows {
 		if one.complaint != "" {

@@ -82,7 +82,7 @@ func runNames() []string {
 // chooseRuns returns the runs of the flag's value, in their own order, or all when it is empty.
 func chooseRuns(names string, rest []string) ([]run, error) {
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("%q: there are flags only; see -help", rest)
+		return nil, fmt.Errorf("%q: only flags are accepted; see -help", rest)
 	}
 	if names == "" {
 		return runs, nil
@@ -90,7 +90,7 @@ func chooseRuns(names string, rest []string) ([]run, error) {
 	wanted := strings.Split(names, ",")
 	for _, name := range wanted {
 		if !slices.Contains(runNames(), name) {
-			return nil, fmt.Errorf("-runs=%s: there is no run %q; there are %s, to be separated by commas", names, name, strings.Join(runNames(), ", "))
+			return nil, fmt.Errorf("-runs=%s: there is no run %q; choose from %s, separated by commas", names, name, strings.Join(runNames(), ", "))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !slices.Contains(wanted, r.name) }), nil

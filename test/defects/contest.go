@@ -30,7 +30,7 @@ func (o outcome) String() string {
 	case o.absent:
 		return "not played"
 	case o.err != nil:
-		return "could not be played: " + o.err.Error()
+		return "could not be run: " + o.err.Error()
 	default:
 		return o.Finding.String()
 	}
@@ -84,8 +84,8 @@ func compare(ctx context.Context, o options) (report, error) {
 	return r, nil
 }
 
-// perform plays the program to one contestant. An error is one of the cluster; what failed in a scenario is among the
-// outcomes.
+// perform plays the program to one contestant. An error means that the cluster failed; what failed in a scenario is
+// among the outcomes.
 func perform(ctx context.Context, name string, start starter, o options,
 ) (outcomes map[int]outcome, version string, err error) {
 	// The cluster is taken down in order also when ctx ends, so it needs one of its own.
@@ -106,7 +106,7 @@ func perform(ctx context.Context, name string, start starter, o options,
 	return outcomes, s.Version, nil
 }
 
-// playAct plays an act, unless the contestant cannot run as it wants.
+// playAct plays an act, unless the contestant cannot run in the way that the act requires.
 func (s *stage) playAct(ctx context.Context, a act, outcomes map[int]outcome) error {
 	if len(a.rows) == 0 {
 		return nil
@@ -166,7 +166,7 @@ func (r report) incomplete() error {
 	var all []error
 	for _, result := range r.results {
 		if err := errors.Join(result.upstream.err, result.ours.err); err != nil {
-			all = append(all, fmt.Errorf("scenario %d could not be played: %w", result.number, err))
+			all = append(all, fmt.Errorf("scenario %d could not be run: %w", result.number, err))
 		}
 	}
 	return errors.Join(all...)

@@ -32,7 +32,7 @@ const (
 	settable
 )
 
-// surroundings is what a contestant may run behind or by.
+// surroundings is what a contestant may run with: a gate in front of it, and a clock that can be set.
 type surroundings struct {
 	gate    *proxy.Gate  // for what watches of nodes bring
 	through *rest.Config // how to reach the API server behind the gate
@@ -45,9 +45,9 @@ type contestant interface {
 	user() string
 	// access is how it reaches the API server through a gate.
 	access() (*rest.Config, error)
-	// canRun returns why it cannot run in some way, if it cannot.
+	// canRun returns why it cannot run in the given way, if it cannot.
 	canRun(l launch) error
-	// start makes it run in some way and returns when it serves. It may not evict yet.
+	// start makes it run in the given way and returns when it serves. It may not evict yet.
 	start(ctx context.Context, l launch, in surroundings) error
 	// restart ends it by SIGTERM and starts it again as it was.
 	restart(ctx context.Context) error

@@ -12,8 +12,8 @@ import (
 )
 
 // TestEveryDefectIsUpstreamsAndNotOurs plays all scenarios once, as the program does. It needs bin/taintkeeper and
-// bin/controlplane: make build controlplane. What needs a kube-controller-manager whose clock can be set, which takes
-// minutes to build, is played to that only where make defects has built it.
+// bin/controlplane: make build controlplane. Scenarios that need a kube-controller-manager whose clock can be set,
+// which takes minutes to build, are played with it only where make defects has built it.
 func TestEveryDefectIsUpstreamsAndNotOurs(t *testing.T) {
 	silenceLogs()
 	o := options{

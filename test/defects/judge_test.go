@@ -29,7 +29,7 @@ func check(t *testing.T, got Finding, want Finding) {
 
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// deletesAt returns accepted deletes so long after began.
+// deletesAt returns deletes that were accepted the given durations after began.
 func deletesAt(after ...time.Duration) []auditlog.Event {
 	var calls []auditlog.Event
 	for _, d := range after {
@@ -54,12 +54,12 @@ func TestAStormIsRightWhenThePodsLeaveFromTheStartWithTwoCallsEach(t *testing.T)
 		calls []auditlog.Event
 		want  Finding
 	}{
-		"it is":                  {flood(40*time.Millisecond, stormPods), right("150 of 150 deleted, the first after 40 ms, the last after 15.0 s; 2.0 calls per pod")},
-		"the first leaves late":  {flood(10*time.Second, stormPods), wrong("150 of 150 deleted, the first after 10.0 s, the last after 15.0 s; 2.0 calls per pod")},
-		"the pods are read":      {flood(time.Second, 2*stormPods), wrong("150 of 150 deleted, the first after 1.0 s, the last after 15.0 s; 3.0 calls per pod")},
-		"not all pods leave":     {deletesAt(time.Second), wrong("1 of 150 deleted, the first after 1.0 s, the last after 1.0 s; 1.0 calls per pod")},
-		"no pod leaves":          {nil, wrong("nothing deleted")},
-		"a refused delete is no": {[]auditlog.Event{{Verb: "delete", Resource: "pods", Code: 409}}, wrong("nothing deleted")},
+		"it is":                           {flood(40*time.Millisecond, stormPods), right("150 of 150 deleted, the first after 40 ms, the last after 15.0 s; 2.0 calls per pod")},
+		"the first leaves late":           {flood(10*time.Second, stormPods), wrong("150 of 150 deleted, the first after 10.0 s, the last after 15.0 s; 2.0 calls per pod")},
+		"the pods are read":               {flood(time.Second, 2*stormPods), wrong("150 of 150 deleted, the first after 1.0 s, the last after 15.0 s; 3.0 calls per pod")},
+		"not all pods leave":              {deletesAt(time.Second), wrong("1 of 150 deleted, the first after 1.0 s, the last after 1.0 s; 1.0 calls per pod")},
+		"no pod leaves":                   {nil, wrong("nothing deleted")},
+		"a refused delete does not count": {[]auditlog.Event{{Verb: "delete", Resource: "pods", Code: 409}}, wrong("nothing deleted")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { check(t, judgeStorm(test.calls, began), test.want) })

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command defects plays each defect of kube-controller-manager's taint eviction that Taintkeeper fixes, one scenario
-// per row of the table in docs/defects.md, to both, on a real API server each: `make defects`. It prints what it
+// per row of the table in docs/defects.md, to both, each on its own real API server: `make defects`. It prints what it
 // saw, and writes that page with -write.
 //
 // It exits with 0 when Taintkeeper was right in every scenario, whatever upstream did, and with 1 otherwise.
@@ -95,7 +95,7 @@ func (n *numbers) Set(value string) error {
 	for text := range strings.SplitSeq(value, ",") {
 		number, err := strconv.Atoi(text)
 		if err != nil || !slices.ContainsFunc(rows(), func(r row) bool { return r.number == number }) {
-			return fmt.Errorf("there is no scenario %q; there are 1 to %d", text, len(rows()))
+			return fmt.Errorf("there is no scenario %q; choose from 1 to %d", text, len(rows()))
 		}
 		*n = append(*n, number)
 	}
@@ -114,19 +114,19 @@ func (o options) chosen(number int) bool {
 
 func parseFlags() (options, error) {
 	o := options{progress: os.Stderr}
-	flag.Var(&o.only, "only", "scenarios to play, by number, separated by commas; all by default")
-	flag.BoolVar(&o.coexist, "coexist", false, "play them only to taintkeeper next to a kube-controller-manager that evicts, too")
-	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to play them to")
+	flag.Var(&o.only, "only", "numbers of the scenarios to run, separated by commas; all by default")
+	flag.BoolVar(&o.coexist, "coexist", false, "run them only with taintkeeper, next to a kube-controller-manager that also evicts")
+	flag.StringVar(&o.ours, "taintkeeper", "bin/taintkeeper", "the program to test")
 	flag.StringVar(&o.plane, "controlplane", localcluster.DefaultBinaries(),
 		"folder with the binaries of the control plane")
 	flag.StringVar(&o.settableOurs, "settable-taintkeeper", "bin/chaos-taintkeeper",
 		"the program, with a wall clock that can be set")
 	flag.StringVar(&o.settablePlane, "settable-kube-controller-manager", "bin/settable-kube-controller-manager", "kube-controller-manager, with a wall clock that can be set")
 	flag.StringVar(&o.file, "write", "", "file to write the results to as Markdown, for example docs/defects.md")
-	flag.StringVar(&o.machine, "machine", fmt.Sprintf("%d processors, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), "the machine in words, for that file")
+	flag.StringVar(&o.machine, "machine", fmt.Sprintf("%d processors, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), "description of the machine, for the file of -write")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		return o, fmt.Errorf("%q: there are flags only; see -help", flag.Args())
+		return o, fmt.Errorf("%q: only flags are accepted; see -help", flag.Args())
 	}
 	if o.file != "" && len(o.only) > 0 {
 		return o, errors.New("-write and -only: the file holds all scenarios; remove one of the two")
@@ -150,7 +150,7 @@ func (o *options) resolve() error {
 	return nil
 }
 
-// writeDocument writes the file that is asked for. What could not be played would be missing in it.
+// writeDocument writes the file that is asked for. Scenarios that could not be played would be missing from it.
 func writeDocument(o options, r report) error {
 	if o.file == "" {
 		return nil

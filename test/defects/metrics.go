@@ -39,7 +39,7 @@ func parseMetrics(from io.Reader) (metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(from)
 	if err != nil {
-		return nil, fmt.Errorf("understand metrics: %w", err)
+		return nil, fmt.Errorf("parse metrics: %w", err)
 	}
 	return families, nil
 }

@@ -51,7 +51,9 @@ func newObstruction(length time.Duration) *obstruction {
 // review is an [admission.Reviewer].
 func (o *obstruction) review(ctx context.Context, old *metav1.PartialObjectMetadata) *metav1.Status {
 	if old.Name == probeName {
-		return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "it is asked"}
+		return &metav1.Status{
+			Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "the webhook is in effect",
+		}
 	}
 	o.waiting.Add(1)
 	defer o.waiting.Add(-1)
@@ -117,7 +119,7 @@ func webhookConfiguration(p *Play, server *admission.Webhook) *admissionv1.Valid
 
 // asked returns when a delete waits for the webhook's answer.
 func (o *obstruction) asked(ctx context.Context, _ *Play) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the webhook is not asked"))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the webhook was not called"))
 	defer cancel()
 	select {
 	case <-o.first:

@@ -58,7 +58,7 @@ func TestOnlyOursDecidesWhetherTheProgramSucceeds(t *testing.T) {
 		"both are right":                              {sample(good, good), ""},
 		"ours is right, upstream's scene is at fault": {sample(broken, good), ""},
 		"ours is wrong":                               {sample(good, bad), "scenario 10, The controller restarts: ours wrong: still there after 60.0 s"},
-		"ours could not be played":                    {sample(bad, broken), "scenario 10, The controller restarts: ours could not be played: create pod x: refused"},
+		"ours could not be run":                       {sample(bad, broken), "scenario 10, The controller restarts: ours could not be run: create pod x: refused"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestWhatCouldNotBePlayedIsNeitherRightNorWrong(t *testing.T) {
 	if sample(broken, good).incomplete() == nil || sample(bad, broken).incomplete() == nil {
 		t.Error("a scenario that could not be played is not missed")
 	}
-	if text := broken.String(); text != "could not be played: create pod x: refused" || broken.isRight() {
+	if text := broken.String(); text != "could not be run: create pod x: refused" || broken.isRight() {
 		t.Errorf("%q, right: %v", text, broken.isRight())
 	}
 }

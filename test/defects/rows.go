@@ -195,7 +195,7 @@ func fixedRows() []row {
 			should:   "The pod stays",
 			issues:   []int{119862, 139992},
 			how: "A proxy delays the controller's watch of nodes and nothing else. The node is untainted, then a pod is " +
-				"created on it and watched for 6 s. kube-controller-manager's controllers share the proxy's identity here.",
+				"created on it and watched for 10 s. kube-controller-manager's controllers share the proxy's identity here.",
 			stories: scenarios.Named("pod seen before the untaint"),
 		},
 		{
@@ -330,10 +330,10 @@ type act struct {
 	rows   []int
 }
 
-// program returns the acts, in order. A scenario that restarts the contestant, or fills its client's queue, has it
-// for itself. After scenario 7, which does not wait until the queue is empty, the process starts again. Scenario 17
-// follows a busy act: the API server lends seats by the load of the minute before. Alongside ours, the controllers
-// that scenario 11 switches off stay off.
+// program returns the acts, in order. A scenario that restarts the contestant, or fills its client's queue, has it to
+// itself. After scenario 7, which does not wait until the queue is empty, the process starts again. Scenario 17 follows
+// a busy act: the API server lends seats by the load of the minute before. Alongside ours, the controllers that
+// scenario 11 switches off stay off.
 func program() []act {
 	return []act{
 		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16, 18, 20, 22}},

@@ -93,7 +93,7 @@ func (s *stage) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, "%s: %s\n", s.name, fmt.Sprintf(format, args...))
 }
 
-// launch makes the contestant run in some way, and evict.
+// launch makes the contestant run in the given way, and evict.
 func (s *stage) launch(ctx context.Context, l launch) error {
 	if s.running != l {
 		if err := s.contestant.start(ctx, l, s.surroundings); err != nil {
@@ -117,7 +117,7 @@ func (s *stage) startCanaries(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Where no node is ready, the node-lifecycle controller takes the trouble to be its own and taints none.
+	// If no node is ready, the node-lifecycle controller assumes that the problem is on its side and taints none.
 	tainted := func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{rig.NoExecute("canary")} }
 	_, err = made.Node(ctx, canaryNode, scenario.Ready, tainted)
 	return err
@@ -136,7 +136,7 @@ func (s *stage) awaitCanary(ctx context.Context) error {
 	return err
 }
 
-// play plays the stories of a row side by side. An error is one of the stage, not of the contestant.
+// play plays the stories of a row side by side. An error means that the stage failed, not the contestant.
 func (s *stage) play(ctx context.Context, r row) outcome {
 	findings := make([]scenario.Finding, len(r.stories))
 	group, playing := errgroup.WithContext(ctx)

@@ -23,7 +23,7 @@ import (
 // stageOf is the stage on which a scenario is played, with what is particular to this program.
 func stageOf(p *Play) *stage { return p.Stage.(*stage) }
 
-// every takes steps, each so long before the next.
+// every takes steps, with a pause of the given length after each.
 func every(d time.Duration, steps ...Step) Step {
 	var all []Step
 	for _, step := range steps {
@@ -45,7 +45,7 @@ func waits(pod string) Step {
 	}
 }
 
-// mirrorPod makes a pod as a kubelet shows of a static pod.
+// mirrorPod makes a pod like the one with which a kubelet represents a static pod.
 var mirrorPod = On("tainted", "mirror", goneAtOnce, Mirror)
 
 // mirrorStays plays the kubelet for a mirror pod: whenever it is gone, it comes back a moment later.
@@ -84,8 +84,8 @@ func comparing(key string, count int) Edit {
 	}
 }
 
-// swaps lets the node-lifecycle controller swap the taints of a sick node so often, every few seconds, and a last time
-// so late that a countdown that began again would end well after the one that began with the first taint.
+// swaps lets the node-lifecycle controller swap the taints of a sick node the given number of times, every few seconds,
+// the last time so late that a countdown that began again would end well after the one that began with the first taint.
 func swaps(name string, times int) Scenario {
 	const between = 5 * time.Second
 	node := fmt.Sprintf("swapped-%d", times)

@@ -86,7 +86,7 @@ func layOut(cells []string) []string {
 	return lines
 }
 
-// wrap breaks a text between words. A word that is too long keeps its line for itself.
+// wrap breaks a text between words. A word that is too long has a line to itself.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -160,8 +160,8 @@ scenario is about them. An eviction is wrong if it is early or more than 4 secon
 delays.
 
 There are no kubelets, so a deleted pod keeps terminating. kube-controller-manager runs with its defaults, except for a
-feature gate (see 16) and two flags of the node-lifecycle controller: its grace periods are a day, and it checks nodes
-every second instead of every five.
+feature gate (see 16) and three flags of the node-lifecycle controller: both grace periods are a day, and it checks
+nodes every second, not every five.
 `
 
 const tableHead = `| # | scenario | what should happen | upstream | ours |

@@ -10,7 +10,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/board"
 )
 
-// withBoard serves kubectl taintkeeper board of the cluster while something is shown.
+// withBoard serves kubectl taintkeeper board for the cluster while something is shown.
 func (s *stage) withBoard(ctx context.Context, show func(address string) error) error {
 	address, end, err := board.Serve(ctx, "--kubeconfig="+s.kubeconfig)
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *stage) withBoard(ctx context.Context, show func(address string) error) 
 	return errors.Join(show(address), end())
 }
 
-// playWithBoard plays the demo with the board open, which stays open at its end to be looked at.
+// playWithBoard plays the demo with the board open. The board stays open afterwards, so that it can be looked at.
 func playWithBoard(ctx context.Context, s *stage) error {
 	return s.withBoard(ctx, func(address string) error {
 		s.title("The board: " + address)

@@ -117,7 +117,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// It takes a while until the nodes are called silent, and the second of them waits for seconds only.
+	// It takes a while until the nodes are considered silent, and the second of them waits for seconds only.
 	if err := p.cluster.SilenceNodes(t.Context(), north1, north2); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// finds plays a scenario in virtual time, and wants a check to find just what begins with some words, or nothing.
+// finds plays a scenario in virtual time. The check must find something that begins with the given words or, if there
+// are none, nothing.
 func finds(t *testing.T, words string, s Scenario, check Check) {
 	t.Helper()
 	s.Promised = []Check{check}

@@ -119,7 +119,7 @@ func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 	slices.SortFunc(came, time.Time.Compare)
 	for i, at := range taintTimesOf(plan) {
 		if late := came[i].Sub(at); !foreseen(late) {
-			found = found.And(Finding{Seen: fmt.Sprintf("a node was tainted %s from when the plan said", Seconds(late))})
+			found = found.And(Finding{Seen: fmt.Sprintf("a node was tainted %s away from the planned time", Seconds(late))})
 		}
 	}
 	return found
@@ -136,11 +136,11 @@ func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
 	case !plan.Pods[i].Leaves && !r.Left, r.Stays() && r.Was != Never:
 		return Finding{Right: true}
 	case plan.Pods[i].Leaves != r.Left:
-		return Finding{Seen: fmt.Sprintf("%s left: %t, and by the plan: %t", r.Name, r.Left, plan.Pods[i].Leaves)}
+		return Finding{Seen: fmt.Sprintf("%s left: %t, according to the plan: %t", r.Name, r.Left, plan.Pods[i].Leaves)}
 	}
 	planned := plan.Pods[i].Due.Sub(tainted)
 	if !foreseen(r.After - planned) {
-		seen := fmt.Sprintf("%s left after %s, and by the plan after %s", r.Name, Seconds(r.After), Seconds(planned))
+		seen := fmt.Sprintf("%s left after %s, according to the plan after %s", r.Name, Seconds(r.After), Seconds(planned))
 		return Finding{Seen: seen}
 	}
 	return Finding{Right: true}

@@ -30,8 +30,8 @@ const (
 
 func main() {
 	binary := flag.String("taintkeeper", "bin/taintkeeper", "the binary to run")
-	playground := flag.Bool("playground", false, "keep the cluster up for experiments until Ctrl-C, and play nothing")
-	board := flag.Bool("board", false, "serve kubectl taintkeeper board while the demo plays, and wait for Ctrl-C at its end")
+	playground := flag.Bool("playground", false, "keep the cluster up for experiments until Ctrl-C, without the acts")
+	board := flag.Bool("board", false, "serve kubectl taintkeeper board while the demo runs, and wait for Ctrl-C at the end")
 	flag.Parse()
 	show := playDemo
 	if *board {

@@ -52,7 +52,7 @@ func playDemo(ctx context.Context, s *stage) error {
 	s.say("")
 	if !kept {
 		s.title("Not every promise was kept.")
-		return errors.New("promises were not kept; the story says which")
+		return errors.New("some promises were not kept; the output above says which")
 	}
 	s.title("Every promise was kept.")
 	s.say("%s%s The acts took %d s.", indent, total, int(time.Since(began).Seconds()))
@@ -63,8 +63,8 @@ func (s *stage) introduce() {
 	s.title(fmt.Sprintf("Taintkeeper keeps the promise a toleration makes: %d acts.", len(acts)))
 	s.say("")
 	s.say("%sA real control plane, Kubernetes %s, with simulated nodes.", indent, s.Version)
-	s.say("%sThe taint eviction and the node lifecycle that are built in are off; bin/taintkeeper runs as its own service account.", indent)
-	s.say("%sWhat is promised is computed by test/rig/oracle, which shares no code with taintkeeper; what happens is seen by a watch.", indent)
+	s.say("%sThe built-in taint-eviction and node-lifecycle controllers are off; bin/taintkeeper uses its own service account.", indent)
+	s.say("%stest/rig/oracle, which shares no code with taintkeeper, computes what is promised; a watch observes what happens.", indent)
 	s.say("%sTimes count from the act's first command.", indent)
 }
 

@@ -44,7 +44,7 @@ func (s *stage) startWorkloads(ctx context.Context) error {
 		running := metav1.ListOptions{FieldSelector: "status.phase=Running"}
 		pods, err := s.Client().CoreV1().Pods(namespace).List(ctx, running)
 		if err == nil && len(pods.Items) != podCount() {
-			err = fmt.Errorf("%d of %d pods run", len(pods.Items), podCount())
+			err = fmt.Errorf("%d of %d pods are running", len(pods.Items), podCount())
 		}
 		return err
 	})
@@ -91,7 +91,7 @@ func (s *stage) startAgain(ctx context.Context) error {
 		return err
 	}
 	s.say("")
-	s.say("%staintkeeper had ended, and runs again; its metrics are now at %s", indent, s.keeper.MetricsURL())
+	s.say("%staintkeeper exited and is running again; its metrics are now at %s", indent, s.keeper.MetricsURL())
 	return nil
 }
 
@@ -105,12 +105,12 @@ func (s *stage) hints() []hint {
 		{"a maintenance: web tolerates it for 5 s, db for 6 s", taint + "maintenance=soon:NoSchedule maintenance=soon:NoExecute"},
 		{"it is over; what is still pending is cancelled", taint + "maintenance-"},
 		{"the kubelets of a zone fall silent", label + localcluster.SilenceLabel},
-		{"and come back (kwok does not set their pods' Ready again, as kubelets do)", label + localcluster.ResumeLabel},
+		{"and come back (unlike kubelets, kwok does not set their pods' Ready again)", label + localcluster.ResumeLabel},
 		{"why a node waits for its NoExecute taint", "kubectl get events --field-selector reason=NoExecuteTaintHeld"},
 		{"to have rules for other conditions of nodes (docs/node-taint-rules.md)", "kubectl apply -f config/crd.yaml"},
 		{"urgent: only the node agent tolerates this", taint + "power=off:NoExecute"},
 		{"and back", taint + "power-"},
-		{"what taintkeeper says of the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
+		{"what taintkeeper says about the pods", fmt.Sprintf("kubectl get events -n %s --field-selector reason=TaintManagerEviction", namespace)},
 		{"why a pod leaves, while it does (simulated pods are gone at once, so watch)", fmt.Sprintf(`kubectl get pods -n %s --watch -o jsonpath='{.metadata.name}: {.status.conditions[?(@.type=="DisruptionTarget")].reason}{"\n"}'`, namespace)},
 		{"its log, a line per eviction", "tail -f " + s.keeper.LogPath()},
 		{"its metrics", "curl -s " + s.keeper.MetricsURL() + " | grep -aE '^(taint|node_collector)'"},

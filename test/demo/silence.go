@@ -133,7 +133,7 @@ func (z *zone) note(p *Play, node *corev1.Node, took scene.Span) error {
 	return nil
 }
 
-// taintsNow are the taints of a node by the story.
+// taintsNow are the taints of a node according to the story.
 func taintsNow(p *Play, node string) []corev1.Taint {
 	history := p.History(node)
 	if len(history) == 0 {
@@ -155,7 +155,7 @@ func taintsOf(all []corev1.Taint) string {
 	return strings.Join(texts, " and ")
 }
 
-// oneIsEmpty reports whether all the nodes have NoExecute, and the pods of one that must leave have left.
+// oneIsEmpty reports whether all the nodes have a NoExecute taint, and all pods that must leave have left one of them.
 func (z *zone) oneIsEmpty(p *Play) bool {
 	waiting := map[string]bool{}
 	for _, r := range p.Rows(time.Now()) {

@@ -54,7 +54,7 @@ func present(ctx context.Context, told screen, binary string, show func(context.
 		err = show(ctx, s)
 	}
 	if err != nil && ctx.Err() != nil {
-		err = errInterrupted // whatever failed then, failed because of it
+		err = errInterrupted // whatever failed then failed because of the interrupt
 	}
 	return s.takeDown(err)
 }
