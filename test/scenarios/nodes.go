@@ -30,7 +30,8 @@ var Nodes = []Scenario{
 				SaysOfNode("Normal NodeNotReady", "status is now: NodeNotReady", "a-0"),
 				SaysOfPod("Warning NodeNotReady", "Node is not ready", "on-silent"), MarkedNotReady("on-silent"),
 			),
-			// Of what is silent already a restart changes nothing. What falls silent has one grace period from then on.
+			// A restart changes nothing for nodes that are already Unknown. A node whose grace period is still running
+			// gets a new one.
 			FallSilent("a-1"), Restart,
 			Then(
 				Becomes("a-1", Silent, Unreachable), Becomes("a-0"),
@@ -46,7 +47,7 @@ var Nodes = []Scenario{
 	},
 	{
 		Name:  "the nodes of a silent zone are tainted at its rate, and other zones are untouched",
-		Given: []Step{Kubelets("a", 3), Kubelets("b", 2)}, // of three nodes none is in partial disruption
+		Given: []Step{Kubelets("a", 3), Kubelets("b", 2)}, // a zone of three nodes is never in PartialDisruption
 		When: []Step{
 			FallSilent("a-0", "a-1", "a-2"), Tainted(2, "a-0", "a-1", "a-2"), Restart, Tainted(3, "a-0", "a-1", "a-2"),
 			Then(

@@ -62,10 +62,10 @@ var All = []Scenario{
 	},
 	changedSeconds("seconds shortened", LongTime, 5),
 	changedSeconds("seconds lengthened", 5, 15),
-	changedSeconds("seconds shortened to what is over", LongTime, 0),
+	changedSeconds("seconds shortened to a time that has passed", LongTime, 0),
 	changedSeconds("seconds shortened to less than nothing", LongTime, -5),
-	changedSeconds("seconds lengthened out of all measure", 5, 1<<62),
-	changedSeconds("seconds shortened from out of all measure", 1<<62, 5),
+	changedSeconds("seconds lengthened beyond all bounds", 5, 1<<62),
+	changedSeconds("seconds shortened from beyond all bounds", 1<<62, 5),
 	{
 		Name: "seconds that overflow",
 		Given: []Step{

@@ -34,9 +34,9 @@ func TestOursKeepsWhatIsPromisedInEachScenario(t *testing.T) {
 	}
 }
 
-// TestEachScenarioTellsAContestantThatIsWrong plays each to one that does nothing, and to one that evicts at once
-// whatever a pod tolerates. A scenario that finds both right proves nothing; one that cannot be played to the end, as a
-// pod is gone or still there, has told.
+// TestEachScenarioTellsAContestantThatIsWrong plays each with one that does nothing, and with one that evicts at once
+// whatever a pod tolerates. A scenario that finds both right proves nothing. One that cannot be played to the end,
+// because a pod is gone or still there, has found a wrong one.
 func TestEachScenarioTellsAContestantThatIsWrong(t *testing.T) {
 	for _, s := range All {
 		t.Run(s.Name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestEachScenarioTellsAContestantThatIsWrong(t *testing.T) {
 	}
 	impatient := readiness.Grace{Monitor: scenario.NodeGrace / 2, Startup: scenario.NodeStartupGrace / 2}
 	if !isTold(t, scenario.Keeping(impatient), Nodes[0]) {
-		t.Error("one was right that gives nodes half of their grace period")
+		t.Error("one that gives nodes half of their grace period was right")
 	}
 }
 
@@ -88,7 +88,7 @@ func hasty(client *fake.Clientset) (func(context.Context) error, error) {
 	}, nil
 }
 
-// evictAll deletes the pods of a node. That some cannot be deleted is the matter of the scenario.
+// evictAll deletes the pods of a node. That some cannot be deleted is up to the scenario.
 func evictAll(ctx context.Context, client *fake.Clientset, node string) {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	for i := 0; err == nil && i < len(pods.Items); i++ {

@@ -23,7 +23,7 @@ func Build(ctx context.Context, output, program string, flags ...string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for package time: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what stays of it is in the way of nobody
+	defer func() { _ = os.RemoveAll(dir) }() // whatever is left of it bothers nobody
 	overlay, err := writeOverlay(ctx, dir)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func writeOverlay(ctx context.Context, dir string) (overlay string, err error) {
 func redirectNow(original []byte) ([]byte, error) {
 	from, to := []byte("sec, nsec, mono := runtimeNow()"), []byte("sec, nsec, mono := settableNow()")
 	if n := bytes.Count(original, from); n != 1 {
-		return nil, fmt.Errorf("package time of this Go version reads the clock in %d places and not in one: see how its Now does it", n)
+		return nil, fmt.Errorf("package time of this Go version reads the clock in %d places instead of one: see how its Now works", n)
 	}
 	return bytes.Replace(original, from, to, 1), nil
 }

@@ -25,7 +25,7 @@ type Clock struct {
 	offset *atomic.Int64
 }
 
-// New makes a clock that is right. Its offset is kept in the given file, which is made.
+// New makes a clock that is right. Its offset is kept in the given file, which New creates.
 func New(path string) (*Clock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -49,5 +49,5 @@ func (c *Clock) Set(offset time.Duration) { c.offset.Store(int64(offset)) }
 // Env is what makes a process that was built by [Build] follow the clock, as an entry of its environment.
 func (c *Clock) Env() string { return variable + "=" + c.path }
 
-// Close ends the clock. It must not be set any longer; the processes stay where they are.
+// Close releases the clock. It must not be set after that; the processes keep its last offset.
 func (c *Clock) Close() error { return syscall.Munmap(c.memory) }

@@ -5,5 +5,5 @@
 //
 // A program is built for it with a package time of its own, whose Now adds an offset to the wall clock. The monotonic
 // clock stays as it is, and so does every timer, timeout and measured duration, as when somebody sets the clock of a
-// machine. Nothing of the program itself changes.
+// machine. Nothing in the program itself changes.
 package wallclock

@@ -65,7 +65,7 @@ func (l Lines) Events() ([]Event, error) {
 	for line := range bytes.Lines(l) {
 		event, err := parseEvent(line)
 		if err != nil {
-			return nil, fmt.Errorf("understand a line of the audit log: %w: %q", err, line)
+			return nil, fmt.Errorf("parse a line of the audit log: %w: %q", err, line)
 		}
 		events = append(events, event)
 	}

@@ -57,13 +57,13 @@ func EvictionClockOf(calls []Event) (EvictionClock, error) {
 		}
 		var account metav1.PartialObjectMetadata
 		if err := json.Unmarshal(c.Response, &account); err != nil {
-			return nil, fmt.Errorf("understand a write of the eviction clock: %w", err)
+			return nil, fmt.Errorf("parse a write of the eviction clock: %w", err)
 		}
 		write := clockWrite{received: c.Received, answered: c.Answered}
 		if text, ok := account.Annotations[EvictionClockAnnotation]; ok {
 			renewed, err := time.Parse(time.RFC3339, text)
 			if err != nil {
-				return nil, fmt.Errorf("understand the eviction clock: %w", err)
+				return nil, fmt.Errorf("parse the eviction clock: %w", err)
 			}
 			write.renewed = renewed
 		}

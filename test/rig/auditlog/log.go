@@ -81,7 +81,7 @@ func By(user string) Filter { return func(e Event) bool { return e.User == user 
 // In wants the calls in a namespace. Nodes are in the empty one.
 func In(namespace string) Filter { return func(e Event) bool { return e.Namespace == namespace } }
 
-// Named wants the calls about objects of a name.
+// Named wants the calls about objects with a name.
 func Named(name string) Filter { return func(e Event) bool { return e.Name == name } }
 
 // Of wants the calls about exactly this object.

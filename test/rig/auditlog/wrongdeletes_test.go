@@ -52,19 +52,19 @@ func TestADeleteIsWrongIfThePodsNodeHadNoTaintThatItDoesNotTolerate(t *testing.T
 		events []Event
 		want   int
 	}{
-		"tainted":                                  {[]Event{tainted(1, "k"), removed(2, "a", builtIn)}, 0},
-		"never tainted":                            {[]Event{tainted(1), removed(2, "a", builtIn)}, 1},
-		"of a node that nobody wrote":              {[]Event{removed(2, "a", builtIn)}, 1},
-		"untainted before":                         {[]Event{tainted(1, "k"), tainted(2), removed(3, "a", builtIn)}, 1},
-		"untainted after":                          {[]Event{tainted(1, "k"), removed(2, "a", builtIn), tainted(3)}, 0},
-		"untainted after, and noted before":        {[]Event{tainted(1, "k"), tainted(3), removed(2, "a", builtIn)}, 0},
-		"tolerated indefinitely":                   {[]Event{tainted(1, "k"), removed(2, "a", builtIn, "k")}, 1},
-		"one of two taints tolerated":              {[]Event{tainted(1, "k", "l"), removed(2, "a", builtIn, "k")}, 0},
-		"by somebody who is not asked for":         {[]Event{tainted(1), removed(2, "a", "admin")}, 0},
-		"already deleted by somebody else":         {[]Event{tainted(1), removed(2, "a", "admin"), removed(2, "a", builtIn)}, 0},
-		"the next pod of the name":                 {[]Event{tainted(1, "k"), removed(2, "a", builtIn), tainted(3), removed(4, "b", builtIn)}, 1},
-		"untainted before, and gone at once":       {[]Event{tainted(1, "k"), tainted(2), removed(0, "a", builtIn)}, 1},
-		"answered by no more than that it is done": {[]Event{tainted(1), done}, 0},
+		"tainted":                                               {[]Event{tainted(1, "k"), removed(2, "a", builtIn)}, 0},
+		"never tainted":                                         {[]Event{tainted(1), removed(2, "a", builtIn)}, 1},
+		"of a node that nobody wrote":                           {[]Event{removed(2, "a", builtIn)}, 1},
+		"untainted before":                                      {[]Event{tainted(1, "k"), tainted(2), removed(3, "a", builtIn)}, 1},
+		"untainted after":                                       {[]Event{tainted(1, "k"), removed(2, "a", builtIn), tainted(3)}, 0},
+		"untainted after, and noted before":                     {[]Event{tainted(1, "k"), tainted(3), removed(2, "a", builtIn)}, 0},
+		"tolerated indefinitely":                                {[]Event{tainted(1, "k"), removed(2, "a", builtIn, "k")}, 1},
+		"one of two taints tolerated":                           {[]Event{tainted(1, "k", "l"), removed(2, "a", builtIn, "k")}, 0},
+		"by somebody who is not asked for":                      {[]Event{tainted(1), removed(2, "a", "admin")}, 0},
+		"already deleted by somebody else":                      {[]Event{tainted(1), removed(2, "a", "admin"), removed(2, "a", builtIn)}, 0},
+		"the next pod with the name":                            {[]Event{tainted(1, "k"), removed(2, "a", builtIn), tainted(3), removed(4, "b", builtIn)}, 1},
+		"untainted before, and gone at once":                    {[]Event{tainted(1, "k"), tainted(2), removed(0, "a", builtIn)}, 1},
+		"answered only with a Status that says that it is done": {[]Event{tainted(1), done}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrong, err := WrongDeletes(test.events, Event.ByBuiltIn)

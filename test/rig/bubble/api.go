@@ -129,7 +129,7 @@ func (a *API) put(gvr schema.GroupVersionResource, object runtime.Object, namesp
 	return nil
 }
 
-// refuse refuses a write that is about another object than the stored one, or about another version of it.
+// refuse refuses a write that is about an object other than the stored one, or about another version of it.
 func refuse[UID ~string](gvr schema.GroupVersionResource, stored metav1.Object, uid UID, version string) error {
 	if uid != "" && string(uid) != string(stored.GetUID()) {
 		return apierrors.NewConflict(gvr.GroupResource(), stored.GetName(),

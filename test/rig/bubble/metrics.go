@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// ReconcileErrors returns how many errors controller-runtime counts of a controller, in all tests of this process.
+// ReconcileErrors returns how many errors controller-runtime has counted for a controller, in all tests of this
+// process.
 func ReconcileErrors(t *testing.T, controller string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()

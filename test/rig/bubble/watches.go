@@ -130,7 +130,7 @@ func (w *Watches) forget() {
 	w.told = nil
 }
 
-// Tell sends a change of an object to the watches of its resource, which has a name if several share the watches.
+// Tell sends a change of an object to its watches. The resource is named only if several resources share the watches.
 func (w *Watches) Tell(resource string, kind watch.EventType, object runtime.Object) {
 	w.mu.Lock()
 	before := w.before

@@ -34,7 +34,7 @@ func AwaitRight(
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for what user %s may do: %w", asked.User, err)
+		return fmt.Errorf("wait until user %s has the expected rights: %w", asked.User, err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 
 var (
 	errStopped       = errors.New("the cluster is stopped: start a new one")
-	errEndedByItself = errors.New("it ended by itself")
+	errEndedByItself = errors.New("it exited on its own")
 )
 
 // Cluster is a running control plane. Its methods are safe for concurrent use.

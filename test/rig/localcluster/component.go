@@ -106,7 +106,7 @@ func (c *Cluster) launch(started *component, p program) error {
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", p.component, err)
 	}
-	defer log.Close() // the process keeps the file open, this program need not
+	defer log.Close() // the process keeps the file open; this program need not
 	binary := cmp.Or(p.binary, filepath.Join(c.cfg.Binaries, string(p.component)))
 	cmd := exec.Command(binary, p.args(started.port)...)
 	cmd.Dir = c.dir
@@ -227,7 +227,7 @@ func (r *registry) isClosed() bool {
 	return r.closed
 }
 
-// get returns the component of a name, or nil if none should run.
+// get returns the component with a name, or nil if none should run.
 func (r *registry) get(name Component) *component {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -203,7 +203,7 @@ func (w wholeControlPlane) restartsEtcd(t *testing.T) {
 		t.Error("etcd has no such method, but there is no error")
 	}
 	if err := w.cluster.StartEtcd(t.Context()); err == nil || !strings.Contains(err.Error(), "stop it first") {
-		t.Errorf("to start etcd while it runs: %v", err)
+		t.Errorf("starting etcd while it runs: %v", err)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestSmallClusterEndsWithItsContextAndTellsOfACrash(t *testing.T) {
 	cluster.components.get(APIServer).Kill()
 	cancel()
 	waitForNoProcess(t, dir)
-	const want = "kube-apiserver failed (signal: killed): it ended by itself"
+	const want = "kube-apiserver failed (signal: killed): it exited on its own"
 	if err := cluster.Stop(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
@@ -299,10 +299,10 @@ func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 	first := startTaintkeeper(t, cluster, TaintkeeperConfig{})
 	startTaintkeeper(t, cluster, TaintkeeperConfig{Name: "second", Args: []string{"--v=1"}})
 	if err := errors.Join(first.Kill(), first.Kill()); err != nil {
-		t.Errorf("to kill it twice: %v", err)
+		t.Errorf("killing it twice: %v", err)
 	}
-	if err := first.Stop(); err == nil || !strings.Contains(err.Error(), "ended by itself") || !strings.Contains(err.Error(), first.LogPath()) {
-		t.Errorf("to stop what has ended: %v", err)
+	if err := first.Stop(); err == nil || !strings.Contains(err.Error(), "exited on its own") || !strings.Contains(err.Error(), first.LogPath()) {
+		t.Errorf("stopping what has ended: %v", err)
 	}
 	again := startTaintkeeper(t, cluster, TaintkeeperConfig{})
 	if err := again.Stop(); err != nil {
@@ -321,7 +321,8 @@ func TestTaintkeeperRunsAsItsServiceAccountAndEndsWithTheCluster(t *testing.T) {
 	}
 }
 
-// wantRefused wants that no Taintkeeper starts, and that the error says why, with Taintkeeper's own words if it logged any.
+// wantRefused checks that no Taintkeeper starts, and that the error says why, with Taintkeeper's own words if it logged
+// any.
 func wantRefused(t *testing.T, cluster *Cluster, config TaintkeeperConfig, want string) {
 	t.Helper()
 	if _, err := cluster.StartTaintkeeper(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {

@@ -139,14 +139,14 @@ func (c *Cluster) ResumeNodes(ctx context.Context, names ...string) error {
 func (c *Cluster) labelNodes(ctx context.Context, value any, names []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{manageNodeKey: value}}})
 	if err != nil {
-		return fmt.Errorf("write down the label of kwok's nodes: %w", err)
+		return fmt.Errorf("encode the label of kwok's nodes: %w", err)
 	}
 	err = forEach(ctx, names, func(ctx context.Context, name string) error {
 		_, err := c.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("label the nodes that kwok plays: %w", err)
+		return fmt.Errorf("label the nodes that kwok simulates: %w", err)
 	}
 	return nil
 }

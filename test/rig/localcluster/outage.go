@@ -53,7 +53,7 @@ func (c *Cluster) signal(signal syscall.Signal, components []Component) error {
 	for _, name := range components {
 		running := c.components.get(name)
 		if running == nil || running.hasEnded() {
-			return fmt.Errorf("send %s the signal %q: it does not run", name, signal)
+			return fmt.Errorf("send %s the signal %q: it is not running", name, signal)
 		}
 		if err := running.Signal(signal); err != nil {
 			return fmt.Errorf("send %s the signal %q: %w", name, signal, err)
@@ -85,7 +85,7 @@ func (c *Cluster) bringBack(ctx context.Context, name Component, start func(cont
 		return errStopped
 	}
 	if c.components.get(name) != nil {
-		return fmt.Errorf("%s runs already: stop it first", name)
+		return fmt.Errorf("%s is already running: stop it first", name)
 	}
 	if err := start(ctx); err != nil {
 		return err

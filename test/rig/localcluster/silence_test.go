@@ -54,7 +54,7 @@ func TestASilentNodeRenewsNoLeaseAndKeepsItsTerminatingPodsUntilItIsBack(t *test
 	}
 }
 
-// waitRenewals waits until the lease of a node has been renewed so many times.
+// waitRenewals waits until the Lease of a node has been renewed the given number of times.
 func waitRenewals(t *testing.T, client kubernetes.Interface, node string, count int) {
 	t.Helper()
 	last := renewTime(t.Context(), t, client, node)

@@ -48,7 +48,7 @@ func TestABrokenWatchIsResumedAndOneThatIsTooOldStartsAgain(t *testing.T) {
 		t.Errorf("watches from versions %v, want %v", source.opened, want)
 	}
 	if all := slices.Collect(maps.Values(noted.known)); len(all) != 1 || len(all[0].Sightings) != 1 || all[0].Sightings[0].Pod.ResourceVersion != "11" {
-		t.Errorf("noted %v, want the one event that is none of a bookmark or an error", all)
+		t.Errorf("noted %v, want the one event that is neither a bookmark nor an error", all)
 	}
 }
 

@@ -147,7 +147,7 @@ func (p *Pods) Of(uid types.UID) History {
 // Left returns when a pod was first seen terminating or was seen no more.
 func (p *Pods) Left(uid types.UID) (time.Time, bool) { return p.Of(uid).Left() }
 
-// Await returns when all the pods have left, or the instant has come, and how many have not left then.
+// Await waits until all the pods have left, or until the instant, and returns how many have not left.
 func (p *Pods) Await(ctx context.Context, limit time.Time, pods ...*corev1.Pod) (int, error) {
 	timer := time.NewTimer(time.Until(limit))
 	defer timer.Stop()

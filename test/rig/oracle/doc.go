@@ -14,20 +14,21 @@
 //   - at start, if no toleration matches;
 //
 // where start is the later of the instants from which the taint counts and at which the pod was bound. The earliest of
-// all taints is when the pod is due. Only what holds now matters: a change of the taints or the tolerations before the
-// pod has left makes another deadline.
+// these instants, over all taints, is when the pod is due. Only what holds now matters: a change of the taints or the
+// tolerations before the pod has left makes another deadline.
 //
-// # From when a taint counts
+// # When a taint starts to count
 //
 //   - A taint counts from when it was first there to be seen.
-//   - A timeAdded has seconds, rounded down. It makes the taint count from the end of its second, if that is earlier.
+//   - A timeAdded is in whole seconds, rounded down. It makes the taint count from the end of its second, if that is
+//     earlier.
 //     A timeAdded in the future tells nothing.
 //   - A taint continues while its key and effect stay on the node. It counts from the earliest instant that any of its
 //     timeAdded told, so a later one, or none, postpones nothing.
 //   - not-ready and unreachable are one cause with two names: one continues as the other, and where a node has both
 //     they count from the earlier.
-//   - With another value a taint counts again: from its own sight or timeAdded, or from where it counted before if its
-//     timeAdded stays and still tells that.
+//   - With another value, a taint counts again: from when that value was first seen, from its timeAdded, or from when
+//     it counted before if its timeAdded stays and still says so.
 //   - A deadline that an earlier value has set stays as long as the pod tolerates that value and all later ones for a
 //     while, and was bound before the next value counted. One that it tolerates indefinitely, or not at all, ends
 //     them.

@@ -14,7 +14,7 @@ type Rule struct {
 	ComparisonOperators bool
 }
 
-// Pod is what the rule needs of a pod.
+// Pod is what the rule needs to know about a pod.
 type Pod struct {
 	Tolerations []corev1.Toleration
 	Bound       Span
@@ -46,8 +46,8 @@ func (r Rule) dueBy(pod Pod, taint Taint) Span {
 	return due
 }
 
-// dueByValue is when a pod must leave because of a taint by the value that it has, and whether it counts: is tolerated
-// for a while.
+// dueByValue is when a pod must leave because of a taint with its current value, and whether the pod tolerates it for a
+// limited time.
 func (r Rule) dueByValue(pod Pod, taint Taint) (due Span, counts bool) {
 	start := taint.Since.Max(pod.Bound)
 	switch first := r.First(pod.Tolerations, taint.Taint); {
@@ -70,7 +70,7 @@ func (r Rule) First(tolerations []corev1.Toleration, taint corev1.Taint) *corev1
 	return nil
 }
 
-// State is what holds of a pod from a change of it on.
+// State is what is true of a pod from a change of the pod on.
 type State struct {
 	At          Span
 	Tolerations []corev1.Toleration

@@ -15,7 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
-// sec is an instant so many seconds after the beginning of a second.
+// sec is the instant the given number of seconds after the beginning of a certain second.
 func sec(seconds float64) time.Time {
 	return time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -35,7 +35,7 @@ func taint(key, value string, timeAdded ...float64) corev1.Taint {
 	return t
 }
 
-// tolerating tolerates a value of a key, or all with "*", for some seconds or, without, indefinitely.
+// tolerating tolerates a value of a key, or all with "*", for some seconds or, if none are given, indefinitely.
 func tolerating(key, value string, seconds ...int64) corev1.Toleration {
 	t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoExecute}
 	if value == "*" {
@@ -73,7 +73,7 @@ func TestFromWhenATaintCounts(t *testing.T) {
 	seen := func(when float64, taints ...corev1.Taint) oracle.Version { return version(at(when), taints...) }
 	for name, test := range map[string]struct {
 		versions []oracle.Version
-		since    oracle.Span // of the first of the last version
+		since    oracle.Span // of the first taint in the last version
 		record   float64
 	}{
 		"without timeAdded from its sight":                   {[]oracle.Version{seen(10.3, off)}, at(10.3), 10},
@@ -89,10 +89,10 @@ func TestFromWhenATaintCounts(t *testing.T) {
 		"whose timeAdded is moved back from there":           {[]oracle.Version{seen(10.3, added(10)), seen(20.5, added(2))}, at(3), 2},
 		"that a controller writes next to another as before": {[]oracle.Version{seen(10.3, off), ours(seen(20, off, now))}, at(10.3), 10},
 
-		"of another value again":                             {[]oracle.Version{seen(10.3, off), seen(20.3, now)}, at(20.3), 20},
-		"of another value with the same timeAdded as before": {[]oracle.Version{seen(10.3, added(10)), seen(20, taint("off", "now", 10))}, at(10.3), 10},
-		"but not if that was later than it should have been": {[]oracle.Version{seen(10.3, added(4)), seen(20.3, added(15)), seen(20.4, taint("off", "now", 15))}, at(16), 15},
-		"of another value with no timeAdded in common":       {[]oracle.Version{seen(10.3, off), seen(10.4, taint("off", "now", 10))}, at(10.4), 10},
+		"with another value again":                            {[]oracle.Version{seen(10.3, off), seen(20.3, now)}, at(20.3), 20},
+		"with another value and the same timeAdded as before": {[]oracle.Version{seen(10.3, added(10)), seen(20, taint("off", "now", 10))}, at(10.3), 10},
+		"but not if that was later than it should have been":  {[]oracle.Version{seen(10.3, added(4)), seen(20.3, added(15)), seen(20.4, taint("off", "now", 15))}, at(16), 15},
+		"with another value and no timeAdded in common":       {[]oracle.Version{seen(10.3, off), seen(10.4, taint("off", "now", 10))}, at(10.4), 10},
 
 		"that was not-ready and is unreachable as before": {[]oracle.Version{seen(10.3, sick(10)), seen(30, silent(30))}, at(10.3), 10},
 		"that was both and is unreachable as before":      {[]oracle.Version{seen(10.3, sick(10)), seen(30, sick(10), silent(30)), seen(31, silent(30))}, at(10.3), 10},
@@ -131,7 +131,7 @@ func TestWhenAPodIsDue(t *testing.T) {
 		want        oracle.Span
 	}{
 		"no taint":                       {nil, at(0), nil, never},
-		"a taint of another effect":      {[]oracle.Version{version(at(10), corev1.Taint{Key: "off", Effect: corev1.TaintEffectNoSchedule})}, at(0), nil, never},
+		"a taint with another effect":    {[]oracle.Version{version(at(10), corev1.Taint{Key: "off", Effect: corev1.TaintEffectNoSchedule})}, at(0), nil, never},
 		"no toleration":                  {both, at(0), nil, at(10)},
 		"no toleration, bound later":     {both, at(12), nil, at(12)},
 		"seconds count from the binding": {one, at(12), []corev1.Toleration{tolerating("off", "*", 5)}, at(17)},
@@ -139,8 +139,8 @@ func TestWhenAPodIsDue(t *testing.T) {
 		"the earliest counts":            {both, at(0), []corev1.Toleration{tolerating("off", "*", 5), tolerating("soon", "*", 2)}, at(12)},
 		"the first that matches counts":  {one, at(0), []corev1.Toleration{tolerating("else", "*"), tolerating("off", "*", 5), tolerating("off", "*", 1), tolerating("off", "*")}, at(15)},
 		"indefinitely":                   {one, at(0), []corev1.Toleration{tolerating("off", "*")}, never},
-		"indefinitely of one of two":     {both, at(0), []corev1.Toleration{tolerating("off", "*"), tolerating("soon", "*", 9)}, at(19)},
-		"less than no seconds":           {one, at(0), []corev1.Toleration{tolerating("off", "*", math.MinInt64)}, at(10)},
+		"one of two taints indefinitely": {both, at(0), []corev1.Toleration{tolerating("off", "*"), tolerating("soon", "*", 9)}, at(19)},
+		"negative seconds":               {one, at(0), []corev1.Toleration{tolerating("off", "*", math.MinInt64)}, at(10)},
 		"more seconds than there are":    {one, at(0), []corev1.Toleration{tolerating("off", "*", math.MaxInt64)}, oracle.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))},
 		"bounds":                         {[]oracle.Version{version(between(10, 11), taint("off", ""))}, at(0), []corev1.Toleration{tolerating("off", "*", 5)}, between(15, 16)},
 

@@ -13,7 +13,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// Leave is what a pod may do that is due, from the strictest to the mildest.
+// Leave is what a due pod may do, from the strictest to the mildest.
 type Leave int
 
 // What a pod may do.
@@ -45,7 +45,7 @@ type DueBy struct {
 	At    time.Time
 }
 
-// objection is what a policy lets a pod do during a time, which ends before its Tp.
+// objection is what a policy lets a pod do during a time. The time ends just before To.
 type objection struct {
 	Span
 	lets Leave
@@ -143,7 +143,7 @@ func (p Policies) selectedBy(spec *v1alpha1.EvictionPolicySpec) bool {
 		matches(spec.NodeSelector, p.Node)
 }
 
-// matches takes a selector that cannot be read as one that selects everything.
+// matches treats a selector that cannot be read like one that selects everything.
 func matches(selector *v1alpha1.Selector, set map[string]string) bool {
 	if selector == nil {
 		return true

@@ -11,7 +11,7 @@ type Span struct{ From, To time.Time }
 // latest is the last deadline there is, as RFC 3339 can write no later one.
 var latest = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
-// Never is when that happens which does not happen.
+// Never stands for the instant of what does not happen.
 var Never = latest.AddDate(9999, 0, 0)
 
 // At is an instant that is known exactly.

@@ -16,7 +16,7 @@ type Version struct {
 	Taints []corev1.Taint
 	// Ours says that a controller under test wrote it.
 	Ours bool
-	// Behind is by how much the clock may be behind that dates what is recorded.
+	// Behind is how far behind the clock that dates what is recorded may be.
 	Behind time.Duration
 }
 
@@ -58,7 +58,7 @@ func Next(before []Taint, v Version) []Taint {
 	return all
 }
 
-// first is a taint by what its node shows of it in one version.
+// first is a taint as one version of its node shows it.
 func first(taint corev1.Taint, v Version) Taint {
 	t := Taint{Taint: taint, Seen: v.At, Since: v.At, Record: v.At.From.Truncate(time.Second)}
 	switch {
@@ -108,7 +108,7 @@ func (t Taint) after(was Taint, ours bool) Taint {
 // told reports whether the timeAdded that a taint has is what it counts by.
 func (t Taint) told() bool { return !t.TimeAdded.IsZero() && t.TimeAdded.Time.Equal(t.Record) }
 
-// join returns the taint counting from where another counts that is of the same cause, if that is earlier.
+// join returns the taint, counting from when another taint with the same cause counts, if that is earlier.
 func (t Taint) join(other Taint) Taint {
 	t.Seen, t.Since = t.Seen.Min(other.Seen), t.Since.Min(other.Since)
 	if other.Record.Before(t.Record) {

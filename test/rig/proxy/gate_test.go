@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// newServer plays an API server whose watches bring a line for each word that they are sent.
+// newServer returns a stand-in for an API server. Its watches return a line for each word sent on events.
 func newServer(t *testing.T) (server *httptest.Server, events chan string) {
 	t.Helper()
 	events = make(chan string)
@@ -60,7 +60,7 @@ func watch(t *testing.T, p *Proxy, path string) <-chan string {
 	return lines
 }
 
-// openGate returns a gate for watches of nodes, and the proxy before the server that it is in.
+// openGate returns a gate for watches of nodes, and the proxy that contains it, which is in front of the server.
 func openGate(t *testing.T, server *httptest.Server) (*Gate, *Proxy) {
 	t.Helper()
 	gate, faults := &Gate{}, &Faults{}

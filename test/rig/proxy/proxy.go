@@ -47,7 +47,7 @@ func Serve(cfg Config) (*Proxy, error) {
 	}
 	target, err := url.Parse(cfg.Access.Host)
 	if err != nil {
-		return nil, fmt.Errorf("understand the address of the API server: %w", err)
+		return nil, fmt.Errorf("parse the address of the API server: %w", err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -25,7 +25,7 @@ type Departure struct {
 	Watched time.Duration // how long it was looked at, if it did not
 }
 
-// Never is when a pod is due that stays.
+// Never is when a pod that stays is due.
 const Never time.Duration = math.MaxInt64
 
 func (d Departure) early() time.Duration { return max(0, d.Due-d.After) }
@@ -57,9 +57,9 @@ func (d Departure) String() string {
 func (d Departure) Finding() Finding { return Finding{Seen: d.String(), Right: d.Right()} }
 
 const (
-	// soon bounds for how long a scenario waits for what is due: what is due later must still be there.
+	// soon limits how long a scenario waits for pods that are due: those that are due later must still be there.
 	soon = time.Minute
-	// many pods are not told one by one.
+	// If there are more pods than this, those that did what was promised are not listed one by one.
 	many = 4
 )
 
@@ -154,21 +154,22 @@ func (p *Play) judge(pod *Pod) (Finding, error) {
 	return found, nil
 }
 
-// marks wants the calls that mark pods as evicted, not those that say that they are not ready. Where the stage does not
-// know what was answered, each may.
+// marks wants the calls that mark pods as evicted, not those that say that they are not ready. If the stage does not
+// know the answers, each patch may be such a mark.
 func marks(c auditlog.Event) bool {
 	maybe := len(c.Response) == 0 || bytes.Contains(c.Response, []byte(corev1.DisruptionTarget))
 	return maybe && auditlog.StatusPatches(c)
 }
 
-// of wants the calls about a pod, also of a contestant that knows pods by their names, which can come again.
+// of wants the calls about a pod, even from a contestant that identifies pods by name, although names can be reused.
 func of(pod *Pod) auditlog.Filter {
 	return func(c auditlog.Event) bool {
 		return c.Name == pod.Name && (c.UID == pod.UID || c.UID == "" && !pod.ended)
 	}
 }
 
-// byRule compares with the rule how a pod left. A contestant that was restarted knows taints to the second only.
+// byRule compares how a pod left with the rule. A restarted contestant knows since when taints count only to the
+// second.
 func (p *Play) byRule(pod *Pod) Departure {
 	due := p.promise(pod).Due
 	_, left := p.Seen().Left(pod.UID)
@@ -182,7 +183,7 @@ func (p *Play) byRule(pod *Pod) Departure {
 	return p.departure(pod, due.From.Sub(p.Began(pod)), late)
 }
 
-// departure is how a pod left that is due at an instant since its story began, and may be late.
+// departure is how a pod left, given when it was due after its story began, and how late it may be.
 func (p *Play) departure(pod *Pod, due, late time.Duration) Departure {
 	began := p.Began(pod)
 	d := Departure{Due: due, Late: late, Watched: time.Since(began)}

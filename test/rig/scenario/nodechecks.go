@@ -22,7 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// The state of a node after a write of the contestant: it is called silent, or has the taints of these keys and
+// The state of a node after a write of the contestant: it is considered silent, or has the taints of these keys and
 // effects, in alphabetical order.
 const (
 	Silent      = "silent"
@@ -39,7 +39,7 @@ type write struct {
 	node corev1.Node
 }
 
-// String says what the node became by it.
+// String says what the write made of the node.
 func (w write) String() string {
 	if w.Resource == "nodes/status" {
 		return Silent
@@ -57,8 +57,8 @@ func (w write) noExecute() *corev1.Taint {
 	return nil
 }
 
-// writes are what the contestant has changed of a node since it had no taint, as the stage knows it, which may be a
-// little late.
+// writes are the contestant's changes of a node since it had no taint, as far as the stage knows, which may lag a
+// little.
 func (p *Play) writes(k *kubelet) (all []write, err error) {
 	calls, err := p.Calls(auditlog.Accepted, auditlog.Named(p.NodeName(k.name)), func(c auditlog.Event) bool {
 		return c.Verb == "patch" && strings.HasPrefix(c.Resource, "nodes") && !before(c, k.untaintedAt)
@@ -87,7 +87,7 @@ func (p *Play) since(k *kubelet) ([]write, error) {
 	return slices.DeleteFunc(all, func(w write) bool { return before(w.Event, k.changed) }), err
 }
 
-// Then checks something in the middle of a scenario, which is not played on if it is wrong.
+// Then checks something in the middle of a scenario, and ends the scenario if it is wrong.
 func Then(checks ...Check) Step {
 	return func(ctx context.Context, p *Play) error {
 		for _, check := range checks {
@@ -111,8 +111,8 @@ func matches(story, states []string) bool {
 	return len(story) > 0 && story[0] == state && matches(story[1:], states[1:]) || optional && matches(story, states[1:])
 }
 
-// Becomes wants that since the check before a node has become in turn just this, not even another for a moment, and
-// that this began on time after the latest change of it.
+// Becomes wants a node to have gone through exactly these states since the previous check, and the first of them to
+// have come on time after its latest change.
 func Becomes(node string, states ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		right := func(story []string) bool { return matches(story, states) }
@@ -126,7 +126,7 @@ func Becomes(node string, states ...string) Check {
 	}
 }
 
-// Ends is Becomes for the last of what it has become, where the first depends on which of several nodes was faster.
+// Ends is Becomes for only the last states, if the first ones depend on which of several nodes was faster.
 func Ends(node string, states ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		right := func(story []string) bool {
@@ -137,7 +137,7 @@ func Ends(node string, states ...string) Check {
 	}
 }
 
-// awaitStory waits until what a node has become since the check before is told, and says whether it is right.
+// awaitStory waits until the states of a node since the previous check are complete, and says whether they are right.
 func (p *Play) awaitStory(ctx context.Context, node string, isTold, isRight func(story []string) bool,
 ) (writes []write, found Finding, err error) {
 	k, story := p.kubelets[node], []string{}
@@ -155,7 +155,7 @@ func (p *Play) awaitStory(ctx context.Context, node string, isTold, isRight func
 		return nil
 	})
 	k.checked += len(writes)
-	return writes, Finding{fmt.Sprintf("%s became in turn %q", node, story), isRight(story)}, err
+	return writes, Finding{fmt.Sprintf("%s went through the states %q", node, story), isRight(story)}, err
 }
 
 // onTime judges when the contestant wrote what was due.
@@ -172,7 +172,8 @@ func (p *Play) onTime(k *kubelet, w write) Finding {
 	return Finding{Seen: Seconds(due.Sub(w.Received)) + " early"}
 }
 
-// Dated wants the NoExecute taint of a node to say since when it has had it, or the other one of its cause.
+// Dated wants the NoExecute taint of a node to say since when the node has had it, or the other taint with the same
+// cause.
 func Dated(node string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		writes, err := p.writes(p.kubelets[node])
@@ -208,7 +209,7 @@ func Missed(node, reason, message string) Check {
 	}
 }
 
-// Tainted waits until so many of some nodes have got a NoExecute taint since their latest changes.
+// Tainted waits until the given number of nodes have got a NoExecute taint since their latest changes.
 func Tainted(count int, nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		return await.Poll(ctx, func(context.Context) error {
@@ -237,8 +238,8 @@ func (p *Play) tainted(nodes []string) (all []write, err error) {
 }
 
 // OneByOne wants nodes of a zone to get their NoExecute taints one token apart. No node had a token before the zone was
-// last disturbed: since the latest change of any node or, if nodes were called silent, since the first of them was. A
-// restart gives no token, because the timeAdded of a taint tells when the latest token was taken, in whole seconds.
+// last disturbed: since the latest change of any node or, if nodes were considered silent, since the first of them was.
+// A restart gives no token, because the timeAdded of a taint tells when the latest token was taken, in whole seconds.
 func OneByOne(nodes ...string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
 		tainted, err := p.tainted(nodes)

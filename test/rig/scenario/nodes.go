@@ -22,9 +22,9 @@ import (
 )
 
 // The steps about nodes with kubelets. They want a stage whose contestant is configured with the following. Zones are a
-// matter of all nodes there are, so such a scenario has the stage for itself.
+// matter of all nodes there are, so such a scenario has the stage to itself.
 const (
-	// NodeGrace is how long a node may be silent, NodeStartupGrace one that was never heard of.
+	// NodeGrace is how long a node may be silent, and NodeStartupGrace how long one that was never heard from may be.
 	NodeGrace        = 6 * time.Second
 	NodeStartupGrace = 8 * time.Second
 	// NodeTokenEvery is the time between the NoExecute taints of two nodes of a zone.
@@ -36,7 +36,7 @@ const (
 	callTimeout = 3 * time.Second
 )
 
-// ExcludeDisruption is the label of nodes that do not count when disruption is told.
+// ExcludeDisruption is the label of nodes that do not count when the disruption of a zone is determined.
 const ExcludeDisruption = "node.kubernetes.io/exclude-disruption"
 
 // Conditions are conditions of a node with their statuses.
@@ -65,7 +65,7 @@ type kubelet struct {
 	renewed time.Time // just before the last renewal that was accepted was sent
 }
 
-// Kubelet makes a node in a zone whose kubelet is well.
+// Kubelet makes a node with a healthy kubelet in a zone.
 func Kubelet(name, zone string, labels ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		k, err := p.addKubelet(ctx, name, zone, labels, healthy)
@@ -91,7 +91,7 @@ func Kubelet(name, zone string, labels ...string) Step {
 	}
 }
 
-// Kubelets are so many in a zone, named after it.
+// Kubelets makes the given number of such nodes in a zone, named after the zone.
 func Kubelets(zone string, count int) Step {
 	var all []Step
 	for i := range count {
@@ -207,7 +207,7 @@ func Heard(nodes ...string) Step {
 		return await.Poll(ctx, func(context.Context) error {
 			for _, name := range nodes {
 				if !p.kubelets[name].heard().After(from) {
-					return errors.New("the kubelet of node " + name + " does not reach the API server")
+					return errors.New("the kubelet of node " + name + " has not renewed its lease")
 				}
 			}
 			return nil
@@ -215,7 +215,7 @@ func Heard(nodes ...string) Step {
 	}
 }
 
-// FallSilent lets kubelets renew their leases again, and then no more.
+// FallSilent lets kubelets renew their leases once more, and then never again.
 func FallSilent(nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		for _, name := range nodes {
@@ -275,7 +275,7 @@ func changeNode(node string, change func() any, subresource ...string) Step {
 	}
 }
 
-// regrant gives kubelets that are not silent for long enough yet another grace period, as the contestant restarts.
+// regrant gives a new grace period to kubelets whose grace period is not over yet, because the contestant restarts.
 func (p *Play) regrant(from time.Time) {
 	for _, k := range p.kubelets {
 		if k.due.After(from) && !k.heard().IsZero() {

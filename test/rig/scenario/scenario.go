@@ -31,7 +31,7 @@ type Scenario struct {
 	When  []Step
 	// Promised is checked in this order. Without it [ByRule] is promised.
 	Promised []Check
-	// Watched is for how long pods that are due may take, and for how long others are watched; [watched] by default.
+	// Watched is how long due pods may take to leave, and how long others are watched; [watched] by default.
 	Watched time.Duration
 	// Alone says that it holds up or restarts the contestant, so that no other scenario can be played meanwhile.
 	Alone bool
@@ -40,7 +40,7 @@ type Scenario struct {
 // watched is long enough to see a countdown that began again with a restart.
 const watched = 10 * time.Second
 
-// Step does something in the cluster. An error is one of the stage: the scenario could not be played.
+// Step does something in the cluster. An error means that the stage failed: the scenario could not be played.
 type Step func(ctx context.Context, p *Play) error
 
 // Check says what was seen, and whether that is what was promised.
@@ -60,13 +60,13 @@ type Stage interface {
 	// Refuse makes the API server refuse the deletes of the scene's pods until the function that it returns is called.
 	// Both return when it has noticed, as one of the pods shows.
 	Refuse(ctx context.Context, s scene.Scene, probe *corev1.Pod) (allow func() error, err error)
-	// Patience is how late an eviction may be on this stage. No defect shows itself by less.
+	// Patience is how late an eviction may be on this stage. Every known defect causes a longer delay.
 	Patience() time.Duration
 }
 
 // Play is a scenario that is being played.
 type Play struct {
-	mu sync.Mutex // for the stories of nodes and pods: held by who changes them, and by who looks on meanwhile
+	mu sync.Mutex // for the stories of nodes and pods: held to change or read them
 
 	Stage
 	scene.Scene
@@ -81,8 +81,8 @@ type Play struct {
 	undo      []func(context.Context) error
 }
 
-// Run plays a scenario in a namespace of its own, and clears up after it. The error is one of the stage: what the
-// contestant did wrong is in the finding.
+// Run plays a scenario in a namespace of its own, and clears up after it. An error means that the stage failed; what
+// the contestant did wrong is in the finding.
 func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (found Finding, err error) {
 	p := &Play{
 		Stage: stage, watched: cmp.Or(s.Watched, watched), started: time.Now(),

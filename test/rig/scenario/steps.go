@@ -39,15 +39,15 @@ func After(d time.Duration) Step {
 	return func(ctx context.Context, _ *Play) error { return await.Pause(ctx, d) }
 }
 
-// At waits until so long after the first change of a node's taints.
+// At waits until the given time after the first change of a node's taints.
 func At(node string, d time.Duration) Step {
 	return func(ctx context.Context, p *Play) error {
 		return await.Pause(ctx, time.Until(p.nodes[node][0].At.From.Add(d)))
 	}
 }
 
-// Node makes a node without a kubelet, so that a pod on it that is deleted keeps terminating. It is ready and a zone of
-// its own: a node-lifecycle controller has nothing to taint, and no reason to wait.
+// Node makes a node without a kubelet, so that a pod on it that is deleted keeps terminating. It is ready and in a zone
+// of its own: a node-lifecycle controller has nothing to taint, and no reason to wait.
 func Node(name string) Step {
 	return func(ctx context.Context, p *Play) error {
 		_, err := p.Node(ctx, name, Ready, func(node *corev1.Node) { node.Labels[corev1.LabelTopologyZone] = node.Name })
@@ -75,7 +75,7 @@ func On(node, name string, edits ...Edit) Step {
 	}
 }
 
-// Crowd makes so many pods on a node.
+// Crowd makes the given number of pods on a node.
 func Crowd(node string, count int, edits ...Edit) Step {
 	return func(ctx context.Context, p *Play) error {
 		from := time.Now()
@@ -152,7 +152,7 @@ func Finish(pod string, phase corev1.PodPhase) Step {
 	}
 }
 
-// Delete deletes a pod for good, as another client than an evictor. Nothing is promised to it any longer.
+// Delete deletes a pod for good, as a client other than an evictor does. After that, nothing is promised to the pod.
 func Delete(pod string) Step { return deletePod(pod, scene.AtOnce()) }
 
 // Terminate deletes a pod with its grace period. Where no kubelet ends it, it keeps terminating.
@@ -177,7 +177,7 @@ func DeleteNode(name string) Step {
 	}
 }
 
-// Mirror makes a pod one that a kubelet shows of a static pod.
+// Mirror makes a pod look like the mirror pod of a static pod.
 func Mirror(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "of-a-file"}
 }

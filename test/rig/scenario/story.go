@@ -66,7 +66,7 @@ func (p *Play) end(pod *Pod, from time.Time) {
 	p.became(pod, from, func(s *oracle.State) { pod.ended, s.Spared = true, true })
 }
 
-// Named returns the newest pod of a name.
+// Named returns the newest pod with a name.
 func (p *Play) Named(name string) *Pod {
 	for _, pod := range slices.Backward(p.pods) {
 		if pod.Name == name {
@@ -76,8 +76,8 @@ func (p *Play) Named(name string) *Pod {
 	panic("the scenario has no pod " + name)
 }
 
-// Began returns the instant from which the times of a pod are told: just before the first taint of its node or, if that
-// was there already, just before it was made.
+// Began returns the instant from which the times of a pod are counted: just before the first taint of its node or, if
+// that was there already, just before it was made.
 func (p *Play) Began(pod *Pod) time.Time {
 	began := pod.made.From
 	if versions := p.nodes[pod.node]; len(versions) > 0 {

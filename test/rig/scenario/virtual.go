@@ -224,7 +224,7 @@ func (v *virtual) Client() kubernetes.Interface { return v.admin }
 
 func (v *virtual) Seen() *observer.Pods { return v.seen }
 
-// Patience is the second that a timeAdded hides.
+// Patience is one second, because a timeAdded is in whole seconds.
 func (v *virtual) Patience() time.Duration { return time.Second }
 
 func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {

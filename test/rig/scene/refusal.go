@@ -70,8 +70,8 @@ func (s Scene) refusal() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.V
 	return policy, binding
 }
 
-// AwaitDeletable tries deletes that change nothing until they are allowed, or refused, as wanted. A policy comes into
-// force, and out of it, within a second or two. A pod that is already gone could be deleted.
+// AwaitDeletable tries deletes that change nothing until they are allowed, or refused, as wanted. A policy takes
+// effect, and stops taking effect, within a second or two. A pod that is already gone could be deleted.
 func (s Scene) AwaitDeletable(ctx context.Context, probe *corev1.Pod, wanted bool) error {
 	try := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	err := await.Poll(ctx, func(ctx context.Context) error {

@@ -28,7 +28,7 @@ const creators = 16
 // label is a label of nodes, with the namespace of their scene.
 const label = "scene"
 
-// Scene is a namespace and some nodes that one scenario has for itself.
+// Scene is a namespace and some nodes that only one scenario uses.
 type Scene struct {
 	Admin     kubernetes.Interface
 	Namespace string
@@ -44,8 +44,8 @@ func New(ctx context.Context, admin kubernetes.Interface, namespace string) (Sce
 	return s, nil
 }
 
-// Clear removes what was put on the scene. The pods go first: nobody else shall take an interest in them. The API
-// server of a busy machine may give up on many at once, but each try leaves fewer.
+// Clear removes what was put on the scene. The pods go first, so that no controller reacts to what happens to their
+// nodes. The API server of a busy machine may give up on many at once, but each try leaves fewer.
 func (s Scene) Clear(ctx context.Context) error {
 	pods := await.Poll(ctx, func(ctx context.Context) error {
 		return s.Admin.CoreV1().Pods(s.Namespace).DeleteCollection(ctx, AtOnce(), metav1.ListOptions{})
@@ -86,7 +86,7 @@ func (s Scene) Pod(ctx context.Context, name, node string, edits ...func(*corev1
 	return pod, nil
 }
 
-// Pods makes so many pods on a node.
+// Pods makes the given number of pods on a node.
 func (s Scene) Pods(ctx context.Context, count int, node string, edits ...func(*corev1.Pod)) ([]*corev1.Pod, error) {
 	pods := make([]*corev1.Pod, count)
 	group, ctx := errgroup.WithContext(ctx)
@@ -100,7 +100,7 @@ func (s Scene) Pods(ctx context.Context, count int, node string, edits ...func(*
 	return pods, group.Wait()
 }
 
-// Remove deletes a pod for good, as another client than an evictor.
+// Remove deletes a pod for good, as a client other than an evictor does.
 func (s Scene) Remove(ctx context.Context, name string) error {
 	if err := s.Admin.CoreV1().Pods(s.Namespace).Delete(ctx, name, AtOnce()); err != nil {
 		return fmt.Errorf("delete pod %s: %w", name, err)
@@ -114,7 +114,7 @@ func AtOnce() metav1.DeleteOptions { return metav1.DeleteOptions{GracePeriodSeco
 // Tolerating lets a pod tolerate the NoExecute taints with a key for some seconds.
 func Tolerating(key string, seconds int64) func(*corev1.Pod) { return tolerating(key, &seconds) }
 
-// Indefinitely lets a pod tolerate the NoExecute taints with a key, or all if it is empty, whatever time passes.
+// Indefinitely lets a pod tolerate the NoExecute taints with a key, or all of them if the key is empty, forever.
 func Indefinitely(key string) func(*corev1.Pod) { return tolerating(key, nil) }
 
 // ToleratingNotReady lets a pod tolerate for some seconds that its node is not ready or silent.
@@ -137,7 +137,7 @@ func NoExecute(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
 }
 
-// Span is between which two instants something took effect: just before the call, and just after it was answered.
+// Span is the two instants between which something took effect: just before the call, and just after its answer.
 type Span struct{ From, To time.Time }
 
 // Taint adds taints to a node as kubectl taint does, without a timeAdded.

@@ -34,7 +34,7 @@ type Suite struct {
 }
 
 // Run runs tests, usually a *testing.M, after start has set up what they share, and returns the exit code. The context
-// ends with the start or by a signal.
+// ends on a signal, or when Run returns.
 func Run(tests interface{ Run() int }, start func(context.Context, *Suite) error) int {
 	flag.Parse()
 	SilenceLogs()
@@ -42,7 +42,7 @@ func Run(tests interface{ Run() int }, start func(context.Context, *Suite) error
 	defer stop()
 	code, err := (&Suite{}).run(ctx, tests, start)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "what the tests share:", err)
+		fmt.Fprintln(os.Stderr, "shared setup of the tests:", err)
 		return max(code, 1)
 	}
 	return code

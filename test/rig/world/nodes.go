@@ -47,7 +47,7 @@ func (w *World) AddNode(name, zone string, change ...func(*corev1.Node)) {
 	synctest.Wait()
 }
 
-// AddZone creates so many ready nodes in a zone, named after it.
+// AddZone creates the given number of ready nodes in a zone, named after the zone.
 func (w *World) AddZone(zone string, nodes int, add func(name, zone string)) (names []string) {
 	w.T.Helper()
 	for i := range nodes {
@@ -96,7 +96,7 @@ func (w *World) RenewAll() {
 	synctest.Wait()
 }
 
-// Report posts a condition as a kubelet does, or another who knows of it.
+// Report posts a condition, as a kubelet or another component that knows of it does.
 func (w *World) Report(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	w.T.Helper()
 	w.ReportSince(name, kind, status, time.Now())

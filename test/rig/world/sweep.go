@@ -51,11 +51,11 @@ func KillAtEveryCall(t *testing.T, play func(t *testing.T, k *Killed)) {
 
 // String says when it is killed.
 func (k *Killed) String() string {
-	return fmt.Sprintf("killed at call %d, %s %s %s, which was carried out: %t", k.seen, k.at.Verb, k.at.Resource, k.at.Name, k.after)
+	return fmt.Sprintf("killed at call %d, %s %s %s (carried out: %t)", k.seen, k.at.Verb, k.at.Resource, k.at.Name, k.after)
 }
 
-// Lives runs a process, and another when it is killed. Each is made of the client that it uses. Only the calls count
-// about which counts says so; a process that is gone makes none of them.
+// Lives runs a process, and another when it is killed. Each is made from the client that it uses. Only calls that
+// counts accepts are counted; a process that is gone makes none of them.
 func (k *Killed) Lives(w *World, counts func(bubble.Request) bool,
 	process func(client *bubble.Slow) func(context.Context) error,
 ) {

@@ -60,8 +60,7 @@ func Play(t *testing.T, describe func(clienttesting.Action) string, test func(w 
 	PlayWith(t, fake.NewSimpleClientset, describe, test)
 }
 
-// PlayWith is Play with another clientset: that of fake.NewClientset keeps managed fields, which costs it
-// milliseconds a call.
+// PlayWith is Play with another clientset: fake.NewClientset keeps managed fields, which costs milliseconds per call.
 func PlayWith(t *testing.T, clientset newClientset, describe func(clienttesting.Action) string, test func(w *World)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,13 +184,13 @@ func (w *World) Must(_ any, err error) {
 // Did returns the instants of the calls whose description begins with the given words.
 func (w *World) Did(words string) []time.Duration { return w.Book.When(words) }
 
-// On makes the API server answer calls of a verb on a resource, or on its subresource, by an error for as long as the
+// On makes the API server answer calls of a verb on a resource, or on its subresource, with an error as long as the
 // function returns one.
 func (w *World) On(verb, resource, subresource string, answer func() error) {
 	w.Book.Refuse(verb, resource, subresource, answer)
 }
 
-// Metrics returns the metrics of a name with all the given labels.
+// Metrics returns the metrics with a name and all the given labels.
 func (w *World) Metrics(name string, labels map[string]string) []*dto.Metric {
 	w.T.Helper()
 	families, err := w.Registry.Gather()

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command clocks reads its clocks twice, each time it is asked for it, and writes what it read.
+// Command clocks reads its clocks each time it gets a line, and after every second line writes what it read.
 package main
 
 import (
