@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission serves a validating admission webhook to an API server on the same machine, so that a test can
-// hang, be slow or refuse where webhooks of real clusters do.
+// Package admission serves a validating admission webhook to an API server on the same machine, so that a test can make
+// requests hang, take long or be refused, as webhooks of real clusters do.
 package admission
 
 import (
@@ -21,11 +21,12 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// largestReview bounds what is read of a review.
+// largestReview limits how much of a review is read.
 const largestReview = 1 << 20
 
-// Reviewer decides about a change of an object, given as it was before. It returns nil to admit the change, else with
-// what the API server refuses it. The context ends when the API server does not wait for the answer any longer.
+// Reviewer decides about a change of an object, given as it was before. It returns nil to admit the change, or else the
+// status with which the API server refuses it. The context ends when the API server does not wait for the answer any
+// longer.
 type Reviewer func(ctx context.Context, old *metav1.PartialObjectMetadata) *metav1.Status
 
 // Webhook is a webhook that listens on the loopback interface.

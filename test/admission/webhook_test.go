@@ -19,12 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// post asks a webhook as an API server does, and returns the code and the body of its answer.
+// post calls a webhook as an API server does, and returns the status code and the body of its answer.
 func post(t *testing.T, webhook *Webhook, body string) (code int, answer []byte) {
 	t.Helper()
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(webhook.Bundle) {
-		t.Fatal("the webhook has no authority")
+		t.Fatal("the webhook has no certificate authority")
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities}}}
 	t.Cleanup(client.CloseIdleConnections)
@@ -44,7 +44,7 @@ func post(t *testing.T, webhook *Webhook, body string) (code int, answer []byte)
 	return response.StatusCode, answer
 }
 
-// refuseKept refuses what is called kept.
+// refuseKept refuses changes of objects named kept.
 func refuseKept(_ context.Context, old *metav1.PartialObjectMetadata) *metav1.Status {
 	if old.Name == "kept" {
 		return &metav1.Status{Code: http.StatusForbidden, Message: "it is kept"}

@@ -22,7 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
-// browser is for all tests.
+// browser is shared by all tests.
 var browser *page.Browser
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// look is how the tests look at a page unless they say otherwise.
+// look is the view with which the tests open a page unless they say otherwise.
 var look = page.View{Width: 1120, Height: 900, Scheme: "light"}
 
 func open(t *testing.T, address string, view page.View) *page.Tab {
@@ -58,12 +58,12 @@ func play(t *testing.T, objects board.Objects, view page.View) (*board.Scene, *p
 	return scene, open(t, scene.Address, view)
 }
 
-// whole is true once the page shows all of the small cluster: each kind of objects is listed by itself, and the page is
+// whole is true once the page shows all of the small cluster: each kind of object is listed by itself, and the page is
 // sent what is known about each.
 var whole = fmt.Sprintf(`%s === 7 && %s === 9 && %s === 1 && %s === 1`,
 	board.Rows("pending"), board.Rows("nodes"), board.Rows("rules"), board.Rows("differences"))
 
-// value returns what JavaScript says in the page.
+// value returns the value of a JavaScript expression in the page.
 func value[T any](t *testing.T, tab *page.Tab, expression string) T {
 	t.Helper()
 	got, err := chromedp.Run(tab.Context, chromedp.Evaluate[T](expression))
@@ -85,7 +85,7 @@ func until(t *testing.T, tab *page.Tab, expression string) {
 func press(t *testing.T, tab *page.Tab, keys ...string) {
 	t.Helper()
 	if len(keys) > 0 && keys[0] == "/" {
-		// A key that the page takes for itself writes nothing; chromedp's own key events would.
+		// A key that the page handles itself enters no text; with chromedp's own key events, it would.
 		down := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: "/", Code: "Slash"}
 		if _, err := chromedp.Call(tab.Context, input.DispatchKeyEvent, down); err != nil {
 			t.Fatal(err)
@@ -106,12 +106,12 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// quiet fails if the page has asked for anything but itself and its events, or complained.
+// quiet fails if the page has requested anything but itself and its events, or has reported problems.
 func quiet(t *testing.T, tab *page.Tab, address string) {
 	t.Helper()
 	for _, request := range tab.Requests() {
 		if request != address && request != address+"events" {
-			t.Errorf("the page asks for %s", request)
+			t.Errorf("the page requests %s", request)
 		}
 	}
 	if problems := tab.Problems(); len(problems) > 0 {
@@ -119,7 +119,7 @@ func quiet(t *testing.T, tab *page.Tab, address string) {
 	}
 }
 
-// shown is how many rows of a table are shown.
+// shown is a JavaScript expression for how many rows of a table are shown.
 func shown(sheet string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('table[data-sheet=%s] tbody tr')].filter((tr) => !tr.hidden).length`, sheet)
 }
@@ -234,7 +234,7 @@ func TestAPageThatComesBackKeepsItsRowsAndTheFocus(t *testing.T) {
 	scene, tab := play(t, board.Small(time.Now()), look)
 	until(t, tab, board.Rows("nodes")+` === 9`)
 	value[bool](t, tab, `document.querySelector('[id="node.worker-a3"]').focus(), true`)
-	// The page comes back after a second, so the alert is noted and not looked for.
+	// The page recovers after a second, so an observer records the alert: looking for it could be too late.
 	value[bool](t, tab, `(() => {
 		const stale = document.getElementById('stale');
 		new MutationObserver(() => { if (!stale.hidden) window.wasStale_ = true; }).observe(stale, { attributes: true });
@@ -304,7 +304,8 @@ func TestALargeClusterMovesWithoutStutter(t *testing.T) {
 	until(t, tab, fmt.Sprintf(`%s === %d && document.querySelector('[data-figure=pending]').textContent === '15,000'`, board.Rows("nodes"), nodes))
 	expect(t, "pods that are listed", value[int](t, tab, board.Rows("pending")), 500)
 
-	// Frames are noted while the page is scrolled from its top to its end and 50 nodes change with each update.
+	// The durations of frames are recorded while the page is scrolled from top to bottom and 50 nodes change with each
+	// update.
 	value[bool](t, tab, `(() => {
 		window.frames_ = [];
 		let last = performance.now();

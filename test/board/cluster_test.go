@@ -71,7 +71,7 @@ func (r realCluster) command(t *testing.T, name string, as *rest.Config) string 
 	return address
 }
 
-// pod creates a pod on a node that tolerates a taint with a key for a while.
+// pod creates a pod on a node. The pod tolerates a taint with a key for the given number of seconds.
 func (r realCluster) pod(t *testing.T, name, node, key string, seconds int64) {
 	t.Helper()
 	pod := localcluster.NewPod(name, node, func(pod *corev1.Pod) {
@@ -91,7 +91,7 @@ func (r realCluster) taint(t *testing.T, node, key string) {
 	}
 }
 
-// All scenes share one control plane, which has no API server for a while in the last one.
+// All scenes share one control plane, whose API server is down for a while in the last scene.
 func TestOfARealControlPlane(t *testing.T) {
 	cluster := startReal(t)
 	address := cluster.command(t, "admin", cluster.AdminConfig())
@@ -124,12 +124,12 @@ func TestOfARealControlPlane(t *testing.T) {
 		until(t, tab, board.RowOf("differences", "n-1")+`.includes('never')`)
 	})
 
-	t.Run("a cluster without NodeTaintRules is none that is broken", func(t *testing.T) {
+	t.Run("a cluster without NodeTaintRules is not shown as broken", func(t *testing.T) {
 		until(t, tab, `document.querySelector('[data-none=rules]').textContent.startsWith('The cluster has no NodeTaintRules')`)
 		expect(t, "the alert is hidden", value[bool](t, tab, `document.getElementById('stale').hidden`), true)
 	})
 
-	t.Run("who may read nothing is told what is missing", func(t *testing.T) {
+	t.Run("a user who may read nothing is told what is missing", func(t *testing.T) {
 		nobody, err := cluster.ConfigFor("nobody")
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestOfARealControlPlane(t *testing.T) {
 		}
 	})
 
-	t.Run("while the API server is away the page says since when it is not current", func(t *testing.T) {
+	t.Run("while the API server is away, the page says since when it has not been current", func(t *testing.T) {
 		if err := cluster.StopAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}

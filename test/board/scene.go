@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package board opens kubectl taintkeeper board in headless Chromium: of a real control plane, and of scenes that are
-// played by client-go's fakes, for large clusters and for the pictures in docs.
+// Package board opens kubectl taintkeeper board in headless Chromium: for a real control plane, and for scenes played
+// by client-go's fakes, for large clusters and for the pictures in docs.
 package board
 
 import (
@@ -103,12 +103,12 @@ func (s *Scene) Close() {
 	s.running.Wait()
 }
 
-// Rows is how many rows of a table are there, in JavaScript.
+// Rows is a JavaScript expression for the number of rows in a table.
 func Rows(sheet string) string {
 	return fmt.Sprintf(`document.querySelectorAll('table[data-sheet=%s] tbody tr').length`, sheet)
 }
 
-// RowOf is the text of the row that begins with a name, in JavaScript; empty if there is none.
+// RowOf is a JavaScript expression for the text of the row whose first cell contains a name; empty if there is none.
 func RowOf(sheet, name string) string {
 	return fmt.Sprintf(`([...document.querySelectorAll('table[data-sheet=%s] tbody tr')]`+
 		`.find((tr) => tr.cells[0].textContent.includes(%q))?.textContent ?? '')`, sheet, name)

@@ -29,7 +29,7 @@ import (
 // elsewhere is a namespace that is not kube-system. The audit policy knows it.
 const elsewhere = "platform"
 
-// clusterName returns the name of an object outside of the namespace of its release.
+// clusterName returns the name of a cluster-scoped object of a release.
 func clusterName(namespace, name string) string {
 	if namespace == metav1.NamespaceSystem {
 		return name
@@ -123,8 +123,8 @@ func (p *plane) mutatingVersion(t *testing.T) string {
 	return ""
 }
 
-// needPolicies leaves a test out where the API server serves no MutatingAdmissionPolicy, after a look at what the chart
-// says there.
+// needPolicies skips a test if the API server does not serve MutatingAdmissionPolicy, after checking what the chart
+// says then.
 func (p *plane) needPolicies(t *testing.T) {
 	t.Helper()
 	if p.mutatingVersion(t) != "" {

@@ -50,7 +50,7 @@ func TestWithDeletesNeedMarkTheBuiltInDeletesNoPodThatTookTheNameOfAMarkedOne(t 
 	}
 }
 
-// podsAs returns a client for pods that is somebody for the API server.
+// podsAs returns a client for pods that acts as a user.
 func (p *plane) podsAs(t *testing.T, user string) corev1client.PodInterface {
 	t.Helper()
 	config, err := p.ConfigFor(user)

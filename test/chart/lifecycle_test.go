@@ -65,9 +65,9 @@ func TestTheAPIServerTakesWhatTheChartRenders(t *testing.T) {
 	}
 	t.Logf("%d different objects", different.Len())
 	for name, manifest := range map[string]string{
-		"a field that there is not": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, namespace: default, label: {}}\n",
-		"one deep down":             "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default}\nspec: {containers: [{name: a, image: a, arg: []}]}\n",
-		"one in a resource of ours": "apiVersion: taintkeeper.dev/v1alpha1\nkind: NodeTaintRule\nmetadata: {name: rule}\nspec: {conditions: []}\n",
+		"a field that does not exist": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, namespace: default, label: {}}\n",
+		"one deep down":               "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default}\nspec: {containers: [{name: a, image: a, arg: []}]}\n",
+		"one in a resource of ours":   "apiVersion: taintkeeper.dev/v1alpha1\nkind: NodeTaintRule\nmetadata: {name: rule}\nspec: {conditions: []}\n",
 	} {
 		if err := p.tryOut(t, mapper, manifest); err == nil || !strings.Contains(err.Error(), "not declared in schema") {
 			t.Errorf("%s: %v", name, err)
@@ -155,8 +155,8 @@ func documentedRule(t *testing.T) string {
 	return example
 }
 
-// knowOperator gives the API server a resource of the Prometheus operator, of which it checks nothing but the name. The
-// rest is TestWhatThePrometheusOperatorReadsIsOfItsTypes.
+// knowOperator gives the API server a resource of the Prometheus operator. The API server checks only its name;
+// TestWhatThePrometheusOperatorReadsIsOfItsTypes checks the rest.
 func (p *plane) knowOperator(t *testing.T, resource, kind string) {
 	t.Helper()
 	definition := map[string]any{
@@ -193,7 +193,7 @@ func (p *plane) mapper(t *testing.T) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
 }
 
-// tryOut applies an object without effect. What the API server does not know, it refuses.
+// tryOut applies an object as a dry run. What the API server does not know, it refuses.
 func (p *plane) tryOut(t *testing.T, mapper meta.RESTMapper, manifest string) error {
 	t.Helper()
 	var object unstructured.Unstructured
@@ -213,7 +213,7 @@ func (p *plane) tryOut(t *testing.T, mapper meta.RESTMapper, manifest string) er
 	return err
 }
 
-// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace goes the way of the notes.
+// TestAReleaseIsChangedBackAndForthAndLeavesNoTrace follows the notes of the chart.
 func TestAReleaseIsChangedBackAndForthAndLeavesNoTrace(t *testing.T) {
 	p := newPlane(t, localcluster.Kwok)
 	p.makeNamespace(t, elsewhere)
@@ -270,7 +270,7 @@ func (p *plane) checkMode(t *testing.T, r *release, mode values) {
 	t.Helper()
 	enforces := mode["mode"] == "enforce"
 	if left := p.everything(t.Context(), t); !left.HasAll(r.kept()...) {
-		t.Errorf("%v: there is not all of %q", mode, r.kept())
+		t.Errorf("%v: not all of %q are there", mode, r.kept())
 	}
 	role, err := p.admin.RbacV1().ClusterRoles().Get(t.Context(), clusterName(r.Namespace, "taintkeeper"), metav1.GetOptions{})
 	await.Must(t, err)
@@ -334,7 +334,7 @@ func (p *plane) renewed(t *testing.T, r *release) string {
 	return account.Annotations[renewedAnnotation]
 }
 
-// everything returns the names of all objects in the cluster but events, which end by themselves.
+// everything returns the names of all objects in the cluster but events, which expire.
 func (p *plane) everything(ctx context.Context, t *testing.T) sets.Set[string] {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(p.AdminConfig())
@@ -401,7 +401,7 @@ func (p *plane) remove(t *testing.T, r *release) {
 	})
 }
 
-// TestAnotherReleaseTakesOverWhatAnUninstallKept goes the ways of docs/installation.md.
+// TestAnotherReleaseTakesOverWhatAnUninstallKept follows each of the ways described in docs/installation.md.
 func TestAnotherReleaseTakesOverWhatAnUninstallKept(t *testing.T) {
 	p := newPlane(t, localcluster.ControllerManager, localcluster.Kwok)
 	_, err := p.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}, metav1.CreateOptions{})

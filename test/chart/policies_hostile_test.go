@@ -63,26 +63,26 @@ func (p *plane) addSidecars(t *testing.T, name string) {
 	}
 }
 
-// leavesMalformedPods sends what no policy needs to understand. None of them may fail on it, or say something that hides
-// what is wrong.
+// leavesMalformedPods sends malformed pods, which policies need not handle. None of them may fail on it, or say
+// something that hides what is wrong.
 func (p *plane) leavesMalformedPods(t *testing.T) {
 	const whole = `{"containers":[{"name":"a","image":"a"}]%s}`
 	for name, tt := range map[string]struct{ metadata, spec string }{
-		"no containers":                 {``, `{}`},
-		"an empty list of containers":   {``, `{"containers":[]}`},
-		"containers that are null":      {``, `{"containers":null}`},
-		"a container without a name":    {``, `{"containers":[{}]}`},
-		"an empty toleration":           {``, fmt.Sprintf(whole, `,"tolerations":[{}]`)},
-		"an operator that there is not": {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a","operator":"exists"}]`)},
-		"seconds without NoExecute":     {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a","operator":"Exists","tolerationSeconds":5}]`)},
-		"Exists with a value":           {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a","operator":"Exists","value":"b"}]`)},
-		"a key that is none":            {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a b","operator":"Exists"}]`)},
-		"a request below nothing":       {``, `{"containers":[{"name":"a","image":"a","resources":{"requests":{"cpu":"-1"}}}]}`},
-		"a resource without a name":     {``, `{"containers":[{"name":"a","image":"a","resources":{"requests":{"":"1"}}}]}`},
-		"a resource with a slash only":  {``, `{"containers":[{"name":"a","image":"a","resources":{"requests":{"/":"1"}}}]}`},
-		"an owner without a kind":       {`,"ownerReferences":[{"apiVersion":"","kind":"","name":"a","uid":"a","controller":true}]`, fmt.Sprintf(whole, ``)},
-		"a selector that is none":       {``, fmt.Sprintf(whole, `,"nodeSelector":{"a b":"c d"}`)},
-		"a label that is none":          {`,"labels":{"taintkeeper.dev/daemon":"true true"}`, fmt.Sprintf(whole, ``)},
+		"no containers":                   {``, `{}`},
+		"an empty list of containers":     {``, `{"containers":[]}`},
+		"containers that are null":        {``, `{"containers":null}`},
+		"a container without a name":      {``, `{"containers":[{}]}`},
+		"an empty toleration":             {``, fmt.Sprintf(whole, `,"tolerations":[{}]`)},
+		"an operator that does not exist": {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a","operator":"exists"}]`)},
+		"seconds without NoExecute":       {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a","operator":"Exists","tolerationSeconds":5}]`)},
+		"Exists with a value":             {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a","operator":"Exists","value":"b"}]`)},
+		"an invalid key":                  {``, fmt.Sprintf(whole, `,"tolerations":[{"key":"a b","operator":"Exists"}]`)},
+		"a negative request":              {``, `{"containers":[{"name":"a","image":"a","resources":{"requests":{"cpu":"-1"}}}]}`},
+		"a resource without a name":       {``, `{"containers":[{"name":"a","image":"a","resources":{"requests":{"":"1"}}}]}`},
+		"a resource with a slash only":    {``, `{"containers":[{"name":"a","image":"a","resources":{"requests":{"/":"1"}}}]}`},
+		"an owner without a kind":         {`,"ownerReferences":[{"apiVersion":"","kind":"","name":"a","uid":"a","controller":true}]`, fmt.Sprintf(whole, ``)},
+		"an invalid selector":             {``, fmt.Sprintf(whole, `,"nodeSelector":{"a b":"c d"}`)},
+		"an invalid label":                {`,"labels":{"taintkeeper.dev/daemon":"true true"}`, fmt.Sprintf(whole, ``)},
 	} {
 		for _, namespace := range []string{"plain", "impatient", "gpu-team", "defaults"} {
 			t.Run(name+" in "+namespace, func(t *testing.T) {
@@ -125,7 +125,7 @@ func repeatedNamed(number int) string {
 	return strings.Join(all, ",")
 }
 
-// send creates a pod from text, without effect.
+// send creates a pod from text, as a dry run.
 func (p *plane) send(ctx context.Context, namespace, metadata, spec string) error {
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"pod"%s},"spec":%s}`, metadata, spec)
 	return p.admin.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Param("dryRun", "All").Body([]byte(text)).Do(ctx).Error()
@@ -151,21 +151,21 @@ func (p *plane) refusesParameters(t *testing.T) {
 		as   place
 		says string
 	}{
-		"seconds with a unit":       {labels(notReadySeconds, "30s"), `label taintkeeper.dev/not-ready-seconds of the namespace is "30s": write whole seconds`},
-		"half a second":             {labels(unreachableSeconds, "1.5"), "write whole seconds"},
-		"no seconds":                {labels(unreachableSeconds, ""), "write whole seconds"},
-		"an empty group":            {labels(dedicatedLabel, ""), "label taintkeeper.dev/dedicated of the namespace is empty: name the group of nodes, or remove it"},
-		"an object":                 {annotation(defaultTolerations, `{"key":"a"}`), "is not a list of tolerations in JSON with up to 4000 characters: write it as"},
-		"a field that there is not": {annotation(defaultTolerations, `[{"keys":"a","operator":"Exists"}]`), defaultTolerations},
-		"an operator that is none":  {annotation(allowedTolerations, `[{"key":"a","operator":"exists"}]`), allowedTolerations},
-		"an effect that is none":    {annotation(allowedTolerations, `[{"key":"a","effect":"Never"}]`), allowedTolerations},
-		"nothing at all":            {annotation(allowedTolerations, `[{}]`), allowedTolerations},
-		"seconds in quotes":         {annotation(allowedTolerations, `[{"key":"a","effect":"NoExecute","tolerationSeconds":"5"}]`), allowedTolerations},
-		"a comma too many":          {annotation(allowedTolerations, `[{"key":"a","operator":"Exists"},]`), allowedTolerations},
-		"a comma too few":           {annotation(allowedTolerations, `[{"key":"a" "operator":"Exists"}]`), allowedTolerations},
-		"text after the list":       {annotation(allowedTolerations, `[] and more`), allowedTolerations},
-		"4,100 characters":          {annotation(allowedTolerations, longList(4100)), allowedTolerations},
-		"YAML":                      {annotation(allowedTolerations, "- key: a\n  operator: Exists\n"), allowedTolerations},
+		"seconds with a unit":         {labels(notReadySeconds, "30s"), `label taintkeeper.dev/not-ready-seconds of the namespace is "30s": write whole seconds`},
+		"half a second":               {labels(unreachableSeconds, "1.5"), "write whole seconds"},
+		"no seconds":                  {labels(unreachableSeconds, ""), "write whole seconds"},
+		"an empty group":              {labels(dedicatedLabel, ""), "label taintkeeper.dev/dedicated of the namespace is empty: name the group of nodes, or remove it"},
+		"an object":                   {annotation(defaultTolerations, `{"key":"a"}`), "is not a list of tolerations in JSON with up to 4000 characters: write it as"},
+		"a field that does not exist": {annotation(defaultTolerations, `[{"keys":"a","operator":"Exists"}]`), defaultTolerations},
+		"an invalid operator":         {annotation(allowedTolerations, `[{"key":"a","operator":"exists"}]`), allowedTolerations},
+		"an invalid effect":           {annotation(allowedTolerations, `[{"key":"a","effect":"Never"}]`), allowedTolerations},
+		"nothing at all":              {annotation(allowedTolerations, `[{}]`), allowedTolerations},
+		"seconds in quotes":           {annotation(allowedTolerations, `[{"key":"a","effect":"NoExecute","tolerationSeconds":"5"}]`), allowedTolerations},
+		"a comma too many":            {annotation(allowedTolerations, `[{"key":"a","operator":"Exists"},]`), allowedTolerations},
+		"a comma too few":             {annotation(allowedTolerations, `[{"key":"a" "operator":"Exists"}]`), allowedTolerations},
+		"text after the list":         {annotation(allowedTolerations, `[] and more`), allowedTolerations},
+		"4,100 characters":            {annotation(allowedTolerations, longList(4100)), allowedTolerations},
+		"YAML":                        {annotation(allowedTolerations, "- key: a\n  operator: Exists\n"), allowedTolerations},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := create(t.Context(), tt.as); err == nil || !strings.Contains(err.Error(), tt.says) {
@@ -175,9 +175,9 @@ func (p *plane) refusesParameters(t *testing.T) {
 	}
 	for name, as := range map[string]place{
 		"nothing": {}, "no time": labels(notReadySeconds, "0"), "a group": labels(dedicatedLabel, "gpu"), "an empty annotation": annotation(allowedTolerations, ""),
-		"3,990 characters":  annotation(allowedTolerations, longList(3990)),
-		"every field":       annotation(defaultTolerations, `[ {"key" : "example.com/a_b-c.d", "operator":"Equal","value":"x","effect":"NoExecute","tolerationSeconds":-5} ]`),
-		"fields of nothing": annotation(defaultTolerations, `[{"key":"a","operator":"Exists","value":null,"effect":"","tolerationSeconds":null}]`),
+		"3,990 characters": annotation(allowedTolerations, longList(3990)),
+		"every field":      annotation(defaultTolerations, `[ {"key" : "example.com/a_b-c.d", "operator":"Equal","value":"x","effect":"NoExecute","tolerationSeconds":-5} ]`),
+		"empty fields":     annotation(defaultTolerations, `[{"key":"a","operator":"Exists","value":null,"effect":"","tolerationSeconds":null}]`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			await.Must(t, create(t.Context(), as))
@@ -224,8 +224,8 @@ func (p *plane) letsNothingPass(t *testing.T) {
 	p.awaitPolicies(t)
 }
 
-// whileStarting starts the API server, and asks it what must be refused and what must be changed until well after it is
-// ready. A wrong answer is an error. It returns how many answers came before it was ready.
+// whileStarting starts the API server and, until well after it is ready, sends it pods that must be refused or changed.
+// A wrong answer is an error. It returns how many answers came before it was ready.
 func (p *plane) whileStarting(t *testing.T) int64 {
 	t.Helper()
 	var answers atomic.Int64
@@ -310,7 +310,7 @@ func (p *plane) neverStopsTheCluster(t *testing.T) {
 	await.Must(t, err)
 }
 
-// breakPolicies makes what fails fail always.
+// breakPolicies makes the policies that have failurePolicy Fail always fail.
 func (p *plane) breakPolicies(t *testing.T) {
 	t.Helper()
 	const broken = `[{"op":"add","path":"/spec/variables/0","value":{"name":"broken","expression":"[0][size(object.spec.containers)]"}},
@@ -327,7 +327,8 @@ func (p *plane) breakPolicies(t *testing.T) {
 	}
 }
 
-// TestADaemonGetsWhatADaemonSetsPodGets compares with the tolerations that kube-controller-manager gives.
+// TestADaemonGetsWhatADaemonSetsPodGets compares with the tolerations that kube-controller-manager gives a DaemonSet's
+// pod.
 func TestADaemonGetsWhatADaemonSetsPodGets(t *testing.T) {
 	p := newPlane(t)
 	p.needPolicies(t)

@@ -25,14 +25,14 @@ import (
 )
 
 var (
-	seed   = flag.Uint64("seed", 1, "where the generated pods begin")
+	seed   = flag.Uint64("seed", 1, "the seed of the generated pods")
 	number = flag.Int("pods", 2000, "how many pods are generated")
 )
 
 // atOnce is how many pods the API servers are asked about at the same time.
 const atOnce = 16
 
-// upstreamPlugins switches upstream's plugins on, with the seconds that the namespaces of ours have as labels.
+// upstreamPlugins switches upstream's plugins on, with the seconds that labels of the namespaces set for our policies.
 var upstreamPlugins = []string{
 	"--enable-admission-plugins=PodTolerationRestriction,ExtendedResourceToleration",
 	"--default-not-ready-toleration-seconds=30", "--default-unreachable-toleration-seconds=60",
@@ -73,7 +73,7 @@ type generator struct{ *rand.Rand }
 
 func pick[T any](g generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// pod makes a pod with tolerations and resources by chance. Left out is what docs/policies.md lists as a difference: a
+// pod makes a pod with random tolerations and resources. Left out is what docs/policies.md lists as a difference: a
 // toleration without an operator, and the API server's default as the pod's own.
 func (g generator) pod(i int) *corev1.Pod {
 	pod := podIn(pick(g, "none", "defaults", "strict", "both", "everything", "nothing"))
@@ -128,8 +128,8 @@ func (g generator) toleration() corev1.Toleration {
 	return toleration
 }
 
-// TestThePoliciesDoWhatUpstreamsPluginsDo creates the same pods, without effect, at an API server with the policies and
-// at one with upstream's plugins DefaultTolerationSeconds, PodTolerationRestriction and ExtendedResourceToleration.
+// TestThePoliciesDoWhatUpstreamsPluginsDo creates the same pods, as dry runs, at an API server with the policies and at
+// one with upstream's plugins DefaultTolerationSeconds, PodTolerationRestriction and ExtendedResourceToleration.
 func TestThePoliciesDoWhatUpstreamsPluginsDo(t *testing.T) {
 	ours, theirs := newAPIServer(t), newAPIServer(t, upstreamPlugins...)
 	ours.makePlaces(t, parityPlaces())
@@ -198,7 +198,7 @@ func compareAnswers(ctx context.Context, ours, theirs *plane, pod *corev1.Pod) (
 	}
 	switch {
 	case gotErr != nil && wantErr != nil:
-		// Theirs is no API error with a reason of its own, but only a text.
+		// Theirs is not an API error with a reason of its own, only a text.
 		if !apierrors.IsForbidden(gotErr) || !strings.Contains(wantErr.Error(), "conflict with its namespace whitelist") {
 			return "", fmt.Errorf("%s:\nours: %w\ntheirs: %w", describe(), gotErr, wantErr)
 		}
@@ -248,7 +248,7 @@ func theSecondTime(ctx context.Context, ours *plane, pod, got *corev1.Pod) (stri
 	return answerChanged, nil
 }
 
-// difference is a pod that the two treat in two ways, as docs/policies.md says.
+// difference is a pod that the two sides treat differently, as docs/policies.md says.
 type difference struct {
 	name   string
 	in     place
@@ -291,7 +291,7 @@ var differences = []difference{
 		theirs: []string{notReady300, unreachable60},
 	},
 	{
-		name: "an effect or operator that there is not makes a list malformed",
+		name: "an effect or operator that does not exist makes a list malformed",
 		in:   place{annotations: map[string]string{allowedTolerations: `[{"operator":"Exists"},{"operator":"exists","key":"a"}]`}},
 		pod:  podIn(""), theirs: impatient(),
 	},
@@ -316,8 +316,8 @@ func compareDifferences(t *testing.T, ours, theirs *plane) {
 	})
 }
 
-// relabelUnderAList makes a pod, then a list that does not allow what the pod tolerates, and returns the answer to
-// another label of the pod.
+// relabelUnderAList makes a pod, then a list that does not allow what the pod tolerates, and returns the answer to a
+// change of the pod's labels.
 func (p *plane) relabelUnderAList(t *testing.T) error {
 	t.Helper()
 	const where = "later"
@@ -339,7 +339,7 @@ func (p *plane) relabelUnderAList(t *testing.T) error {
 	return err
 }
 
-// isByList says whether an error, of either, is a refusal that is about the list of allowed tolerations.
+// isByList says whether an error, ours or upstream's, is a refusal because of the list of allowed tolerations.
 func isByList(err error) bool {
 	return err != nil && strings.Contains(strings.ToLower(err.Error()), "whitelist")
 }
@@ -364,7 +364,7 @@ func checkTolerations(t *testing.T, who string, p *plane, pod *corev1.Pod, want 
 	}
 }
 
-// TestPodsOlderThanThePoliciesCanBeChanged is about updates, of which upstream's plugins change and refuse whole pods.
+// TestPodsOlderThanThePoliciesCanBeChanged is about updates. Upstream's plugins change and refuse whole pods even then.
 func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 	p := newAPIServer(t)
 	p.makePlaces(t, places)
@@ -415,8 +415,8 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 	}
 }
 
-// checkSelector changes pods of a namespace without a group: one that has selected a group for longer than there are
-// policies, and one that has not been scheduled yet, so that its selector can still be changed.
+// checkSelector changes pods of a namespace without a group: one that has selected a group for longer than there have
+// been policies, and one that has not been scheduled yet, so that its selector can still be changed.
 func (p *plane) checkSelector(t *testing.T) {
 	t.Helper()
 	pods := p.admin.CoreV1().Pods("groupless")
@@ -435,8 +435,8 @@ func (p *plane) checkSelector(t *testing.T) {
 	}
 }
 
-// checkUpdate changes a label of a pod, and checks that nothing else changes with it, nor by an update that says
-// nothing new.
+// checkUpdate changes a label of a pod, and checks that nothing else changes with it, and that an update that says
+// nothing new changes nothing.
 func (p *plane) checkUpdate(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pods, before := p.admin.CoreV1().Pods(pod.Namespace), sorted(pod.Spec.Tolerations)

@@ -22,7 +22,8 @@ type release struct {
 	takesOwnership bool
 }
 
-// release is one by Helm 4, which lets the API server apply objects, or by Helm 3, which applies them itself.
+// release returns a release that is managed by Helm 4, which lets the API server apply objects, or by Helm 3, which
+// applies them itself.
 func (p *plane) release(t *testing.T, namespace string, program string) *release {
 	t.Helper()
 	kubeconfig, err := p.Kubeconfig("helm", p.AdminConfig())
@@ -49,7 +50,8 @@ func (r *release) upgrade(t *testing.T, v values) {
 	await.Must(t, err)
 }
 
-// rollback goes back to a revision. Helm can apply it by itself only because no mode takes an object away that it keeps.
+// rollback goes back to a revision. Helm can do this without help only because no mode takes away an object that Helm
+// keeps.
 func (r *release) rollback(t *testing.T, revision int) {
 	t.Helper()
 	_, err := r.Run(t.Context(), nil, "rollback", r.name, strconv.Itoa(revision))
@@ -80,7 +82,7 @@ func (r *release) kept() []string {
 	return kept
 }
 
-// left is what documents say that an uninstall leaves.
+// left is what an uninstall leaves according to the docs.
 func (r *release) left() []string {
 	left := append(r.kept(), "APIService /v1alpha1.taintkeeper.dev")
 	for _, name := range ourResources {

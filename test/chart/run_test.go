@@ -35,7 +35,8 @@ import (
 )
 
 const (
-	// us is who Taintkeeper is in these tests, and builtIn who the built-in taint-eviction-controller is.
+	// us is the user that Taintkeeper runs as in these tests, and builtIn that of the built-in
+	// taint-eviction-controller.
 	us      = "system:serviceaccount:" + elsewhere + ":taintkeeper"
 	builtIn = "system:serviceaccount:" + metav1.NamespaceSystem + ":node-controller"
 
@@ -68,7 +69,8 @@ func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	p.checkRights(t)
 	p.checkClock(t)
 	r.uninstall(t)
-	// What Helm keeps holds the built-in off until the end of its backlog, two minutes after the stop. It ends here and now.
+	// What Helm keeps holds the built-in off until the end of its backlog, two minutes after the stop. This test ends
+	// it now.
 	p.annotateClock(t, r, backlogUntilAnnotation, time.Now().Add(-time.Second))
 	await.Eventually(t, "the built-in is free again", p.markAsBuiltIn)
 	p.makePods(t, "second", 1)
@@ -102,7 +104,7 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	calls := p.audit.All(t, auditlog.By(us))
 	p.checkRights(t)
 	for _, right := range auditlog.UnusedRights(objects, calls) {
-		// A quiet minute brings no event, and this API server streams lists by a watch, as older ones do not.
+		// A quiet minute brings no event, and this API server, unlike older ones, streams lists by a watch.
 		if right.Resource != "events" && right.Verb != "list" {
 			t.Errorf("in shadow mode nothing used the right to %v", right)
 		}
@@ -114,7 +116,8 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	}
 }
 
-// questions are what is created to ask the API server, and events. They change nothing.
+// questions are the resources that are created only to ask the API server something, and events. Creating them changes
+// nothing else.
 var questions = []string{"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "events"}
 
 // token returns what the kubelet would mount into a pod of a service account.
@@ -131,8 +134,8 @@ func (p *plane) access(token string) *rest.Config {
 	return config
 }
 
-// start runs the program of these sources with the arguments of the Deployment, except the addresses: those are of a
-// pod.
+// start runs the program of these sources with the arguments of the Deployment, except for the addresses, which are
+// those of a pod.
 func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
 	t.Helper()
 	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
@@ -153,8 +156,8 @@ func arguments(d *appsv1.Deployment) []string {
 	})
 }
 
-// guarded returns a free address of the loopback interface that the program does not take for one: names other than
-// localhost, in just this spelling, could be anything. So metrics are guarded there as they are in a pod.
+// guarded returns a free loopback address that the program does not recognize as one: of all names it recognizes only
+// localhost, in exactly this spelling. So metrics are guarded there as they are in a pod.
 func guarded(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -165,7 +168,7 @@ func guarded(t *testing.T) string {
 	return net.JoinHostPort("LOCALHOST", port)
 }
 
-// checkMetrics checks that what is served is for those who have the role of the chart.
+// checkMetrics checks that only those who have the chart's role get what is served.
 func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
 	t.Helper()
 	const reader = "reader"
@@ -180,7 +183,7 @@ func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
 	for account, want := range map[string]int{reader: http.StatusOK, "default": http.StatusForbidden} {
 		token := p.token(t, account)
 		for _, path := range paths {
-			await.Eventually(t, account+" is answered by what its rights say", func(ctx context.Context) error {
+			await.Eventually(t, account+" is answered according to its rights", func(ctx context.Context) error {
 				if got, err := scrape(ctx, address+path, token); err != nil || got != want {
 					return fmt.Errorf("%s: status %d, want %d: %w", path, got, want, err)
 				}
@@ -197,7 +200,7 @@ func scrape(ctx context.Context, url, token string) (int, error) {
 		return 0, err
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is its own
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is self-signed
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, err
@@ -205,7 +208,7 @@ func scrape(ctx context.Context, url, token string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// checkPriority checks by what the API server answers that calls have kube-controller-manager's priority level.
+// checkPriority checks, by the API server's answers, that calls have kube-controller-manager's priority level.
 func (p *plane) checkPriority(t *testing.T, token string) {
 	t.Helper()
 	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), clusterName(elsewhere, "taintkeeper"), metav1.GetOptions{})
@@ -241,7 +244,7 @@ func (p *plane) waitHeldOff(t *testing.T) {
 	await.Must(t, p.makePod(t.Context(), "probe", "first"))
 	await.Eventually(t, "the policy holds the built-in off", func(ctx context.Context) error {
 		if err := p.markAsBuiltIn(ctx); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("a mark is answered by %w", errors.Join(err, errNotRefused))
+			return fmt.Errorf("a mark is answered with %w", errors.Join(err, errNotRefused))
 		}
 		return nil
 	})
@@ -249,7 +252,7 @@ func (p *plane) waitHeldOff(t *testing.T) {
 
 var errNotRefused = errors.New("it is not refused")
 
-// markAsBuiltIn sends what the built-in sends, without effect.
+// markAsBuiltIn sends what the built-in sends, as a dry run.
 func (p *plane) markAsBuiltIn(ctx context.Context) error {
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
 		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`, time.Now().UTC().Format(time.RFC3339))
@@ -341,7 +344,7 @@ func (p *plane) followsARule(t *testing.T, node string) {
 	awaitTaints(0)
 	await.Eventually(t, "the rule is gone", func(ctx context.Context) error {
 		if _, err := rules.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("a look at it is answered by %w", err)
+			return fmt.Errorf("reading it is answered with %w", err)
 		}
 		return nil
 	})
@@ -353,7 +356,7 @@ func (p *plane) checkRefused(t *testing.T, node string) {
 	tries := p.audit.All(t, auditlog.By(builtIn), auditlog.StatusPatches, func(c auditlog.Event) bool { return strings.HasPrefix(c.Name, node+"-") })
 	refused := slices.ContainsFunc(tries, func(c auditlog.Event) bool { return c.Code == http.StatusForbidden })
 	if !refused || slices.ContainsFunc(tries, auditlog.Event.Accepted) {
-		t.Errorf("the built-in's tries were answered so: %v", tries)
+		t.Errorf("the built-in's attempts were answered like this: %v", tries)
 	}
 }
 
@@ -367,7 +370,7 @@ func (p *plane) checkRights(t *testing.T) {
 	}
 }
 
-// checkClock checks that the right which no other test sees used is needed: to renew the eviction clock.
+// checkClock checks that the right to renew the eviction clock is used. No other test sees that.
 func (p *plane) checkClock(t *testing.T) {
 	t.Helper()
 	renewals := p.audit.All(t, auditlog.By(us), auditlog.Named(clock), auditlog.Accepted, func(c auditlog.Event) bool {

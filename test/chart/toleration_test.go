@@ -57,7 +57,8 @@ func words(t corev1.Toleration) string {
 	return strings.TrimSpace(text)
 }
 
-// sorted writes tolerations without their order, in which the policies have no part: the API server asks them in any.
+// sorted writes tolerations in alphabetical order: their own order is not up to the policies, which the API server
+// evaluates in any order.
 func sorted(all []corev1.Toleration) []string {
 	var texts []string
 	for _, toleration := range all {

@@ -8,7 +8,7 @@ import "maps"
 // values are values of the chart, as a user writes them.
 type values map[string]any
 
-// with returns the values with others on top, which win.
+// with returns the values merged with others, which take precedence.
 func (v values) with(others values) values {
 	merged := maps.Clone(v)
 	for name, other := range others {
@@ -21,7 +21,7 @@ func (v values) with(others values) values {
 	return merged
 }
 
-// plain is what Helm takes: maps without a name of their own.
+// plain returns what Helm takes: maps that have no named type.
 func (v values) plain() map[string]any {
 	all := map[string]any{}
 	for name, value := range v {

@@ -32,7 +32,7 @@ var (
 	kubeconfig string // of the administrator
 )
 
-// TestMain is kubectl-taintkeeper where a script runs that, and the tests everywhere else.
+// TestMain runs kubectl-taintkeeper when a script calls it, and the tests otherwise.
 func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){"kubectl-taintkeeper": plugin})
 }
@@ -68,7 +68,7 @@ func start(ctx context.Context, shared *suite.Suite) error {
 // said is what a command has written.
 type said struct{ out, err bytes.Buffer }
 
-// command is a command in this process, as whom the kubeconfig says.
+// command is a command in this process. It runs as the user in the kubeconfig.
 func command(kubeconfig string, args ...string) (*cobra.Command, *said) {
 	said := &said{}
 	root := cli.New(env(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &said.out, ErrOut: &said.err}))

@@ -189,7 +189,7 @@ func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 	mustHave(t, node)
 }
 
-// interferer passes on what a command sends, and before the first patch of a node taints that.
+// interferer passes on what a command sends, but taints the node before it passes on the first patch of it.
 type interferer struct {
 	*httputil.ReverseProxy
 
@@ -328,7 +328,7 @@ func as(t *testing.T, user string, rule rbacv1.PolicyRule) string {
 	return path
 }
 
-// TestScripts plays what needs a terminal, and what kubectl asks to complete.
+// TestScripts runs what needs a terminal, and what kubectl calls for completion.
 func TestScripts(t *testing.T) {
 	node := newNode(t)
 	complete, err := filepath.Abs("../../cmd/kubectl-taintkeeper/kubectl_complete-taintkeeper")

@@ -122,13 +122,13 @@ func TestAMarkOfTheBuiltInsIsRewrittenWhenWeTakeOver(t *testing.T) {
 	})
 }
 
-// The policy is in force from the first request on that an API server takes after it has started.
+// The policy is in force from the first request that an API server takes after it has started.
 func TestNoRestartOfTheAPIServerLetsTheBuiltInEvict(t *testing.T) {
 	s := newScene(t)
 	s.keeper(t, "taintkeeper")
 	const restarts = 4
 	var tolerate []int64
-	for second := range int64(60) { // one is due in every moment of the restarts
+	for second := range int64(60) { // one is due at every moment of the restarts
 		tolerate = append(tolerate, second)
 	}
 	pods := s.pods(t, "pod", tolerate...)
@@ -208,7 +208,7 @@ func TestACleanShutdownHandsOverduePodsBackAtOnce(t *testing.T) {
 	await.Must(t, err)
 	t.Cleanup(func() { await.Must(t, allow()) })
 	keeper := s.keeper(t, "taintkeeper")
-	// One that is younger than the storm, by clocks that tell seconds, would be held: it could have the name of another.
+	// A pod that is younger than the storm, to the second, would be held: it could have the name of an older pod.
 	await.Until(t, pod.CreationTimestamp.Add(5*time.Second))
 	s.taint(t)
 	await.Eventually(t, "our delete is refused", func(context.Context) error {
@@ -252,7 +252,7 @@ func TestAMarkWithoutATimeOfItsOwnIsRefusedToo(t *testing.T) {
 	pod := s.pod(t, "pod", 3600)
 	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
 	if err := s.patchStatus(t, pod, mark); !apierrors.IsForbidden(err) {
-		t.Errorf("it is answered by %v, want it forbidden", err)
+		t.Errorf("it is answered with %v, want it forbidden", err)
 	}
 }
 
@@ -269,12 +269,12 @@ func TestAMarkWhoseRestWasResetMeanwhileIsRefusedToo(t *testing.T) {
 		pod := s.pod(t, name, 3600, back)
 		const message = `{"status":{"conditions":[{"type":"DisruptionTarget","message":"Taint manager: deleting due to NoExecute taint"}]}}`
 		if err := s.patchStatus(t, pod, message); !apierrors.IsForbidden(err) {
-			t.Errorf("taken back %s: its message alone is answered by %v, want it forbidden", name, err)
+			t.Errorf("taken back %s: its message alone is answered with %v, want it forbidden", name, err)
 		}
 	}
 }
 
-// The clock of a replica that marked a pod can be wrong, and so the time of that mark.
+// The clock of a replica that marked a pod can be wrong, and so can the time of its mark.
 func TestAMarkOfAPodThatWasMarkedByAClockThatIsAheadIsRefusedToo(t *testing.T) {
 	s := newScene(t)
 	ours := condition("DeletionByTaintManager", "Taintkeeper: deleting due to NoExecute taint")
@@ -283,7 +283,7 @@ func TestAMarkOfAPodThatWasMarkedByAClockThatIsAheadIsRefusedToo(t *testing.T) {
 	s.holdOff(t)
 	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","message":"Taint manager: deleting due to NoExecute taint"}]}}`
 	if err := s.patchStatus(t, pod, mark); !apierrors.IsForbidden(err) {
-		t.Errorf("it is answered by %v, want it forbidden", err)
+		t.Errorf("it is answered with %v, want it forbidden", err)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestWhoeverWritesTheStatusOfAPodThatWasMarkedBeforeIsNotRefused(t *testing.
 			t.Errorf("%s, and then not any more: %v", pod.Name, err)
 		}
 		if err := s.patchStatus(t, pod, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}`); !apierrors.IsForbidden(err) {
-			t.Errorf("%s, and then again: answered by %v, want it forbidden", pod.Name, err)
+			t.Errorf("%s, and then again: answered with %v, want it forbidden", pod.Name, err)
 		}
 	}
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
-// hold is what the leader has recorded of the built-in's backlog. Times are from now on.
+// hold is what the leader has recorded of the built-in's backlog. Times are relative to now.
 type hold struct {
 	since, until time.Duration
 	spared       string
 }
 
-// everything lets the built-in mark no pod, and nothing lets it mark every one.
+// With everything, the built-in may mark no pod. With nothing, it may mark every pod.
 var (
 	everything = hold{since: -time.Hour, until: 5 * time.Minute, spared: "*"}
 	nothing    = hold{since: -time.Hour, until: -time.Minute}
@@ -49,7 +49,7 @@ func (s *scene) record(t *testing.T, annotations map[string]string) {
 	await.Must(t, err)
 }
 
-// wantMark waits until the API server refuses the built-in's mark of a pod, or takes it. It is only asked.
+// wantMark waits until the API server refuses the built-in's mark of a pod, or accepts it. It only makes dry runs.
 func (s *scene) wantMark(t *testing.T, pod *corev1.Pod, refused bool) {
 	t.Helper()
 	const mark = `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`
@@ -60,13 +60,13 @@ func (s *scene) wantMark(t *testing.T, pod *corev1.Pod, refused bool) {
 			return err
 		}
 		if (err != nil) != refused {
-			return fmt.Errorf("it is answered by %w", err)
+			return fmt.Errorf("it is answered with %w", err)
 		}
 		return nil
 	})
 }
 
-// owned makes a pod that of a controller, in whose place is the node, which the garbage collector finds.
+// owned gives a pod a controller. The node serves as one, because the garbage collector finds it.
 func (s *scene) owned(t *testing.T) func(*corev1.Pod) {
 	t.Helper()
 	owner, err := admin.CoreV1().Nodes().Get(t.Context(), s.node, metav1.GetOptions{})
@@ -103,7 +103,7 @@ func TestWhileTheBacklogLastsTheBuiltInMayMarkWhatCannotBeAnotherPod(t *testing.
 	}{
 		{"a younger pod whose name comes again", fixed, young(5*time.Minute, ""), true},
 		{"one that is older than the storm", fixed, old(""), false},
-		{"one whose name is a controller's random one", random, young(5*time.Minute, ""), false},
+		{"one with a random name from its controller", random, young(5*time.Minute, ""), false},
 		{"one whose random name is all digits, as a StatefulSet's can be", digits, young(5*time.Minute, ""), true},
 		{"one with a random name and no owner", ownerless, young(5*time.Minute, ""), true},
 		{"an older pod on a spared node", random, old("other " + s.node), true},

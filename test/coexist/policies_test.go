@@ -49,8 +49,8 @@ func (s *scene) wantThere(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// TestAHeldPodStaysNextToTheBuiltInAndIfDownSaysWhatHappensToItThen holds for longer than the minute after which a process
-// ends that cannot keep its eviction clock.
+// TestAHeldPodStaysNextToTheBuiltInAndIfDownSaysWhatHappensToItThen holds a pod for more than a minute, after which a
+// process that cannot keep its eviction clock ends.
 func TestAHeldPodStaysNextToTheBuiltInAndIfDownSaysWhatHappensToItThen(t *testing.T) {
 	leaves, stays := newScene(t), newScene(t)
 	leaves.held(t, v1alpha1.IfDownEvict)

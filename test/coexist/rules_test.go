@@ -44,7 +44,7 @@ func exampleRules(t *testing.T) []*v1alpha1.NodeTaintRule {
 	}
 }
 
-// atOnce is a rule that waits for nothing, in a cluster of few nodes.
+// atOnce returns a rule with no waits, and with a limit that fits a cluster of few nodes.
 func atOnce(rule *v1alpha1.NodeTaintRule) *v1alpha1.NodeTaintRule {
 	quick := rule.DeepCopy()
 	quick.Spec.After, quick.Spec.ClearAfter = metav1.Duration{}, metav1.Duration{}
@@ -84,8 +84,8 @@ func (s *scene) has(t *testing.T, want ...string) {
 	})
 }
 
-// TestRulesTaintNextToTheBuiltInNodeLifecycleController plays the rules of examples/node-problem-detector.yaml where
-// node-health is left out: on every managed control plane.
+// TestRulesTaintNextToTheBuiltInNodeLifecycleController plays the rules of examples/node-problem-detector.yaml while
+// node-health is off, as it is on every managed control plane.
 func TestRulesTaintNextToTheBuiltInNodeLifecycleController(t *testing.T) {
 	s, began := newScene(t), time.Now()
 	s.cordoned(t)

@@ -120,7 +120,7 @@ func (s *scene) holdOff(t *testing.T) {
 }
 
 // letGo writes another eviction clock, or takes it away, while the policy is in force, and returns when the API server
-// has seen that: the built-in forgets a pod that is refused for a moment only.
+// has seen that: the built-in forgets a pod whose eviction is refused, even if only for a moment.
 func (s *scene) letGo(t *testing.T, clock *time.Time) {
 	t.Helper()
 	s.holdOff(t)
@@ -128,7 +128,7 @@ func (s *scene) letGo(t *testing.T, clock *time.Time) {
 	await.Must(t, cluster.WaitLetGo(t.Context()))
 }
 
-// pods creates pods on the node that tolerate its taint for so many seconds each.
+// pods creates pods on the node, each of which tolerates its taint for one of the given numbers of seconds.
 func (s *scene) pods(t *testing.T, prefix string, tolerate ...int64) []*corev1.Pod {
 	t.Helper()
 	var pods []*corev1.Pod
@@ -157,7 +157,7 @@ func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...core
 	return pod
 }
 
-// deploymentPods creates pods on the node whose names do not come again: a controller owns them.
+// deploymentPods creates pods on the node. Their names are not used again, because a controller owns them.
 func (s *scene) deploymentPods(t *testing.T, prefix string, count int) []*corev1.Pod {
 	t.Helper()
 	owned := s.owned(t)
@@ -260,7 +260,7 @@ func (s *scene) leaves(t *testing.T, pod *corev1.Pod) {
 func (s *scene) triedByBuiltIn(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
-	await.Eventually(t, "the built-in has given up pod "+pod.Name, func(context.Context) error {
+	await.Eventually(t, "the built-in has given up on pod "+pod.Name, func(context.Context) error {
 		if refused := s.calls(t, byBuiltIn, auditlog.StatusPatches, forbidden, of(pod)); len(refused) < tries {
 			return fmt.Errorf("it was refused %d times; its calls: %v", len(refused), s.calls(t, byBuiltIn, of(pod)))
 		}

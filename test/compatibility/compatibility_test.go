@@ -37,7 +37,7 @@ func TestTheOutcomeOfASuiteIsThatOfItsTests(t *testing.T) {
 				{"Action":"pass","Test":"TestA"} {"Action":"fail"}`,
 			want: "1 of 2, **not** TestB",
 		},
-		"a skipped one is counted apart": {
+		"a skipped one is counted separately": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"skip","Test":"TestA"}
 				{"Action":"run","Test":"TestB"} {"Action":"pass","Test":"TestB"} {"Action":"pass"}`,
 			ok: true, want: "1 of 1, 1 left out", right: true,

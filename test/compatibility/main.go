@@ -33,10 +33,10 @@ func main() {
 
 func run(ctx context.Context) error {
 	suites := flag.String("suites", strings.Join(allSuites, ","), "folders of test/ to run, separated by commas")
-	file := flag.String("write", "", "Markdown file whose table gets the outcome, for example docs/compatibility.md")
+	file := flag.String("write", "", "Markdown file with the table to update, for example docs/compatibility.md")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		return fmt.Errorf("%q: there are flags only; see -help", flag.Args())
+		return fmt.Errorf("%q: only flags are accepted; see -help", flag.Args())
 	}
 	version, err := versionOf(ctx, localcluster.DefaultBinaries())
 	if err != nil {
@@ -45,7 +45,7 @@ func run(ctx context.Context) error {
 	m := measurement{version: version, date: time.Now()}
 	for suite := range strings.SplitSeq(*suites, ",") {
 		if !slices.Contains(allSuites, suite) {
-			return fmt.Errorf("-suites=%s: there are %s", suite, strings.Join(allSuites, ", "))
+			return fmt.Errorf("-suites=%s: choose from %s", suite, strings.Join(allSuites, ", "))
 		}
 		result, err := runSuite(ctx, version, suite)
 		if err != nil {

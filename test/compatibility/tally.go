@@ -89,7 +89,7 @@ func (t *tally) result(suite string, ok bool) result {
 // result is how the tests of a suite ended.
 type result struct {
 	suite string
-	// ok is the word of go test: what tests share can fail when no test does.
+	// ok is the overall verdict of go test: what tests share can fail even if no test does.
 	ok      bool
 	ran     int
 	leftOut int
@@ -106,7 +106,7 @@ func (r result) String() string {
 	case len(r.failed) > 0:
 		return count + ", **not** " + strings.Join(r.failed, ", ")
 	case !r.ok:
-		return count + ", **but not** what they share"
+		return count + ", **but the setup or teardown failed**"
 	}
 	return count
 }

@@ -202,7 +202,7 @@ func (s *scene) drainOfTheOnlyReplica(t *testing.T) {
 	i := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == "a" })
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[i].Name}}
 	if err := s.admin.CoreV1().Pods(metav1.NamespaceSystem).EvictV1(t.Context(), eviction); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("its eviction is answered by %v, want that it would violate the PodDisruptionBudget", err)
+		t.Errorf("its eviction is answered with %v, want a refusal because of the PodDisruptionBudget", err)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestFlagsThatCannotWorkAreRefusedInASentence(t *testing.T) {
 		"an address without a port":       {"--metrics-bind-address=nowhere", "it must be host:port"},
 		"an unknown log format":           {"--log-format=xml", "it must be text or json"},
 		"a feature gate that is not ours": {"--feature-gates=Nonsense=true", `"Nonsense" is unknown`},
-		"a flag that there is not":        {"--nonsense", "unknown flag: --nonsense"},
+		"a flag that does not exist":      {"--nonsense", "unknown flag: --nonsense"},
 		"an argument":                     {"nonsense", `"nonsense"`},
 		"a kubeconfig that is not there":  {"--kubeconfig=/nowhere/kubeconfig", "/nowhere/kubeconfig"},
 		"no API server at all":            {"--leader-elect=false", "no API server is configured: give --kubeconfig"},
@@ -131,7 +131,7 @@ func TestTheBinaryAnswersProbesTakesTheLeaseAndGivesItBack(t *testing.T) {
 	}
 }
 
-// checkLeads checks what the alert of docs/metrics.md looks at.
+// checkLeads checks the metric that says which replica leads.
 func checkLeads(t *testing.T, p *process) {
 	t.Helper()
 	for _, metric := range family(t, p, "leader_election_master_status").GetMetric() {

@@ -43,7 +43,8 @@ func TestAMissingTimeAddedIsWrittenAndNothingElse(t *testing.T) {
 	if bare.Key != "bare" || bare.Value != "z" || bare.Effect != corev1.TaintEffectNoExecute {
 		t.Errorf("the taint became %v", bare)
 	}
-	// The latest that the API server's clock could show is written, and a Date tells the second.
+	// What is written is the latest time that the API server's clock could show, and a Date header tells it only to the
+	// second.
 	if at := bare.TimeAdded.Time; at.Before(came.From.Truncate(time.Second)) || at.After(time.Now().Add(time.Second)) {
 		t.Errorf("timeAdded %v, the taint came at %v", at, came)
 	}

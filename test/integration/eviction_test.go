@@ -62,7 +62,7 @@ func TestATaintThatNoPodToleratesEvictsAtOnce(t *testing.T) {
 			t.Errorf("calls %v, want a patch and a delete", calls)
 		}
 	})
-	t.Run("who tolerates it, or is elsewhere, is left alone", func(t *testing.T) {
+	t.Run("a pod that tolerates it, or is elsewhere, is left alone", func(t *testing.T) {
 		stays(t, tolerant)
 		stays(t, elsewhere)
 	})

@@ -29,7 +29,7 @@ type evictor struct {
 	stop func() error
 }
 
-// newEvictor starts an Evictor as the binary would, except the faults in its transport.
+// newEvictor starts an Evictor as the binary would, except for the faults in its transport.
 func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*eviction.Config)) (*evictor, error) {
 	e := &evictor{faults: faults, metrics: prometheus.NewRegistry()}
 	clock := &timeline.Clock{}
@@ -101,7 +101,7 @@ func resident(t *testing.T) *evictor {
 	return theResident
 }
 
-// stopResident leaves it to the tests that use the Evictor what to make of its end.
+// stopResident ignores how the Evictor ended: that is up to the tests that use it.
 func stopResident() error {
 	if theResident != nil {
 		_ = theResident.stop()

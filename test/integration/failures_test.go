@@ -64,7 +64,7 @@ func TestAnOutageOfTheAPIServerLosesNoEvictionAndDoublesNone(t *testing.T) {
 	}
 }
 
-// lastBackoff is the longest wait between two tries: so late may an eviction be after an outage.
+// lastBackoff is the longest wait between two tries: an eviction may be that late after an outage.
 const lastBackoff = 30 * time.Second
 
 // stopAPIServer plays an outage until the function that it returns is called, or the test ends.

@@ -18,7 +18,7 @@ import (
 )
 
 // TestALeaseThatAStrangerHoldsIsReportedAndTakenWhenItIsDeleted plays a client that takes the Lease for an hour. The
-// process's pod is one of the name of this machine.
+// process's pod has the name of this machine.
 func TestALeaseThatAStrangerHoldsIsReportedAndTakenWhenItIsDeleted(t *testing.T) {
 	s := newScene(t)
 	host, err := os.Hostname()

@@ -19,7 +19,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// What happens to a pod between two calls of its eviction, in the worst moment there is.
+// What happens to a pod between two calls of its eviction, at the worst possible moment.
 func TestAPodThatIsReplacedDuringItsEvictionIsDone(t *testing.T) {
 	resident(t)
 	tests := map[string]struct {

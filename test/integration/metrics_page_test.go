@@ -21,11 +21,11 @@ import (
 var documented = regexp.MustCompile(
 	"(?m)^\\| `([a-z_]+)(?:\\{([a-z,]+)\\})?` \\| (counter|gauge|histogram) \\| (.*) \\|$")
 
-// ours are metrics of Taintkeeper, with upstream's names and its own.
+// ours matches the metrics of Taintkeeper, whether they have upstream's names or its own.
 var ours = regexp.MustCompile(`^(taintkeeper|taint_eviction_controller|node_collector)_`)
 
 // TestTheProgramServesTheMetricsOfThePage scrapes what is served. A vector without a series, such as that of retries,
-// is not.
+// is not served.
 func TestTheProgramServesTheMetricsOfThePage(t *testing.T) {
 	s := newScene(t)
 	s.node(t, "node")

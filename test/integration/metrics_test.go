@@ -135,7 +135,7 @@ func checkUpstreamMetrics(t *testing.T, from prometheus.Gatherer) {
 	checkLateness(t, duration)
 }
 
-// checkLateness checks that one eviction took seconds that make sense: two retries, 300 ms less a fifth.
+// checkLateness checks that one eviction took a plausible time: at least two retries, 300 ms less a fifth.
 func checkLateness(t *testing.T, observed *dto.Histogram) {
 	t.Helper()
 	const retried = 0.24
@@ -159,7 +159,7 @@ func waitPending(t *testing.T, from prometheus.Gatherer, want float64) {
 	})
 }
 
-// waitEvictions waits until as many evictions had a result.
+// waitEvictions waits until the given number of evictions have had a result.
 func waitEvictions(t *testing.T, from prometheus.Gatherer, result string, want float64) {
 	t.Helper()
 	waitValue(t, fmt.Sprintf("%v evictions ended as %s", want, result), want, func() float64 {

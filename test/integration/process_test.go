@@ -75,7 +75,7 @@ func launch(t *testing.T, args ...string) *process {
 	await.Must(t, p.command.Start())
 	go func() {
 		defer close(p.ended)
-		_ = p.command.Wait() // the state has it
+		_ = p.command.Wait() // ProcessState has the result
 	}()
 	t.Cleanup(func() {
 		p.signal(t, os.Kill)
@@ -186,7 +186,7 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-// says waits until the process has written something about a matter.
+// says waits until the process has written the given text on stderr.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
 	await.Eventually(t, fmt.Sprintf("the process says %q", what), func(context.Context) error {

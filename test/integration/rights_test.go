@@ -27,9 +27,9 @@ var usedByNodeHealth = []string{
 	"patch leases/taintkeeper.dev in kube-node-lease", "get namespaces/kube-node-lease in kube-node-lease",
 }
 
-// neededElsewhere are rights that this API server does not ask for: it streams lists by a watch, as older ones do not,
-// and no event comes twice in these tests, which would be counted by a patch. Our own lease, and that of a dry run, is
-// made by a patch, for which the API server asks for the right to create it, too, and the audit log does not say so.
+// neededElsewhere are rights that this API server does not ask for: unlike older ones, it streams lists by a watch, and
+// no event occurs twice in these tests, which would need a patch. Our own Lease, and that of a dry run, is created by a
+// patch. The API server then asks for the right to create it, too, but the audit log does not say so.
 var neededElsewhere = []string{
 	"list pods", "list nodes", "list namespaces", "list poddisruptionbudgets", "list nodetaintrules",
 	"list leases in kube-node-lease", "patch events",

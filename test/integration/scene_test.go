@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// patience is how late something may be on a machine that is busy with other things. What must be prompt is measured
-	// elsewhere; here, late is what waits for something wrong.
+	// patience is how late something may be on a machine that is busy with other things. Promptness is measured
+	// elsewhere; here, something is late only if it waits for the wrong thing.
 	patience = 8 * time.Second
 )
 
@@ -50,7 +50,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// checkDeletes checks what is true of every delete there is.
+// checkDeletes checks what must be true of every delete.
 func (s *scene) checkDeletes(t *testing.T) {
 	t.Helper()
 	done := map[types.UID]call{}
@@ -117,7 +117,7 @@ func (s *scene) seen(t *testing.T) {
 	leaves(t, witness, promised(t, witness, tainting{rig.NoExecute("gone"), came}))
 }
 
-// replace replaces a pod with another one of the same name, as a StatefulSet would.
+// replace replaces a pod with another pod with the same name, as a StatefulSet would.
 func (s *scene) replace(ctx context.Context, name, node string, edits ...func(*corev1.Pod)) (*corev1.Pod, error) {
 	if err := s.Remove(ctx, name); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ type tainting struct {
 // promise is between which instants a pod is due, by verdict's own arithmetic.
 type promise struct{ earliest, latest time.Time }
 
-// promised returns when a pod is due that was on its node before the taints came.
+// promised returns when a pod that was on its node before the taints came is due.
 func promised(t *testing.T, pod *corev1.Pod, taintings ...tainting) promise {
 	t.Helper()
 	var early, late []verdict.Taint

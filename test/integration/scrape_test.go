@@ -19,7 +19,7 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// serveMetrics is serve with metrics at an address; to make a certificate for them takes a moment.
+// serveMetrics is serve with metrics at an address; making a certificate for them takes a moment.
 func serveMetrics(t *testing.T, address string, args ...string) *process {
 	t.Helper()
 	p := serve(t, userConfig, append(args, "--leader-elect=false", "--metrics-bind-address="+address)...)
@@ -51,7 +51,7 @@ func TestMetricsThatLeaveTheLoopbackInterfaceAreForThoseWhoMayReadThem(t *testin
 	s := newScene(t)
 	address := rig.GuardedAddress(t)
 	p := serveMetrics(t, address)
-	anyone := trusting(&tls.Config{InsecureSkipVerify: true}) // its certificate is its own
+	anyone := trusting(&tls.Config{InsecureSkipVerify: true}) // its certificate is self-signed
 	for _, test := range []struct {
 		name, token string
 		want        int
@@ -67,7 +67,7 @@ func TestMetricsThatLeaveTheLoopbackInterfaceAreForThoseWhoMayReadThem(t *testin
 		}
 	}
 	if _, err := get(t.Context(), "http://"+address+"/metrics"); err == nil {
-		t.Error("they are also told without TLS")
+		t.Error("they are served without TLS, too")
 	}
 	p.terminate(t)
 }

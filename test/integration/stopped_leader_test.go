@@ -174,7 +174,7 @@ type replicas struct {
 	holder          string // of the Lease
 }
 
-// startReplicas starts a leader, which reaches the API server by the given access, and a standby.
+// startReplicas starts a leader, which connects to the API server with the given access, and a standby.
 func startReplicas(t *testing.T, access *rest.Config) *replicas {
 	t.Helper()
 	quick := []string{"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"}
@@ -205,14 +205,14 @@ func (r *replicas) oldLeaderGoesOnAndEnds(t *testing.T) {
 	t.Helper()
 	r.leader.signal(t, syscall.SIGCONT)
 	if code := r.leader.exit(t); code != 1 || !strings.Contains(r.leader.stderr.String(), "leader election lost") {
-		t.Errorf("exit code %d, want 1 and that the election is lost", code)
+		t.Errorf("exit code %d, want 1 and a log that says that the election is lost", code)
 	}
 	if holder := leader(t); holder != r.holder {
 		t.Errorf("%s has the Lease, want %s", holder, r.holder)
 	}
 }
 
-// checkNoDelete checks that no replica has called for the deletion of a pod.
+// checkNoDelete checks that no replica has sent a delete of a pod.
 func checkNoDelete(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	if deletes := audit.All(t, auditlog.Deletes, auditlog.Of(pod.UID)); len(deletes) > 0 {
@@ -220,8 +220,8 @@ func checkNoDelete(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// deletedSince waits until a pod is deleted, and checks that no delete came before an instant. That the pod was marked
-// before that was right.
+// deletedSince waits until a pod is deleted, and checks that no delete came before an instant. The pod may have been
+// marked before that.
 func deletedSince(t *testing.T, pod *corev1.Pod, earliest time.Time) {
 	t.Helper()
 	await.Eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
@@ -268,7 +268,7 @@ func (s *scene) reviewDeletes(t *testing.T, probe *corev1.Pod) *reviews {
 	return r
 }
 
-// asks makes the API server ask a webhook about the deletes of the scene's pods, for as long as it can.
+// asks makes the API server call a webhook for the deletes of the scene's pods, with the longest timeout there is.
 func (s *scene) asks(webhook *admission.Webhook) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},

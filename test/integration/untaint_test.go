@@ -17,8 +17,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// stopsWithin is how long after an accepted untaint the last delete may be made: what the live
-// read of a node is good for, and a call in flight.
+// stopsWithin is how long after an accepted untaint the last delete may be made: as long as a live read of a node is
+// valid, plus a call in flight.
 const stopsWithin = time.Second
 
 func TestAnUntaintStopsTheEvictionsThatAreStillWaiting(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAPodWhoseNewTolerationIsNotSeenYetIsNotDeleted(t *testing.T) {
 	watches.Hold()
 	setTolerationSeconds(t, pod, new(int64(600)))
 	taint(t, node, rig.NoExecute("gone"))
-	await.Eventually(t, "it is due by what was seen of it", func(context.Context) error {
+	await.Eventually(t, "it is due according to what was seen of it", func(context.Context) error {
 		if len(audit.All(t, changesOfPods, auditlog.Of(pod.UID))) == 0 {
 			return errors.New("there was no call")
 		}

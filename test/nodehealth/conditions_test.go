@@ -38,7 +38,7 @@ func TestEachConditionKeepsPodsAwayThatDoNotTolerateItForAsLongAsItHolds(t *test
 	})
 }
 
-// keepsAway is a node that something happens to, by which it gets taints of some keys.
+// keepsAway is a scenario in which something happens to a node, so that it gets taints that keep pods away.
 func keepsAway(name string, happens Step, taints string, keys ...string) Scenario {
 	return Scenario{
 		Name:  name,
@@ -53,7 +53,8 @@ func keepsAway(name string, happens Step, taints string, keys ...string) Scenari
 	}
 }
 
-// unbound makes a pod for the scheduler that may run on node sick only and tolerates the NoSchedule taints of some keys.
+// unbound makes a pod for the scheduler. It may run only on node sick, and tolerates the NoSchedule taints with the
+// given keys.
 func unbound(name string, keys ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		_, err := p.Pod(ctx, name, "", func(pod *corev1.Pod) {

@@ -4,10 +4,10 @@
 // Package nodehealth proves node-health on a real control plane whose node-lifecycle-controller is off:
 // kubelets that renew their leases, or do not, and bin/taintkeeper as its service account.
 //
-// Every write of Taintkeeper's on a node is in the audit log, with what the node became by it. So the
-// tests see each state that a taint had, also one that lasted a millisecond or fell into an outage.
+// Every write of a node by Taintkeeper is in the audit log, with the resulting node. So the tests see each state that a
+// taint had, even one that lasted a millisecond or fell into an outage.
 //
-// All tests share one cluster and each has it for itself: zones are a matter of all nodes there are.
+// All tests share one cluster, and each has it to itself, because the state of a zone depends on all its nodes.
 package nodehealth
 
 import (

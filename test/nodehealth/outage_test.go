@@ -30,7 +30,7 @@ func TestAnOutageOfTheControlPlaneMakesNoHealthyNodeSilent(t *testing.T) {
 }
 
 // outageOf is an outage that is longer than the grace period. A node that falls silent after it shows when Taintkeeper
-// sees and acts again. Had it called others silent, that would have been before.
+// sees and acts again. If it had called other nodes silent, it would have done so before that.
 func outageOf(name string, begin, end Step) Scenario {
 	return Scenario{
 		Name:  name,

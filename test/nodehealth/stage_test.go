@@ -35,7 +35,7 @@ func TestScenarios(t *testing.T) { play(t, scenarios.Nodes) }
 
 var played atomic.Int32 // scenarios
 
-// play plays scenarios to one Taintkeeper, none of whose calls may be refused for a missing right.
+// play plays scenarios with one Taintkeeper, none of whose calls may be refused because a right is missing.
 func play(t *testing.T, all []scenario.Scenario) {
 	t.Helper()
 	began := time.Now()
@@ -123,8 +123,7 @@ func (s *stage) Refuse(context.Context, scene.Scene, *corev1.Pod) (func() error,
 	return nil, errors.New("deletes cannot be refused here")
 }
 
-// checkUsed checks that the rights which only node health has are used, for test/integration, which sees the others
-// used.
+// checkUsed checks that the rights that only node health has are used. test/integration sees the other rights used.
 func checkUsed() error {
 	if !suite.Whole() {
 		return nil

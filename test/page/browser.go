@@ -48,7 +48,7 @@ func Start(ctx context.Context) (browser *Browser, stop func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// It opens pages of ours alone, and in many containers its sandbox cannot be set up.
+	// It opens only our own pages, and in many containers its sandbox cannot be set up.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.Flag("force-color-profile", "srgb"))
 	allocator, endAllocator := chromedp.NewExecAllocator(ctx, options...)
@@ -78,7 +78,7 @@ func (t *Tab) Requests() []string {
 	return slices.Clone(t.requests)
 }
 
-// Problems returns what has come on the console, in the browser's log, and as exceptions that nothing caught.
+// Problems returns what the console and the browser's log have shown, and all uncaught exceptions.
 func (t *Tab) Problems() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +139,7 @@ func (t *Tab) prepare(view View) error {
 	return chromedp.Do(t.Context, chromedp.EmulateViewport(view.Width, view.Height))
 }
 
-// Until waits until an expression is true in the page, which is asked before each frame.
+// Until waits until an expression is true in the page. It is evaluated before each frame.
 func (t *Tab) Until(expression string) error {
 	waiting := fmt.Sprintf("new Promise((done) => { const look = () => { if (%s) done(true); else requestAnimationFrame(look); }; look(); })", expression)
 	ctx, cancel := context.WithTimeout(t.Context, patience)
@@ -150,8 +150,8 @@ func (t *Tab) Until(expression string) error {
 	return nil
 }
 
-// When returns the instant at which an expression became true in the page, by the clock of this machine. It is asked at
-// each change of the page.
+// When returns the instant at which an expression became true in the page, by the clock of this machine. It is
+// evaluated at each change of the page.
 func (t *Tab) When(expression string) (time.Time, error) {
 	waiting := fmt.Sprintf(`new Promise((done) => {
 		const look = () => { if (%s) done(performance.timeOrigin + performance.now()); };
@@ -172,7 +172,7 @@ func (t *Tab) When(expression string) (time.Time, error) {
 // patience is how long a page may take to become what is waited for.
 const patience = 2 * time.Minute
 
-// Print makes the page look as it is printed.
+// Print makes the page look as it does when printed.
 func (t *Tab) Print() error {
 	_, err := chromedp.Call(t.Context, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
 	return err

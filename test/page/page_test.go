@@ -21,8 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/page"
 )
 
-// arguments make the plan that most tests look at: it has pods that leave, that leave earlier, and that leave
-// as without it.
+// arguments make the plan that most tests look at: it has pods that leave because of it, that leave earlier because of
+// it, and that leave as they would without it.
 var arguments = []string{"-f", "../../examples/cluster.yaml", "--all", "maintenance=planned:NoExecute"}
 
 // browser starts a browser for a test.
@@ -69,7 +69,7 @@ func open(t *testing.T, browser *page.Browser, file string, view page.View) *pag
 	return tab
 }
 
-// value returns what JavaScript says in the page.
+// value returns the value of a JavaScript expression in the page.
 func value[T any](t *testing.T, tab *page.Tab, expression string) T {
 	t.Helper()
 	got, err := chromedp.Run(tab.Context, chromedp.Evaluate[T](expression))
@@ -106,11 +106,11 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// quiet fails if the page has asked for something or complained.
+// quiet fails if the page has requested something, or has reported problems.
 func quiet(t *testing.T, tab *page.Tab) {
 	t.Helper()
 	if requests := tab.Requests(); len(requests) != 1 {
-		t.Errorf("the page asks for something: %v", requests)
+		t.Errorf("the page requests something: %v", requests)
 	}
 	if problems := tab.Problems(); len(problems) > 0 {
 		t.Errorf("the page has problems: %v", problems)
@@ -273,7 +273,7 @@ func TestWhatAMarkIsStaysShownWhenTheFocusScrollsToIt(t *testing.T) {
 	press(t, tab, kb.End)
 	shown("what the last mark is, next to it")
 	press(t, tab, kb.Escape)
-	expect(t, "it is hidden once Escape was pressed", value[bool](t, tab, `document.getElementById('tip').hidden`), true)
+	expect(t, "it is hidden once Escape has been pressed", value[bool](t, tab, `document.getElementById('tip').hidden`), true)
 }
 
 func TestTheTableOfPodsIsSortedAndFiltered(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
 )
 
-// Now is the instant at which the plans and simulations of tests and pictures are made: the example cluster stands as
-// of then.
+// Now is the instant at which the plans and simulations of tests and pictures are made. The example cluster is in its
+// state at that time.
 var Now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
 // Print returns what kubectl taintkeeper prints with these arguments.

@@ -30,7 +30,7 @@ const (
 	// late is how long after its instant an eviction may come here: this machine runs a whole control plane and more
 	// besides.
 	late = 5 * time.Second
-	// horizon is for how long pods tolerate at the most that are waited for. Others tolerate for an hour.
+	// horizon is the longest tolerationSeconds of a pod that the test waits for. Others tolerate for an hour.
 	horizon  = 8
 	patience = time.Minute
 )
@@ -202,11 +202,11 @@ func (r *round) compare() (int, time.Duration) {
 		switch {
 		case !gone && !leaves:
 		case !gone:
-			r.t.Errorf("%s has not left, and by the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.from)
+			r.t.Errorf("%s has not left, and according to the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.from)
 		case !leaves:
-			r.t.Errorf("%s left at %s, and by the plan of %v on %v it does not", name, at, r.specs, r.nodes)
+			r.t.Errorf("%s left at %s, and according to the plan of %v on %v it does not", name, at, r.specs, r.nodes)
 		case at.Sub(instant.from) < -time.Second || at.Sub(instant.by) > late:
-			r.t.Errorf("%s left at %s, and by the plan of %v on %v between %s and %s", name, at, r.specs, r.nodes, instant.from, instant.by)
+			r.t.Errorf("%s left at %s, and according to the plan of %v on %v between %s and %s", name, at, r.specs, r.nodes, instant.from, instant.by)
 		default:
 			worst = max(worst, at.Sub(instant.by))
 		}
@@ -226,7 +226,7 @@ func (r *round) kept() (kept int) {
 }
 
 // departures returns when the deletes of planned pods were accepted, once all that are expected have left. It waits
-// until an instant at least, so that a pod that is not expected to leave is seen to.
+// until an instant at least, so that it notices if a pod leaves that is not expected to.
 func (r *round) departures(planned map[string]bool, expected int, end time.Time) map[string]time.Time {
 	left := map[string]time.Time{}
 	until := end.Add(patience)

@@ -17,8 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-// settle is of breakers. It is longer than the horizon, so that all pods that leave are counted together, however busy
-// the machine is.
+// settle is the settle of breakers. It is longer than the horizon, so that all pods that leave are counted together,
+// however busy the machine is.
 const settle = (horizon + 2) * time.Second
 
 // object draws what objects to evictions: PodDisruptionBudgets, and up to three EvictionPolicies. It returns once both

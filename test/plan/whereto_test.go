@@ -19,8 +19,8 @@ type app struct {
 	nodes   []string // nodes on which the plan places them
 	nowhere int
 	none    int // how many have no successor
-	// settled: all of them leave while the test waits, when they are due, and none comes to where it leaves again. So
-	// where they go follows from the plan.
+	// settled: all of them leave while the test waits, when they are due, and none is placed where it would have to
+	// leave again. So where they go follows from the plan.
 	settled bool
 }
 
@@ -62,8 +62,8 @@ func (a *app) add(pod *cliv1alpha1.PlannedPod) {
 }
 
 // compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for
-// one of its workload. Where all pods of a workload have left as planned, they must be spread over the zones as the plan
-// says.
+// a pod of its workload. Where all pods of a workload have left as planned, they must be spread over the zones as the
+// plan says.
 func (r *round) compareNodes() (placed int) {
 	for name, said := range r.apps() {
 		var stayed, came, waiting []string
@@ -92,7 +92,7 @@ func (r *round) compareNodes() (placed int) {
 		placed += len(came)
 		for _, node := range came {
 			if !slices.Contains(said.fits, node) {
-				r.t.Errorf("a pod of %s/%s went to %s, and by the plan of %v on %v only %v would take it", r.namespace, name, node, r.specs, r.nodes, said.fits)
+				r.t.Errorf("a pod of %s/%s went to %s, and according to the plan of %v on %v only %v would take it", r.namespace, name, node, r.specs, r.nodes, said.fits)
 			}
 		}
 		if !said.settled {
@@ -100,7 +100,7 @@ func (r *round) compareNodes() (placed int) {
 		}
 		got, want := zones(stayed, came), zones(stayed, said.nodes)
 		if !slices.Equal(got, want) || len(waiting) != said.nowhere {
-			r.t.Errorf("pods of %s/%s went to %v, and %d to none; by the plan of %v on %v they go to %v, and %d to none",
+			r.t.Errorf("pods of %s/%s went to %v, and %d to none; according to the plan of %v on %v they go to %v, and %d to none",
 				r.namespace, name, came, len(waiting), r.specs, r.nodes, said.nodes, said.nowhere)
 		}
 		r.zoned += len(came)

@@ -140,7 +140,7 @@ func (r *round) job(i int, template corev1.PodTemplateSpec) error {
 	return err
 }
 
-// clear takes the taints off, and the pods.
+// clear removes the taints and the pods.
 func (r *round) clear() {
 	r.untaint()
 	r.agree()

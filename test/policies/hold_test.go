@@ -23,9 +23,9 @@ import (
 // tolerance is how late something may be on a machine that is busy with other things.
 const tolerance = 20 * time.Second
 
-// held is for how long pods are watched that must stay. In five minutes kube-controller-manager would take back a mark,
-// and budgets that allow nothing are asked about again: -args -held=310s.
-var held = flag.Duration("held", 30*time.Second, "for how long pods are watched that must stay")
+// held is for how long pods that must stay are watched. Within five minutes, kube-controller-manager would take back a
+// mark, and the Eviction API is called again for pods whose budgets allow nothing: -args -held=310s.
+var held = flag.Duration("held", 30*time.Second, "for how long pods that must stay are watched")
 
 func within(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
@@ -34,7 +34,7 @@ func (s *scene) selecting() *v1alpha1.Selector {
 	return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"held": v1alpha1.LabelValue(s.Namespace)}}
 }
 
-// leavesAfter wants that a change lets a pod leave. On a busy machine the change itself may take long.
+// leavesAfter checks that a change lets a pod leave. On a busy machine the change itself may take long.
 func (s *scene) leavesAfter(pod *corev1.Pod, change func()) {
 	s.t.Helper()
 	before := time.Now()
@@ -96,13 +96,14 @@ func TestTheStrictestOfTwoPoliciesCountsWhicheverCameFirst(t *testing.T) {
 			s.stays(pod)
 			s.leavesAfter(pod, func() { s.remove(policies[v1alpha1.ActionHold]) })
 			if deletes := s.left(); len(deletes) > 0 {
-				t.Errorf("deletes %v, want the Eviction API to be asked", deletes)
+				t.Errorf("deletes %v, want the Eviction API to be called", deletes)
 			}
 		})
 	}
 }
 
-// TestLabelsThatChangeWhileAPodIsDue makes one policy begin to hold a pod while another does, which is removed then.
+// TestLabelsThatChangeWhileAPodIsDue makes one policy begin to hold a pod while another policy still does, and then
+// removes the other.
 func TestLabelsThatChangeWhileAPodIsDue(t *testing.T) {
 	for name, test := range map[string]struct {
 		selector func(*v1alpha1.EvictionPolicySpec) **v1alpha1.Selector

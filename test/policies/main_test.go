@@ -4,8 +4,8 @@
 // Package policies proves EvictionPolicies on a real control plane, with the binary that users run, the rights of
 // config/rbac.yaml, and kube-controller-manager, which keeps the PodDisruptionBudgets.
 //
-// All tests share one cluster and one taintkeeper. Each has a namespace and nodes for itself, and policies that select
-// these alone, so they run side by side, after the one that kills the leader.
+// All tests share one cluster and one taintkeeper. Each test has a namespace and nodes for itself, and policies that
+// select these alone, so they run side by side, after the one that kills the leader.
 package policies
 
 import (
@@ -167,7 +167,7 @@ func (s *scene) awaitStatus(policy, what string, is func(*v1alpha1.EvictionPolic
 	})
 }
 
-// awaitHeld waits until the status says that a policy holds so many pods.
+// awaitHeld waits until the status says that a policy holds the given number of pods.
 func (s *scene) awaitHeld(policy string, pods int32) {
 	s.t.Helper()
 	what := fmt.Sprintf("holds %d pods", pods)
@@ -257,7 +257,7 @@ func (s *scene) left() []auditlog.Event {
 	return all
 }
 
-// asks wants the calls that ask the Eviction API.
+// asks selects the calls of the Eviction API.
 func asks(e auditlog.Event) bool { return e.Verb == "create" && e.Resource == "pods/eviction" }
 
 func (s *scene) wantBetween(what string, at, earliest, latest time.Time) {
@@ -351,7 +351,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// awaitReady waits until so many pods of an app are ready, and returns them.
+// awaitReady waits until the given number of pods of an app are ready, and returns them.
 func (s *scene) awaitReady(app string, count int) (pods []corev1.Pod) {
 	s.t.Helper()
 	await.Eventually(s.t, fmt.Sprintf("%d pods of %s are ready", count, app), func(ctx context.Context) (err error) {

@@ -35,7 +35,7 @@ var (
 	pacedPods   = flag.Int("paced", 2, "how many pods may leave in a window")
 	pacedPer    = flag.Duration("per", 8*time.Second, "how long a window is")
 	pacedOnNode = flag.Int("paced-on-node", 4, "how many pods each of the three nodes has")
-	kills       = flag.Duration("kills", 0, "kill a leader this often while pods leave; 0 kills a single one once")
+	kills       = flag.Duration("kills", 0, "kill the leader this often while pods leave; 0 kills only one, once")
 )
 
 // startPacing makes pods on three nodes in two zones, which are due at once.
@@ -127,7 +127,7 @@ func TestPacesAndBreakersSurviveTheLeader(t *testing.T) {
 	tripped.awaitTripped(policy, metav1.ConditionFalse)
 }
 
-// killInTurns kills the leader and waits until the standby leads, until all pods have left.
+// killInTurns repeatedly kills the leader and waits until the standby leads, until all pods have left.
 func killInTurns(t *testing.T, leads, follows *localcluster.Taintkeeper, paced []*pacing) (_, _ *localcluster.Taintkeeper) {
 	t.Helper()
 	const takeover = 20 * time.Second // a Lease lasts 15 s

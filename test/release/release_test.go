@@ -37,7 +37,7 @@ func load[T any](t *testing.T, name string) T {
 	return into
 }
 
-// each calls with every file of a folder of .github.
+// each calls a function with every file in a folder of .github.
 func each[T any](t *testing.T, folder string, with func(name string, file T)) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, ".github", folder, "*.yml"))

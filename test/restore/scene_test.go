@@ -27,7 +27,7 @@ import (
 // again after an outage.
 const patience = 90 * time.Second
 
-// writes is by how many versions the snapshots are behind.
+// writes is the number of versions by which the snapshots are behind.
 const writes = 500
 
 // scene is a namespace and some nodes that one test has for itself.
@@ -141,7 +141,7 @@ type outage func(s *scene, t *testing.T, restore func())
 // throughout lets Taintkeeper run throughout.
 func (s *scene) throughout(_ *testing.T, restore func()) { restore() }
 
-// standingStill makes Taintkeeper be paused until the API server is back.
+// standingStill keeps Taintkeeper paused until the API server is back.
 func (s *scene) standingStill(t *testing.T, restore func()) {
 	t.Helper()
 	await.Must(t, cluster.Freeze(s.keeper.Component()))

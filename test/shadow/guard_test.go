@@ -23,7 +23,7 @@ func TestBeyondTheLoopbackInterfaceTheReportIsForThoseWhoMayReadIt(t *testing.T)
 	})
 	await.Must(t, err)
 	t.Cleanup(func() { await.Must(t, process.Stop()) })
-	await.Eventually(t, "the report is served; to make a certificate takes a moment", func(ctx context.Context) error {
+	await.Eventually(t, "the report is served; making a certificate takes a moment", func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func TestBeyondTheLoopbackInterfaceTheReportIsForThoseWhoMayReadIt(t *testing.T)
 	}
 }
 
-// ask asks for a URL with a token, or without one, and returns the status of the answer. It trusts any certificate: the
+// ask requests a URL with a token, or without one, and returns the status of the answer. It trusts any certificate: the
 // server makes one of its own.
 func ask(t *testing.T, url, token string) int {
 	t.Helper()

@@ -33,7 +33,8 @@ const (
 	// late is how much later than its instant it may come here, two and a half times as much: this machine runs a whole
 	// control plane and more.
 	late = within * 5 / 2
-	// still is for how long Taintkeeper may not renew its Lease. After a longer pause it gives all nodes more time.
+	// still is how long Taintkeeper may go without renewing its Lease. After a longer pause it gives all nodes more
+	// time.
 	still = 4 * time.Second
 	// backoff is how long a Job waits after its first failed pod before it makes another. It doubles with each failure.
 	backoff = 10 * time.Second
@@ -63,13 +64,13 @@ func (t tally) String() string {
 		t.budgets, t.held, t.unclear, t.skipped)
 }
 
-// comparison is of a round with its simulation. Times count from the start.
+// comparison compares a round with its simulation. Times count from the start.
 type comparison struct {
 	*round
 	tally
 
 	ends    map[string][]time.Duration // when NoExecute taints of nodes end, in either
-	luck    map[string]bool            // workloads of which it is luck who leaves, or where successors go
+	luck    map[string]bool            // workloads for which it is luck which pods leave, or where successors go
 	differs bool
 }
 
@@ -144,7 +145,7 @@ func (t nodeTaint) String() string { return t.taint + " on node " + t.node }
 // changes is when taints are set and removed, in turns.
 type changes map[nodeTaint][]time.Duration
 
-// changesFrom are the changes that nodes bring which have taints at the start.
+// changesFrom are the changes that nodes with taints at the start bring.
 func changesFrom(nodes []*corev1.Node) changes {
 	all := changes{}
 	for _, node := range nodes {
@@ -271,7 +272,7 @@ func lasting(changes []time.Duration, short time.Duration) (all []time.Duration)
 // near reports whether something happened when it was to.
 func near(want, got time.Duration) bool { return got-want >= -within && got-want <= late }
 
-// agree is near, and counts.
+// agree reports whether near is true, and if so, counts that.
 func (c *comparison) agree(want, got time.Duration) bool {
 	if !near(want, got) {
 		return false
@@ -300,7 +301,7 @@ func (r *round) departed() []auditlog.Event {
 	return all
 }
 
-// departures is when pods leave that were there at the start.
+// departures is when the pods that were there at the start leave.
 type departures map[types.UID]time.Duration
 
 func simulated(report *cliv1alpha1.SimulationReport) departures {
@@ -366,8 +367,8 @@ func ofJob(pod *corev1.Pod) bool {
 	return controller != nil && controller.Kind == "Job"
 }
 
-// unclearAt reports whether it is luck if a pod leaves: at about the same time a taint of its node is removed, or the
-// simulation ends.
+// unclearAt reports whether it is luck whether a pod leaves: at about the same time a taint of its node is removed, or
+// the simulation ends.
 func (c *comparison) unclearAt(pod *corev1.Pod, at time.Duration, leaves bool) bool {
 	return leaves && (at > c.until-late || c.untaintedAt(pod, at))
 }
@@ -385,8 +386,8 @@ func (c *comparison) untaintedWhen(pod *corev1.Pod, all departures) bool {
 	return leaves && c.untaintedAt(pod, at)
 }
 
-// compareInTurn compares how many pods leave when, whichever they are. If it is luck that one leaves, so it is with those
-// that wait for it.
+// compareInTurn compares how many pods leave when, whichever they are. If it is luck whether one leaves, the same is
+// true of those that wait for it.
 func (c *comparison) compareInTurn(want, got departures) {
 	first := map[types.UID]bool{}
 	for _, pod := range c.before.Pods {
@@ -432,7 +433,7 @@ func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 			continue
 		}
 		if succeeded := is[pod.Name] != pod.UID; succeeded != (pod.Successor != "") {
-			c.errorf("that pod %s has a successor is %t, and in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
+			c.errorf("pod %s has a successor: %t; in the simulation its successor is %q", pod.Name, succeeded, pod.Successor)
 		}
 		c.successors++
 	}
@@ -490,7 +491,7 @@ func (c *comparison) compareHeld(report *cliv1alpha1.SimulationReport) {
 	}
 	holds := meta.IsStatusConditionTrue(c.policy.Status.Conditions, v1alpha1.ConditionHolding)
 	if holds != (report.Summary.Held > 0) {
-		c.errorf("that the policy holds pods at the end is %t, and in the simulation it holds %d", holds, report.Summary.Held)
+		c.errorf("the policy holds pods at the end: %t; in the simulation it holds %d", holds, report.Summary.Held)
 	}
 	c.held += report.Summary.Held
 }
@@ -514,8 +515,8 @@ func (c *comparison) put(in places, workload, node string, change int) {
 	}
 }
 
-// comparePlaces compares the zones of the pods of workloads that lost some, but for workloads of which a successor
-// leaves: on which node of its zone it is is luck.
+// comparePlaces compares the zones of the pods of workloads that lost some, except for workloads with a successor that
+// leaves: it is luck on which node of its zone that is.
 func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []corev1.Pod) {
 	got := places{}
 	for i := range pods {
@@ -540,7 +541,8 @@ func (c *comparison) comparePlaces(report *cliv1alpha1.SimulationReport, pods []
 	}
 }
 
-// placesIn returns where pods are at the end of a simulation, and of each workload that loses some whether that is luck.
+// placesIn returns where pods are at the end of a simulation, and, for each workload that loses some, whether that is
+// luck.
 func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, unclear map[string]bool) {
 	in, unclear = places{}, map[string]bool{}
 	for _, pod := range c.before.Pods {
@@ -563,7 +565,7 @@ func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, 
 	return in, unclear
 }
 
-// lostSuccessor reports whether a pod of a workload left that was not there at the start.
+// lostSuccessor reports whether a pod that was not there at the start, of a given workload, left.
 func (c *comparison) lostSuccessor(app string) bool {
 	return slices.ContainsFunc(c.departed(), func(e auditlog.Event) bool {
 		return strings.HasPrefix(e.Name, app+"-") && !slices.ContainsFunc(c.before.Pods, func(pod *corev1.Pod) bool { return pod.UID == e.UID })

@@ -18,7 +18,7 @@ import (
 const (
 	// apart is the time between two steps. Together with [tolerated] it keeps removals of taints away from evictions.
 	apart = 4 * time.Second
-	// tolerated is for how many seconds pods tolerate that leave later.
+	// tolerated is the tolerationSeconds of pods that leave later.
 	tolerated = 8
 	// rest is how long a simulation lasts after the last step: a silence, a turn and a toleration.
 	rest = 17 * time.Second

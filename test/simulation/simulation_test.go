@@ -314,7 +314,7 @@ func (r *round) clear() {
 	})
 }
 
-// known reports whether a node is of the round.
+// known reports whether a node belongs to the round.
 func (r *round) known(name string) bool {
 	return slices.ContainsFunc(r.nodes, func(node localcluster.NodeSpec) bool { return node.Name == name })
 }

@@ -158,7 +158,7 @@ func (s *scene) endDuringStop(then func()) {
 	await.Must(s.t, stopping.Wait())
 }
 
-// drain deletes the pods of the tainted nodes, which take no others.
+// drain cordons the tainted nodes and deletes their pods.
 func (s *scene) drain() {
 	s.t.Helper()
 	pods, nodes := admin.CoreV1().Pods(s.Namespace), admin.CoreV1().Nodes()
@@ -211,7 +211,7 @@ func (s *scene) tolerateIndefinitely() {
 	await.Must(s.t, group.Wait())
 }
 
-// addOthers adds a pod to each of the nodes that get the taint, which tolerates that and not the other.
+// addOthers adds a pod to each of the nodes that get the taint. The pod tolerates that taint but not the other.
 func (s *scene) addOthers() {
 	s.t.Helper()
 	for _, node := range s.nodes[:tainted] {

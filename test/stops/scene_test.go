@@ -49,8 +49,8 @@ type setting struct {
 	slow, bare  bool
 	// oneReplica leaves the standby out.
 	oneReplica bool
-	// ahead is by how much the wall clocks of the replicas are ahead, and managerAhead that of kube-controller-manager.
-	// Their programs must have one that can be set.
+	// ahead is the time by which the wall clocks of the replicas are ahead, and managerAhead the same for
+	// kube-controller-manager. Their programs must have a wall clock that can be set.
 	ahead, managerAhead time.Duration
 }
 
@@ -127,8 +127,8 @@ func (s *scene) restartBuiltIn() (setClock func()) {
 	return func() { clock.Set(s.managerAhead) }
 }
 
-// clockOf returns a wall clock for a program. It is set once the program is connected: by a clock that is behind, the
-// certificates of this cluster are not valid yet.
+// clockOf returns a wall clock for a program. It is set once the program is connected: according to a clock that is
+// behind, the certificates of this cluster are not valid yet.
 func (s *scene) clockOf(program string) *wallclock.Clock {
 	s.t.Helper()
 	await.Must(s.t, wallclock.Check(program))
@@ -354,7 +354,7 @@ func (s *scene) loseTheClock() {
 	})
 }
 
-// after waits until some time since the taints has passed.
+// after waits until the given time has passed since the taints were set.
 func (s *scene) after(d time.Duration) { await.Until(s.t, s.storm.Add(d)) }
 
 // backlog returns how many evictions the built-in has begun, and how many of them it has ended.
@@ -374,7 +374,7 @@ func (s *scene) backlog() (begun, ended int, err error) {
 	return bytes.Count(log.Bytes(), []byte(`"Firing worker"`)), bytes.Count(log.Bytes(), []byte(`"Worker finished`)), nil
 }
 
-// begun waits until the built-in has begun so many evictions.
+// begun waits until the built-in has begun the given number of evictions.
 func (s *scene) begun(evictions int) {
 	s.t.Helper()
 	await.Eventually(s.t, "the built-in has begun to evict", func(context.Context) error {
@@ -386,7 +386,7 @@ func (s *scene) begun(evictions int) {
 	})
 }
 
-// leaves checks that the built-in has so many evictions left: otherwise the scene proves nothing.
+// leaves checks that the built-in has at least the given number of evictions left: otherwise the scene proves nothing.
 func (s *scene) leaves(evictions int) {
 	s.t.Helper()
 	begun, ended, err := s.backlog()

@@ -112,7 +112,7 @@ func (r *refusals) all() []string {
 	return slices.Clone(r.calls)
 }
 
-// bound returns the kubeconfig of a user who has one ClusterRole, and what the API server refuses to that user.
+// bound returns the kubeconfig of a user who has one ClusterRole, and what the API server refuses that user.
 func bound(t *testing.T, user, role string) (kubeconfig string, refused *refusals) {
 	t.Helper()
 	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -223,7 +223,7 @@ func TestStatusSaysHowARealLeaderDoes(t *testing.T) {
 	})
 	report, code := statusOf(t, kubeconfig)
 	if code != cli.ExitOK || report.Health != cliv1alpha1.Healthy || report.Mode != cliv1alpha1.ModeEnforce {
-		t.Errorf("exit code %d: %+v, want that it evicts", code, report)
+		t.Errorf("exit code %d: %+v, want it to evict", code, report)
 	}
 	if l := report.Leader; report.Version != "v9.8.7" || l == nil || l.Lease != "kube-system/taintkeeper" || l.Since.IsZero() {
 		t.Errorf("the leader is %+v of version %s", l, report.Version)

@@ -42,7 +42,7 @@ func metrics(t *testing.T) map[string][]string {
 	return known
 }
 
-// check returns what is wrong with an expression: its syntax, or a metric or a label that there is not.
+// check returns what is wrong with an expression: its syntax, or a metric or a label that does not exist.
 func check(expression string, known map[string][]string) error {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestEachExpressionOfTheDashboardIsAboutExistingMetrics(t *testing.T) {
 	}
 }
 
-// A standby tells no states of zones yet, and so the rate of zones that are healthy.
+// A standby does not derive the states of zones yet, so it reports the rate of healthy zones.
 func TestTheRateOfAZoneIsThatOfTheLeader(t *testing.T) {
 	for _, panel := range readDashboard(t).Panels {
 		for _, target := range panel.Targets {

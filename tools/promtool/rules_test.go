@@ -152,7 +152,7 @@ func TestEachAlertHasARunbookAndEachRunbookAnAlert(t *testing.T) {
 		for _, part := range []string{"**What it means.**", "**What to look at.**", "**What to do.**"} {
 			if strings.Count(text, part) != 1 {
 				name, _, _ := strings.Cut(text, "\n")
-				t.Errorf("the runbook of Taintkeeper%s does not say once %s", name, part)
+				t.Errorf("the runbook of Taintkeeper%s does not say %s exactly once", name, part)
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func pushBase(t *testing.T, reference string) {
 	}
 }
 
-// build runs ko as .ko.yaml says, except the base image, and returns what it pushed.
+// build runs ko as .ko.yaml says, except for the base image, and returns what it pushed.
 func build(t *testing.T, host, repository string) v1.ImageIndex {
 	t.Helper()
 	ko, err := filepath.Abs(root + "/bin/ko")

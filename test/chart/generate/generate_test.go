@@ -51,8 +51,8 @@ func TestAValueWithoutACommentIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheSchemaKnowsEveryValue keeps the schema from taking values that there are not. One that only values.yaml has, it
-// refuses by itself.
+// TestTheSchemaKnowsEveryValue keeps the schema from accepting values that do not exist. The schema itself refuses a
+// value that only values.yaml has.
 func TestTheSchemaKnowsEveryValue(t *testing.T) {
 	var known node
 	read(t, schema, &known)
@@ -87,7 +87,7 @@ func compare(t *testing.T, path string, schema node, standard map[string]any) {
 		return // free, or a type of Kubernetes
 	}
 	if schema.AdditionalProperties != false {
-		t.Errorf("%s: the schema takes values that there are not", path)
+		t.Errorf("%s: the schema accepts values that do not exist", path)
 	}
 	if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(maps.Keys(standard)); !slices.Equal(got, want) {
 		t.Errorf("%s: the schema has %v, values.yaml has %v", path, got, want)

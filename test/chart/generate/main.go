@@ -45,7 +45,7 @@ func generated(root string) (map[string]string, error) {
 		return nil, fmt.Errorf("annotate the chart for Artifact Hub: %w", err)
 	}
 	if files[schema], err = withFlags(root); err != nil {
-		return nil, fmt.Errorf("take the flags into %s: %w", schema, err)
+		return nil, fmt.Errorf("add the flags to %s: %w", schema, err)
 	}
 	return files, nil
 }

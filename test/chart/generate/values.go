@@ -39,12 +39,12 @@ func withValues(root string) (string, error) {
 	return replaced(string(text), begin, end, table)
 }
 
-// replaced returns a text with other content between a line and the next that ends it.
+// replaced returns a text with other content between a begin line and the next end line.
 func replaced(text, begin, end, content string) (string, error) {
 	before, rest, found := strings.Cut(text, begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return "", fmt.Errorf("no place between the lines %s and %s", strings.TrimSpace(begin), strings.TrimSpace(end))
+		return "", fmt.Errorf("the line %s or the line %s is missing", strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	return before + begin + content + end + after, nil
 }
@@ -59,7 +59,7 @@ func table(values []byte) (string, error) {
 	return "| value | default | meaning |\n| --- | --- | --- |\n" + strings.Join(rows, ""), err
 }
 
-// rows returns the rows of a mapping's values. Each value is documented, or is a mapping of such.
+// rows returns the rows of a mapping's values. Each value is documented, or is a mapping of documented values.
 func rows(prefix string, mapping *yaml.Node) ([]string, error) {
 	var all []string
 	for i := 0; i < len(mapping.Content); i += 2 {

@@ -18,7 +18,7 @@ import (
 type Client struct {
 	// Root is the folder of the checkout, and Program is helm or helm3.
 	Root, Program string
-	// Kubeconfig may be empty for what asks no cluster.
+	// Kubeconfig may be empty for commands that need no cluster.
 	Kubeconfig, Namespace string
 }
 

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command try plays the way of a new user, in a real control plane on this machine whose built-in controllers are all
-// on: `make try`. It installs the chart in shadow mode, shows what the report says about the built-in controller,
-// upgrades to enforce mode and shows who evicts then, and goes back to shadow mode.
+// Command try plays through what a new user does, in a real control plane on this machine whose built-in controllers
+// are all on: `make try`. It installs the chart in shadow mode, shows what the report says about the built-in
+// controller, upgrades to enforce mode and shows who evicts then, and goes back to shadow mode.
 //
 // Nodes are simulated, so the pods of the Deployment do not run: the program runs outside the cluster, with the
 // arguments of the Deployment and a token of its service account.

@@ -35,7 +35,7 @@ var scenarios = []struct {
 			install, run, Simulated("node"), Crowd("node", 3, scene.Tolerating("maintenance", int64(tolerated.Seconds()))),
 		},
 		When: []Step{
-			taint, saying("Its 3 pods tolerate that for %s. Halfway kube-controller-manager is restarted, as in an upgrade", tolerated),
+			taint, saying("Its 3 pods tolerate that for %s. Halfway through, kube-controller-manager restarts, as in an upgrade", tolerated),
 			After(tolerated / 2), Restart,
 		},
 		Promised: []Check{reported(3)},
@@ -68,7 +68,7 @@ func saying(format string, args ...any) Step {
 	return func(context.Context, *Play) error { say(format, args...); return nil }
 }
 
-// ownedPod makes a pod whose name does not come again, as a controller owns it. The garbage collector must find the
+// ownedPod makes a pod whose name is not used again, because a controller owns it. The garbage collector must find the
 // owner: here, the node.
 func ownedPod(ctx context.Context, p *Play) error {
 	owner, err := p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName("node"), metav1.GetOptions{})
@@ -102,7 +102,7 @@ func policyIsKept(ctx context.Context, p *Play) error {
 	return nil
 }
 
-// reported wants the report of shadow mode to have a sentence about each of so many pods, and shows them.
+// reported wants the report of shadow mode to have a sentence about each of the given number of pods, and shows them.
 func reported(count int) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		address := strings.TrimSuffix(stageOf(p).keeper.MetricsURL(), "/metrics") + "/shadow?format=json"
@@ -137,7 +137,7 @@ func oneIsRefused(ctx context.Context, p *Play) (Finding, error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	say("By the audit log Taintkeeper evicted %d pods, and the built-in controller was refused %d times. A line of Taintkeeper's log:",
+	say("According to the audit log, Taintkeeper evicted %d pods, and the built-in controller was refused %d times. A line of Taintkeeper's log:",
 		len(p.Everyone()), refused)
 	return Finding{Right: true}, s.showLog("Evicted")
 }

@@ -40,7 +40,7 @@ type stage struct {
 func stageOf(p *scenario.Play) *stage { return p.Stage.(*stage) }
 
 func newStage(ctx context.Context) (*stage, error) {
-	say("Starting a control plane with the built-in taint-eviction-controller on, as every cluster has it")
+	say("Starting a control plane with the built-in taint-eviction-controller on, as in every cluster by default")
 	cluster, err := localcluster.Start(context.WithoutCancel(ctx), localcluster.Config{
 		Binaries:      "bin/controlplane",
 		TaintEviction: localcluster.BuiltInOn,
@@ -87,7 +87,7 @@ func upgrade(values ...string) scenario.Step {
 	}
 }
 
-// run runs the program as the kubelet would run the Deployment's pod, except the addresses.
+// run runs the program as the kubelet would run the Deployment's pod, except for the addresses.
 func run(ctx context.Context, p *scenario.Play) error {
 	s := stageOf(p)
 	if s.keeper != nil {
