@@ -43,7 +43,7 @@ func TestTheReportTellsTheStoryOfWhatIsWrong(t *testing.T) {
 	if w.report(&out, nil) {
 		t.Error("nothing is said to be wrong")
 	}
-	for _, line := range []string{"  wrong   2", "wrong: default/pod: DELETE pod of run 1 of a", "[off Exists forever]", "DELETE pod default/pod"} {
+	for _, line := range []string{"  wrong   2", "wrong: default/pod: DELETE pod by run 1 of a", "[off Exists forever]", "DELETE pod default/pod"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is missing in\n%s", line, out.String())
 		}

@@ -23,7 +23,7 @@ func TestTheStoryOfAPodHasEverythingInOrder(t *testing.T) {
 	position := 0
 	for _, want := range []string{
 		"times in seconds from 12:00:14.000000", "[off Exists 5 s]", "off=now:NoExecute", "outage: begins", "outage: ends",
-		"GET node node", "PATCH pod status", "DELETE pod default/pod uid uid-of-t, server 200, told 200 after 6ms", "terminating or gone",
+		"GET node node", "PATCH pod status", "DELETE pod default/pod uid uid-of-t, the API server answered 200, the replica received 200 after 6ms", "terminating or gone",
 	} {
 		next := indexFrom(story, want, position)
 		if next < 0 {

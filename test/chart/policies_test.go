@@ -388,7 +388,7 @@ var examples = map[string][]example{
 		{name: "nobody else gets anything", pod: podIn("plain"), want: defaulted(), selects: map[string]string{}},
 		{
 			first: true, name: "another namespace's pod that tolerates the group is refused", pod: podIn("plain", tolerating("taintkeeper.dev/dedicated=gpu:NoSchedule")),
-			refused: `toleration "taintkeeper.dev/dedicated=gpu:NoSchedule" lets the pod run on dedicated nodes (taint taintkeeper.dev/dedicated) of others, and namespace plain belongs to no group: remove the toleration`,
+			refused: `toleration "taintkeeper.dev/dedicated=gpu:NoSchedule" lets the pod run on nodes dedicated to others (taint taintkeeper.dev/dedicated), and namespace plain belongs to no group: remove the toleration`,
 		},
 		{name: "so is one that tolerates every group", pod: podIn("plain", tolerating("taintkeeper.dev/dedicated op=Exists")), refused: `"taintkeeper.dev/dedicated op=Exists"`},
 		{name: "one that tolerates everything", pod: podIn("plain", tolerating("op=Exists")), refused: `toleration "op=Exists"`},

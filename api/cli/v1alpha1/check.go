@@ -14,7 +14,7 @@ import (
 type CheckReport struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is when the check was made.
+	// At is the instant for which the cluster was checked.
 	At metav1.MicroTime `json:"at"`
 	// Summary counts the findings.
 	Summary CheckSummary `json:"summary"`

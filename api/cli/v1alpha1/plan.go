@@ -187,7 +187,7 @@ type WhereTo struct {
 	// the scheduler chooses at random, so it may choose another. It is empty if no node would take it, and if Bound is
 	// true.
 	Node string `json:"node,omitempty"`
-	// Fits is the number of nodes that would take it, after all pods before it in the plan have been placed. Nodes lists
+	// Fits is the number of nodes that would take it, once the pods that are placed before it have nodes. Nodes lists
 	// at most 100 of them.
 	Fits  int      `json:"fits"`
 	Nodes []string `json:"nodes,omitempty"`

@@ -222,7 +222,7 @@ func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
 		})
 		expect(t, "who evicted the second", row[evictionRow](s, sheetEvictions, "built-in").By, "built-in")
 		expect(t, "by how much the late one was late", row[evictionRow](s, sheetEvictions, "late").Late, new(int64(5)))
-		expect(t, "of the one whose node had lost its taint", row[evictionRow](s, sheetEvictions, "untainted").Unknown, "its node no longer had the taint when the board saw this")
+		expect(t, "of the one whose node had lost its taint", row[evictionRow](s, sheetEvictions, "untainted").Unknown, "its node no longer had the taint when the board saw the deletion")
 		expect(t, "evictions", row[headRow](s, sheetHead, sheetHead).Evictions, 4)
 
 		s.pod("ours", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
@@ -307,7 +307,7 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		{size: 3, notReady: 0, state: "Normal"},
 		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node is tainted NoExecute every 10 s"},
 		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes are not ready: one node is tainted NoExecute every 10 s"},
-		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: with the default flags, no node is tainted NoExecute in a disrupted zone of 50 nodes or fewer"},
+		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: with the default flags, no node is tainted NoExecute in a partially disrupted zone of 50 nodes or fewer"},
 		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes are not ready: one node is tainted NoExecute every 100 s"},
 		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node is tainted NoExecute every 10 s"},
 		{

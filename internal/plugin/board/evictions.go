@@ -57,7 +57,7 @@ func (c *cluster) evict(pod *corev1.Pod, by string) {
 		row.Taint, row.Due = sentence.Printable(pending.Taint), pending.Due.UnixMilli()
 		row.Late = lateness(row.At, pending.Due.Time)
 	case c.known.Has(pod.UID):
-		row.Unknown = "its node no longer had the taint when the board saw this"
+		row.Unknown = "its node no longer had the taint when the board saw the deletion"
 	default:
 		row.Unknown = "it was already leaving when the board first saw it"
 	}

@@ -30,7 +30,7 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 	case everyZone:
 		return counts + ", as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute"
 	case rate == 0:
-		return fmt.Sprintf("%s: with the default flags, no node is tainted NoExecute in a disrupted zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
+		return fmt.Sprintf("%s: with the default flags, no node is tainted NoExecute in a partially disrupted zone of %d nodes or fewer", counts, defaultPolicy.LargeZone)
 	}
 	return fmt.Sprintf("%s: one node is tainted NoExecute every %g s", counts, 1/rate)
 }

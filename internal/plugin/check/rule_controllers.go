@@ -37,8 +37,8 @@ var evictionControllers = Rule{
 		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper is not running: its eviction clock is stale, so the built-in evicts if it is on.",
-				Advice:   "Find out why Taintkeeper is not running. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall.",
+				Message:  "Taintkeeper does not evict: its eviction clock is stale, so the built-in evicts if it is on.",
+				Advice:   "Find out why Taintkeeper does not evict. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall.",
 			})
 		case task.ours == runs && task.builtIn == unknown && !task.held():
 			return task.found(Finding{

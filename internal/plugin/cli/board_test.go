@@ -65,7 +65,7 @@ func TestAnErrorSaysThatAPortIsInUse(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	got := run(t, "board", "--server=http://127.0.0.1:1", "--port="+port)
-	want := "error: serve at port " + port + ": it is in use: choose another --port, or remove --port to use a free one\n"
+	want := "error: serve on port " + port + ": it is in use: choose another --port, or remove --port to use a free one\n"
 	if got.err != want || got.code != cli.ExitFailed || got.out != "" {
 		t.Errorf("it prints %q and %q with code %s, want %q", got.out, got.err, strconv.Itoa(got.code), want)
 	}

@@ -96,7 +96,7 @@ func (k kind) verb(n int) string {
 	case kindLater:
 		return verb + s + " later"
 	case kindSame:
-		return verb + s + " as without the plan"
+		return verb + s + " at the same time with or without the plan"
 	case kindStays:
 		return "stay" + s + " that would have left"
 	case kindNowhere:

@@ -286,7 +286,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"nowhere, if its volume is bound to the node": {
 			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", claiming("data"))}, more: boundVolume(corev1.LabelHostname, "n"),
-			want: "p: nowhere", warns: "Volume pv (claim default/data) is bound to node n.",
+			want: "p: nowhere", warns: "Volume pv (claim default/data) can be reached only from node n.",
 		},
 		"nowhere, if the zone of its volume is full": {
 			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", claiming("data")), pod("q", "a", asking("4"))}, more: boundVolume(corev1.LabelTopologyZone, "1"),

@@ -86,7 +86,7 @@ func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, now
 	case len(reachable) == 0:
 		return fmt.Sprintf("No node can reach volume %s%s.", bound.Name, claim)
 	case len(reachable) == 1:
-		return fmt.Sprintf("Volume %s%s is bound to node %s.", bound.Name, claim, reachable[0].Name)
+		return fmt.Sprintf("Volume %s%s can be reached only from node %s.", bound.Name, claim, reachable[0].Name)
 	case nowhere && len(zones) == 1 && !zones[""]:
 		return fmt.Sprintf("Volume %s%s is bound to zone %s, where no node takes the pod.", bound.Name, claim, slices.Collect(maps.Keys(zones))[0])
 	}

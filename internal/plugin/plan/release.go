@@ -39,7 +39,7 @@ func (s *Subject) release(
 		if !first.Until.IsZero() {
 			verb = "Shorten"
 		}
-		say(fmt.Sprintf("%s spec.deadline of EvictionPolicy %s, or change its selectors so that they do not match", verb, p.Name), "")
+		say(fmt.Sprintf("%s spec.deadline of EvictionPolicy %s, or change its selectors so that they do not match the pod", verb, p.Name), "")
 	case policy.Finished:
 		say("Delete the pod", fmt.Sprintf("kubectl delete pod %s -n %s", s.Pod.Name, s.Pod.Namespace))
 	case policy.NotPermitted:

@@ -23,7 +23,7 @@ import (
 // VersionLabel is a label of Taintkeeper's Lease and pods that says which version runs.
 const VersionLabel = "app.kubernetes.io/version"
 
-// Running says whether Taintkeeper runs, according to its Lease and its pods.
+// Running says whether Taintkeeper is running, according to its Lease and its pods.
 type Running struct {
 	// Mode is empty if it does not run, or if the mode is not known.
 	Mode cliv1alpha1.Mode
@@ -41,7 +41,7 @@ type Running struct {
 	Version string
 }
 
-// Running says whether Taintkeeper runs at an instant.
+// Running says whether Taintkeeper is running at an instant.
 func (c *Cluster) Running(at time.Time) Running {
 	r := Running{Known: c.Signs.LeasesKnown}
 	r.Lease = c.NewestLease(Taintkeeper)
@@ -191,9 +191,9 @@ func (r *Running) WhyNot(at time.Time) string {
 	case r.Mode == cliv1alpha1.ModeDryRun:
 		return "Taintkeeper runs as a dry run"
 	case r.Mode == cliv1alpha1.ModeEnforce:
-		return "Taintkeeper runs without the controller eviction"
+		return "Taintkeeper runs without the eviction controller"
 	case !r.Known:
-		return "It is not known whether Taintkeeper runs"
+		return "It is not known whether Taintkeeper is running"
 	case r.Lease == nil:
 		return "Taintkeeper is not running"
 	case r.holder() == "":
@@ -205,12 +205,12 @@ func (r *Running) WhyNot(at time.Time) string {
 
 // NoHolds says that policies hold no pods because Taintkeeper does not evict. It is empty if Taintkeeper evicts.
 func (r *Running) NoHolds(at time.Time) string {
-	const exception = "except those with ifDown: Hold"
+	const exception = "except those with ifDown: Hold, if the admission policy taintkeeper-held is installed"
 	switch why := r.WhyNot(at); {
 	case why == "":
 		return ""
 	case !r.Known:
-		return why + ". If it does not, EvictionPolicies hold no pod, " + exception + "."
+		return why + ". If it is not, EvictionPolicies hold no pod, " + exception + "."
 	default:
 		return why + ", so EvictionPolicies hold no pod, " + exception + "."
 	}

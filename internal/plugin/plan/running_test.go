@@ -36,7 +36,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 			EvictionClockAnnotation: at.Add(-ago).Format(time.RFC3339),
 		}}}
 	}
-	const exception = ", so EvictionPolicies hold no pod, except those with ifDown: Hold."
+	const exception = ", so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is installed."
 	for name, test := range map[string]struct {
 		lease   *coordinationv1.Lease
 		clock   *corev1.ServiceAccount
@@ -50,7 +50,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 		"it was last renewed a while ago": {lease: lease("taintkeeper", "a_1", time.Minute), says: "Taintkeeper is not running (Lease kube-system/taintkeeper was last renewed 60s ago)" + exception},
 		"nobody holds it":                 {lease: lease("taintkeeper", "", time.Second), says: "Taintkeeper is not running (no replica holds Lease kube-system/taintkeeper)" + exception},
 		"there is no Lease":               {says: "Taintkeeper is not running" + exception},
-		"Leases are not known":            {unknown: true, says: "It is not known whether Taintkeeper runs. If it does not, EvictionPolicies hold no pod, except those with ifDown: Hold."},
+		"Leases are not known":            {unknown: true, says: "It is not known whether Taintkeeper is running. If it is not, EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is installed."},
 		"the Lease has another name": {
 			lease: lease("mine", "a_1", time.Second), pods: []*corev1.Pod{pod("--leader-elect-resource-name=mine")}, mode: cliv1alpha1.ModeEnforce,
 		},
@@ -62,11 +62,11 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 		"a dry run":                            {pods: []*corev1.Pod{pod("--dry-run")}, mode: cliv1alpha1.ModeDryRun, says: "Taintkeeper runs as a dry run" + exception},
 		"rules alone": {
 			lease: lease("taintkeeper", "pod_1", time.Second), pods: []*corev1.Pod{pod("--controllers=node-taint-rule")},
-			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the controller eviction" + exception,
+			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the eviction controller" + exception,
 		},
 		"evictions are switched off before they are switched on": {
 			lease: lease("taintkeeper", "pod_1", time.Second), pods: []*corev1.Pod{pod("--controllers=-eviction,eviction,node-taint-rule")},
-			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the controller eviction" + exception,
+			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the eviction controller" + exception,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -133,7 +133,7 @@ func silenceNotes(
 			". The grace period of a node that has never posted its status begins when it is created.")
 	}
 	if leave > 0 {
-		notes = append(notes, "A pod that leaves a silent node is deleted, but stays Terminating until the node is back or its object is deleted. "+
+		notes = append(notes, "A pod that leaves a silent node is deleted, but stays Terminating until the node is back or the Node object is deleted. "+
 			"A StatefulSet creates no successor before that.")
 	}
 	if len(others) > 0 {

@@ -190,7 +190,7 @@ func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decid
 		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
 	}
 	if one.Toleration != nil {
-		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s: tolerations[%d] matches all of them, but only for its tolerationSeconds.", s.Node.Name, one.TolerationIndex)
+		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s: tolerations[%d] tolerates every one, but only for its tolerationSeconds.", s.Node.Name, one.TolerationIndex)
 	}
 	if decided.Toleration == nil {
 		return []trial{tainted}

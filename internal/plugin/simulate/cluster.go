@@ -245,7 +245,7 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.goesDown(is, now)
 		return
 	case is.kind == retaints && now.Before(s.down):
-		s.note("Step %d is skipped: the API server is down at that time, so no taints can be set.", is.number)
+		s.note("Step %d is skipped: the API server is down at that time, so taints cannot be changed.", is.number)
 		return
 	}
 	changed, refused := false, map[string][]string{} // nodes, by reason

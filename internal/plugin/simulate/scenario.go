@@ -75,7 +75,7 @@ func Parse(text []byte) (*Scenario, error) {
 	case s.until <= 0:
 		errs = append(errs, errors.New("until: set when the simulation ends, such as 45m"))
 	case s.until > Longest:
-		errs = append(errs, fmt.Errorf("until: %s is too long, at most %s is simulated", s.until, Longest))
+		errs = append(errs, fmt.Errorf("until: %s is too long: at most %s can be simulated", s.until, Longest))
 	}
 	if len(simulation.Steps) == 0 {
 		errs = append(errs, errors.New("steps: the list is empty, so nothing would happen"))
@@ -219,7 +219,7 @@ func (is *step) goDown(length time.Duration) error {
 	case length <= 0:
 		return fmt.Errorf("apiServerDown: %s must be more than 0s", length)
 	case length > Longest:
-		return fmt.Errorf("apiServerDown: %s is too long, at most %s is simulated", length, Longest)
+		return fmt.Errorf("apiServerDown: %s is too long: at most %s can be simulated", length, Longest)
 	}
 	return nil
 }

@@ -245,7 +245,7 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 	checkStory(t, report,
 		"1m0s node b1: taint k:NoExecute set",
 		"1m0s 1 pod leaves node b1 because of k:NoExecute",
-		"1m0s Job shop/job fails, and its other pods end",
+		"1m0s Job shop/job fails, and its other pods are deleted",
 		"1m0s Job shop/job has 0 of 2 replicas, until the end",
 	)
 	const why = "The backoffLimit of its Job is 0, and 0 pods have already failed, so the Job fails."
@@ -327,7 +327,7 @@ func TestNoPodLeavesWhileTheAPIServerIsDown(t *testing.T) {
 		"10m45s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
 		"11m45s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
 	)
-	want := []string{"Step 3 is skipped: the API server is down at that time, so no taints can be set."}
+	want := []string{"Step 3 is skipped: the API server is down at that time, so taints cannot be changed."}
 	if diff := cmp.Diff(want, report.Notes); diff != "" {
 		t.Errorf("other notes (-want +got):\n%s", diff)
 	}
@@ -373,7 +373,7 @@ func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
 			[]string{"{at: 0s, apiServerDown: 10m}", "{at: 1m, apiServerDown: 1m}", "{at: 5m, taint: {nodes: [a1], taints: ['k:NoExecute']}}"},
 			[]string{
 				"Step 2 changes nothing because the API server is already down at that time.",
-				"Step 3 is skipped: the API server is down at that time, so no taints can be set.",
+				"Step 3 is skipped: the API server is down at that time, so taints cannot be changed.",
 			}, 1,
 		},
 	} {
@@ -459,7 +459,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
 		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, but should have one",
 		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: set when the simulation ends, such as 45m",
-		"{kind: Simulation, until: 9999h, steps: [{at: 1s, silent: {all: true}}]}":                    "until: 9999h0m0s is too long, at most 8760h0m0s is simulated",
+		"{kind: Simulation, until: 9999h, steps: [{at: 1s, silent: {all: true}}]}":                    "until: 9999h0m0s is too long: at most 8760h0m0s can be simulated",
 		"{kind: Simulation, until: 1m, steps: []}":                                                    "steps: the list is empty, so nothing would happen",
 		"{kind: Simulation, until: 1m, steps: [{at: -1s, silent: {all: true}}]}":                      "step 1: at: -1s is before the start",
 		"{kind: Simulation, until: 1m, steps: [{at: 2m, silent: {all: true}}]}":                       "step 1: at: 2m0s is after the end, which is at 1m0s",
@@ -469,7 +469,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {selector: ' '}}]}":                   `step 1: silent: selector " " selects all nodes: set all instead`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {all: true}, apiServerDown: 1m}]}":    "step 1: set exactly one of silent, back, taint and apiServerDown",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 0s}]}":                         "step 1: apiServerDown: 0s must be more than 0s",
-		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 9999h}]}":                      "step 1: apiServerDown: 9999h0m0s is too long, at most 8760h0m0s is simulated",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 9999h}]}":                      "step 1: apiServerDown: 9999h0m0s is too long: at most 8760h0m0s can be simulated",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true}}]}":                        "step 1: taint: list at least one taint, such as maintenance=now:NoExecute",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true, taints: ['k:NoExec']}}]}":  `step 1: parse taint "k:NoExec": there is no effect "NoExec": use NoSchedule, PreferNoSchedule or NoExecute`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: [b1], selector: zone=b}}]}":   "step 1: silent: set exactly one of nodes, selector and all",

@@ -173,7 +173,7 @@ func (is *line) message() string {
 	case left:
 		return fmt.Sprintf("%s %s because of %s", is.pods("leaves", "leave"), is.where(), is.detail)
 	case jobFailed:
-		return is.detail + " fails, and its other pods end"
+		return is.detail + " fails, and its other pods are deleted"
 	case withoutRoom:
 		return is.pods("finds no room", "find no room") + ": " + is.detail
 	}

@@ -21,7 +21,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if !wanted.Health {
 		return nil
 	}
-	if err := r.without(r.election(ctx), "they cannot show whether Taintkeeper runs"); err != nil {
+	if err := r.without(r.election(ctx), "they cannot show whether Taintkeeper is running"); err != nil {
 		return err
 	}
 	if err := r.evictionClocks(ctx); err != nil {
@@ -73,7 +73,7 @@ func (r *Reader) running(ctx context.Context) (plan.Running, error) {
 	return r.Cluster.Running(r.Clock.Latest()), nil
 }
 
-// lookCloser says whether Taintkeeper runs, from its pods and its eviction clock too.
+// lookCloser says whether Taintkeeper is running, from its pods and its eviction clock too.
 func (r *Reader) lookCloser(ctx context.Context) (plan.Running, error) {
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		options.LabelSelector = Keepers

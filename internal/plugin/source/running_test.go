@@ -24,7 +24,7 @@ import (
 
 func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *testing.T) {
 	const (
-		exception = "EvictionPolicies hold no pod, except those with ifDown: Hold."
+		exception = "EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is installed."
 		builtIn   = " Due pods leave only if the built-in controller evicts them."
 	)
 	policies := []*v1alpha1.EvictionPolicy{{}}
@@ -53,7 +53,7 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 		"leases may not be listed, and there are no policies": {denied: []string{"list leases", "get leases"}, calls: 8},
 		"leases may not be listed": {
 			denied: []string{"list leases", "get leases"}, calls: 8, policies: policies,
-			want: "It is not known whether Taintkeeper runs. If it does not, " + exception,
+			want: "It is not known whether Taintkeeper is running. If it is not, " + exception,
 		},
 		"the Lease has another name": {
 			objects: []runtime.Object{lease("tk", "mine", fresh), keeper("--leader-elect-resource-name=mine")}, calls: 4,
@@ -67,7 +67,7 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 		},
 		"pods may not be listed": {
 			objects: []runtime.Object{lease("tk", "taintkeeper", stale)}, denied: []string{"list pods"}, calls: 4,
-			policies: policies, want: "It is not known whether Taintkeeper runs. If it does not, " + exception,
+			policies: policies, want: "It is not known whether Taintkeeper is running. If it is not, " + exception,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

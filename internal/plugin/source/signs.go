@@ -53,7 +53,7 @@ func (r *Reader) leases(ctx context.Context) error {
 		refused = cmp.Or(refused, err)
 	}
 	r.Cluster.Signs.LeasesKnown = refused == nil
-	return r.without(refused, "they cannot show which controllers run")
+	return r.without(refused, "they cannot show which controllers are running")
 }
 
 // Lease reads the Leases that the replicas of a program may use to elect a leader, in all namespaces: those with the

@@ -110,7 +110,7 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 	forbid(clients, "* leases", "* serviceaccounts", "* events")
 	cluster := read(t, clients)
 	want := []string{
-		"You may not list leases, so they cannot show which controllers run.",
+		"You may not list leases, so they cannot show which controllers are running.",
 		"You may not list serviceaccounts, so the eviction clock of Taintkeeper is not known.",
 		"You may not list events, so they cannot show who evicted.",
 	}

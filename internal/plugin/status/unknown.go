@@ -23,7 +23,7 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 		{"version", runs && running.Version == "", "no label " + plan.VersionLabel},
 		{"leader", running.Mode == cliv1alpha1.ModeEnforce && !running.Held && !signs.LeasesKnown, unread(files, "Lease of Taintkeeper", "leases")},
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
-		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper runs"},
+		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper is running"},
 		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
 		{"evictionClock", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
 		{"builtInBacklog", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},

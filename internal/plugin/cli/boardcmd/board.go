@@ -88,9 +88,9 @@ func (o *options) listen(ctx context.Context) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("serve at port %d: it is in use: choose another --port, or remove --port to use a free one", o.port)
+		return nil, fmt.Errorf("serve on port %d: it is in use: choose another --port, or remove --port to use a free one", o.port)
 	case err != nil:
-		return nil, fmt.Errorf("serve at port %d: %w", o.port, err)
+		return nil, fmt.Errorf("serve on port %d: %w", o.port, err)
 	}
 	return listener, nil
 }

@@ -126,9 +126,9 @@ func (o *options) validate() error {
 			continue
 		}
 		if strings.Contains(name, "*") {
-			return command.Usagef("--rules: no rule matches %q; there are %s", name, strings.Join(ruleNames(), ", "))
+			return command.Usagef("--rules: no rule matches %q; available: %s", name, strings.Join(ruleNames(), ", "))
 		}
-		return command.Usagef("--rules: there is no rule %q%s; there are %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
+		return command.Usagef("--rules: there is no rule %q%s; available: %s", name, command.DidYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return command.ErrNamespaces

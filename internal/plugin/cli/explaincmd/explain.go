@@ -44,9 +44,9 @@ no node yet, it says which nodes refuse it.
 If you name a workload, such as deployment/web, it explains the pod that leaves first.
 
 In a cluster, it reads only the pod, its node, owner and namespace, the policies, and what these need:
-PodDisruptionBudgets, Leases and ServiceAccounts. If the pod has no node, it also reads all nodes. If you name a
-workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all namespaces unless
--n names one.`,
+PodDisruptionBudgets, Leases, ServiceAccounts and Taintkeeper's pods. If the pod has no node, it also reads all nodes.
+If you name a workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all
+namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper explain cart-0 -n shop
   kubectl taintkeeper explain shop/cart-0

@@ -81,7 +81,7 @@ func (e *explainer) finished() string {
 	case e.Due.Time.Before(e.At.Time):
 		return fmt.Sprintf("was due to be deleted %s ago, at %s, like a running pod.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
 	}
-	return fmt.Sprintf("is deleted %s, at %s, like a running pod.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+	return fmt.Sprintf("is due to be deleted %s, at %s, like a running pod.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
 }
 
 // why is the second line of the answer.

@@ -149,7 +149,7 @@ func (e effect) ofPause(name string) string {
 func (e effect) ofResume() string {
 	switch {
 	case e.held == 0:
-		return "None of the pods that it held is due, so none leaves now."
+		return "None of the pods that it selected is due, so none leaves now."
 	case e.free == 0:
 		return fmt.Sprintf("No pod leaves now: other EvictionPolicies still hold %s.", sentence.Counted(e.held, "pod"))
 	case e.free < e.held:

@@ -37,7 +37,7 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 what it did that differs from what taints and tolerations require, with the reason.
 
 The command fetches the report from Taintkeeper's pod through the API server, as kubectl port-forward does. You need the
-rights to list pods, to create pods/portforward, and to create a token of the service account taintkeeper-report, which
+rights to list pods, to create pods/portforward, and to create a token for the service account taintkeeper-report, which
 the chart creates in shadow mode. The command does not send your own credentials to the pod.`,
 		Example: `  # What would Taintkeeper do better here?
   kubectl taintkeeper report

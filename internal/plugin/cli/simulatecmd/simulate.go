@@ -42,11 +42,11 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO",
-		Short: "Play an outage: what happens, when, and what is left",
-		Long: `Play time forward from the current state of the cluster, without changing it. A scenario says which nodes fall silent
-and come back, which taints are set and removed, and when the API server is down. The command says what happens and
-when: which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun,
-and which pods find no room.
+		Short: "Simulate an outage: what happens, when, and what is left",
+		Long: `Simulate what happens next in the cluster, without changing it. A scenario says which nodes fall silent and
+come back, which taints are set and removed, and when the API server is down. The command says what happens and when:
+which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
+which pods find no room.
 
 The scenario is a file, or - for stdin:
 
@@ -95,7 +95,7 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 		cmd.Flags().AddFlag(flag)
 	})
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Use the scheduler's filters and scores to choose where pods go. Without it, a pod finds room if there is at least one node whose taints it tolerates.")
-	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without playing it.")
+	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without running it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)
 	return cmd

@@ -63,10 +63,11 @@ It also contains:
 - when the Leases of nodes were renewed, and the Leases of Taintkeeper and kube-controller-manager, with their holders
 - the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
 - the controllers of ReplicaSets and Jobs, and how many failures a Job allows
-- the selectors of Services and of workloads
+- the selectors of Services
 - the flags of Taintkeeper and kube-controller-manager that say which controllers run
 
-It contains no environment variables, image names, Secrets or ConfigMaps, and no other annotations or flags.`,
+It contains no environment variables, image names, Secrets or ConfigMaps. Of other annotations, it contains only the
+mark of static pods, and of other flags none.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,

@@ -30,15 +30,15 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command 
 	o := &options{source: source.New(env, config), output: output.NewObjectPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say whether Taintkeeper runs in the cluster, and what is wrong",
-		Long: `Say whether Taintkeeper runs in the cluster, in which mode, which replica leads, how many pods are due, overdue or held,
-whether the built-in controller is kept from evicting, and what failed last.
+		Short: "Say whether Taintkeeper is running, and what is wrong",
+		Long: `Say whether Taintkeeper is running in the cluster, in which mode, which replica leads, how many pods are due,
+overdue or held, whether the built-in controller is kept from evicting, and what failed last.
 
 The command reads Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies and events from the
 API server. A pod is overdue when it has been due for more than a minute and no policy holds it.
 
-The exit code is 0 if Taintkeeper runs and nothing is wrong, 1 if that is not known, 2 if the command line is wrong, 3
-if it runs and something is wrong, and 4 if it is not running.`,
+The exit code is 0 if Taintkeeper is running and nothing is wrong, 1 if that is not known, 2 if the command line is
+wrong, 3 if it is running and something is wrong, and 4 if it is not running.`,
 		Example: `  # Is Taintkeeper working?
   kubectl taintkeeper status
 
@@ -86,7 +86,7 @@ func (o *options) run(ctx context.Context) error {
 	case cliv1alpha1.Healthy:
 		return nil
 	case cliv1alpha1.HealthUnknown:
-		return errors.New("cannot tell whether Taintkeeper runs: neither its Lease nor its pods can be read")
+		return errors.New("cannot tell whether Taintkeeper is running: neither its Lease nor its pods can be read")
 	case cliv1alpha1.NotRunning:
 		return UnwellError{errors.New("no replica of Taintkeeper is running"), true}
 	}

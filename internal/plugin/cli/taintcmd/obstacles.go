@@ -79,7 +79,7 @@ func terminating(pod plan.Leaving, now time.Time) string {
 	case held != "":
 		return fmt.Sprintf("is terminating: %s keeps it until the controller that set it removes it", held)
 	}
-	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that its containers have ended%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
+	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that the pod's containers have stopped%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
 }
 
 // notReady says that a node is not ready. It is empty if the node is ready.

@@ -31,9 +31,9 @@ func (o *options) validateMaxUnavailable() error {
 	case o.maxUnavailable == 0:
 		return nil
 	case o.wait:
-		return command.Usagef("--max-unavailable=%d waits after each node: remove --wait", o.maxUnavailable)
+		return command.Usagef("--max-unavailable=%d waits after each group of nodes: remove --wait", o.maxUnavailable)
 	case o.lasts != 0:
-		return command.Usagef("--for=%s counts from one time for all nodes, but --max-unavailable taints them at different times: remove one of the two", o.lasts)
+		return command.Usagef("--for=%s starts at the same time for all nodes, but --max-unavailable taints them at different times: remove one of the two", o.lasts)
 	}
 	return nil
 }

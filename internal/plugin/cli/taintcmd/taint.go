@@ -279,7 +279,7 @@ func (o *options) validateFor() error {
 	case !o.stay:
 		return command.Usagef("--for=%s: nothing in a cluster removes a taint by itself: add --stay to keep this command running until it removes the taint, or remove --for", o.lasts)
 	case len(o.edit.Remove) > 0:
-		return command.Usagef("--for=%s removes what it added, but does not restore what it removes (%s): use two commands", o.lasts, o.edit.Remove[0])
+		return command.Usagef("--for=%s removes added taints, but does not restore removed ones (%s): use two commands", o.lasts, o.edit.Remove[0])
 	case o.overwrite:
 		return command.Usagef("--for=%s does not restore what --overwrite replaces: remove one of the two", o.lasts)
 	}

@@ -799,7 +799,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"its grace period lasts":        {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
 		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
 		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
-		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that its containers have ended"},
+		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that the pod's containers have stopped"},
 		"its condition says who":        {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
 		"an event says who":             {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
 		"it is marked, and that is all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
@@ -814,7 +814,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
 			"according to its Lease, taintkeeper is running, but it has not begun to evict: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and check its clock"},
 		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
-			"according to their Leases, no controller that evicts is running: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of that controller"},
+			"according to their Leases, no controller that evicts is running: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of the controller that should evict"},
 		"one of two has stopped": {nil, []runtime.Object{
 			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
 		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict"},
