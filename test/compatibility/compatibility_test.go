@@ -30,7 +30,7 @@ func TestTheOutcomeOfASuiteIsThatOfItsTests(t *testing.T) {
 		"a test fails after its subtests": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"run","Test":"TestA/b"} {"Action":"pass","Test":"TestA/b"}
 				{"Action":"fail","Test":"TestA"} {"Action":"fail"}`,
-			want: "1 of 1, **but not** what they share",
+			want: "1 of 1, **but the setup or teardown failed**",
 		},
 		"one fails": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"run","Test":"TestB"} {"Action":"fail","Test":"TestB"}
@@ -52,7 +52,7 @@ func TestTheOutcomeOfASuiteIsThatOfItsTests(t *testing.T) {
 		},
 		"what they share fails": {
 			events: `{"Action":"run","Test":"TestA"} {"Action":"pass","Test":"TestA"} {"Action":"fail"}`,
-			want:   "1 of 1, **but not** what they share",
+			want:   "1 of 1, **but the setup or teardown failed**",
 		},
 		"no tests are no success": {
 			events: `{"Action":"pass"}`,
