@@ -34,7 +34,7 @@ func TestRunsAreChosenByNameAndPlayedInTheirOwnOrder(t *testing.T) {
 func TestAnUnknownRunIsRefusedWithTheExistingNames(t *testing.T) {
 	for _, flag := range []string{"ours", "built-in,", "built-in, nobody"} {
 		_, err := chooseRuns(flag, nil)
-		if err == nil || !strings.Contains(err.Error(), "there are built-in, nobody, taintkeeper, taintkeeper-coexist, taintkeeper-all") {
+		if err == nil || !strings.Contains(err.Error(), "choose from built-in, nobody, taintkeeper, taintkeeper-coexist, taintkeeper-all") {
 			t.Errorf("-runs=%s: got error %v, want one that names the runs", flag, err)
 		}
 	}

@@ -196,7 +196,7 @@ func TestOnlyExistingScenariosCanBeChosen(t *testing.T) {
 		t.Errorf("chosen: %s", &o.only)
 	}
 	for _, nonsense := range []string{"0", "23", "x", "1,,2"} {
-		if err := o.only.Set(nonsense); err == nil || !strings.Contains(err.Error(), "there are 1 to 22") {
+		if err := o.only.Set(nonsense); err == nil || !strings.Contains(err.Error(), "choose from 1 to 22") {
 			t.Errorf("%q: %v", nonsense, err)
 		}
 	}

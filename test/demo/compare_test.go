@@ -72,9 +72,9 @@ func TestWhatAPlanDidNotSay(t *testing.T) {
 		want           string
 	}{
 		"all as planned":                {asItIs, planned{}, 0, ""},
-		"a pod leaves early":            {planned{true, 9 * time.Second}, planned{}, 0, "leaver left after 3.0 s, and by the plan after 9.0 s"},
-		"a pod leaves that was to stay": {planned{}, planned{}, 0, "leaver left: true, and by the plan: false"},
-		"a pod stays that was to leave": {asItIs, planned{leaves: true}, 0, "stayer left: false, and by the plan: true"},
+		"a pod leaves early":            {planned{true, 9 * time.Second}, planned{}, 0, "leaver left after 3.0 s, according to the plan after 9.0 s"},
+		"a pod leaves that was to stay": {planned{}, planned{}, 0, "leaver left: true, according to the plan: false"},
+		"a pod stays that was to leave": {asItIs, planned{leaves: true}, 0, "stayer left: false, according to the plan: true"},
 		"a node is tainted early":       {planned{true, 13 * time.Second}, planned{}, 10 * time.Second, "a node was tainted "},
 	} {
 		t.Run(name, func(t *testing.T) {
