@@ -401,10 +401,10 @@ func TestPodsOlderThanThePoliciesCanBeChanged(t *testing.T) {
 		{"strict", "spot=cheap:NoSchedule", ""},
 		{"strict", "pool=other:NoSchedule", `toleration "pool=other:NoSchedule" is not in the list`},
 		{"gpu-team", "taintkeeper.dev/dedicated=gpu:NoSchedule", ""},
-		{"gpu-team", "taintkeeper.dev/dedicated=other:NoSchedule", `toleration "taintkeeper.dev/dedicated=other:NoSchedule" lets the pod run on dedicated nodes`},
-		{"gpu-team", "op=Exists", `toleration "op=Exists" lets the pod run on dedicated nodes`},
+		{"gpu-team", "taintkeeper.dev/dedicated=other:NoSchedule", `toleration "taintkeeper.dev/dedicated=other:NoSchedule" lets the pod run on nodes dedicated to others`},
+		{"gpu-team", "op=Exists", `toleration "op=Exists" lets the pod run on nodes dedicated to others`},
 		{"gpu-team", ":NoExecute op=Exists", ""},
-		{"plain", ":NoExecute op=Exists", `toleration ":NoExecute op=Exists" lets the pod run on dedicated nodes`},
+		{"plain", ":NoExecute op=Exists", `toleration ":NoExecute op=Exists" lets the pod run on nodes dedicated to others`},
 	} {
 		more := older[tt.namespace].DeepCopy()
 		more.Spec.Tolerations = append(more.Spec.Tolerations, tolerations(tt.adds)...)

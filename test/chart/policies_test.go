@@ -326,7 +326,7 @@ var examples = map[string][]example{
 		},
 		{
 			name: "a pod that tolerates all", pod: podIn("plain", requesting(corev1.ResourceCPU, "1"), tolerating("op=Exists")),
-			refused: "lets the pod run on dedicated nodes",
+			refused: "lets the pod run on nodes dedicated to others",
 		},
 		{
 			name: "one that tolerates another value of it", pod: podIn("plain", requesting(corev1.ResourceCPU, "1"), tolerating("node.kubernetes.io/memory-pressure=much:NoSchedule")),
@@ -396,7 +396,7 @@ var examples = map[string][]example{
 		{name: "every NoExecute does no harm", pod: podIn("plain", tolerating(":NoExecute op=Exists")), want: []string{":NoExecute op=Exists"}},
 		{
 			name: "but for a pod that bypasses the scheduler", pod: podIn("plain", tolerating(":NoExecute op=Exists"), onNode("gpu-1")),
-			refused: `toleration ":NoExecute op=Exists" lets the pod run on dedicated nodes`,
+			refused: `toleration ":NoExecute op=Exists" lets the pod run on nodes dedicated to others`,
 		},
 		{name: "which may tolerate what is not about groups", pod: podIn("plain", tolerating("spot op=Exists"), onNode("gpu-1")), want: defaulted("spot op=Exists")},
 		{name: "a pod of the group stays away from the others", pod: podIn("gpu-team", tolerating("taintkeeper.dev/dedicated=fast:NoSchedule")), refused: "namespace gpu-team belongs to group gpu"},

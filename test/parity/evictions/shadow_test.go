@@ -92,7 +92,7 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	histories := failures()
 	maps.Copy(histories, rewrites())
 	wants := map[string]seen{
-		"4: a second, shorter taint brings the eviction forward":               {shadow.Late, "a second taint with a shorter toleration was ignored"},
+		"4: a second, shorter taint brings the eviction forward":               {shadow.Late, "the built-in ignored a second taint with a shorter toleration"},
 		"4: removing the shorter taint pushes the eviction back":               {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was removed"},
 		"4: longer tolerationSeconds take effect":                              {shadow.Early, "it ignored the change of tolerationSeconds to 31"},
 		"4: shorter tolerationSeconds take effect":                             {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
