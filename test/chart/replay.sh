@@ -113,7 +113,10 @@ play() {
 		*) [ $output = yes ] || printf '%s\n' "$line" ;;
 		esac
 	done <"$1"
-	[ $output = yes ] || echo "$1 has no line that begins with '#$ ', so nothing checks it"
+	if [ $output = no ]; then
+		echo "$1 has no line that begins with '#$ ', so nothing checks it" >&2
+		exit 1
+	fi
 }
 
 scratch=$(mktemp -d) now=$scratch/now
