@@ -6,6 +6,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Latch is the memory of a breaker: it opens when too many pods are due, and closes once that has been over for the
@@ -56,7 +58,11 @@ func (l *Latch) Open() string {
 	case l.Tripped.IsZero():
 		return ""
 	case !l.below.IsZero():
-		return fmt.Sprintf("%d of %d selected pods are due; the breaker closes soon", l.due, l.of)
+		return l.count() + "; the breaker closes soon"
 	}
-	return fmt.Sprintf("%d of %d selected pods are due, and the breaker allows %d", l.due, l.of, l.most)
+	return fmt.Sprintf("%s, and the breaker allows %d", l.count(), l.most)
+}
+
+func (l *Latch) count() string {
+	return fmt.Sprintf("%d of %d selected pods %s due", l.due, l.of, sentence.Agree(l.due, "is", "are"))
 }

@@ -143,9 +143,9 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 	})
 	newPod(t, node, "-later", tolerating(3600))
 	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=10s")
-	mustFail(t, err, "after 10s 2 pods have not left, and the taints stay\n",
+	mustFail(t, err, "after 10s, 2 pods have not left, and the taints stay\n",
 		"-held on node "+node+": is terminating: finalizer example.com/f keeps it",
-		"-later on node "+node+": is due only in ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
+		"-later on node "+node+": is not due until ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
 	mustHave(t, node, "m:NoExecute")
 }
 

@@ -194,8 +194,9 @@ func fixedRows() []row {
 			scenario: "The controller sees a new pod before it sees that its node was untainted",
 			should:   "The pod stays",
 			issues:   []int{119862, 139992},
-			how: "A proxy delays the controller's watch of nodes and nothing else. The node is untainted, then a pod is " +
-				"created on it and watched for 10 s. kube-controller-manager's controllers share the proxy's identity here.",
+			how: "A pod (before) is evicted from a tainted node. A proxy then delays the controller's watch of nodes and " +
+				"nothing else. The node is untainted, and another pod (after) is created on it and watched for 10 s. " +
+				"kube-controller-manager's controllers share the proxy's identity here.",
 			stories: scenarios.Named("pod seen before the untaint"),
 		},
 		{

@@ -159,9 +159,9 @@ The program relies on its own watch and the audit log, and reads a controller's 
 scenario is about them. An eviction is wrong if it is early or more than 4 seconds late; the machine can cause smaller
 delays.
 
-There are no kubelets, so a deleted pod keeps terminating. kube-controller-manager runs with its defaults, except for a
-feature gate (see 16) and three flags of the node-lifecycle controller: both grace periods are a day, and it checks
-nodes every second, not every five.
+There are no kubelets, so a deleted pod keeps terminating. Unless a scenario says otherwise, kube-controller-manager
+runs with its defaults, except for a feature gate (see 16) and three flags of the node-lifecycle controller: both grace
+periods are a day, and it checks nodes every second, not every five.
 `
 
 const tableHead = `| # | scenario | what should happen | upstream | ours |

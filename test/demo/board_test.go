@@ -158,7 +158,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 		if seen := <-waits; seen.err != nil {
 			t.Error(seen.err)
 		}
-		if err := tab.Until(board.RowOf("zones", "north") + `.includes('2 of 2 nodes are not ready')`); err != nil {
+		if err := tab.Until(board.RowOf("zones", "north") + `.includes('2 of 2 nodes not ready')`); err != nil {
 			t.Error(err)
 		}
 	})

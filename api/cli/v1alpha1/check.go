@@ -76,7 +76,7 @@ type CheckedTask struct {
 // CheckRule is a rule that was applied.
 type CheckRule struct {
 	ID string `json:"id"`
-	// Severity is the worst severity of its findings. Title says briefly what the rule finds.
+	// Severity is the worst severity that its findings can have. Title says briefly what the rule finds.
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"`
 	// Advice is one sentence that says what to do.

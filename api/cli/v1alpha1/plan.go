@@ -236,7 +236,7 @@ type PlannedBudget struct {
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
 	Asked   int   `json:"asked,omitempty"`
-	// Breach is how many more ready pods leave without the Eviction API than it allows. It is 0 if the budget is not
-	// overrun.
+	// Breach is how many more ready pods leave without the Eviction API than the budget allows. It is 0 if the budget
+	// is not overrun.
 	Breach int `json:"breach"`
 }

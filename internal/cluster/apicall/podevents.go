@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // EventsPerSecond bounds the writing of events, so that events do not compete with the evictions that they report: an
@@ -112,7 +114,7 @@ func (p *podEvents) tell() bool {
 		// Like the kubelet's, an event of a node has the node's name as its UID; kubectl describe shows both kinds.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: of.node, UID: types.UID(of.node)}
 		p.recorder.Eventf(node, of.kind, of.reason,
-			"%d events like this one, about Pods on this Node: %s", tally.number, tally.last)
+			"%s like this one, about Pods on this Node: %s", sentence.Counted(tally.number, "event"), tally.last)
 		delete(p.counted, of)
 	}
 	return false

@@ -6,6 +6,7 @@ package apicall
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -30,7 +32,9 @@ func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]
 			continue
 		}
 		var number int
-		if _, err := fmt.Sscanf(event.Message, "%d events like this one, about Pods on this Node: ", &number); err != nil {
+		_, err := fmt.Sscanf(event.Message, "%d", &number)
+		says := sentence.Counted(number, "event") + " like this one, about Pods on this Node: "
+		if err != nil || !strings.HasPrefix(event.Message, says) {
 			t.Errorf("an event about a node says %q", event.Message)
 		}
 		ofNodes[event.InvolvedObject.Name+" "+event.Reason] += number

@@ -49,11 +49,11 @@ type zoneCollector struct{ records *records }
 
 var (
 	zoneHealthDesc = prometheus.NewDesc("node_collector_zone_health",
-		"Percentage of ready nodes, by zone.", []string{"zone"}, nil)
+		"Percentage of ready nodes, by zone, not counting those excluded from disruption checks.", []string{"zone"}, nil)
 	zoneSizeDesc = prometheus.NewDesc("node_collector_zone_size",
 		"Nodes, by zone, except those excluded from disruption checks.", []string{"zone"}, nil)
 	zoneNotReadyDesc = prometheus.NewDesc("node_collector_unhealthy_nodes_in_zone",
-		"Nodes that are not ready, by zone.", []string{"zone"}, nil)
+		"Nodes that are not ready, by zone, except those excluded from disruption checks.", []string{"zone"}, nil)
 	zoneTaintedDesc = prometheus.NewDesc("node_collector_evictions_total",
 		"Nodes that were tainted NoExecute with a token of their zone since this process started, by zone.", []string{"zone"}, nil)
 	zoneStateDesc = prometheus.NewDesc("taintkeeper_zone_state",

@@ -305,14 +305,14 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		sentences      string
 	}{
 		{size: 3, notReady: 0, state: "Normal"},
-		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes are not ready: one node is tainted NoExecute every 10 s"},
-		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes are not ready: one node is tainted NoExecute every 10 s"},
-		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes are not ready: with the default flags, no node is tainted NoExecute in a partially disrupted zone of 50 nodes or fewer"},
-		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes are not ready: one node is tainted NoExecute every 100 s"},
-		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes are not ready: one node is tainted NoExecute every 10 s"},
+		{size: 3, notReady: 2, state: "Normal", sentences: "2 of 3 nodes not ready: one node is tainted NoExecute every 10 s"},
+		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes not ready: one node is tainted NoExecute every 10 s"},
+		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes not ready: with the default flags, no node is tainted NoExecute in a partially disrupted zone of 50 nodes or fewer"},
+		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes not ready: one node is tainted NoExecute every 100 s"},
+		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes not ready: one node is tainted NoExecute every 10 s"},
 		{
 			size: 2, notReady: 2, everyZone: true, state: "FullDisruption",
-			sentences: "2 of 2 nodes are not ready, as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",
+			sentences: "2 of 2 nodes not ready, as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",
 		},
 	} {
 		what := fmt.Sprintf("%d of %d", zone.notReady, zone.size)
@@ -333,7 +333,7 @@ func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 		s.node("c-1", func(node *corev1.Node) { node.Labels = nil }, unready(corev1.ConditionFalse))
 		s.open()
 		expect(t, "zone a", row[zoneRow](s, sheetZones, "/a"), zoneRow{
-			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes are not ready: one node is tainted NoExecute every 10 s",
+			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes not ready: one node is tainted NoExecute every 10 s",
 		})
 		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, readiness.Normal)
 		expect(t, "the nodes without a zone", row[zoneRow](s, sheetZones, "(none)").NotReady, 1)

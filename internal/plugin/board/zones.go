@@ -22,7 +22,7 @@ var defaultPolicy = readiness.Policy{
 // whyHeld says what the state of a zone means for its nodes that are not ready. everyZone means that all zones are in
 // FullDisruption.
 func whyHeld(zone *zoneRow, everyZone bool) string {
-	counts := fmt.Sprintf("%d of %d nodes are not ready", zone.NotReady, zone.Nodes)
+	counts := fmt.Sprintf("%d of %d nodes not ready", zone.NotReady, zone.Nodes)
 	rate := defaultPolicy.RateOf(zone.State, zone.Nodes)
 	switch {
 	case zone.NotReady == 0:

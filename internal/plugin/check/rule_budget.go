@@ -73,8 +73,8 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[
 		return Finding{}, false // it is not known what it allows, or the budget is kept
 	default:
 		return Finding{
-			Message: fmt.Sprintf("It allows %s, but node %s has %d of its %s, and a NoExecute taint on that node alone makes them leave, whatever the budget allows.",
-				sentence.Counted(allowed, "disruption"), most, len(together), sentence.Counted(covered, "pod")),
+			Message: fmt.Sprintf("It covers %s and allows %s, but a NoExecute taint on node %s alone evicts %d.",
+				sentence.Counted(covered, "pod"), sentence.Counted(allowed, "disruption"), most, len(together)),
 			Names: together,
 		}, true
 	}

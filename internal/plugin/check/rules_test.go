@@ -315,9 +315,9 @@ func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
 		pods   []*corev1.Pod
 		want   is
 	}{
-		"more pods on a node than it allows":          {selecting("web", 1), together, warningThat("It allows 1 disruption, but node n has 2 of its 3 pods")},
+		"more pods on a node than it allows":          {selecting("web", 1), together, warningThat("It covers 3 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.")},
 		"as many pods on a node as it allows":         {selecting("web", 2), together, nothing},
-		"it allows none":                              {selecting("web", 0), []*corev1.Pod{pod("a"), pod("b", on("m"))}, warningThat("node m has 1 of its 2 pods")},
+		"it allows none":                              {selecting("web", 0), []*corev1.Pod{pod("a"), pod("b", on("m"))}, warningThat("It covers 2 pods and allows 0 disruptions, but a NoExecute taint on node m alone evicts 1.")},
 		"the pods tolerate what they are not told of": {selecting("web", 0), []*corev1.Pod{pod("a", tolerating(everything))}, nothing},
 		"it covers no pod":                            {selecting("wbe", 1), together, infoThat("covers no pod")},
 		"its selector cannot be read":                 {unreadable, together, warningThat("cannot be read")},
@@ -334,7 +334,7 @@ func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
 
 func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
-	broken := warningThat("It allows 1 disruption, but node n has 2 of its 2 pods")
+	broken := warningThat("It covers 2 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.")
 	for name, test := range map[string]struct {
 		change func(*spec)
 		want   is

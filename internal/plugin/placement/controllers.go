@@ -132,9 +132,9 @@ func (j *job) whyFails() string {
 		return "The pod failure policy of its Job fails the Job when a pod is disrupted."
 	case j.onDisruption() == batchv1.PodFailurePolicyActionIgnore:
 	case limit != nil && int64(j.Status.Failed)+int64(j.lost) > int64(*limit):
-		return fmt.Sprintf("The backoffLimit of its Job is %d, and %d pods have already failed, so the Job fails.", *limit, j.Status.Failed)
+		return fmt.Sprintf("With the pods that leave, its Job has more failed pods than its backoffLimit of %d allows, so the Job fails.", *limit)
 	case most != nil && j.failedIndexes() > int(*most):
-		return fmt.Sprintf("The maxFailedIndexes of its Job is %d, and more have failed, so the Job fails.", *most)
+		return fmt.Sprintf("With the pods that leave, its Job has more failed indexes than its maxFailedIndexes of %d allows, so the Job fails.", *most)
 	}
 	return ""
 }

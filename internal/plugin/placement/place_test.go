@@ -502,11 +502,11 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	}{
 		"that leave one after the other": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
-			want: "p: a of a; q: The backoffLimit of its Job is 6, and 5 pods have already failed, so the Job fails.",
+			want: "p: a of a; q: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.",
 		},
 		"that leave together": {
 			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
-			want: "p: The backoffLimit of its Job is 6, and 5 pods have already failed, so the Job fails.; q: The backoffLimit of its Job is 6, and 5 pods have already failed, so the Job fails.",
+			want: "p: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.; q: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.",
 		},
 		"that lose no pod by one that has finished": {
 			job: limited(1, 0), node: n, pods: []*corev1.Pod{finished, second},

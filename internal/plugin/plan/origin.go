@@ -165,9 +165,9 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod without a toleration for %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
 	case s.isForMemoryPressure(t):
 		return cliv1alpha1.OriginPodTolerationRestriction,
-			fmt.Sprintf("the API server, for its QoS class %s", s.Pod.Status.QOSClass)
+			fmt.Sprintf("the API server, for the pod's QoS class %s", s.Pod.Status.QOSClass)
 	case s.isForRequest(t):
-		return cliv1alpha1.OriginExtendedResourceToleration, "the API server, because it requests " + t.Key
+		return cliv1alpha1.OriginExtendedResourceToleration, "the API server, because the pod requests " + t.Key
 	}
 	return "", ""
 }

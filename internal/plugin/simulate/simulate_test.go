@@ -248,7 +248,7 @@ func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
 		"1m0s Job shop/job fails, and its other pods are deleted",
 		"1m0s Job shop/job has 0 of 2 replicas, until the end",
 	)
-	const why = "The backoffLimit of its Job is 0, and 0 pods have already failed, so the Job fails."
+	const why = "With the pods that leave, its Job has more failed pods than its backoffLimit of 0 allows, so the Job fails."
 	for _, pod := range report.Pods {
 		if pod.LeavesAt == nil || pod.LeavesAt.Duration != time.Minute || pod.NoSuccessor != why {
 			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)

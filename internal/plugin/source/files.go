@@ -332,5 +332,5 @@ func (c *collector) noteStrangers() {
 			strangers++
 		}
 	}
-	c.note(strangers > 0, fmt.Sprintf("The files contain %d pods without their nodes.", strangers))
+	c.note(strangers > 0, fmt.Sprintf("Pods whose nodes are not in the files: %d.", strangers))
 }

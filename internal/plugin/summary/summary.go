@@ -135,7 +135,7 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s.", allows, budget.Leave-budget.Asked, verb))
 		}
 		if budget.Asked > int(budget.Allowed) {
-			asked = append(asked, fmt.Sprintf("%s, but EvictionPolicies use the Eviction API for %s, so some of them must wait.",
+			asked = append(asked, fmt.Sprintf("%s, so it delays evictions: EvictionPolicies use the Eviction API for %s.",
 				allows, sentence.Counted(budget.Asked, "pod")))
 		}
 	}

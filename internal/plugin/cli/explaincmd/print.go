@@ -121,11 +121,11 @@ func (e *explainer) refusals() string {
 	case all == 0:
 		return "the cluster has no nodes"
 	case refuse == 0:
-		return fmt.Sprintf("taints are not the reason: none of %s refuses it because of taints", sentence.Counted(all, "node"))
+		return "taints are not the reason: they keep it off none of the cluster's nodes"
 	case refuse == all:
-		return fmt.Sprintf("all nodes refuse it because of taints, %d of %d", refuse, all)
+		return fmt.Sprintf("taints keep it off all nodes, %d of %d", refuse, all)
 	}
-	return fmt.Sprintf("%d of %s refuse it because of taints, and %d do not", refuse, sentence.Counted(all, "node"), all-refuse)
+	return fmt.Sprintf("taints keep it off %d of %d nodes, but not off the other %d", refuse, all, all-refuse)
 }
 
 // section begins a part of the text.

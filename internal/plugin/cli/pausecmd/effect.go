@@ -131,7 +131,7 @@ func (e effect) ofPause(name string) string {
 	case e.selected == 0:
 		return "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with " + resume + "."
 	case e.held == 0:
-		return fmt.Sprintf("It selects %s, none of which is due now; those that become due stay until %s.",
+		return fmt.Sprintf("It selects %s and holds none now; pods that become due stay until %s.",
 			sentence.Counted(e.selected, "pod"), resume)
 	}
 	then := "all that are due leave " + e.speed()
@@ -140,7 +140,8 @@ func (e effect) ofPause(name string) string {
 	case 0:
 		then = "other EvictionPolicies still hold them"
 	default:
-		then = fmt.Sprintf("%d leave %s, and other EvictionPolicies still hold %d", e.free, e.speed(), e.held-e.free)
+		then = fmt.Sprintf("%d %s %s, and other EvictionPolicies still hold %d",
+			e.free, sentence.Agree(e.free, "leaves", "leave"), e.speed(), e.held-e.free)
 	}
 	return fmt.Sprintf("It selects %s, %d due now and held until %s; then %s.",
 		sentence.Counted(e.selected, "pod"), e.held, resume, then)

@@ -185,10 +185,10 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a namespace":              {[]string{"x", "-n", "ml"}, "It selects 1 pod, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"a namespace":              {[]string{"x", "-n", "ml"}, "It selects 1 pod and holds none now; pods that become due stay until 'kubectl taintkeeper resume pause'.\n"},
 		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
-		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
-		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod, none of which is due now; those that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods and holds none now; pods that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod and holds none now; pods that become due stay until 'kubectl taintkeeper resume pause'.\n"},
 		"a namespace without pods": {[]string{"x", "-n", "shopp"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,9 +62,11 @@ It also contains:
 - EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
 - when the Leases of nodes were renewed, and the Leases of Taintkeeper and kube-controller-manager, with their holders
 - the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
-- the controllers of ReplicaSets and Jobs, and how many failures a Job allows
+- the controllers of ReplicaSets and Jobs, and for unfinished Jobs the pod failure policy, the pod replacement policy,
+  and how many pods have failed and may fail
 - the selectors of Services
-- the flags of Taintkeeper and kube-controller-manager that say which controllers run
+- the flags of Taintkeeper and kube-controller-manager that say which controllers run, in which mode, and which Lease
+  elects their leader
 
 It contains no environment variables, image names, Secrets or ConfigMaps. Of other annotations, it contains only the
 mark of static pods, and of other flags none.`,

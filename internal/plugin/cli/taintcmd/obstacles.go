@@ -39,8 +39,8 @@ func (o *obstacles) of(ctx context.Context, pod plan.Leaving) string {
 	case pod.DeletionTimestamp != nil:
 		return terminating(pod, now)
 	case pod.Verdict.PendingAt(now):
-		return fmt.Sprintf("is due only in %s, at %s: %s",
-			output.Relative(now, pod.Verdict.Due), output.Absolute(pod.Verdict.Due), tolerated(pod))
+		return fmt.Sprintf("is not due until %s, in %s: %s",
+			output.Absolute(pod.Verdict.Due), output.Relative(now, pod.Verdict.Due), tolerated(pod))
 	}
 	due := overdue(pod.Verdict.Due, now)
 	if why := refusal(pod.Pod); why != "" {

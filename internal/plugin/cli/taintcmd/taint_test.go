@@ -595,7 +595,7 @@ func TestANoteSaysWhyPodsKeepComingToTheNode(t *testing.T) {
 				s.Error(err)
 			}
 		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 2 pods have not left")
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 2 pods have not left")
 		s.mustSay(s.err.String(), "Note: 1 pod was scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it\n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
@@ -647,7 +647,7 @@ func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
 func TestAnAPIServerThatDoesNotAnswerDoesNotHoldUpTheTimeout(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.breaks(10*time.Second, time.Hour)
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s 1 pod has not left", "list pods: no answer")
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 1 pod has not left", "list pods: no answer")
 		if took := time.Since(virtualStart); took != time.Minute {
 			s.Errorf("it takes %s", took)
 		}
@@ -659,7 +659,7 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s it is unknown which pods have left, and the taints stay\nlist pods: no answer"},
+		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s, it is unknown which pods have left, and the taints stay\nlist pods: no answer"},
 		"the taints are over": {[]string{"--for", "1m", "--stay"}, "1m0s have passed, and it is unknown which pods have left."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -795,7 +795,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		also   []runtime.Object
 		says   string
 	}{
-		"it is due later":               {toleratingTaint(90), nil, "is due only in 31s, at 2000-01-01T00:01:31Z: m:NoExecute is tolerated: m=* for 90s"},
+		"it is due later":               {toleratingTaint(90), nil, "is not due until 2000-01-01T00:01:31Z, in 31s: m:NoExecute is tolerated: m=* for 90s"},
 		"its grace period lasts":        {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
 		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
 		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
@@ -826,7 +826,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 			}
 			playTaint(t, func(s *taintScene) {
 				err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
-				s.mustFail(err, "after 1m0s 1 pod has not left, and the taints stay\n", "pod default/p on node n: ", test.says)
+				s.mustFail(err, "after 1m0s, 1 pod has not left, and the taints stay\n", "pod default/p on node n: ", test.says)
 				if took := time.Since(virtualStart); took != time.Minute {
 					s.Errorf("it takes %s", took)
 				}
