@@ -102,8 +102,8 @@ type CheckFinding struct {
 	Source string `json:"source,omitempty"`
 }
 
-// CheckedObject is the object of a finding: a workload, a PodDisruptionBudget, a Taint (its name is the whole taint,
-// key=value:Effect) or a Controller (its name is its task).
+// CheckedObject is the object of a finding: a workload, a Node, a PodDisruptionBudget, an EvictionPolicy, a Taint (its
+// name is the whole taint, key=value:Effect) or a Controller (its name is its task).
 type CheckedObject struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace,omitempty"`

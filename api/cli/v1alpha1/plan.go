@@ -39,7 +39,8 @@ type TaintPlan struct {
 	Pods []PlannedPod `json:"pods"`
 	// Workloads are the owners of the pods that leave. Those that lose every replica come first.
 	Workloads []PlannedWorkload `json:"workloads,omitempty"`
-	// Budgets are the PodDisruptionBudgets that cover pods that leave. Taint-based evictions ignore them.
+	// Budgets are the PodDisruptionBudgets that cover pods that leave. Taint-based evictions ignore them, except where
+	// an EvictionPolicy uses the Eviction API.
 	Budgets []PlannedBudget `json:"budgets,omitempty"`
 	// Policies are the EvictionPolicies that select pods that leave, by name.
 	Policies []PlannedPolicy `json:"policies,omitempty"`

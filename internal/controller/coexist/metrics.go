@@ -71,7 +71,7 @@ func backlogGauges(account *Account) []prometheus.Collector {
 				return float64(b.Until.Unix())
 			}),
 		gauge("taintkeeper_built_in_backlog_evictions",
-			"Upper bound of the evictions that kube-controller-manager has begun and may still try, as known to this process.",
+			"Upper bound on the number of evictions that kube-controller-manager has begun and may still try, as known to this process.",
 			func(b Backlog) float64 { return float64(b.Evictions) }),
 		gauge("taintkeeper_spared_nodes",
 			"Nodes with pods that were due and now stay, on which kube-controller-manager may not evict until its backlog is over, as known to this process; -1 if all nodes count as spared.",

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // statusOf returns the status of a rule according to its newest plan.
@@ -45,10 +47,10 @@ func heldMessage(p planned) string {
 	if waiting := plan.held - plan.refused; waiting > 0 {
 		bound := fmt.Sprint(plan.bound)
 		if text := p.rule.spec.MaxTainted.String(); text != bound {
-			bound = fmt.Sprintf("%s, %d", text, plan.bound)
+			bound = fmt.Sprintf("%d (%s)", plan.bound, text)
 		}
-		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule taints at most %s of the %d nodes that it selects.",
-			nodesDo(waiting, "waits", "wait"), p.rule.text, bound, plan.selected))
+		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule selects %s and taints at most %s.",
+			nodesDo(waiting, "waits", "wait"), p.rule.text, sentence.Counted(plan.selected, "node"), bound))
 	}
 	if plan.refused > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s taint %s; Taintkeeper retries every minute. For node %s, the API server says: %s",

@@ -406,7 +406,7 @@ func TestALargeClusterStillGivesAPageThatOpens(t *testing.T) {
 		t.Errorf("%d rows, and the zones' marks count %d pods, want 63 and 150000", len(rows), all["Zone"])
 	}
 	for _, sentence := range []string{
-		"Of 5000 nodes, 5000 have pods that the plan affects. The 60 that lose the most pods have their own rows; the zones count all nodes. The plan with -o json has every node.",
+		"Nodes with pods that the plan affects: 5000 of 5000. The 60 that lose the most pods have their own rows; the zones count all nodes. The plan with -o json has every node.",
 		"This page lists 2000 of 150000 pods; -o json lists all.",
 		"This page lists 300 of 5000 nodes; -o json lists all.",
 	} {

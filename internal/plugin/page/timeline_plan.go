@@ -81,7 +81,7 @@ func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]
 	changed := len(nodes)
 	slices.SortStableFunc(nodes, func(a, b cliv1alpha1.PlannedNode) int { return cmp.Compare(b.Leave, a.Leave) })
 	nodes = nodes[:min(len(nodes), mostRows)]
-	t.LeftOut = fmt.Sprintf("Of %d nodes, %d have pods that the plan affects.", len(plan.Nodes), changed)
+	t.LeftOut = fmt.Sprintf("Nodes with pods that the plan affects: %d of %d.", changed, len(plan.Nodes))
 	if len(nodes) < changed {
 		t.LeftOut += fmt.Sprintf(" The %d that lose the most pods have their own rows; the zones count all nodes. The plan with -o json has every node.", len(nodes))
 	}

@@ -605,7 +605,7 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 	if got := story(made); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
-	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only an upper bound is known, because the run time is limited: 2") {
+	if made.Summary.Bounds != 2 || !strings.Contains(strings.Join(made.Notes, " "), "only an upper bound on the number of nodes that fit is known, because the run time is limited: 2") {
 		t.Errorf("the plan does not say so: %+v, %q", made.Summary, made.Notes)
 	}
 }

@@ -118,7 +118,7 @@ func (p *placer) notes(cluster *plan.Cluster) []string {
 	note(pending(cluster), "Pods that already wait for a node: %d. The plan does not take into account that they may be placed first.")
 	note(p.late, "Pods that fit no node at first, but fit one after other pods are placed or leave: %d.")
 	note(p.countIf(func(l *leaver) bool { return l.planned.WhereTo != nil && l.planned.WhereTo.Bound }),
-		"Pods for which only an upper bound is known, because the run time is limited: %d. Their nodes would have taken an identical pod that left earlier, but pods placed since may have filled some.")
+		"Pods for which only an upper bound on the number of nodes that fit is known, because the run time is limited: %d. Their nodes would have taken an identical pod that left earlier, but pods placed since may have filled some.")
 	return notes
 }
 

@@ -205,7 +205,7 @@ func (r *Running) WhyNot(at time.Time) string {
 
 // NoHolds says that policies hold no pods because Taintkeeper does not evict. It is empty if Taintkeeper evicts.
 func (r *Running) NoHolds(at time.Time) string {
-	const exception = "except those with ifDown: Hold, if the admission policy taintkeeper-held is installed"
+	const exception = "except those with ifDown: Hold, if the admission policy taintkeeper-held is in force"
 	switch why := r.WhyNot(at); {
 	case why == "":
 		return ""

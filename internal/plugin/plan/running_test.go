@@ -36,7 +36,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 			EvictionClockAnnotation: at.Add(-ago).Format(time.RFC3339),
 		}}}
 	}
-	const exception = ", so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is installed."
+	const exception = ", so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."
 	for name, test := range map[string]struct {
 		lease   *coordinationv1.Lease
 		clock   *corev1.ServiceAccount
@@ -50,7 +50,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 		"it was last renewed a while ago": {lease: lease("taintkeeper", "a_1", time.Minute), says: "Taintkeeper is not running (Lease kube-system/taintkeeper was last renewed 60s ago)" + exception},
 		"nobody holds it":                 {lease: lease("taintkeeper", "", time.Second), says: "Taintkeeper is not running (no replica holds Lease kube-system/taintkeeper)" + exception},
 		"there is no Lease":               {says: "Taintkeeper is not running" + exception},
-		"Leases are not known":            {unknown: true, says: "It is not known whether Taintkeeper is running. If it is not, EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is installed."},
+		"Leases are not known":            {unknown: true, says: "It is not known whether Taintkeeper is running. If it is not, EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."},
 		"the Lease has another name": {
 			lease: lease("mine", "a_1", time.Second), pods: []*corev1.Pod{pod("--leader-elect-resource-name=mine")}, mode: cliv1alpha1.ModeEnforce,
 		},

@@ -73,7 +73,7 @@ func Parse(text []byte) (*Scenario, error) {
 	var errs []error
 	switch {
 	case s.until <= 0:
-		errs = append(errs, errors.New("until: set when the simulation ends, such as 45m"))
+		errs = append(errs, errors.New("until: say when the simulation ends, such as 45m"))
 	case s.until > Longest:
 		errs = append(errs, fmt.Errorf("until: %s is too long: at most %s can be simulated", s.until, Longest))
 	}

@@ -458,7 +458,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
 		"# one\n---\n{kind: Simulation}\n---\n{kind: Simulation}":                                     "read the scenario: it has several documents, but should have one",
-		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: set when the simulation ends, such as 45m",
+		"{kind: Simulation, until: -1m, steps: [{at: 1s, silent: {all: true}}]}":                      "until: say when the simulation ends, such as 45m",
 		"{kind: Simulation, until: 9999h, steps: [{at: 1s, silent: {all: true}}]}":                    "until: 9999h0m0s is too long: at most 8760h0m0s can be simulated",
 		"{kind: Simulation, until: 1m, steps: []}":                                                    "steps: the list is empty, so nothing would happen",
 		"{kind: Simulation, until: 1m, steps: [{at: -1s, silent: {all: true}}]}":                      "step 1: at: -1s is before the start",

@@ -99,6 +99,6 @@ func (c *collector) unended() (all []error) {
 }
 
 func cutOff(source string, objects int) error {
-	return fmt.Errorf("%s: the snapshot ends after %d objects without its last line: it is incomplete; take it again",
+	return fmt.Errorf("%s: the snapshot has no last line (objects read: %d): it is incomplete; take it again",
 		source, objects)
 }

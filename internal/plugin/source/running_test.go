@@ -24,7 +24,7 @@ import (
 
 func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *testing.T) {
 	const (
-		exception = "EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is installed."
+		exception = "EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."
 		builtIn   = " Due pods leave only if the built-in controller evicts them."
 	)
 	policies := []*v1alpha1.EvictionPolicy{{}}

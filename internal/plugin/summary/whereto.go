@@ -40,7 +40,7 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Enumerate(remark.pods), remark.message))
 	}
 	if more := len(remarks) - mostWarned; more > 0 {
-		lines = append(lines, fmt.Sprintf("%s more: -o json and -o yaml list them.", sentence.Counted(more, "warning")))
+		lines = append(lines, fmt.Sprintf("%s: -o json and -o yaml list all.", sentence.Counted(more, "more warning")))
 	}
 	return lines
 }

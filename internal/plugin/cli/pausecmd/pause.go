@@ -64,11 +64,11 @@ func (o *options) pauseCommand() *cobra.Command {
 		Long: `Stop taint-based evictions now: create an EvictionPolicy that holds all pods, or those that you select. The command
 does not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
 
-Taintkeeper checks for it before each call, so it takes effect at once, regardless of other policies. Pods on nodes
-with the taint node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl
-taintkeeper check says which controller evicts. With coexistence, the built-in leaves these pods alone even while
+Taintkeeper checks for the policy before each call, so it takes effect at once, regardless of other policies. Pods on
+nodes with the taint node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl
+taintkeeper check says which controller evicts. With coexistence, the built-in leaves the selected pods alone even while
 Taintkeeper is not running (ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves
-these pods alone on every node. So resume before you stop or uninstall Taintkeeper.
+them alone on every node. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod once the pod has been due for that long.`,
