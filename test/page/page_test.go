@@ -295,7 +295,7 @@ func TestTheTableOfPodsIsSortedAndFiltered(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "shown", shown(), 4)
-	expect(t, "said", status(), "4 of 27 pods match.")
+	expect(t, "said", status(), "Pods that match: 4 of 27.")
 	press(t, tab, kb.Escape)
 	expect(t, "shown after Escape", shown(), 27)
 

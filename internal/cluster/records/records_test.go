@@ -40,7 +40,7 @@ func TestWhatIsOfAnotherKindIsRefusedAndChangesNothing(t *testing.T) {
 		{"added", func(s listwatch.Store) error { return s.Add(&corev1.Pod{}) }, "the watch of nodes delivered a *v1.Pod"},
 		{"updated", func(s listwatch.Store) error { return s.Update(nil) }, "the watch of nodes delivered a <nil>"},
 		{"deleted", func(s listwatch.Store) error { return s.Delete(&metav1.Status{}) }, "the watch of nodes delivered a *v1.Status"},
-		{"collected by the reflector", func(s listwatch.Store) error { return s.Replace([]any{named("b")}, "1") }, "1 nodes"},
+		{"collected by the reflector", func(s listwatch.Store) error { return s.Replace([]any{named("b")}, "1") }, "of nodes should be empty, but has objects: 1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func (s store[K, O, R]) BeginList() {
 // Replace is called when a list is complete. Its objects have come one by one.
 func (s store[K, O, R]) Replace(objects []any, _ string) error {
 	if len(objects) > 0 {
-		return fmt.Errorf("%d %s came in the final list, but should have come one by one", len(objects), s.name)
+		return fmt.Errorf("the final list of %s should be empty, but has objects: %d", s.name, len(objects))
 	}
 	gone, awaiting := s.complete()
 	for _, key := range gone {

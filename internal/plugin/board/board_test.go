@@ -309,7 +309,7 @@ func TestZonesSayWhyTheyHold(t *testing.T) {
 		{size: 10, notReady: 5, state: "Normal", sentences: "5 of 10 nodes not ready: one node is tainted NoExecute every 10 s"},
 		{size: 10, notReady: 6, state: "PartialDisruption", sentences: "6 of 10 nodes not ready: with the default flags, no node is tainted NoExecute in a partially disrupted zone of 50 nodes or fewer"},
 		{size: 100, notReady: 60, state: "PartialDisruption", sentences: "60 of 100 nodes not ready: one node is tainted NoExecute every 100 s"},
-		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 nodes not ready: one node is tainted NoExecute every 10 s"},
+		{size: 1, notReady: 1, state: "FullDisruption", sentences: "1 of 1 node not ready: one node is tainted NoExecute every 10 s"},
 		{
 			size: 2, notReady: 2, everyZone: true, state: "FullDisruption",
 			sentences: "2 of 2 nodes not ready, as in every zone: the control plane is the more likely cause, and no node is tainted NoExecute",

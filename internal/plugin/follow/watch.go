@@ -138,7 +138,7 @@ func (s *store) BeginList() { s.list++ }
 // Replace is called when a list is complete. Its objects have already arrived one by one.
 func (s *store) Replace(objects []any, _ string) error {
 	if len(objects) > 0 {
-		return fmt.Errorf("%d %s came in the final list, but should have come one by one", len(objects), s.Kind)
+		return fmt.Errorf("the final list of %s should be empty, but has objects: %d", s.Kind, len(objects))
 	}
 	for key, known := range s.known {
 		if known.list != s.list {

@@ -167,9 +167,9 @@
       row.hidden = !words.every((word) => texts[i].includes(word));
       shown += row.hidden ? 0 : 1;
     });
-    const text = shown + ' of ' + rows.length + ' pods';
-    byId('filter-count').textContent = text;
-    if (words.length > 0) say(text + ' match.');
+    const count = shown + ' of ' + rows.length;
+    byId('filter-count').textContent = 'Pods: ' + count;
+    if (words.length > 0) say('Pods that match: ' + count + '.');
   };
   byId('filter').hidden = false;
   input.addEventListener('input', filter);

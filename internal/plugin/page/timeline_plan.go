@@ -69,7 +69,7 @@ func (t *timeline) addZone(z zone[cliv1alpha1.PlannedNode], byNode map[string][]
 		pods, leaving = pods+node.Pods, leaving+node.Leave
 		moments = append(moments, byNode[node.Name]...)
 	}
-	t.add(z.row(fmt.Sprintf("%d of %s", leaving, leave(pods))), moments)
+	t.add(z.row(leave(leaving, pods)), moments)
 }
 
 // mostChanged returns as many nodes with changes as there is room for. Those that lose most pods come first.
@@ -89,16 +89,16 @@ func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]
 }
 
 func nodeRow(node cliv1alpha1.PlannedNode) row {
-	r := row{Kind: "Node", Name: node.Name, Emptied: node.Emptied, Answer: fmt.Sprintf("%d of %s", node.Leave, leave(node.Pods))}
+	r := row{Kind: "Node", Name: node.Name, Emptied: node.Emptied, Answer: leave(node.Leave, node.Pods)}
 	if node.Zone != "" {
 		r.Detail = "zone " + node.Zone
 	}
 	return r
 }
 
-// leave counts pods, for a sentence that says how many of them leave.
-func leave(pods int) string {
-	return sentence.Counted(pods, "pod") + " " + sentence.Agree(pods, "leaves", "leave")
+// leave says how many of the pods leave.
+func leave(leaving, pods int) string {
+	return fmt.Sprintf("%d of %s %s", leaving, sentence.Counted(pods, "pod"), sentence.Agree(leaving, "leaves", "leave"))
 }
 
 // span formats the time from one instant to another.

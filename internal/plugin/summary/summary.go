@@ -44,7 +44,10 @@ func Cluster(of *cliv1alpha1.TaintPlan) string {
 func Answer(plan *cliv1alpha1.TaintPlan) string {
 	s := plan.Summary
 	pods, nodes := sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node")
-	if s.Leave == 0 {
+	switch {
+	case s.Pods == 0:
+		return fmt.Sprintf("No pod leaves: there are no pods on %s.", nodes)
+	case s.Leave == 0:
 		return fmt.Sprintf("No pod leaves: %s on %s may stay.", pods, nodes)
 	}
 	do, objections := leave(s.Leave), objections(plan)

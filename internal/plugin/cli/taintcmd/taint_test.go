@@ -560,7 +560,7 @@ func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
 		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
 			s.Errorf("it takes %s", took)
 		}
-		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods have left, the next is due at ", "All pods that must leave have left.\n")
+		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods has left, the next is due at ", "All pods that must leave have left.\n")
 	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}), podOnNode("elsewhere", "other"))
@@ -660,7 +660,7 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 		want  string
 	}{
 		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s, it is unknown which pods have left, and the taints stay\nlist pods: no answer"},
-		"the taints are over": {[]string{"--for", "1m", "--stay"}, "1m0s have passed, and it is unknown which pods have left."},
+		"the taints are over": {[]string{"--for", "1m", "--stay"}, "After 1m0s, it is unknown which pods have left."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			playTaint(t, func(s *taintScene) {
@@ -858,7 +858,7 @@ func TestForAndWaitEndTogether(t *testing.T) {
 			s.Errorf("it takes %s", took)
 		}
 		s.mustHave("n")
-		s.mustSay(s.err.String(), "5m0s have passed, and 1 pod has not left.\n")
+		s.mustSay(s.err.String(), "After 5m0s, 1 pod has not left.\n")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 

@@ -179,7 +179,7 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	case apicall.Stopping(ctx):
 		return fmt.Errorf("interrupted: %s", left)
 	case !end.IsZero() && !t.machineTime().Before(end):
-		t.tell("%s have passed, and %s.", t.lasts, left)
+		t.tell("After %s, %s.", t.lasts, left)
 		return nil
 	}
 	return v.giveUp(ctx, left, f.Broken())
@@ -203,7 +203,9 @@ func (v *vigil) look() string {
 	}
 	v.warn()
 	had := v.departures.Had()
-	line := fmt.Sprintf("Waiting: %d of %s left", had-len(pods), podsThat(had, "has", "have"))
+	gone := had - len(pods)
+	line := fmt.Sprintf("Waiting: %d of %s %s left",
+		gone, sentence.Counted(had, "pod"), sentence.Agree(gone, "has", "have"))
 	if next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next >= 0 {
 		line += ", the next is due " + v.when(pods[next].Verdict.Due, now) +
 			", the last " + v.when(pods[len(pods)-1].Verdict.Due, now)
