@@ -64,5 +64,5 @@ func (l *Latch) Open() string {
 }
 
 func (l *Latch) count() string {
-	return fmt.Sprintf("%d of %d selected pods %s due", l.due, l.of, sentence.Agree(l.due, "is", "are"))
+	return sentence.Part(l.due, l.of, "selected pod", "is due", "are due")
 }

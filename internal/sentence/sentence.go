@@ -26,6 +26,15 @@ func Agree(n int, one, many string) string {
 	return many
 }
 
+// Part says how many of several do something: 0 of 1 pod leaves, 1 of 2 pods leaves, 2 of 3 pods leave.
+func Part(n, of int, what, one, many string) string {
+	verb := one
+	if of != 1 {
+		verb = Agree(n, one, many)
+	}
+	return fmt.Sprintf("%d of %s %s", n, Counted(of, what), verb)
+}
+
 // Are begins a sentence: 1 pod is, 2 pods are.
 func Are(n int, what string) string {
 	return Counted(n, what) + " " + Agree(n, "is", "are")

@@ -17,3 +17,17 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+func TestAPartAgreesWithItsNumberOrWithTheOnlyOne(t *testing.T) {
+	for want, part := range map[string]struct{ n, of int }{
+		"0 of 1 pod leaves":  {0, 1},
+		"1 of 1 pod leaves":  {1, 1},
+		"0 of 2 pods leave":  {0, 2},
+		"1 of 2 pods leaves": {1, 2},
+		"2 of 3 pods leave":  {2, 3},
+	} {
+		if got := Part(part.n, part.of, "pod", "leaves", "leave"); got != want {
+			t.Errorf("%d of %d: %q, want %q", part.n, part.of, got, want)
+		}
+	}
+}

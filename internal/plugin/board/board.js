@@ -369,7 +369,7 @@
     const late = lateCount();
     const first = many(head.pending, 'pod') + ' must leave';
     const overdue = late === 0 ? '' : late + (late === 1 ? ' is' : ' are') + ' due and still there';
-    const soon = next ? 'the next ' + countdown(next.data.due) : '';
+    const soon = next ? (head.pending === 1 ? 'due ' : 'the next ') + countdown(next.data.due) : '';
     const held = head.held ? (head.held === 1 ? '1 is' : (head.held === head.pending ? 'all' : number.format(head.held)) + ' are') + ' held by policies' : '';
     return first + [overdue, held, soon].filter(Boolean).map((text, i) => (i === 0 ? ': ' : ', ') + text).join('') + '.';
   };
@@ -475,7 +475,7 @@
   const input = byId('filter-text');
   const count = () => {
     const shown = [...nodes.zones.values()].reduce((n, list) => n + (list.shown ?? 0), 0);
-    setText(byId('filter-count'), filter.length === 0 ? '' : number.format(shown) + ' of ' + many(nodes.size, 'node') + ', ' + number.format(lists.pending.shown ?? 0) + ' of ' + many(lists.pending.rows.size, 'pod'));
+    setText(byId('filter-count'), filter.length === 0 ? '' : number.format(shown) + ' of ' + many(nodes.size, 'node') + ', ' + number.format(podsIn(lists.pending.sorted.filter((row) => !row.tr.hidden))) + ' of ' + many(podsIn(lists.pending.sorted), 'pod'));
   };
   const applyFilter = () => {
     filter = input.value.toLowerCase().split(/\s+/).filter(Boolean);

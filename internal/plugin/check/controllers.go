@@ -219,8 +219,8 @@ func (d *detective) builtInWrote() bool {
 func (d *detective) evictedLately(program string) bool {
 	trace, ok := d.Signs.Evictions[program]
 	if ok {
-		d.sign("%s wrote %s about evictions, the last at %s.",
-			program, sentence.Counted(trace.Count, "event"), instant(trace.Last))
+		d.sign("%s wrote %s about evictions, %s %s.", program, sentence.Counted(trace.Count, "event"),
+			sentence.Agree(trace.Count, "at", "the last at"), instant(trace.Last))
 	}
 	return ok && d.Signs.At.Sub(trace.Last) < writtenLately
 }

@@ -193,7 +193,7 @@ func TestALargeSimulationStillGivesAPageThatOpens(t *testing.T) {
 	if got := attribute(bars[0], "aria-label"); got != "Zone a, +1m to +30m: unreachable: 1667 nodes" {
 		t.Errorf("the first bar is %q", got)
 	}
-	wantBars := map[string]string{"fewer": "at least 1 of 30 replicas ready", "lost": "none of 30 replicas ready"}
+	wantBars := map[string]string{"fewer": "at least 1 of 30 replicas ready", "lost": "0 of 30 replicas ready"}
 	for class, what := range wantBars {
 		if got := attribute(withClass(document, class)[1], "aria-label"); !strings.HasSuffix(got, what) {
 			t.Errorf("a bar of kind %s is %q, want %q at its end", class, got, what)

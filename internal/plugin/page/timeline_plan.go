@@ -69,7 +69,7 @@ func (t *timeline) addZone(z zone[cliv1alpha1.PlannedNode], byNode map[string][]
 		pods, leaving = pods+node.Pods, leaving+node.Leave
 		moments = append(moments, byNode[node.Name]...)
 	}
-	t.add(z.row(leave(leaving, pods)), moments)
+	t.add(z.row(sentence.Part(leaving, pods, "pod", "leaves", "leave")), moments)
 }
 
 // mostChanged returns as many nodes with changes as there is room for. Those that lose most pods come first.
@@ -89,16 +89,14 @@ func (t *timeline) mostChanged(plan *cliv1alpha1.TaintPlan, byNode map[string][]
 }
 
 func nodeRow(node cliv1alpha1.PlannedNode) row {
-	r := row{Kind: "Node", Name: node.Name, Emptied: node.Emptied, Answer: leave(node.Leave, node.Pods)}
+	r := row{
+		Kind: "Node", Name: node.Name, Emptied: node.Emptied,
+		Answer: sentence.Part(node.Leave, node.Pods, "pod", "leaves", "leave"),
+	}
 	if node.Zone != "" {
 		r.Detail = "zone " + node.Zone
 	}
 	return r
-}
-
-// leave says how many of the pods leave.
-func leave(leaving, pods int) string {
-	return fmt.Sprintf("%d of %s %s", leaving, sentence.Counted(pods, "pod"), sentence.Agree(leaving, "leaves", "leave"))
 }
 
 // span formats the time from one instant to another.

@@ -201,7 +201,7 @@ func (h *history) periodsOfWorkload(w *cliv1alpha1.SimulatedWorkload) (all []per
 		}
 		p.what = fmt.Sprintf("at least %d of %s ready", lowest, sentence.Counted(w.Replicas, "replica"))
 		if p.kind == kindLost {
-			p.what = fmt.Sprintf("none of %s ready", sentence.Counted(w.Replicas, "replica"))
+			p.what = fmt.Sprintf("0 of %s ready", sentence.Counted(w.Replicas, "replica"))
 		}
 		all = append(all, p)
 	}

@@ -289,7 +289,7 @@ func (c *collector) result() (*plan.Cluster, error) {
 	case len(c.cluster.Nodes) > 0:
 	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+
 		len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
-		return nil, errors.New("the files contain no nodes and no workloads: name manifests, or write them with 'kubectl taintkeeper snapshot'")
+		return nil, errors.New("the files contain no nodes and no workloads: name manifests, or the output of 'kubectl taintkeeper snapshot'")
 	case !c.wants.Templates:
 		return nil, errors.New("the files contain no nodes: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}

@@ -161,8 +161,8 @@ func ofEvictions(
 		problems = append(problems, staleEvictionClock(clock, at))
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
-		problems = append(problems, fmt.Sprintf("%s overdue, the oldest for %s.",
-			sentence.Are(pods.Overdue, "pod"), duration.HumanDuration(at.Sub(pods.Oldest.Time))))
+		problems = append(problems, fmt.Sprintf("%s overdue, %s %s.", sentence.Are(pods.Overdue, "pod"),
+			sentence.Agree(pods.Overdue, "for", "the oldest for"), duration.HumanDuration(at.Sub(pods.Oldest.Time))))
 	}
 	for _, policy := range cluster.Policies {
 		accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionAccepted)

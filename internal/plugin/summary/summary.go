@@ -61,7 +61,7 @@ func Answer(plan *cliv1alpha1.TaintPlan) string {
 	case later == 0:
 		parts = append(parts, "all of them at once")
 	case s.AtOnce == 0:
-		parts = append(parts, "the last in "+output.Relative(plan.At.Time, s.Last.Time))
+		parts = append(parts, sentence.Agree(s.Leave, "in ", "the last in ")+output.Relative(plan.At.Time, s.Last.Time))
 	default:
 		parts = append(parts, fmt.Sprintf("%d at once", s.AtOnce),
 			fmt.Sprintf("%d more within %s", later, output.Relative(plan.At.Time, s.Last.Time)))

@@ -125,7 +125,7 @@ func (e *explainer) refusals() string {
 	case refuse == all:
 		return fmt.Sprintf("taints keep it off all nodes, %d of %d", refuse, all)
 	}
-	return fmt.Sprintf("taints keep it off %d of %d nodes, but not off the other %d", refuse, all, all-refuse)
+	return fmt.Sprintf("taints keep it off %d of %d nodes, but not off the rest", refuse, all)
 }
 
 // section begins a part of the text.

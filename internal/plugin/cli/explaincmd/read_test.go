@@ -254,7 +254,7 @@ func TestThePodOfADeploymentThatLeavesFirstIsRead(t *testing.T) {
 	if subject.Pod.Name != "web-1-zzz" {
 		t.Errorf("the pod is %s, want the one that must leave, web-1-zzz", subject.Pod.Name)
 	}
-	if want := []string{"Deployment shop/web has 2 pods, and this one leaves first. The others: web-1-aaa."}; !slices.Equal(w.notes, want) {
+	if want := []string{"Deployment shop/web has 2 pods, and this one leaves first. The other: web-1-aaa."}; !slices.Equal(w.notes, want) {
 		t.Errorf("the notes are %q, want %q", w.notes, want)
 	}
 }

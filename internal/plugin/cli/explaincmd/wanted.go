@@ -133,7 +133,8 @@ func (w *wanted) soonest(cluster *plan.Cluster, pods []*corev1.Pod, now time.Tim
 			others = append(others, pod.Name)
 		}
 	}
-	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. The others: %s.",
-		w.kind, output.FullName(first.Namespace, w.name), len(pods), does, sentence.Some(others)))
+	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. %s: %s.",
+		w.kind, output.FullName(first.Namespace, w.name), len(pods), does,
+		sentence.Agree(len(others), "The other", "The others"), sentence.Some(others)))
 	return first
 }

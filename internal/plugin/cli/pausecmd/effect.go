@@ -138,7 +138,7 @@ func (e effect) ofPause(name string) string {
 	switch e.free {
 	case e.held:
 	case 0:
-		then = "other EvictionPolicies still hold them"
+		then = "other EvictionPolicies still hold " + sentence.Agree(e.held, "it", "them")
 	default:
 		then = fmt.Sprintf("%d %s %s, and other EvictionPolicies still hold %d",
 			e.free, sentence.Agree(e.free, "leaves", "leave"), e.speed(), e.held-e.free)

@@ -201,7 +201,7 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 func TestAPauseSaysWhatOtherPoliciesHoldAfterIt(t *testing.T) {
 	s := newScene(t, foreign("databases"))
 	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold them.
+It selects 4 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold it.
 `)
 }
 

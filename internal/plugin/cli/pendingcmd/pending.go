@@ -325,7 +325,8 @@ func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
 	case due == len(pods):
 		return fmt.Sprintf("%s %s.", sentence.Are(due, "pod"), still)
 	case due == 0:
-		return fmt.Sprintf("%s must leave, the next in %s.", all, countdown(now, pods[0].Due.Time))
+		return fmt.Sprintf("%s must leave, %s %s.",
+			all, sentence.Agree(len(pods), "in", "the next in"), countdown(now, pods[0].Due.Time))
 	}
 	return fmt.Sprintf("%s must leave: %d %s, the next in %s.", all, due, still, countdown(now, pods[due].Due.Time))
 }

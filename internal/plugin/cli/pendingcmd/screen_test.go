@@ -129,7 +129,7 @@ func TestAPodThatIsGoneOrCancelledStaysInSightForAWhile(t *testing.T) {
 	s.pending(pendingPod("r", 2*time.Hour))
 	s.pass(lingers - time.Second)
 	s.shows(t,
-		"1 pod must leave, the next in 1h59m46s.",
+		"1 pod must leave, in 1h59m46s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES      AT          POD",
 		"gone        12:01:00Z   a/p",
@@ -138,7 +138,7 @@ func TestAPodThatIsGoneOrCancelledStaysInSightForAWhile(t *testing.T) {
 	)
 	s.pass(time.Second)
 	s.shows(t,
-		"1 pod must leave, the next in 1h59m45s.",
+		"1 pod must leave, in 1h59m45s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES     AT          POD",
 		"1h59m45s   14:00:00Z   a/r",
@@ -152,7 +152,7 @@ func TestAPodThatIsCancelledAndLeavesAgainIsShownOnce(t *testing.T) {
 	s.pending()
 	s.pending(pendingPod("p", time.Hour))
 	s.shows(t,
-		"1 pod must leave, the next in 1h0m0s.",
+		"1 pod must leave, in 1h0m0s.",
 		"Node n, taint k:NoExecute:",
 		"LEAVES   AT          POD",
 		"1h0m0s   13:00:00Z   a/p",
@@ -252,7 +252,7 @@ func TestABoardTakesHeadersAndColumnsFromTheFlags(t *testing.T) {
 	s.output.NoHeaders, s.output.Format, s.width = true, output.Wide, 0
 	s.pending(pendingPod("p", 50*time.Hour))
 	s.shows(t,
-		"1 pod must leave, the next in 2d2h.",
+		"1 pod must leave, in 2d2h.",
 		"2d2h   2026-11-24T14:00:00Z   a/p   n   k:NoExecute   Job/j   none   0",
 	)
 }

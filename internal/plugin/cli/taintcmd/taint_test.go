@@ -560,7 +560,7 @@ func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
 		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
 			s.Errorf("it takes %s", took)
 		}
-		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods has left, the next is due at ", "All pods that must leave have left.\n")
+		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods has left, the last is due at ", "All pods that must leave have left.\n")
 	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}), podOnNode("elsewhere", "other"))

@@ -203,14 +203,16 @@ func (v *vigil) look() string {
 	}
 	v.warn()
 	had := v.departures.Had()
-	gone := had - len(pods)
-	line := fmt.Sprintf("Waiting: %d of %s %s left",
-		gone, sentence.Counted(had, "pod"), sentence.Agree(gone, "has", "have"))
-	if next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next >= 0 {
-		line += ", the next is due " + v.when(pods[next].Verdict.Due, now) +
-			", the last " + v.when(pods[len(pods)-1].Verdict.Due, now)
+	line := "Waiting: " + sentence.Part(had-len(pods), had, "pod", "has left", "have left")
+	next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) })
+	last := v.when(pods[len(pods)-1].Verdict.Due, now)
+	switch {
+	case next < 0:
+		return line
+	case next == len(pods)-1:
+		return line + ", the last is due " + last
 	}
-	return line
+	return line + ", the next is due " + v.when(pods[next].Verdict.Due, now) + ", the last " + last
 }
 
 // warn warns once if pods come to the nodes while others leave, because then the wait may never end.
