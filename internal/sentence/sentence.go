@@ -35,10 +35,13 @@ func Part(n, of int, what, one, many string) string {
 	return fmt.Sprintf("%d of %s %s", n, Counted(of, what), verb)
 }
 
-// Are begins a sentence: 1 pod is, 2 pods are.
-func Are(n int, what string) string {
-	return Counted(n, what) + " " + Agree(n, "is", "are")
+// Do returns the subject and the verb of a sentence: 1 pod leaves, 2 pods leave.
+func Do(n int, what, one, many string) string {
+	return Counted(n, what) + " " + Agree(n, one, many)
 }
+
+// Are begins a sentence: 1 pod is, 2 pods are.
+func Are(n int, what string) string { return Do(n, what, "is", "are") }
 
 // Duration formats a duration without trailing zeros, such as 1m instead of 1m0s.
 func Duration(d time.Duration) string {

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -50,23 +49,16 @@ func heldMessage(p planned) string {
 			bound = fmt.Sprintf("%d (%s)", plan.bound, text)
 		}
 		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule selects %s and taints at most %s.",
-			nodesDo(waiting, "waits", "wait"), p.rule.text, sentence.Counted(plan.selected, "node"), bound))
+			sentence.Do(waiting, "node", "waits", "wait"), p.rule.text, sentence.Counted(plan.selected, "node"), bound))
 	}
 	if plan.refused > 0 {
-		sentences = append(sentences, fmt.Sprintf("%s taint %s; Taintkeeper retries every minute. For node %s, the API server says: %s",
-			nodesDo(plan.refused, "cannot get", "cannot get"), p.rule.text, plan.example, plan.why))
+		sentences = append(sentences, fmt.Sprintf("%s cannot get taint %s; Taintkeeper retries every minute. For node %s, the API server says: %s",
+			sentence.Counted(plan.refused, "node"), p.rule.text, plan.example, plan.why))
 	}
 	if len(sentences) == 0 {
 		return "No node waits for the taint."
 	}
 	return strings.Join(sentences, " ")
-}
-
-func nodesDo(count int, one, several string) string {
-	if count == 1 {
-		return "1 node " + one
-	}
-	return fmt.Sprintf("%d nodes %s", count, several)
 }
 
 // saysHolding returns what the status of a rule says about nodes that wait, as a reason.

@@ -474,8 +474,9 @@
   // The filter.
   const input = byId('filter-text');
   const count = () => {
+    const { sorted } = lists.pending;
     const shown = [...nodes.zones.values()].reduce((n, list) => n + (list.shown ?? 0), 0);
-    setText(byId('filter-count'), filter.length === 0 ? '' : number.format(shown) + ' of ' + many(nodes.size, 'node') + ', ' + number.format(podsIn(lists.pending.sorted.filter((row) => !row.tr.hidden))) + ' of ' + many(podsIn(lists.pending.sorted), 'pod'));
+    setText(byId('filter-count'), filter.length === 0 ? '' : number.format(shown) + ' of ' + many(nodes.size, 'node') + ', ' + number.format(podsIn(sorted.filter((row) => !row.tr.hidden))) + ' of ' + many(podsIn(sorted), 'pod'));
   };
   const applyFilter = () => {
     filter = input.value.toLowerCase().split(/\s+/).filter(Boolean);

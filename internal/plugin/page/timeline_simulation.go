@@ -237,7 +237,7 @@ func leaving(pods int) string {
 	if pods == 0 {
 		return ""
 	}
-	return sentence.Counted(pods, "pod") + " " + sentence.Agree(pods, "leaves", "leave")
+	return sentence.Do(pods, "pod", "leaves", "leave")
 }
 
 // union merges overlapping periods of several nodes into one, and says how many nodes it covers.

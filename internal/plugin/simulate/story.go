@@ -200,7 +200,7 @@ func does(edit taints.Edit) string {
 
 // pods says what one or several pods do.
 func (is *line) pods(one, many string) string {
-	return sentence.Counted(is.number, "pod") + " " + sentence.Agree(is.number, one, many)
+	return sentence.Do(is.number, "pod", one, many)
 }
 
 // nodes says what one or several nodes do.

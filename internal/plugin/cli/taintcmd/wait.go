@@ -166,7 +166,7 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	f := follow.New(time.Second)
 	f.Feeds = follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nodesOf(done), v)
 	all, err := t.await(ctx, f, deadline, func(context.Context) string { return v.look() })
-	left := podsThat(len(v.departures.Left()), "has", "have") + " not left"
+	left := sentence.Do(len(v.departures.Left()), "pod", "has", "have") + " not left"
 	if !f.Synced() {
 		left = "it is unknown which pods have left"
 	}
@@ -204,15 +204,16 @@ func (v *vigil) look() string {
 	v.warn()
 	had := v.departures.Had()
 	line := "Waiting: " + sentence.Part(had-len(pods), had, "pod", "has left", "have left")
-	next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) })
-	last := v.when(pods[len(pods)-1].Verdict.Due, now)
-	switch {
-	case next < 0:
-		return line
-	case next == len(pods)-1:
-		return line + ", the last is due " + last
+	last := len(pods) - 1
+	switch next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next {
+	case -1:
+	case last:
+		line += ", the last is due " + v.when(pods[last].Verdict.Due, now)
+	default:
+		line += ", the next is due " + v.when(pods[next].Verdict.Due, now) +
+			", the last " + v.when(pods[last].Verdict.Due, now)
 	}
-	return line + ", the next is due " + v.when(pods[next].Verdict.Due, now) + ", the last " + last
+	return line
 }
 
 // warn warns once if pods come to the nodes while others leave, because then the wait may never end.
@@ -223,12 +224,7 @@ func (v *vigil) warn() {
 	v.warned = true
 	v.reader.Progress.End()
 	v.tell("Note: %s scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it",
-		podsThat(v.departures.Came(), "was", "were"))
-}
-
-// podsThat returns the subject and the verb of a sentence about pods.
-func podsThat(n int, ifOne, ifMore string) string {
-	return sentence.Counted(n, "pod") + " " + sentence.Agree(n, ifOne, ifMore)
+		sentence.Do(v.departures.Came(), "pod", "was", "were"))
 }
 
 // when writes an instant. On a terminal it is relative and counts down. Otherwise it is absolute, so that the line
