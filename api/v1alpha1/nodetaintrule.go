@@ -107,7 +107,7 @@ type NodeTaintRuleCondition struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="write a reason exactly as in the condition: it must not be empty, or begin or end with a space"
+	// +kubebuilder:validation:XValidation:rule="self.all(reason, reason.matches('^[^ ]+( [^ ]+)*$'))",message="write a reason exactly as in the condition: it must not be empty, begin or end with a space, or have two spaces in a row"
 	Reasons []string `json:"reasons,omitempty"`
 }
 

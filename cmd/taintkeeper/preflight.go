@@ -61,7 +61,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	config.Timeout = preflightTimeout
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("use the configuration of the API server: %w", err)
+		return fmt.Errorf("make the client for the API server: %w", err)
 	}
 	server, err := client.Discovery().ServerVersion()
 	switch {
@@ -80,7 +80,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 	}
 	all, err := newRivals(client, config)
 	if err != nil {
-		return fmt.Errorf("use the configuration of the API server: %w", err)
+		return fmt.Errorf("make the client for the API server: %w", err)
 	}
 	return o.avoidRival(ctx, all, log)
 }

@@ -27,7 +27,7 @@ const (
 	// rivalLookEvery is how often the leader looks for it again, so that each of its writes is seen.
 	rivalLookEvery = rivalSeenFor / 2
 	// adviceOnRival says what to do about it.
-	adviceOnRival = "switch it off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
+	adviceOnRival = "switch the built-in off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
 )
 
 // rivals looks for a built-in node-lifecycle-controller.
@@ -156,7 +156,7 @@ func (w rivalWatch) Run(ctx context.Context) error {
 		case err != nil:
 			w.log.Info("Cannot look for a built-in node-lifecycle-controller, will retry", "error", err.Error(), "in", rivalLookEvery.String())
 		case seen != "":
-			return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; this process exits, and the next runs without node-health: %s", seen, adviceOnRival)
+			return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; this process exits, and the next leaves node-health out, or exits if it has no other controller: %s", seen, adviceOnRival)
 		}
 	}
 }

@@ -30,7 +30,8 @@ const (
 	Settling       Why = "Settling"
 	Held           Why = "Held" // the action is Hold
 	Finished       Why = "Finished"
-	NotPermitted   Why = "NotPermitted" // Taintkeeper may not use the Eviction API
+	NotPermitted   Why = "NotPermitted"  // Taintkeeper may not use the Eviction API
+	BudgetsUnread  Why = "BudgetsUnread" // Taintkeeper is still reading them
 	SeveralBudgets Why = "SeveralBudgets"
 	Budget         Why = "Budget"     // a budget allows no disruption now
 	BudgetBusy     Why = "BudgetBusy" // other pods of the budget are asked about first
@@ -66,6 +67,7 @@ func (a Answer) String() string {
 	text := map[Why]string{
 		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
 		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper is not allowed to use",
+		BudgetsUnread:  "asks the Eviction API when Taintkeeper has read the PodDisruptionBudgets",
 		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
 		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption",
 		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has used up its pace",

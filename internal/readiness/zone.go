@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // State is how far a zone is disrupted. The values are upstream's.
@@ -176,11 +178,12 @@ type Held struct {
 
 // String explains it in a sentence.
 func (h Held) String() string {
-	where := fmt.Sprintf("zone %s has the state %s (%d of %d nodes not ready)", h.Zone, h.State, h.NotReady, h.Size)
+	counts := fmt.Sprintf("%d of %s not ready", h.NotReady, sentence.Counted(h.Size, "node"))
+	where := fmt.Sprintf("zone %s has the state %s (%s)", h.Zone, h.State, counts)
 	switch {
 	case h.AllZones:
-		return fmt.Sprintf("every zone is fully disrupted (zone %s: %d of %d nodes not ready), "+
-			"so the control plane is the more likely cause and no node is tainted", h.Zone, h.NotReady, h.Size)
+		return fmt.Sprintf("every zone is fully disrupted (zone %s: %s), "+
+			"so the control plane is the more likely cause and no node is tainted", h.Zone, counts)
 	case h.Rate == 0:
 		return where + ", in which no node is tainted"
 	}

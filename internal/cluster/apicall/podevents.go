@@ -114,7 +114,8 @@ func (p *podEvents) tell() bool {
 		// Like the kubelet's, an event of a node has the node's name as its UID; kubectl describe shows both kinds.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: of.node, UID: types.UID(of.node)}
 		p.recorder.Eventf(node, of.kind, of.reason,
-			"%s like this one, about Pods on this Node: %s", sentence.Counted(tally.number, "event"), tally.last)
+			"%s on this Node: %s", sentence.Agree(tally.number, "1 event about a Pod",
+				sentence.Counted(tally.number, "event")+" like this one, about Pods"), tally.last)
 		delete(p.counted, of)
 	}
 	return false

@@ -33,7 +33,7 @@ func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]
 		}
 		var number int
 		_, err := fmt.Sscanf(event.Message, "%d", &number)
-		says := sentence.Counted(number, "event") + " like this one, about Pods on this Node: "
+		says := sentence.Agree(number, "1 event about a Pod on this Node: ", fmt.Sprintf("%d events like this one, about Pods on this Node: ", number))
 		if err != nil || !strings.HasPrefix(event.Message, says) {
 			t.Errorf("an event about a node says %q", event.Message)
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // handBackTimeout bounds a hand-back, so that a shutdown always ends.
@@ -130,7 +131,8 @@ func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("hand the evictions back to kube-controller-manager: could not update %d of %d nodes with due pods, for example: %w", failed.Load(), len(nodes), err)
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: could not update %d of %s with due pods, for example: %w",
+			failed.Load(), sentence.Counted(len(nodes), "node"), err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 
 // refusedMessage is the message of the condition of a pod whose delete is refused.
 func refusedMessage(refuser string) string {
-	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused by " + refuser
+	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused (" + refuser + ")"
 }
 
 // heldMessage is the message of the condition of a pod that a policy holds.

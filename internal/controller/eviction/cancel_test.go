@@ -109,10 +109,10 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 			t.Errorf("%d tries within an hour, want one every 4 to 5 minutes in the end", tries)
 		}
 		w.wantMetric("taintkeeper_refused_evictions", "policy keep", 1)
-		if said := w.Did("event Eviction of Pod default/p is refused by policy keep"); len(said) != 1 {
+		if said := w.Did("event Eviction of Pod default/p is refused (policy keep)"); len(said) != 1 {
 			t.Errorf("events about the refusal at %v, want one", said)
 		}
-		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused by policy keep") {
+		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused (policy keep)") {
 			t.Errorf("the condition is %v, want it to be False and to name the policy", got)
 		}
 		w.Taint("n", "k-")

@@ -53,7 +53,7 @@ func (e *events) unmarked(pod *podcache.Pod, err error) {
 // refused records that a due pod stays, and what refuses its eviction.
 func (e *events) refused(pod *podcache.Pod, err error) {
 	e.OfPod(reference(pod), pod.Node, corev1.EventTypeWarning, "EvictionRefused",
-		"Eviction of Pod %s is refused by %s, and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
+		"Eviction of Pod %s is refused (%s), and tried again at least every %s: %v", pod.Key(), refuser(err), apicall.LastRefused, err)
 }
 
 // held records that a due pod stays because a policy objects.

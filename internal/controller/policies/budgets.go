@@ -196,7 +196,7 @@ func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
 		return policy.Budgets{Objects: policy.NotPermitted}
 	}
 	if !b.informer.HasSynced() || !b.labeled() {
-		return policy.Budgets{Objects: policy.Budget, Name: "the budgets are still being read"}
+		return policy.Budgets{Objects: policy.BudgetsUnread}
 	}
 	var names []string
 	for _, is := range b.of(pod) {

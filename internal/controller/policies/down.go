@@ -46,6 +46,8 @@ func (d *down) says(p followed) (held bool, reason, message string) {
 	switch {
 	case d.binding == "":
 		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."
+	case p.DryRun:
+		return false, "DryRun", "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due, because dryRun is true."
 	case p.IfDown != v1alpha1.IfDownHold:
 		return false, "BuiltInWouldEvict", "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due. To keep them, set ifDown to Hold."
 	case !d.exists:

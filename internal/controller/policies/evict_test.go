@@ -283,6 +283,22 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 	})
 }
 
+func TestWithoutTheBudgetsPodsStayUntilTheDeadline(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.On("list", "poddisruptionbudgets", "", func() error { return errRefused })
+		w.add("ask", evicts(time.Minute))
+		w.addWeb(1)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(30 * sec)
+		w.wantCondition("ask", v1alpha1.ConditionHolding, "BudgetsUnread", "")
+		w.Pass(time.Minute)
+		w.wantLeft(map[string]time.Duration{"web0": 70 * sec})
+		w.wantAsked(0, 0)
+	})
+}
+
 func TestWithoutTheRightToAskPodsStayUntilTheDeadline(t *testing.T) {
 	playAsking(t, func(w *asking) {
 		w.forbidden.Store(true)

@@ -141,18 +141,26 @@ func (r *reporter) status(
 			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: object.Generation,
 		})
 	}
-	if p.flaw == nil {
+	holds := "holds "
+	if p.DryRun {
+		holds = "would hold "
+	}
+	switch {
+	case p.flaw != nil:
+		say(v1alpha1.ConditionAccepted, false, "Invalid",
+			"Part of the policy cannot be read, so it "+holds+"too many pods: "+p.flaw.Error())
+	case p.DryRun:
+		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy only reports: dryRun is true.")
+	default:
 		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy is in force.")
-	} else {
-		say(v1alpha1.ConditionAccepted, false, "Invalid", "Part of the policy cannot be read, so it holds too many pods: "+p.flaw.Error())
 	}
 	switch {
 	case t.held == 0:
 		say(v1alpha1.ConditionHolding, false, "NothingHeld", "No due pod is held.")
 	case p.DryRun:
-		say(v1alpha1.ConditionHolding, false, "DryRun", "It would hold "+t.String()+".")
+		say(v1alpha1.ConditionHolding, false, "DryRun", "It "+holds+t.String()+".")
 	default:
-		say(v1alpha1.ConditionHolding, true, string(t.reason()), "It holds "+t.String()+".")
+		say(v1alpha1.ConditionHolding, true, string(t.reason()), "It "+holds+t.String()+".")
 	}
 	switch open := r.f.demand.open(p.Policy); {
 	case p.Breaker() == nil:

@@ -61,7 +61,7 @@ func TestTheStatusSaysWhatIsHeld(t *testing.T) {
 		w.Taint("n", "k:NoExecute")
 		w.Pass(1500 * time.Millisecond) // a condition changes at once
 		w.wantNumbers("db", 3, 1, 1)
-		w.wantCondition("db", v1alpha1.ConditionHolding, "Held", "It holds 1 of 1 due pods (Held 1), such as default/a.")
+		w.wantCondition("db", v1alpha1.ConditionHolding, "Held", "It holds 1 of 1 due pod (Held 1): default/a.")
 		if since := w.status("db").Since; since == nil || since.Sub(w.Start).Truncate(sec) != 20*sec {
 			t.Errorf("held since %v", since)
 		}
@@ -86,7 +86,8 @@ func TestADryRunSaysWhatItWouldHoldAndHoldsNothing(t *testing.T) {
 		w.Taint("n", "k:NoExecute")
 		w.Pass(20 * sec)
 		w.wantNumbers("try", 1, 1, 1)
-		w.wantCondition("try", v1alpha1.ConditionHolding, "DryRun", "It would hold 1 of 1 due pods (Held 1), such as default/p.")
+		w.wantCondition("try", v1alpha1.ConditionAccepted, "Accepted", "The policy only reports: dryRun is true.")
+		w.wantCondition("try", v1alpha1.ConditionHolding, "DryRun", "It would hold 1 of 1 due pod (Held 1): default/p.")
 		if len(w.Did("delete p")) == 0 {
 			t.Error("it holds the pod")
 		}

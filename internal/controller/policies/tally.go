@@ -15,6 +15,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // tally is what a policy does to the pods that are due now.
@@ -96,6 +97,10 @@ func (t *tally) String() string {
 	for _, why := range slices.Sorted(maps.Keys(t.why)) {
 		reasons = append(reasons, fmt.Sprintf("%s %d", why, t.why[why]))
 	}
-	return fmt.Sprintf("%d of %d due pods (%s), such as %s",
-		t.held, t.due, strings.Join(reasons, ", "), strings.Join(t.examples, ", "))
+	examples := ": "
+	if t.held > len(t.examples) {
+		examples = ", such as "
+	}
+	return fmt.Sprintf("%d of %s (%s)", t.held, sentence.Counted(t.due, "due pod"), strings.Join(reasons, ", ")) +
+		examples + strings.Join(t.examples, ", ")
 }

@@ -6,7 +6,6 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func validate(object *v1alpha1.NodeTaintRule) error {
 	}
 	if spec.MaxTainted == nil {
 		if spec.Taint.Effect == corev1.TaintEffectNoExecute {
-			return errors.New(withoutABound)
+			return fmt.Errorf("maxTainted: %s", withoutABound)
 		}
 		return nil
 	}

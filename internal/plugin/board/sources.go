@@ -123,7 +123,7 @@ func problemOf(kind, verb string, err error) problem {
 	case apierrors.IsNotFound(err) && kind == kindRules:
 		return problem{stateAbsent, "The cluster has no NodeTaintRules: their CustomResourceDefinition is not installed."}
 	}
-	return problem{stateBroken, sentence.Printable(fmt.Sprintf("%s cannot be read: %v.", kind, err))}
+	return problem{stateBroken, sentence.Printable(fmt.Sprintf("Cannot read %s: %v.", kind, err))}
 }
 
 // pinged records whether the API server responds at all, because a watch can hang without an error.

@@ -14,7 +14,7 @@ import (
 // out node n-1: ...".
 var aboutOne = regexp.MustCompile(`^((?:Left out )?(?:[Nn]ode|[Pp]od)) (\S+)((?: on node \S+)?): (.*)$`)
 
-// Merged merges sentences that differ only in the name of a node or pod.
+// Merged merges sentences that differ only in the name of a node or pod. They remain sentences about one.
 func Merged(sentences []string) []string {
 	type about struct{ what, says string }
 	names, merged := map[about][]string{}, make([]string, 0, len(sentences))
@@ -35,7 +35,7 @@ func Merged(sentences []string) []string {
 		case len(all) == 1:
 			merged = append(merged, text)
 		case len(all) > 1:
-			merged = append(merged, fmt.Sprintf("%ss %s: %s", of.what, sentence.Some(all), of.says))
+			merged = append(merged, fmt.Sprintf("%s %s (also %s): %s", of.what, all[0], sentence.Some(all[1:]), of.says))
 		}
 		delete(names, of)
 	}

@@ -23,10 +23,10 @@ func TestSentencesThatDifferOnlyInANameAreOne(t *testing.T) {
 		"The files contain no PodDisruptionBudgets.",
 	})
 	want := []string{
-		"Nodes a, b, d and 1 more: its taint has no timeAdded.",
+		"Node a (also b, d, e): its taint has no timeAdded.",
 		"The files contain no PodDisruptionBudgets.",
 		"Node c: it is gone.",
-		"pods shop/web-0 on node a, shop/web-1 on node b: is due now",
+		"pod shop/web-0 on node a (also shop/web-1 on node b): is due now",
 		"Left out node f: it has the taint.",
 		"The files contain no PodDisruptionBudgets.",
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Room is the room for pods in a cluster that changes: each call changes what later calls see. It is not safe for
@@ -125,5 +126,5 @@ func (r *Room) enter(l *leaver) error {
 }
 
 func nowhere(said *answer) string {
-	return fmt.Sprintf("0 of %d nodes take it: %s.", said.asked, said.why())
+	return sentence.Part(0, said.asked, "node", "takes", "take") + " it: " + said.why() + "."
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -123,7 +124,8 @@ func (s *simulation) find(p *pod) (n *node, why string, err error) {
 			s.took = s.taking(p)
 		}
 		if s.took == nil {
-			return nil, fmt.Sprintf("0 of %d nodes take it: each has a taint that is not tolerated.", len(s.names)), nil
+			none := sentence.Part(0, len(s.names), "node", "takes", "take")
+			return nil, none + " it: each has a taint that is not tolerated.", nil
 		}
 		return nil, "", nil
 	case p.only != nil:

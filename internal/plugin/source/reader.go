@@ -258,7 +258,8 @@ func Keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
 // means.
 func (r *Reader) without(err error, follows string) error {
 	if denied, ok := errors.AsType[DeniedError](err); ok {
-		r.Cluster.Missing = append(r.Cluster.Missing, fmt.Sprintf("You may not list %s, so %s.", denied.Kind, follows))
+		missing := fmt.Sprintf("You may not %s %s, so %s.", denied.Verb, denied.Kind, follows)
+		r.Cluster.Missing = append(r.Cluster.Missing, missing)
 		return nil
 	}
 	if absent, ok := errors.AsType[absentError](err); ok {

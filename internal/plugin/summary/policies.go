@@ -24,8 +24,8 @@ func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	for _, p := range plan.Policies {
 		if p.LastAt != nil {
-			lines = append(lines, fmt.Sprintf("EvictionPolicy %s sets a pace of %s. It lets the last pod go %s, at %s.",
-				p.Name, p.Pace, in(plan, p.LastAt), output.Absolute(p.LastAt.Time)))
+			lines = append(lines, fmt.Sprintf("EvictionPolicy %s sets a pace of %s. It lets %s go %s, at %s.",
+				p.Name, p.Pace, sentence.Agree(p.Pods, "the pod", "the last pod"), in(plan, p.LastAt), output.Absolute(p.LastAt.Time)))
 		}
 	}
 	return lines

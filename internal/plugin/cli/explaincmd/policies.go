@@ -50,7 +50,7 @@ func (e *explainer) until(keep []string) string {
 	leaves := e.Answer.LeavesAt
 	switch {
 	case leaves != nil:
-		return fmt.Sprintf("If nothing else changes, EvictionPolicy %s is the last to let it go, %s, at %s.",
+		return fmt.Sprintf("If nothing else changes, it stays until EvictionPolicy %s lets it go, %s, at %s.",
 			e.Answer.LastPolicy, output.When(e.At.Time, leaves.Time), output.Absolute(leaves.Time))
 	case len(keep) == 1:
 		return fmt.Sprintf("It stays until EvictionPolicy %s lets it go.", keep[0])

@@ -204,6 +204,7 @@ func (r *subjectReader) without(err error, follows string) error {
 	if !errors.As(err, &denied) {
 		return err
 	}
-	r.api.Cluster.Missing = append(r.api.Cluster.Missing, fmt.Sprintf("You may not get %s, so %s.", denied.Kind, follows))
+	missing := fmt.Sprintf("You may not %s %s, so %s.", denied.Verb, denied.Kind, follows)
+	r.api.Cluster.Missing = append(r.api.Cluster.Missing, missing)
 	return nil
 }

@@ -122,7 +122,7 @@ func (w *wanted) soonest(cluster *plan.Cluster, pods []*corev1.Pod, now time.Tim
 	for _, pod := range pods {
 		known.SetPod(pod, now)
 	}
-	first, does := pods[0], "none of which leaves"
+	first, does := pods[0], sentence.Agree(len(pods)-1, "neither of which leaves", "none of which leaves")
 	if pending := known.Pending(now).Pods; len(pending) > 0 {
 		does = "and this one leaves first"
 		first = pods[slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == pending[0].UID })]

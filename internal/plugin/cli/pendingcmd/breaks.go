@@ -28,6 +28,6 @@ func newBreaks(clock clock.PassiveClock, note func(sentence string)) *breaks {
 func (b *breaks) tell(kind string, err error) {
 	if now := b.clock.Now(); now.Sub(b.noted[kind]) >= troubleEvery {
 		b.noted[kind] = now
-		b.note(fmt.Sprintf("The watch of %s broke and is being restarted; until then you see its last state: %v.", kind, err))
+		b.note(fmt.Sprintf("The watch of %s broke (%v). Until it is restarted, you see the last known state.", kind, err))
 	}
 }

@@ -4,6 +4,7 @@
 package pendingcmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,8 +60,8 @@ func (o *options) changePrinter() func(*cliv1alpha1.PendingChange) error {
 	return func(change *cliv1alpha1.PendingChange) error {
 		line := inLine(change)
 		if o.output.Format == output.Wide {
-			line += fmt.Sprintf(", tolerated by %s, of %s, priority %d",
-				tolerationOf(&change.Pod), output.OwnerOf(change.Pod.Owner), change.Pod.Priority)
+			line += fmt.Sprintf(", toleration: %s, owner: %s, priority: %d",
+				tolerationOf(&change.Pod), cmp.Or(output.OwnerOf(change.Pod.Owner), "none"), change.Pod.Priority)
 		}
 		_, err := fmt.Fprintln(out, output.Printable(line))
 		return err

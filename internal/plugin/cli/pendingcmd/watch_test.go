@@ -285,7 +285,7 @@ func TestABrokenWatchIsRestartedAndMissedChangesAreReported(t *testing.T) {
 		s.pod("q", "n", 300, func(pod *corev1.Pod) { pod.UID = "another of the same name" })
 		s.pass(10 * time.Second)
 		s.says()
-		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods broke and is being restarted; until then you see its last state: ") {
+		if notes := s.errOut.take(); strings.Count(notes, "\n") != 1 || !strings.HasPrefix(notes, "Note: The watch of pods broke (") {
 			t.Errorf("the notes are %q, want one", notes)
 		}
 
@@ -313,7 +313,7 @@ func TestAWatchThatStaysBrokenIsReportedOnceAMinute(t *testing.T) {
 			broken.tell("pods", errors.New("connection refused"))
 			s.pass(time.Second)
 		}
-		note := "Note: The watch of pods broke and is being restarted; until then you see its last state: connection refused.\n"
+		note := "Note: The watch of pods broke (connection refused). Until it is restarted, you see the last known state.\n"
 		if got := s.errOut.take(); got != note+note {
 			s.t.Errorf("the notes are %q, want two", got)
 		}
@@ -451,7 +451,7 @@ func TestThatTaintkeeperDoesNotEvictIsNotedOnceEachTimeItStops(t *testing.T) {
 func TestEveryFormatTellsEachChange(t *testing.T) {
 	for format, want := range map[string]string{
 		output.Name: "pod/p -n a\n",
-		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute, tolerated by k=*:NoExecute for 300s, of StatefulSet/s, priority 7\n",
+		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute, toleration: k=*:NoExecute for 300s, owner: StatefulSet/s, priority: 7\n",
 		output.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
 			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +
 			`"toleration":{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},"owner":{"kind":"StatefulSet","name":"s"},"priority":7}}` + "\n",

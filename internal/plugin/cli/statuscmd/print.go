@@ -119,7 +119,7 @@ func (p *page) pods() string {
 	pods := p.StatusReport.Pods
 	text := fmt.Sprintf("%d due now, %d overdue, %d due later", pods.Due-pods.Overdue, pods.Overdue, pods.Later)
 	if pods.Next != nil {
-		text += fmt.Sprintf(" (the next in %s)", output.Relative(p.At.Time, pods.Next.Time))
+		text += sentence.Agree(pods.Later, " (in ", " (the next in ") + output.Relative(p.At.Time, pods.Next.Time) + ")"
 	}
 	return text
 }

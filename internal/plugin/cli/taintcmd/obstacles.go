@@ -18,6 +18,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // obstacles finds out why pods that must leave are still there.
@@ -69,15 +70,15 @@ func terminating(pod plan.Leaving, now time.Time) string {
 	over := pod.DeletionTimestamp.Time
 	held := ""
 	if len(pod.Finalizers) > 0 {
-		held = "finalizer " + strings.Join(pod.Finalizers, ", ")
+		held = sentence.Agree(len(pod.Finalizers), "finalizer ", "finalizers ") + strings.Join(pod.Finalizers, ", ")
 	}
 	switch {
 	case over.After(now) && held != "":
-		return fmt.Sprintf("is terminating: its grace period ends in %s, and then %s still keeps it", output.Relative(now, over), held)
+		return fmt.Sprintf("is terminating: its grace period ends in %s, and then deletion still waits for %s", output.Relative(now, over), held)
 	case over.After(now):
 		return fmt.Sprintf("is terminating: its grace period ends in %s", output.Relative(now, over))
 	case held != "":
-		return fmt.Sprintf("is terminating: %s keeps it until the controller that set it removes it", held)
+		return fmt.Sprintf("is terminating: deletion waits for a controller to remove %s", held)
 	}
 	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that the pod's containers have stopped%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
 }

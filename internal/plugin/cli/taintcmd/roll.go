@@ -225,7 +225,7 @@ func (t *tainting) missing(ctx context.Context, workloads []*workload, ready rea
 			continue
 		}
 		if want := min(workload.ready, t.wanted(ctx, workload)); has < want {
-			missing = append(missing, fmt.Sprintf("%s has %d of %d ready pods", workload.name, has, want))
+			missing = append(missing, fmt.Sprintf("%s has %d of %s ready", workload.name, has, sentence.Counted(want, "pod")))
 		}
 	}
 	return missing

@@ -66,7 +66,7 @@ func TestANodeIsTaintedWhenThePodsOfTheOneBeforeRunElsewhere(t *testing.T) {
 			s.Errorf("it takes %s", took)
 		}
 		s.mustSay(s.err.String(), "Note: The plan assumes that all nodes change at once. --max-unavailable=1 taints 1 node at a time and waits",
-			"Waiting: ReplicaSet default/web has 1 of 2 ready pods\n")
+			"Waiting: ReplicaSet default/web has 1 of 2 pods ready\n")
 		s.mustSay(s.out.String(), "node/a tainted\nnode/b tainted\n")
 	}, twoNodes(webSet())...)
 }
@@ -89,7 +89,7 @@ func TestNoOtherNodeIsTaintedAfterOneWhosePodsRunNowhere(t *testing.T) {
 		s.ends(9500*time.Millisecond, "web-a")
 		s.starts(10*time.Second, time.Hour, "web-c")
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
-			"after 1m0s, not all pods are running elsewhere, and the taints stay\nReplicaSet default/web has 1 of 2 ready pods\n",
+			"after 1m0s, not all pods are running elsewhere, and the taints stay\nReplicaSet default/web has 1 of 2 pods ready\n",
 			"stopped: tainted: a; not tainted: b")
 		s.mustHave("a", "m:NoExecute +0s")
 		s.mustHave("b")

@@ -146,7 +146,9 @@ func trips(made *cliv1alpha1.TaintPlan) error {
 	if len(tripped) == 0 || !slices.ContainsFunc(made.Pods, leaves) {
 		return nil
 	}
-	return fmt.Errorf("more pods would be due at once than EvictionPolicy %s allows: add --yes to change the nodes anyway", sentence.Enumerate(tripped))
+	allow := sentence.Agree(len(tripped), "EvictionPolicy %s allows", "EvictionPolicies %s allow")
+	return fmt.Errorf("more pods would be due at once than "+allow+": add --yes to change the nodes anyway",
+		sentence.Enumerate(tripped))
 }
 
 // possible returns the nodes that can be changed, and why the others cannot.

@@ -23,7 +23,7 @@ import (
 
 // stayUntil waits until an instant, and then removes what was added.
 func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time) error {
-	t.tell("Will remove %s at %s. If this command is interrupted, the taint stays; remove it with: %s", t.edit, output.Absolute(end), t.undo(done))
+	t.tell("Will remove %s at %s. If this command is interrupted before that, run: %s", t.edit, output.Absolute(end), t.undo(done))
 	if !t.until(ctx, end) {
 		return t.interrupted(done)
 	}
@@ -34,7 +34,7 @@ func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time)
 			return errors.Join(append(errs, t.interrupted(done[i:]))...)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("node %s: the taint stays: %w; remove it with: %s", one.node.Name, t.explain(err), t.undo(done[i:i+1])))
+			errs = append(errs, fmt.Errorf("node %s: cannot remove %s: %w; to try again, run: %s", one.node.Name, t.edit, t.explain(err), t.undo(done[i:i+1])))
 		}
 	}
 	return errors.Join(errs...)
@@ -42,7 +42,7 @@ func (t *tainting) stayUntil(ctx context.Context, done []changed, end time.Time)
 
 func (t *tainting) interrupted(left []changed) error {
 	nodes := sentence.Enumerate(nodesOf(left))
-	return fmt.Errorf("interrupted: %s stays on %s: remove it with: %s", t.edit, nodes, t.undo(left))
+	return fmt.Errorf("interrupted: to remove %s from %s, run: %s", t.edit, nodes, t.undo(left))
 }
 
 func nodesOf(done []changed) []string {

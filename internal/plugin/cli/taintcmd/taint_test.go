@@ -725,7 +725,7 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*options).taintCommand, []string{"n", "m:NoExecute", "--yes", "--wait"})
-		s.mustFail(err, "interrupted: 1 pod has not left", "m:NoExecute stays on n: remove it with: kubectl taintkeeper untaint n m:NoExecute-")
+		s.mustFail(err, "interrupted: 1 pod has not left", "to remove m:NoExecute from n, run: kubectl taintkeeper untaint n m:NoExecute-")
 		s.mustHave("n", "m:NoExecute +0s")
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
@@ -788,7 +788,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 	}
 	refused := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, Reason: "EvictionRefused", Type: corev1.EventTypeWarning,
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", UID: "p"}, Message: "Eviction of Pod default/p is refused by webhook w",
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", UID: "p"}, Message: "Eviction of Pod default/p is refused (webhook w)",
 	}
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
@@ -797,11 +797,11 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 	}{
 		"it is due later":               {toleratingTaint(90), nil, "is not due until 2000-01-01T00:01:31Z, in 31s: m:NoExecute is tolerated: m=* for 90s"},
 		"its grace period lasts":        {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
-		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then finalizer example.com/f still keeps it"},
-		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: finalizer example.com/f, example.com/g keeps it"},
+		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then deletion still waits for finalizer example.com/f"},
+		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: deletion waits for a controller to remove finalizers example.com/f, example.com/g"},
 		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that the pod's containers have stopped"},
-		"its condition says who":        {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused by webhook w"), nil, "was due 59s ago: the deletion is refused by webhook w"},
-		"an event says who":             {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused by webhook w"},
+		"its condition says who":        {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused (webhook w)"), nil, "was due 59s ago: the deletion is refused (webhook w)"},
+		"an event says who":             {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused (webhook w)"},
 		"it is marked, and that is all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
 		"no lease is found": {nil, nil, "was due 59s ago, but no controller has begun to evict it\n" +
 			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts"},
@@ -876,7 +876,7 @@ func TestForIsInterruptedAndSaysWhatTakesTheTaintOff(t *testing.T) {
 		ctx, stop := context.WithCancel(s.Context())
 		s.later(time.Minute, stop)
 		err := s.run(ctx, (*options).taintCommand, []string{"a", "b", "m=1:NoExecute", "--yes", "--for", "5m", "--stay"})
-		s.mustFail(err, "interrupted: m=1:NoExecute stays on a, b: remove it with: kubectl taintkeeper untaint a b m:NoExecute-")
+		s.mustFail(err, "interrupted: to remove m=1:NoExecute from a, b, run: kubectl taintkeeper untaint a b m:NoExecute-")
 		s.mustHave("a", "m=1:NoExecute +0s")
 	}, taintedNode("a"), taintedNode("b"))
 }
@@ -896,7 +896,7 @@ func TestAnErrorSaysThatATaintStaysIfItMayNotBeRemoved(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.refuses(time.Minute, "patch", -1, func(name string) error { return apierrors.NewForbidden(taintedNodes, name, errors.New("no")) })
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--for", "5m", "--stay"),
-			"node n: the taint stays: the API server refused the change: ", "remove it with: kubectl taintkeeper untaint n m:NoExecute-")
+			"node n: cannot remove m:NoExecute: the API server refused the change: ", "to try again, run: kubectl taintkeeper untaint n m:NoExecute-")
 	}, taintedNode("n"))
 }
 

@@ -208,7 +208,7 @@ func (v *vigil) look() string {
 	switch next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next {
 	case -1:
 	case last:
-		line += ", the last is due " + v.when(pods[last].Verdict.Due, now)
+		line += sentence.Agree(had, ", it is due ", ", the last is due ") + v.when(pods[last].Verdict.Due, now)
 	default:
 		line += ", the next is due " + v.when(pods[next].Verdict.Due, now) +
 			", the last " + v.when(pods[last].Verdict.Due, now)
