@@ -65,9 +65,9 @@ func (a Answer) Stays() bool { return a.Step >= Wait }
 // String says which policy objects and why, for people: EvictionPolicy q is paused: storage upgrade.
 func (a Answer) String() string {
 	text := map[Why]string{
-		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many others are due",
+		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many other pods are due",
 		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper is not allowed to use",
-		BudgetsUnread:  "asks the Eviction API when Taintkeeper has read the PodDisruptionBudgets",
+		BudgetsUnread:  "will ask the Eviction API once Taintkeeper has read the PodDisruptionBudgets",
 		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
 		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption",
 		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has used up its pace",

@@ -68,6 +68,14 @@ func Enumerate(names []string) string { return first(names, 10) }
 // Some names three, and counts the rest.
 func Some(names []string) string { return first(names, 3) }
 
+// Also begins a sentence that is true of each of some: a (also b, c): it is due.
+func Also(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return names[0] + " (also " + Some(names[1:]) + ")"
+}
+
 func first(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -223,7 +223,7 @@ func TestATaintThatAnotherClientSetsAtTheSameTimeIsNotLost(t *testing.T) {
 	_, errOut, err := run(t, through, "taint", node, "ours:NoSchedule", "--yes")
 	await.Must(t, err)
 	await.Must(t, proxy.err)
-	mustSay(t, errOut, "The taints of node "+node+" have changed meanwhile, so here is a new plan.\n")
+	mustSay(t, errOut, "Node "+node+" has changed in the meantime, so here is a new plan.\n")
 	mustHave(t, node, "ours:NoSchedule", "theirs:NoSchedule")
 }
 

@@ -131,7 +131,7 @@ func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("hand the evictions back to kube-controller-manager: could not update %d of %s with due pods, for example: %w",
+		return fmt.Errorf("hand the evictions back to kube-controller-manager: could not update %d of %s with due pods; the first error: %w",
 			failed.Load(), sentence.Counted(len(nodes), "node"), err)
 	}
 	return nil

@@ -135,7 +135,7 @@ func (ps *promises) whyQueued(p *promise) string {
 func (ps *promises) whyNever(p *promise, at time.Time) string {
 	switch {
 	case !p.marked.IsZero():
-		return fmt.Sprintf("the built-in marked it for deletion at %s, but it was not deleted; it tries five times within 50 ms and then forgets the pod", ps.shown(p.marked))
+		return fmt.Sprintf("the built-in marked it for deletion at %s, but it was not deleted; the built-in tries five times within 50 ms and then forgets the pod", ps.shown(p.marked))
 	case p.pod.Flags.Has(podcache.MarkedByBuiltIn):
 		return "the built-in had marked it for deletion before this comparison began, and did not delete it"
 	case ps.kept(p) && p.first.due.After(at):
@@ -143,9 +143,9 @@ func (ps *promises) whyNever(p *promise, at time.Time) string {
 	case ps.queued(p, at):
 		return ps.whyQueued(p)
 	case p.tolerated() > 0:
-		return fmt.Sprintf("the built-in has not tried; it was probably restarted and began its countdown of %d s again, or was refused before it could mark the pod: it tries five times within 50 ms and then forgets the pod", p.tolerated())
+		return fmt.Sprintf("the built-in has not marked the pod; it was probably restarted and began its countdown of %d s again, or was refused: it tries five times within 50 ms and then forgets the pod", p.tolerated())
 	}
-	return "the built-in has not marked it; it was probably refused: it tries five times within 50 ms and then forgets the pod"
+	return "the built-in has not marked the pod; it was probably refused: it tries five times within 50 ms and then forgets the pod"
 }
 
 func (ps *promises) whyStayed(p *promise) string {
@@ -153,13 +153,13 @@ func (ps *promises) whyStayed(p *promise) string {
 	case p.pod.Flags.Has(podcache.Mirror):
 		return "it is the mirror of a static pod, which only its kubelet can stop"
 	case p.ended.IsZero() && len(ps.verdicts.Taints(p.pod.Node)) == 0:
-		return "its node has no NoExecute taint, and had none while it was due"
+		return "its node has no NoExecute taint, so nothing required it to leave"
 	case p.ended.IsZero():
 		return "it tolerates the taints of its node indefinitely"
 	case p.untainted:
 		return fmt.Sprintf("the built-in kept deleting pods after the untaint at %s", ps.shown(p.ended))
 	}
-	return fmt.Sprintf("the built-in evicted it although it has tolerated all remaining taints since %s", ps.shown(p.ended))
+	return fmt.Sprintf("the built-in evicted it although it had tolerated all remaining taints since %s", ps.shown(p.ended))
 }
 
 func name(taint corev1.Taint) string { return "taint " + taint.Key }

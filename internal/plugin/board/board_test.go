@@ -104,7 +104,7 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		s.policies(&plan.Cluster{Missing: []string{"You may not list them."}}, nil)
 		s.pass(time.Second)
 		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{
-			ID: kindPolicies, State: stateDenied, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which has this right.",
+			ID: kindPolicies, State: stateDenied, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
 		})
 		expect(t, "who holds the pod without policies", row[pendingRow](s, sheetPending, "held").HeldBy, "")
 	})
@@ -449,7 +449,7 @@ func TestThePageSaysWhatMayNotBeListedAndShowsTheRest(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		expect(t, "events", row[sourceRow](s, sheetSources, kindEvents), sourceRow{
-			ID: "events", State: "denied", Problem: "You may not list events: findings of shadow mode are missing, and reasons why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which has this right.",
+			ID: "events", State: "denied", Problem: "You may not list events: findings of shadow mode are missing, and reasons why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
 		})
 		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
 		expect(t, "nodes", row[sourceRow](s, sheetSources, follow.Nodes), sourceRow{ID: "nodes", State: "current"})
@@ -473,7 +473,7 @@ func TestThePageSaysThatTheUserMayListButNotWatch(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		s.pass(time.Minute)
-		expect(t, "pods", row[sourceRow](s, sheetSources, follow.Pods).Problem, "You may not watch pods: pods that must leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which has this right.")
+		expect(t, "pods", row[sourceRow](s, sheetSources, follow.Pods).Problem, "You may not watch pods: pods that must leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.")
 	})
 }
 

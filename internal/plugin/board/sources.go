@@ -43,7 +43,7 @@ var missing = map[string]string{
 }
 
 // askForViewer says which role to ask for.
-const askForViewer = "Ask for the ClusterRole " + plan.ViewerRole + ", which has this right."
+const askForViewer = "Ask for the ClusterRole " + plan.ViewerRole + ", which grants this access."
 
 // currency is how current a kind is.
 type currency struct {

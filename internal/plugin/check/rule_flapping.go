@@ -38,10 +38,11 @@ var flappingTaint = Rule{
 		}
 		var all []Finding
 		for _, name := range slices.Sorted(maps.Keys(pods)) {
+			times := sentence.Agree(len(pods[name]), "", "up to ") + sentence.Counted(most[name], "time")
 			all = append(all, Finding{
 				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Node", Name: name}},
-				Message: fmt.Sprintf("Evictions of %s were cancelled up to %d times, as happens when a taint comes and goes%s.",
-					sentence.Counted(len(pods[name]), "pod"), most[name], facts.lastWriter(name)),
+				Message: fmt.Sprintf("Evictions of %s were cancelled %s, as happens when a taint comes and goes%s.",
+					sentence.Counted(len(pods[name]), "pod"), times, facts.lastWriter(name)),
 				Names: pods[name],
 			})
 		}

@@ -27,7 +27,7 @@ func cancelled(pod string, count int32) sign {
 func TestATaintThatComesAndGoesIsFound(t *testing.T) {
 	there := func(cluster *plan.Cluster) { cluster.Pods = append(cluster.Pods, pod("p"), pod("q")) }
 	byHand := wrote("hand", ofTaints, time.Minute)
-	const says = "Evictions of 1 pod were cancelled up to 3 times, as happens when a taint comes and goes"
+	const says = "Evictions of 1 pod were cancelled 3 times, as happens when a taint comes and goes"
 	for name, test := range map[string]struct {
 		signs []sign
 		want  is

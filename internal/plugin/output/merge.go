@@ -35,7 +35,7 @@ func Merged(sentences []string) []string {
 		case len(all) == 1:
 			merged = append(merged, text)
 		case len(all) > 1:
-			merged = append(merged, fmt.Sprintf("%s %s (also %s): %s", of.what, all[0], sentence.Some(all[1:]), of.says))
+			merged = append(merged, fmt.Sprintf("%s %s: %s", of.what, sentence.Also(all), of.says))
 		}
 		delete(names, of)
 	}

@@ -306,7 +306,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"away from its zone, with a warning": {
 			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "b")},
-			want: "p: b of b", warns: "Zone spread broken: all 2 replicas of Deployment default/app would be in zone 2, and are in 2 zones now.",
+			want: "p: b of b", warns: "Zone spread broken: the 2 replicas of Deployment default/app would all be in zone 2, and are in 2 zones now.",
 		},
 		"unevenly, if it only prefers to be even": {
 			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.ScheduleAnyway)), pod("q", "b", spread(corev1.ScheduleAnyway))},

@@ -91,7 +91,7 @@ func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.Placeme
 	if len(before) > 1 && len(after) == 1 && len(w.after) > 1 {
 		for zone := range after {
 			all = append(all, cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningZoneSpread, Message: fmt.Sprintf(
-				"Zone spread broken: all %d replicas of %s %s/%s would be in zone %s, and are in %d zones now.",
+				"Zone spread broken: the %d replicas of %s %s/%s would all be in zone %s, and are in %d zones now.",
 				len(w.after), w.owner.Kind, w.namespace, w.owner.Name, zone, len(before))})
 		}
 	}

@@ -432,7 +432,8 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 		},
 		"a pod on a node without taints":                          {node("n", "a:NoSchedule"), pod("p"), []string{"Set a NoExecute taint on node n that no toleration matches."}},
 		"a pod that tolerates everything, on a node without any":  {node("n"), pod("p", tolerating("")), nil},
-		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n: tolerations[0] tolerates every one, but only for its tolerationSeconds."}},
+		"a pod that tolerates everything for a while, as it must": {node("n"), pod("p", tolerating("", 60)), []string{"Set any NoExecute taint on node n."}},
+		"a pod that also tolerates another taint forever":         {node("n"), pod("p", tolerating("a"), tolerating("", 60)), []string{"Set a NoExecute taint on node n that no toleration before tolerations[1] matches."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

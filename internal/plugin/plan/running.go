@@ -189,7 +189,7 @@ func (r *Running) WhyNot(at time.Time) string {
 	case r.Mode == cliv1alpha1.ModeShadow:
 		return "Taintkeeper runs in shadow mode"
 	case r.Mode == cliv1alpha1.ModeDryRun:
-		return "Taintkeeper runs as a dry run"
+		return "Taintkeeper runs in dry-run mode"
 	case r.Mode == cliv1alpha1.ModeEnforce:
 		return "Taintkeeper runs without the eviction controller"
 	case !r.Known:

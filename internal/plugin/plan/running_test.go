@@ -59,7 +59,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 		"it renews the eviction clock":         {clock: clock(time.Second), unknown: true, mode: cliv1alpha1.ModeEnforce},
 		"the eviction clock is stale":          {clock: clock(time.Minute), says: "Taintkeeper is not running" + exception},
 		"shadow mode":                          {pods: []*corev1.Pod{pod("--shadow")}, mode: cliv1alpha1.ModeShadow, says: "Taintkeeper runs in shadow mode" + exception},
-		"a dry run":                            {pods: []*corev1.Pod{pod("--dry-run")}, mode: cliv1alpha1.ModeDryRun, says: "Taintkeeper runs as a dry run" + exception},
+		"a dry run":                            {pods: []*corev1.Pod{pod("--dry-run")}, mode: cliv1alpha1.ModeDryRun, says: "Taintkeeper runs in dry-run mode" + exception},
 		"rules alone": {
 			lease: lease("taintkeeper", "pod_1", time.Second), pods: []*corev1.Pod{pod("--controllers=node-taint-rule")},
 			mode: cliv1alpha1.ModeEnforce, says: "Taintkeeper runs without the eviction controller" + exception,

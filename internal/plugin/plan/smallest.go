@@ -189,8 +189,13 @@ func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decid
 		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("Set a NoExecute taint on node %s that no toleration matches.", s.Node.Name)},
 		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
 	}
-	if one.Toleration != nil {
-		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s: tolerations[%d] tolerates every one, but only for its tolerationSeconds.", s.Node.Name, one.TolerationIndex)
+	switch {
+	case one.Toleration == nil:
+	case one.TolerationIndex == 0:
+		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s.", s.Node.Name)
+	default:
+		tainted.change.What = fmt.Sprintf("Set a NoExecute taint on node %s that no toleration before tolerations[%d] matches.",
+			s.Node.Name, one.TolerationIndex)
 	}
 	if decided.Toleration == nil {
 		return []trial{tainted}

@@ -280,7 +280,8 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 		})
 		switch {
 		case len(unknown) > 0:
-			wrong.add(is.number, "the cluster has no node "+strings.Join(unknown, ", "))
+			nodes := sentence.Agree(len(unknown), "node ", "nodes ") + strings.Join(unknown, ", ")
+			wrong.add(is.number, "the cluster has no "+nodes)
 		case !slices.ContainsFunc(nodes, is.nodes):
 			wrong.add(is.number, "no node matches the selector")
 		}

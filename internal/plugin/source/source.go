@@ -41,7 +41,7 @@ func (s *Source) AddFlags(cmd *cobra.Command) {
 		"Read these files or folders instead of a cluster: the output of 'kubectl get nodes,pods,... -A -o yaml' or of 'kubectl taintkeeper snapshot'. '-' means stdin.")
 	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f recursively.")
 	cmd.Flags().StringVar(&s.at, "at", "",
-		"With -f, the time as of which to answer, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, and now for other files.")
+		"With -f, answer as of this time, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, and now for other files.")
 }
 
 // Offline reports whether files replace a cluster.

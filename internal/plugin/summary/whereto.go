@@ -37,7 +37,7 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
 	remarks := remarksOf(plan)
 	for _, remark := range remarks[:min(len(remarks), mostWarned)] {
-		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Enumerate(remark.pods), remark.message))
+		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Also(remark.pods), remark.message))
 	}
 	if more := len(remarks) - mostWarned; more > 0 {
 		lines = append(lines, fmt.Sprintf("%s: -o json and -o yaml list all.", sentence.Counted(more, "more warning")))

@@ -297,7 +297,7 @@ func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 		},
 		"3: an eviction that is refused for a moment is forgotten": {
 			happens(nodeSpec{Name: "n"}, one, step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
-			refused(5 * sec), seen{shadow.Never, "marked it for deletion at 00:00:02, but it was not deleted; it tries five times"}, 1,
+			refused(5 * sec), seen{shadow.Never, "marked it for deletion at 00:00:02, but it was not deleted; the built-in tries five times"}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

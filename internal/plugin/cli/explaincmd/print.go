@@ -55,7 +55,10 @@ func (e *explainer) answer() []string {
 	case cliv1alpha1.PodNodeUnknown:
 		return []string{fmt.Sprintf("%s on node %s: it is not known whether it leaves.", pod, e.Node), e.Reason}
 	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
-		return []string{fmt.Sprintf("%s on node %s: taints do not affect it.", pod, e.Node), e.Reason}
+		if e.Node != "" {
+			pod += " on node " + e.Node
+		}
+		return []string{pod + ": taints do not affect it.", e.Reason}
 	}
 	switch {
 	case !e.Leaves:
@@ -119,11 +122,11 @@ func (e *explainer) refusals() string {
 	}
 	switch {
 	case all == 0:
-		return "the cluster has no nodes"
+		return "there is no node that it can go to"
 	case refuse == 0:
-		return "taints are not the reason: they keep it off none of the cluster's nodes"
+		return "taints are not the reason: they keep it off 0 of " + sentence.Counted(all, "node")
 	case refuse == all:
-		return fmt.Sprintf("taints keep it off all nodes, %d of %d", refuse, all)
+		return fmt.Sprintf("taints keep it off %d of %s", refuse, sentence.Counted(all, "node"))
 	}
 	return fmt.Sprintf("taints keep it off %d of %d nodes, but not off the rest", refuse, all)
 }

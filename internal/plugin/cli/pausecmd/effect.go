@@ -131,7 +131,7 @@ func (e effect) ofPause(name string) string {
 	case e.selected == 0:
 		return "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with " + resume + "."
 	case e.held == 0:
-		return fmt.Sprintf("It selects %s and holds none now; pods that become due stay until %s.",
+		return fmt.Sprintf("It selects %s and holds none now; pods that become due stay until you run %s.",
 			sentence.Counted(e.selected, "pod"), resume)
 	}
 	then := "all that are due leave " + e.speed()
@@ -143,14 +143,14 @@ func (e effect) ofPause(name string) string {
 		then = fmt.Sprintf("%d %s %s, and other EvictionPolicies still hold %d",
 			e.free, sentence.Agree(e.free, "leaves", "leave"), e.speed(), e.held-e.free)
 	}
-	return fmt.Sprintf("It selects %s, %d due now and held until %s; then %s.",
+	return fmt.Sprintf("It selects %s, %d due now and held until you run %s; then %s.",
 		sentence.Counted(e.selected, "pod"), e.held, resume, then)
 }
 
 func (e effect) ofResume() string {
 	switch {
 	case e.held == 0:
-		return "None of the pods that it selected is due, so none leaves now."
+		return "It held no pod, so ending it makes no pod leave now."
 	case e.free == 0:
 		return fmt.Sprintf("No pod leaves now: other EvictionPolicies still hold %s.", sentence.Counted(e.held, "pod"))
 	case e.free < e.held:

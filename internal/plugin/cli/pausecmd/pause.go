@@ -159,7 +159,7 @@ func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) er
 	}
 	found, err := read(ctx, reader, source.Wants{Signs: true})
 	if err != nil {
-		o.tell("Cannot tell which pods it holds now: %v", err)
+		o.uncertain(err)
 		return nil
 	}
 	now := clock.Latest()
@@ -209,6 +209,11 @@ func (o *options) tell(format string, args ...any) {
 		format = "Without --dry-run: " + format
 	}
 	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
+}
+
+// uncertain says that the effect cannot be told, because objects cannot be read.
+func (o *options) uncertain(err error) {
+	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf("Cannot tell which pods this concerns: %v", err)))
 }
 
 // explain says what to do when a call about EvictionPolicies fails.

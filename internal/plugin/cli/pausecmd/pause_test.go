@@ -170,7 +170,7 @@ func (s *scene) fails(verb string, err error) {
 func TestPauseHoldsEverythingUntilResume(t *testing.T) {
 	s := newScene(t)
 	s.want(s.pause("network", "is", "down"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then all that are due leave at once.
+It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once.
 `)
 	s.wantPolicies("pause")
 	s.want(s.resume(), `evictionpolicy.taintkeeper.dev/pause deleted
@@ -185,10 +185,10 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a namespace":              {[]string{"x", "-n", "ml"}, "It selects 1 pod and holds none now; pods that become due stay until 'kubectl taintkeeper resume pause'.\n"},
-		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
-		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods and holds none now; pods that become due stay until 'kubectl taintkeeper resume pause'.\n"},
-		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod and holds none now; pods that become due stay until 'kubectl taintkeeper resume pause'.\n"},
+		"a namespace":              {[]string{"x", "-n", "ml"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
+		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
+		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
+		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
 		"a namespace without pods": {[]string{"x", "-n", "shopp"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 func TestAPauseSaysWhatOtherPoliciesHoldAfterIt(t *testing.T) {
 	s := newScene(t, foreign("databases"))
 	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold it.
+It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold it.
 `)
 }
 
@@ -218,7 +218,7 @@ func TestAPauseIsMadeThoughWhatItHoldsCannotBeRead(t *testing.T) {
 	s.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
 	})
-	if got := s.pause("x"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause created\nCannot tell which pods it holds now: list pods: ") {
+	if got := s.pause("x"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause created\nCannot tell which pods this concerns: list pods: ") {
 		t.Errorf("printed\n%s\nwant that it is created, and that the rest is not known", got)
 	}
 	s.wantPolicies("pause")

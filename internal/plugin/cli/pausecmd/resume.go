@@ -78,7 +78,7 @@ func (o *options) resume(ctx context.Context, names []string) error {
 		}
 		o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done("deleted"))
 		if unread != nil {
-			o.tell("Cannot tell which pods leave now: %v", unread)
+			o.uncertain(unread)
 			continue
 		}
 		o.tell("%s", known.effect(object, clock.Latest()).ofResume())

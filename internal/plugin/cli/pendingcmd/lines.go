@@ -74,10 +74,9 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	what := ""
 	switch change.Change {
 	case cliv1alpha1.PendingLeaves:
-		what = fmt.Sprintf("leaves %s, at %s, because of taint %s", whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
+		what = whenLeaves(now, pod) + heldBy(change)
 	case cliv1alpha1.PendingMoved:
-		what = fmt.Sprintf("leaves %s instead, at %s, because of taint %s",
-			whenLeaves(now, pod), output.Absolute(pod.Due.Time), pod.Taint) + heldBy(change)
+		what = "has a new due time: it " + whenLeaves(now, pod) + heldBy(change)
 	case cliv1alpha1.PendingDueNow:
 		what = fmt.Sprintf("is due now, because of taint %s", pod.Taint) + heldBy(change)
 	case cliv1alpha1.PendingHeld:
@@ -92,11 +91,14 @@ func inLine(change *cliv1alpha1.PendingChange) string {
 	return fmt.Sprintf("%s pod %s/%s on node %s %s", output.Absolute(now), pod.Namespace, pod.Name, pod.Node, what)
 }
 
+// whenLeaves says when a pod leaves or was due, and why.
 func whenLeaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
+	leaves := "leaves"
 	if pod.Due.Time.Before(now) {
-		return "now, " + leaves(now, pod)
+		leaves = "was due"
 	}
-	return output.When(now, pod.Due.Time)
+	return fmt.Sprintf("%s %s, at %s, because of taint %s",
+		leaves, output.When(now, pod.Due.Time), output.Absolute(pod.Due.Time), pod.Taint)
 }
 
 // heldBy names the policy that keeps the pod when it is due. It is empty if none does.

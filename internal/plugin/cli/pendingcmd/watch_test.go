@@ -178,7 +178,7 @@ func TestAWatchTellsALineForEachChange(t *testing.T) {
 
 		s.pod("second", "n", 120)
 		s.pass(time.Second)
-		s.says("2000-01-01T00:01:01Z pod a/second on node n leaves in 59s instead, at 2000-01-01T00:02:00Z, because of taint k:NoExecute")
+		s.says("2000-01-01T00:01:01Z pod a/second on node n has a new due time: it leaves in 59s, at 2000-01-01T00:02:00Z, because of taint k:NoExecute")
 
 		s.pass(time.Minute)
 		s.says("2000-01-01T00:02:00Z pod a/second on node n is due now, because of taint k:NoExecute")
@@ -208,7 +208,7 @@ func TestAPodThatTerminatesIsGoneAndOneThatIsNotToleratedAtAllLeavesNow(t *testi
 		s.pass(time.Second)
 		s.says(
 			"2000-01-01T00:00:01Z pod a/early on node n is gone, 4m59s before it was due",
-			"2000-01-01T00:00:01Z pod a/bare on node n leaves now, 1s late, at 2000-01-01T00:00:00Z, because of taint k:NoExecute",
+			"2000-01-01T00:00:01Z pod a/bare on node n was due 1s ago, at 2000-01-01T00:00:00Z, because of taint k:NoExecute",
 		)
 	})
 }

@@ -137,7 +137,7 @@ func get(ctx context.Context, url, token string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case response.StatusCode == http.StatusForbidden:
-		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind to it a ClusterRole that allows this, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)")
+		return nil, errors.New("service account " + account + " may not get the URL /shadow: bind to it a ClusterRole that allows this, such as the chart's taintkeeper-metrics-reader (outside kube-system, taintkeeper-metrics-reader.NAMESPACE)")
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("it returned %s", response.Status)
 	}

@@ -43,6 +43,10 @@ var outcomes = []struct{ name, means string }{
 const mostDifferences = 10
 
 func (r *report) print(o *output.Printer, where string) {
+	if r.Since.IsZero() {
+		o.Line("Shadow mode in pod %s has not begun to compare the built-in's evictions with what taints and tolerations require.", where)
+		return
+	}
 	o.Line("For %s, shadow mode in pod %s has compared the built-in's evictions with what taints and tolerations require.", output.Span(r.Since, r.Time), where)
 	o.Line("")
 	for _, outcome := range outcomes {

@@ -117,7 +117,7 @@ func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
 		return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a, b))
 	})
 	for _, reason := range all[:min(len(all), mostReasons)] {
-		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Counted(pods[reason], "pod"), reason))
+		lines = append(lines, fmt.Sprintf("%s (%s)", strings.TrimSuffix(reason, "."), sentence.Counted(pods[reason], "pod")))
 	}
 	if more := len(all) - mostReasons; more > 0 {
 		lines = append(lines, sentence.Counted(more, "more reason")+", in -o json")

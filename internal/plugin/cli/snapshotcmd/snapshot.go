@@ -68,8 +68,8 @@ It also contains:
 - the flags of Taintkeeper and kube-controller-manager that say which controllers run, in which mode, and which Lease
   elects their leader
 
-It contains no environment variables, image names, Secrets or ConfigMaps. Of other annotations, it contains only the
-mark of static pods, and of other flags none.`,
+It contains no environment variables, image names, Secrets or ConfigMaps. It contains no other flags, and no
+other annotations except the one that marks static pods.`,
 		Example: `  kubectl taintkeeper snapshot > cluster.json
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: command.NoArgs,

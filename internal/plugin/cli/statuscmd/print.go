@@ -89,8 +89,8 @@ func (p *page) leader() string {
 		return ""
 	}
 	name, _, _ := strings.Cut(p.Leader.Identity, "_")
-	if !p.Leader.Since.IsZero() {
-		name += ", for " + output.Age(p.Leader.Since.Time, p.At.Time)
+	if !p.Leader.Since.IsZero() && !p.Leader.Since.After(p.At.Time) { // its clock may be ahead
+		name += ", for " + output.Span(p.Leader.Since.Time, p.At.Time)
 	}
 	return fmt.Sprintf("%s (Lease %s)", name, p.Leader.Lease)
 }

@@ -122,9 +122,9 @@ func isOther(planned, node *corev1.Node) bool {
 		!slices.EqualFunc(slices.DeleteFunc(before, cordon), slices.DeleteFunc(now, cordon), same)
 }
 
-// again makes a new plan for a node whose taints someone has changed meanwhile, and asks again.
+// again makes a new plan for a node that has changed in the meantime, and asks again.
 func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
-	t.tell("The taints of node %s have changed meanwhile, so here is a new plan.", node.Name)
+	t.tell("Node %s has changed in the meantime, so here is a new plan.", node.Name)
 	if err := t.reread(ctx, node); err != nil {
 		return err
 	}

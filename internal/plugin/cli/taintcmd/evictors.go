@@ -41,7 +41,7 @@ func (o *obstacles) evictors(ctx context.Context) error {
 	case unknown != nil:
 		return fmt.Errorf("cannot tell whether a controller evicts here: %w", unknown)
 	case len(stopped) > 0:
-		return fmt.Errorf("according to their Leases, no controller that evicts is running: %s; see the logs of the controller that should evict", strings.Join(stopped, ", and "))
+		return fmt.Errorf("no running controller was found that evicts: %s; see the logs of the controller that should evict", strings.Join(stopped, ", and "))
 	}
 	return errors.New("no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts")
 }

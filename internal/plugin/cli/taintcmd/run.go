@@ -191,12 +191,12 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 	select {
 	case <-ctx.Done():
 		t.tell("")
-		return errors.New("interrupted: nothing was changed")
+		return errors.New("interrupted: no taint was changed")
 	case line := <-answers:
 		if answer := strings.ToLower(strings.TrimSpace(line)); answer == "y" || answer == "yes" {
 			return nil
 		}
-		return errors.New("the answer was not yes: nothing was changed")
+		return errors.New("the answer was not yes: no taint was changed")
 	}
 }
 

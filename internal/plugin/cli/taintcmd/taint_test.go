@@ -267,7 +267,7 @@ func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 					s.mustSay(s.out.String(), "node/n tainted\n")
 					return
 				}
-				s.mustFail(err, "the answer was not yes: nothing was changed")
+				s.mustFail(err, "the answer was not yes: no taint was changed")
 				s.mustHave("n")
 			}, taintedNode("n"), podOnNode("n", "p"))
 		})
@@ -423,7 +423,7 @@ func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
 		})
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
-		s.mustSay(s.err.String(), "The taints of node n have changed meanwhile, so here is a new plan.\n")
+		s.mustSay(s.err.String(), "Node n has changed in the meantime, so here is a new plan.\n")
 		if n := strings.Count(s.err.String(), "Continue? [y/N]"); n != 2 {
 			s.Errorf("it is asked %d times", n)
 		}
@@ -814,7 +814,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
 			"according to its Lease, taintkeeper is running, but it has not begun to evict: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and check its clock"},
 		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
-			"according to their Leases, no controller that evicts is running: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of the controller that should evict"},
+			"no running controller was found that evicts: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of the controller that should evict"},
 		"one of two has stopped": {nil, []runtime.Object{
 			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
 		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict"},

@@ -166,8 +166,9 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	f := follow.New(time.Second)
 	f.Feeds = follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nodesOf(done), v)
 	all, err := t.await(ctx, f, deadline, func(context.Context) string { return v.look() })
-	left := sentence.Do(len(v.departures.Left()), "pod", "has", "have") + " not left"
-	if !f.Synced() {
+	remaining := len(v.departures.Left())
+	left := sentence.Do(remaining, "pod", "has", "have") + " not left"
+	if !f.Synced() || remaining == 0 { // none is known to remain while a watch is broken
 		left = "it is unknown which pods have left"
 	}
 	switch {

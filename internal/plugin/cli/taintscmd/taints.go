@@ -147,8 +147,12 @@ func (o *options) printLines(list *cliv1alpha1.TaintList) {
 	for i := range list.Taints {
 		taint := &list.Taints[i]
 		since := ""
-		if !taint.TimeAdded.IsZero() {
-			since = ", for " + output.Age(taint.TimeAdded.Time, list.At.Time)
+		switch {
+		case taint.TimeAdded.IsZero():
+		case taint.TimeAdded.After(list.At.Time):
+			since = ", from " + output.Absolute(taint.TimeAdded.Time)
+		default:
+			since = ", for " + output.Span(taint.TimeAdded.Time, list.At.Time)
 		}
 		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
 		o.output.Line("  Of its pods, %d %s it indefinitely, %d for a while, and %d not at all.",
