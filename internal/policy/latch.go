@@ -19,13 +19,15 @@ type Latch struct {
 
 	below time.Time // since when an open latch has counted at most maxDue
 
-	due, most, of int // the arguments of the last count: due pods, how many may be due, selected pods
+	due, most, of int  // the arguments of the last count: due pods, how many may be due, selected pods
+	resumed       bool // whether the last count left out the pods that were due before resumedAt
 }
 
 // Count applies how many pods are due, without those that are [Breaker.Resumed], and how many are selected. It reports
 // whether the latch opened or closed.
 func (l *Latch) Count(b *Breaker, due, selected int, now time.Time) (changed bool) {
 	l.due, l.most, l.of = due, b.MaxDue(selected), selected
+	l.resumed = !b.resumedAt.IsZero() && !b.resumedAt.After(now)
 	open := !l.Tripped.IsZero()
 	if l.due > l.most {
 		l.below = time.Time{}
@@ -64,5 +66,8 @@ func (l *Latch) Open() string {
 }
 
 func (l *Latch) count() string {
+	if l.resumed {
+		return sentence.Part(l.due, l.of, "selected pod", "has", "have") + " become due since resumedAt"
+	}
 	return sentence.Part(l.due, l.of, "selected pod", "is due", "are due")
 }

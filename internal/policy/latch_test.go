@@ -116,6 +116,20 @@ func TestALatchSaysWhyItIsOpen(t *testing.T) {
 	}
 }
 
+func TestALatchSaysThatItCountsOnlyWhatIsDueSinceItWasResumed(t *testing.T) {
+	b := breaker(t, "3", resumedAt(-5))
+	latch := policy.Latch{Tripped: at(-60)}
+	for due, want := range map[int]string{
+		0: "0 of 30 selected pods have become due since resumedAt; the breaker closes soon",
+		4: "4 of 30 selected pods have become due since resumedAt, and the breaker allows 3",
+	} {
+		latch.Count(b, due, 30, at(0))
+		if got := latch.Open(); got != want {
+			t.Errorf("with %d due it says %q, want %q", due, got, want)
+		}
+	}
+}
+
 func TestALatchOpensAgainFromItsStatus(t *testing.T) {
 	b := breaker(t, "3")
 	latch := policy.Latch{Tripped: at(-60)}

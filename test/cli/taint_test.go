@@ -143,8 +143,8 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 	})
 	newPod(t, node, "-later", tolerating(3600))
 	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=10s")
-	mustFail(t, err, "after 10s, 2 pods have not left, and the taints stay\n",
-		"-held on node "+node+": is terminating: finalizer example.com/f keeps it",
+	mustFail(t, err, "after 10s, 2 pods have not left, and the change is not undone\n",
+		"-held on node "+node+": is terminating: deletion waits for a controller to remove finalizer example.com/f",
 		"-later on node "+node+": is not due until ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
 	mustHave(t, node, "m:NoExecute")
 }
@@ -170,7 +170,7 @@ func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		err := root.ExecuteContext(ctx)
-		if err == nil || !strings.Contains(err.Error(), "m:NoSchedule stays on "+node+": remove it with: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
+		if err == nil || !strings.Contains(err.Error(), "to remove m:NoSchedule from "+node+", run: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
 			t.Error(err)
 		}
 	})

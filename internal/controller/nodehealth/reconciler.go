@@ -160,7 +160,7 @@ func (r *reconciler) retaint(ctx context.Context, facts readiness.Facts, d decis
 		return nil
 	case r.dryRun:
 		if r.records.wouldGet(facts.Node, d.Taints) {
-			logf.FromContext(ctx).Info("Dry run: would taint", "node", facts.Node.Name, "taints", d.Taints)
+			logf.FromContext(ctx).Info("Dry run: would write taints and labels", "node", facts.Node.Name, "taints", d.Taints)
 		}
 		return nil
 	}

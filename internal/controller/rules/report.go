@@ -124,6 +124,6 @@ func (r *reconciler) wouldSay(ctx context.Context, p planned, status v1alpha1.No
 		return
 	}
 	note.would = status
-	logf.FromContext(ctx).Info("Dry run: a rule would taint", "rule", p.rule.name, "reason", p.verdict.reason,
+	logf.FromContext(ctx).Info("Dry run: would write a rule's status", "rule", p.rule.name, "reason", p.verdict.reason,
 		"selected", p.outcome.selected, "matching", p.outcome.matching, "tainted", p.outcome.tainted, "held", p.outcome.held)
 }

@@ -91,7 +91,7 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	})
 	if len(rivals) > 0 {
 		winner := slices.MinFunc(rivals, compareAge)
-		return ruling{v1alpha1.ReasonTaintConflict, fmt.Sprintf("Rule %s is older and has the same taint key and effect: delete one of the two.", winner.Name)}
+		return ruling{v1alpha1.ReasonTaintConflict, fmt.Sprintf("Rule %s has the same taint key and effect and takes precedence: delete one of the two.", winner.Name)}
 	}
 	if object.Spec.DryRun {
 		return ruling{v1alpha1.ReasonAccepted, "The rule only reports: dryRun is true."}

@@ -47,7 +47,7 @@ func faultsOf(t corev1.Toleration) []string {
 		{!slices.Contains(effects, t.Effect), fmt.Sprintf("there is no effect %q, so it matches nothing", t.Effect)},
 		{t.Operator == corev1.TolerationOpExists && t.Value != "", "operator Exists ignores the value, so it matches every value"},
 		{t.Key == "" && isEqual(t), "operator Equal needs a key; without one it matches taints of any key that have this value"},
-		{t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute, "tolerationSeconds count only with effect NoExecute"},
+		{t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute, "tolerationSeconds are allowed only with effect NoExecute"},
 		{t.Key != "" && len(validation.IsQualifiedName(t.Key)) > 0, "no taint can have this key, so it matches nothing"},
 		{isEqual(t) && len(validation.IsValidLabelValue(t.Value)) > 0, "no taint can have this value, so it matches nothing"},
 	} {

@@ -171,7 +171,7 @@ func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 		"an effect that does not exist":       {"malformed-toleration", []corev1.Toleration{{Key: "k", Operator: "Exists", Effect: "NoEvict"}}, errorThat(`there is no effect "NoEvict"`)},
 		"a key that no taint can have":        {"malformed-toleration", []corev1.Toleration{{Key: "a b", Operator: "Exists"}}, errorThat(`{key: "a b", operator: Exists}: no taint can have this key`)},
 		"a value that no taint can have":      {"malformed-toleration", []corev1.Toleration{{Key: "k", Value: "a b"}}, errorThat("no taint can have this value")},
-		"two faults, reported together":       {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"}, 60)}, errorThat(", and tolerationSeconds count")},
+		"two faults, reported together":       {"malformed-toleration", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"}, 60)}, errorThat(", and tolerationSeconds are allowed")},
 		"Gt":                                  {"comparison-operator", []corev1.Toleration{{Key: "k", Operator: "Gt", Value: "5"}}, warningThat("matches nothing unless the feature gate")},
 		"Lt":                                  {"comparison-operator", []corev1.Toleration{{Key: "k", Operator: "Lt", Value: "5"}}, warningThat("operator: Lt")},
 		"Equal compares nothing":              {"comparison-operator", []corev1.Toleration{{Key: "k", Value: "5"}}, nothing},

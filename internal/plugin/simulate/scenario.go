@@ -145,7 +145,7 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	err = yaml.UnmarshalStrict(found, &simulation)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := cmp.Or(wrong.Field, "it")
-		return simulation, fmt.Errorf("%s is %s, but should be %s", field, wrong.Value, typeName(wrong.Type))
+		return simulation, fmt.Errorf("%s has the type %s, but should be %s", field, wrong.Value, typeName(wrong.Type))
 	}
 	return simulation, plainly(err)
 }

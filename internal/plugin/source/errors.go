@@ -48,7 +48,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
-		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has, or name files with -f", doing, err, verb, plan.ViewerRole)}
+		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has", doing, err, verb, plan.ViewerRole)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s rejected your credentials: %w: log in again", doing, server, err)
 	case apierrors.IsNotFound(err):

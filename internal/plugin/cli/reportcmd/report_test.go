@@ -90,7 +90,7 @@ func TestTheReportIsFetchedFromThePodInShadowMode(t *testing.T) {
 	}{
 		"with a token, beyond the loopback interface": {exposed, "t0ken", pod("--shadow", "--metrics-bind-address=:8443"), ""},
 		"on the loopback interface":                   {loopback, "", pod("--shadow"), ""},
-		"the account has no right":                    {exposed, "other", pod("--shadow", "--metrics-bind-address=:8443"), "bind to it a ClusterRole that allows this, such as the chart's taintkeeper-metrics-reader (outside kube-system taintkeeper-metrics-reader.NAMESPACE)"},
+		"the account has no right":                    {exposed, "other", pod("--shadow", "--metrics-bind-address=:8443"), "bind to it a ClusterRole that allows this, such as the chart's taintkeeper-metrics-reader (outside kube-system, taintkeeper-metrics-reader.NAMESPACE)"},
 		"there is no account":                         {exposed, "", pod("--shadow", "--metrics-bind-address=:8443"), "there is no service account taintkeeper-report in namespace tk"},
 		"the user may not connect":                    {exposed, "t0ken", pod("--shadow", "--metrics-bind-address=:9999"), "ask for the right to create pods/portforward in namespace tk"},
 		"nothing is served":                           {exposed, "t0ken", pod("--shadow", "--metrics-bind-address=0"), "pod tk/keeper serves no report"},

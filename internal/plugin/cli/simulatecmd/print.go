@@ -83,7 +83,7 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 		}
 	}
 	if len(happens) == 0 {
-		happens = []string{"nothing happens to nodes or pods"}
+		happens = []string{"no node becomes unreachable or gets a NoExecute taint, and no pod leaves"}
 	}
 	lines = append(lines, fmt.Sprintf("Over %s, %s.", span(report.Until), joined(happens)))
 	for _, one := range losses {

@@ -30,7 +30,7 @@ func (o *obstacles) evictors(ctx context.Context) error {
 			unknown = errors.Join(unknown, err)
 		case newest == nil:
 		case plan.IsRenewed(newest, o.now()):
-			return fmt.Errorf("according to its Lease, %s is running, but it has not begun to evict: %s; check that its --controllers include %s, and check its clock", program, renewed(newest, o.now()), controllers[program])
+			return fmt.Errorf("according to its Lease, %s is running, but it has not begun to evict these pods: %s; check that no EvictionPolicy holds them, that its --controllers include %s, and that its clock is right", program, renewed(newest, o.now()), controllers[program])
 		default:
 			stopped = append(stopped, renewed(newest, o.now()))
 		}

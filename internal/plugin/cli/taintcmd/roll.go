@@ -206,7 +206,7 @@ func (t *tainting) awaitReplicas(ctx context.Context, workloads []*workload, dea
 	if !f.Synced() {
 		state = "it is unknown whether all pods are running elsewhere"
 	}
-	errs := []error{fmt.Errorf("after %s, %s, and the taints stay", t.timeout, state), f.Broken()}
+	errs := []error{fmt.Errorf("after %s, %s, and the change is not undone", t.timeout, state), f.Broken()}
 	for _, one := range missing {
 		errs = append(errs, errors.New(one))
 	}

@@ -89,7 +89,7 @@ func TestNoOtherNodeIsTaintedAfterOneWhosePodsRunNowhere(t *testing.T) {
 		s.ends(9500*time.Millisecond, "web-a")
 		s.starts(10*time.Second, time.Hour, "web-c")
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
-			"after 1m0s, not all pods are running elsewhere, and the taints stay\nReplicaSet default/web has 1 of 2 pods ready\n",
+			"after 1m0s, not all pods are running elsewhere, and the change is not undone\nReplicaSet default/web has 1 of 2 pods ready\n",
 			"stopped: tainted: a; not tainted: b")
 		s.mustHave("a", "m:NoExecute +0s")
 		s.mustHave("b")
@@ -112,7 +112,7 @@ func TestAWaitThatCannotReadThePodsSaysThatItDoesNotKnow(t *testing.T) {
 			return unread(action), nil, errors.New("no answer")
 		})
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
-			"after 1m0s, it is unknown whether all pods are running elsewhere, and the taints stay\n", "no answer")
+			"after 1m0s, it is unknown whether all pods are running elsewhere, and the change is not undone\n", "no answer")
 		s.mustHave("b")
 	}, twoNodes(webSet())...)
 }
@@ -120,7 +120,7 @@ func TestAWaitThatCannotReadThePodsSaysThatItDoesNotKnow(t *testing.T) {
 func TestNoOtherNodeIsTaintedAfterOneThatPodsDoNotLeave(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.mustFail(s.taint("a", "b", "m:NoExecute", "--yes", "--max-unavailable=1", "--timeout=1m"),
-			"after 1m0s, 1 pod has not left, and the taints stay\n", "stopped: tainted: a; not tainted: b")
+			"after 1m0s, 1 pod has not left, and the change is not undone\n", "stopped: tainted: a; not tainted: b")
 		s.mustHave("b")
 	}, twoNodes(webSet())...)
 }

@@ -659,7 +659,7 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s, it is unknown which pods have left, and the taints stay\nlist pods: no answer"},
+		"a timeout":           {[]string{"--timeout", "1m"}, "after 1m0s, it is unknown which pods have left, and the change is not undone\nlist pods: no answer"},
 		"the taints are over": {[]string{"--for", "1m", "--stay"}, "After 1m0s, it is unknown which pods have left."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -750,7 +750,7 @@ func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
 		leaseIn string
 		says    string
 	}{
-		"where the flags say": {"control", "according to its Lease, kube-controller-manager is running, but it has not begun to evict: Lease control/kube-controller-manager "},
+		"where the flags say": {"control", "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease control/kube-controller-manager "},
 		"elsewhere":           {"other", "cannot tell whether a controller evicts here: you may not list leases; ask for the right to list them in all namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -806,18 +806,18 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"no lease is found": {nil, nil, "was due 59s ago, but no controller has begun to evict it\n" +
 			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts"},
 		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
-			"according to its Lease, kube-controller-manager is running, but it has not begun to evict: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that its --controllers include taint-eviction-controller, and check its clock"},
+			"according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that no EvictionPolicy holds them, that its --controllers include taint-eviction-controller, and that its clock is right"},
 		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
 			leaseRenewedAt("control", "kcm", 50*time.Second),
 			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
-		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict: Lease control/kcm was last renewed 10s ago"},
+		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease control/kcm was last renewed 10s ago"},
 		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
-			"according to its Lease, taintkeeper is running, but it has not begun to evict: Lease tk/taintkeeper was last renewed 10s ago; check that its --controllers include eviction, and check its clock"},
+			"according to its Lease, taintkeeper is running, but it has not begun to evict these pods: Lease tk/taintkeeper was last renewed 10s ago; check that no EvictionPolicy holds them, that its --controllers include eviction, and that its clock is right"},
 		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
 			"no running controller was found that evicts: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of the controller that should evict"},
 		"one of two has stopped": {nil, []runtime.Object{
 			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict"},
+		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")
@@ -826,7 +826,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 			}
 			playTaint(t, func(s *taintScene) {
 				err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
-				s.mustFail(err, "after 1m0s, 1 pod has not left, and the taints stay\n", "pod default/p on node n: ", test.says)
+				s.mustFail(err, "after 1m0s, 1 pod has not left, and the change is not undone\n", "pod default/p on node n: ", test.says)
 				if took := time.Since(virtualStart); took != time.Minute {
 					s.Errorf("it takes %s", took)
 				}

@@ -246,7 +246,7 @@ func (v *vigil) farewell() string {
 
 // giveUp says how many pods are left, and what keeps each of them.
 func (v *vigil) giveUp(ctx context.Context, left string, broken error) error {
-	errs := []error{fmt.Errorf("after %s, %s, and the taints stay", v.timeout, left), broken}
+	errs := []error{fmt.Errorf("after %s, %s, and the change is not undone", v.timeout, left), broken}
 	obstacles := &obstacles{vigil: v}
 	for _, pod := range v.departures.Left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
