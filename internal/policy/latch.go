@@ -66,8 +66,9 @@ func (l *Latch) Open() string {
 }
 
 func (l *Latch) count() string {
+	due := sentence.Part(l.due, l.of, "selected pod", "is due", "are due")
 	if l.resumed {
-		return sentence.Part(l.due, l.of, "selected pod", "has", "have") + " become due since resumedAt"
+		due += " (not counting pods that were due before resumedAt)"
 	}
-	return sentence.Part(l.due, l.of, "selected pod", "is due", "are due")
+	return due
 }

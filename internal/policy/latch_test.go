@@ -116,12 +116,12 @@ func TestALatchSaysWhyItIsOpen(t *testing.T) {
 	}
 }
 
-func TestALatchSaysThatItCountsOnlyWhatIsDueSinceItWasResumed(t *testing.T) {
+func TestALatchSaysThatItDoesNotCountWhatWasDueBeforeItWasResumed(t *testing.T) {
 	b := breaker(t, "3", resumedAt(-5))
 	latch := policy.Latch{Tripped: at(-60)}
 	for due, want := range map[int]string{
-		0: "0 of 30 selected pods have become due since resumedAt; the breaker closes soon",
-		4: "4 of 30 selected pods have become due since resumedAt, and the breaker allows 3",
+		0: "0 of 30 selected pods are due (not counting pods that were due before resumedAt); the breaker closes soon",
+		4: "4 of 30 selected pods are due (not counting pods that were due before resumedAt), and the breaker allows 3",
 	} {
 		latch.Count(b, due, 30, at(0))
 		if got := latch.Open(); got != want {

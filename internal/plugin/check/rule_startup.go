@@ -46,7 +46,7 @@ var startupTaint = Rule{
 			remover := removerOf(taint.Key)
 			all = append(all, Finding{
 				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: taints.Format(taint)}},
-				Message: fmt.Sprintf("When a node has started, %s removes it (%s), but it has been on %s for more than %d minutes.",
+				Message: fmt.Sprintf("This taint is removed by %s when a node has started (%s), but it has been on %s for more than %d minutes.",
 					remover.name, remover.source, sentence.Counted(len(nodes[taint]), "ready node"), int(startupFor.Minutes())),
 				Names: nodes[taint],
 			})

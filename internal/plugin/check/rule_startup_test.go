@@ -22,8 +22,8 @@ func TestAStartupTaintThatStaysIsFound(t *testing.T) {
 		wrote time.Duration // how long ago; 0 if managed fields do not show it
 		want  is
 	}{
-		"for an hour":                   {cilium, corev1.ConditionTrue, time.Hour, 0, warningThat("When a node has started, Cilium removes it (https://docs.cilium.io/en/stable/installation/taints/), but it has been on 1 ready node for more than 15 minutes.")},
-		"of a prefix":                   {"readiness.k8s.io/network:NoSchedule", corev1.ConditionTrue, time.Hour, 0, warningThat("node-readiness-controller removes it")},
+		"for an hour":                   {cilium, corev1.ConditionTrue, time.Hour, 0, warningThat("This taint is removed by Cilium when a node has started (https://docs.cilium.io/en/stable/installation/taints/), but it has been on 1 ready node for more than 15 minutes.")},
+		"of a prefix":                   {"readiness.k8s.io/network:NoSchedule", corev1.ConditionTrue, time.Hour, 0, warningThat("removed by node-readiness-controller")},
 		"a young node":                  {cilium, corev1.ConditionTrue, 14 * time.Minute, 0, nothing},
 		"an old node that got it again": {cilium, corev1.ConditionTrue, time.Hour, time.Minute, nothing},
 		"written an hour ago":           {cilium, corev1.ConditionTrue, 2 * time.Hour, time.Hour, warningThat("Cilium")},

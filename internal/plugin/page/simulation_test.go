@@ -131,7 +131,7 @@ func TestASimulationInWhichNothingHappensHasNoTimeline(t *testing.T) {
 	if charts := withClass(document, "chart"); len(charts) > 0 {
 		t.Error("there is a timeline")
 	}
-	for _, want := range []string{"No node is unreachable or has a NoExecute taint, no pod leaves, and no workload has fewer ready replicas.", "<p>Nothing happens.</p>"} {
+	for _, want := range []string{"No node becomes unreachable or gets a NoExecute taint, no pod leaves, and no workload has fewer ready replicas.", "<p>Nothing happens.</p>"} {
 		if !strings.Contains(source, want) {
 			t.Errorf("the page does not say: %s", want)
 		}

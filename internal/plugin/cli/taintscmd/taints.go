@@ -150,7 +150,7 @@ func (o *options) printLines(list *cliv1alpha1.TaintList) {
 		switch {
 		case taint.TimeAdded.IsZero():
 		case taint.TimeAdded.After(list.At.Time):
-			since = ", from " + output.Absolute(taint.TimeAdded.Time)
+			since = ", with timeAdded " + output.Absolute(taint.TimeAdded.Time)
 		default:
 			since = ", for " + output.Span(taint.TimeAdded.Time, list.At.Time)
 		}
