@@ -41,7 +41,7 @@ func TestAPlanComesTrue(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	worst, all, placed, zoned, kept := time.Duration(0), 0, 0, 0, 0
 	for i := range *rounds {
-		r := &round{t: t, random: random, namespace: fmt.Sprintf("round-%d", i), wasThere: map[types.UID]bool{}, taintedAt: map[string]time.Time{}}
+		r := &round{t: t, random: random, first: i == 0, namespace: fmt.Sprintf("round-%d", i), wasThere: map[types.UID]bool{}, taintedAt: map[string]time.Time{}}
 		r.populate()
 		r.object()
 		r.plan()
@@ -65,6 +65,7 @@ type round struct {
 	t         *testing.T
 	random    *rand.Rand
 	namespace string
+	first     bool
 
 	nodes     []string
 	specs     []string

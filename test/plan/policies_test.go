@@ -22,8 +22,18 @@ import (
 const settle = (horizon + 2) * time.Second
 
 // object draws what objects to evictions: PodDisruptionBudgets, and up to three EvictionPolicies. It returns once both
-// are in force.
+// are in force. In the first round, a policy holds every pod that policies may select: where the pods run is not drawn,
+// so those that the other policies select may all be on nodes without a taint.
 func (r *round) object() {
+	if r.first {
+		r.must(objects.Create(r.t.Context(), &v1alpha1.EvictionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: r.namespace + "-all"},
+			Spec: v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: 3 * time.Second},
+				NamespaceSelector: selecting(corev1.LabelMetadataName, r.namespace), PodSelector: selecting("kept", "true"),
+			},
+		}))
+	}
 	for i := range firstJob { // a budget cannot count the pods of a Job
 		if r.random.IntN(2) == 0 {
 			r.budget(appName(i), pick(r.random, "0%", "100%"))
