@@ -176,9 +176,14 @@ type Held struct {
 	AllZones bool
 }
 
+// CountsOf says how many nodes of a zone are not ready: 1 of 2 nodes not ready.
+func CountsOf(notReady, size int) string {
+	return fmt.Sprintf("%d of %s not ready", notReady, sentence.Counted(size, "node"))
+}
+
 // String explains it in a sentence.
 func (h Held) String() string {
-	counts := fmt.Sprintf("%d of %s not ready", h.NotReady, sentence.Counted(h.Size, "node"))
+	counts := CountsOf(h.NotReady, h.Size)
 	where := fmt.Sprintf("zone %s has the state %s (%s)", h.Zone, h.State, counts)
 	switch {
 	case h.AllZones:

@@ -26,6 +26,9 @@ type down struct {
 // lookDownEvery is how often the binding is looked up, at most.
 const lookDownEvery = time.Minute
 
+// builtInEvicts begins the messages about policies whose pods the built-in would evict.
+const builtInEvicts = "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due"
+
 // look finds out whether the binding exists. If the API server does not say, the last answer remains valid.
 func (d *down) look(ctx context.Context, now time.Time) {
 	if d.binding == "" || now.Sub(d.looked) < lookDownEvery {
@@ -47,11 +50,11 @@ func (d *down) says(p followed) (held bool, reason, message string) {
 	case d.binding == "":
 		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."
 	case p.DryRun:
-		return false, "DryRun", "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due, because dryRun is true."
+		return false, "DryRun", builtInEvicts + ", because dryRun is true."
 	case p.IfDown != v1alpha1.IfDownHold:
-		return false, "BuiltInWouldEvict", "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due. To keep them, set ifDown to Hold."
+		return false, "BuiltInWouldEvict", builtInEvicts + ". To keep them, set ifDown to Hold."
 	case !d.exists:
-		return false, "NoAdmissionPolicy", fmt.Sprintf("While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due, "+
+		return false, "NoAdmissionPolicy", fmt.Sprintf(builtInEvicts+", "+
 			"because ValidatingAdmissionPolicyBinding %s does not exist. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
 	}
 	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting the selected pods.", d.binding)

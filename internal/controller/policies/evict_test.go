@@ -284,31 +284,28 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 }
 
 func TestWithoutTheBudgetsPodsStayUntilTheDeadline(t *testing.T) {
-	playAsking(t, func(w *asking) {
+	playUnableToAsk(t, "BudgetsUnread", func(w *asking) {
 		w.On("list", "poddisruptionbudgets", "", func() error { return errRefused })
-		w.add("ask", evicts(time.Minute))
-		w.addWeb(1)
-		w.run()
-		w.Until(10 * sec)
-		w.Taint("n", "k:NoExecute")
-		w.Pass(30 * sec)
-		w.wantCondition("ask", v1alpha1.ConditionHolding, "BudgetsUnread", "")
-		w.Pass(time.Minute)
-		w.wantLeft(map[string]time.Duration{"web0": 70 * sec})
-		w.wantAsked(0, 0)
 	})
 }
 
 func TestWithoutTheRightToAskPodsStayUntilTheDeadline(t *testing.T) {
+	playUnableToAsk(t, "NotPermitted", func(w *asking) { w.forbidden.Store(true) })
+}
+
+// playUnableToAsk plays a cluster in which Taintkeeper cannot ask about a pod, and wants the pod to stay until the
+// policy's deadline, for the given reason.
+func playUnableToAsk(t *testing.T, reason string, prevent func(w *asking)) {
+	t.Helper()
 	playAsking(t, func(w *asking) {
-		w.forbidden.Store(true)
+		prevent(w)
 		w.add("ask", evicts(time.Minute))
 		w.addWeb(1)
 		w.run()
 		w.Until(10 * sec)
 		w.Taint("n", "k:NoExecute")
 		w.Pass(30 * sec)
-		w.wantCondition("ask", v1alpha1.ConditionHolding, "NotPermitted", "")
+		w.wantCondition("ask", v1alpha1.ConditionHolding, reason, "")
 		w.Pass(time.Minute)
 		w.wantLeft(map[string]time.Duration{"web0": 70 * sec})
 		w.wantAsked(0, 0)

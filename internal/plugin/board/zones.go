@@ -10,7 +10,6 @@ import (
 	"k8s.io/component-helpers/node/topology"
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // defaultPolicy follows from the default flags of kube-controller-manager and Taintkeeper. The board cannot see whether
@@ -23,7 +22,7 @@ var defaultPolicy = readiness.Policy{
 // whyHeld says what the state of a zone means for its nodes that are not ready. everyZone means that all zones are in
 // FullDisruption.
 func whyHeld(zone *zoneRow, everyZone bool) string {
-	counts := fmt.Sprintf("%d of %s not ready", zone.NotReady, sentence.Counted(zone.Nodes, "node"))
+	counts := readiness.CountsOf(zone.NotReady, zone.Nodes)
 	rate := defaultPolicy.RateOf(zone.State, zone.Nodes)
 	switch {
 	case zone.NotReady == 0:

@@ -185,17 +185,19 @@ var anyTaint = corev1.Taint{Key: "example.com/any", Effect: corev1.TaintEffectNo
 // toMakeItLeave returns changes that could make a pod leave although it stays now.
 func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []trial {
 	one := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
-	tainted := trial{
-		change:      cliv1alpha1.SmallestChange{What: fmt.Sprintf("Set a NoExecute taint on node %s that no toleration matches.", s.Node.Name)},
-		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
-	}
+	var what string
 	switch {
 	case one.Toleration == nil:
+		what = fmt.Sprintf("Set a NoExecute taint on node %s that no toleration matches.", s.Node.Name)
 	case one.TolerationIndex == 0:
-		tainted.change.What = fmt.Sprintf("Set any NoExecute taint on node %s.", s.Node.Name)
+		what = fmt.Sprintf("Set any NoExecute taint on node %s.", s.Node.Name)
 	default:
-		tainted.change.What = fmt.Sprintf("Set a NoExecute taint on node %s that no toleration before tolerations[%d] matches.",
+		what = fmt.Sprintf("Set a NoExecute taint on node %s that no toleration before tolerations[%d] matches.",
 			s.Node.Name, one.TolerationIndex)
+	}
+	tainted := trial{
+		change:      cliv1alpha1.SmallestChange{What: what},
+		tolerations: facts.Tolerations, taints: append(slices.Clone(onNode), one.Taint),
 	}
 	if decided.Toleration == nil {
 		return []trial{tainted}

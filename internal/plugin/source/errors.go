@@ -24,6 +24,11 @@ type DeniedError struct {
 	error
 }
 
+// Means says in a sentence what follows from it.
+func (e DeniedError) Means(follows string) string {
+	return fmt.Sprintf("You may not %s %s, so %s.", e.Verb, e.Kind, follows)
+}
+
 // absentError says that the API server does not serve a kind.
 type absentError struct {
 	kind string

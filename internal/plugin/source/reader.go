@@ -258,8 +258,7 @@ func Keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
 // means.
 func (r *Reader) without(err error, follows string) error {
 	if denied, ok := errors.AsType[DeniedError](err); ok {
-		missing := fmt.Sprintf("You may not %s %s, so %s.", denied.Verb, denied.Kind, follows)
-		r.Cluster.Missing = append(r.Cluster.Missing, missing)
+		r.Cluster.Missing = append(r.Cluster.Missing, denied.Means(follows))
 		return nil
 	}
 	if absent, ok := errors.AsType[absentError](err); ok {

@@ -6,7 +6,6 @@ package explaincmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -204,7 +203,6 @@ func (r *subjectReader) without(err error, follows string) error {
 	if !errors.As(err, &denied) {
 		return err
 	}
-	missing := fmt.Sprintf("You may not %s %s, so %s.", denied.Verb, denied.Kind, follows)
-	r.api.Cluster.Missing = append(r.api.Cluster.Missing, missing)
+	r.api.Cluster.Missing = append(r.api.Cluster.Missing, denied.Means(follows))
 	return nil
 }
