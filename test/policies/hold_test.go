@@ -162,14 +162,16 @@ func TestATaintThatIsNotHeldLetsAPodLeave(t *testing.T) {
 	s.wantBetween("pod leaves", s.leaves(pod), came.Add(10*time.Second), came.Add(10*time.Second+tolerance))
 }
 
+// TestOutOfServiceIsNeverHeld uses a taint that is not about node health: kube-controller-manager removes those from a
+// node that it sees for the first time, up to 5 seconds after it was created.
 func TestOutOfServiceIsNeverHeld(t *testing.T) {
 	s := newScene(t)
 	node, err := s.Node(t.Context(), "dead")
 	await.Must(t, err)
 	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})
-	pod, err := s.Pod(t.Context(), "pod", node, rig.ToleratingNotReady(0)...)
+	pod, err := s.Pod(t.Context(), "pod", node)
 	await.Must(t, err)
-	s.taint(node, corev1.TaintNodeUnreachable)
+	s.taint(node)
 	s.awaitHeld(policy, 1)
 	came := s.taint(node, corev1.TaintNodeOutOfService)
 	s.wantBetween("pod leaves", s.leaves(pod), came, came.Add(tolerance))

@@ -29,12 +29,16 @@ func Eventually(t testing.TB, what string, check func(context.Context) error) {
 	}
 }
 
-// Poll looks again and again until there is no error, and returns the last one after [Limit].
+// Poll looks again and again until there is no error, and returns the last one after [Limit]. A look that the limit
+// interrupts tells nothing.
 func Poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, lookAgain, Limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err == nil {
 		return nil
