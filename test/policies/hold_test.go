@@ -162,8 +162,8 @@ func TestATaintThatIsNotHeldLetsAPodLeave(t *testing.T) {
 	s.wantBetween("pod leaves", s.leaves(pod), came.Add(10*time.Second), came.Add(10*time.Second+tolerance))
 }
 
-// TestOutOfServiceIsNeverHeld uses a taint that is not about node health: kube-controller-manager removes those from a
-// node that it sees for the first time, up to 5 seconds after it was created.
+// TestOutOfServiceIsNeverHeld lets a policy hold a pod with a taint that is not about node health: when
+// kube-controller-manager first sees a node, up to 5 seconds after the node was created, it removes taints of node health.
 func TestOutOfServiceIsNeverHeld(t *testing.T) {
 	s := newScene(t)
 	node, err := s.Node(t.Context(), "dead")

@@ -68,15 +68,12 @@ func removerOf(key string) *component {
 	return &components[i]
 }
 
-// isOld reports whether a node has had a taint for longer than it takes to start. It counts from the latest time
-// recorded on the node, so the taint is at least that old.
+// isOld reports whether a node has certainly had a taint for longer than it takes to start. Without a timeAdded, only
+// managed fields tell, which 'kubectl get -o yaml' leaves out.
 func (f *Facts) isOld(node *corev1.Node, taint *corev1.Taint) bool {
-	since := node.CreationTimestamp.Time
-	switch written := plan.TaintsWritten(node); {
-	case !taint.TimeAdded.IsZero():
-		since = taint.TimeAdded.Time
-	case written != nil && written.Time.After(since):
-		since = written.Time.Time
+	since := taint.TimeAdded
+	if written := plan.TaintsWritten(node); since.IsZero() && written != nil {
+		since = written.Time
 	}
-	return !since.IsZero() && f.Signs.At.Sub(since) > startupFor
+	return !since.IsZero() && f.Signs.At.Sub(since.Time) > startupFor
 }

@@ -29,8 +29,8 @@ func Eventually(t testing.TB, what string, check func(context.Context) error) {
 	}
 }
 
-// Poll looks again and again until there is no error, and returns the last one after [Limit]. A look that the limit
-// interrupts tells nothing.
+// Poll calls the check until it returns no error. If [Limit] passes or the context ends first, Poll returns the last
+// error of a check that was not cut short.
 func Poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, lookAgain, Limit, true, func(ctx context.Context) (bool, error) {

@@ -155,7 +155,7 @@ func (o *options) printLines(list *cliv1alpha1.TaintList) {
 			since = ", for " + output.Span(taint.TimeAdded.Time, list.At.Time)
 		}
 		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
-		o.output.Line("  Of its pods, %d %s it indefinitely, %d for a while, and %d not at all.",
+		o.output.Line("  Of the node's pods, %d %s the taint indefinitely, %d for a while, and %d not at all.",
 			taint.Indefinite, sentence.Agree(taint.Indefinite, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
 	}
 }
