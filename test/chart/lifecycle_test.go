@@ -392,10 +392,9 @@ func (p *plane) remove(t *testing.T, r *release) {
 	}
 	await.Must(t, p.admin.CoreV1().ServiceAccounts(r.Namespace).Delete(t.Context(), clock, metav1.DeleteOptions{}))
 	await.Eventually(t, "the resources are gone", func(ctx context.Context) error {
-		for _, name := range ourResources {
-			if _, err := p.objects.Resource(crds).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s is there: %w", name, err)
-			}
+		// The API server removes the APIService after the last of them.
+		if left := p.everything(ctx, t).Intersection(sets.New(r.left()...)); left.Len() > 0 {
+			return fmt.Errorf("what is left is %q", sets.List(left))
 		}
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,9 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 	waits := when(tab, fmt.Sprintf(`[%s, %s].some((text) => text.includes('is held back: zone'))`,
 		board.RowOf("nodes", north1), board.RowOf("nodes", north2)))
 
+	// A busy machine may delay one round, but a page that asks now and then is late in most.
 	t.Run("follows kubectl taint within a second", func(t *testing.T) {
+		var took []time.Duration
 		for round := range 3 {
 			value := fmt.Sprintf("%s=v%d:NoExecute", "maintenance", round)
 			there := fmt.Sprintf(`[%s, document.querySelector('table[data-sheet=pending]').textContent].every((text) => text.includes(%q))`,
@@ -138,12 +141,13 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 				if shown.err != nil {
 					t.Fatal(shown.err)
 				}
-				took := shown.at.Sub(set)
-				t.Logf("kubectl taint node %s %s is shown after %v", west1, change.taint, took.Round(time.Millisecond))
-				if took > time.Second {
-					t.Errorf("the page follows kubectl taint node %s %s after %v", west1, change.taint, took)
-				}
+				took = append(took, shown.at.Sub(set))
+				t.Logf("kubectl taint node %s %s is shown after %v", west1, change.taint, took[len(took)-1].Round(time.Millisecond))
 			}
+		}
+		slices.Sort(took)
+		if median := took[len(took)/2]; median > time.Second {
+			t.Errorf("the page follows half of the changes after %v or more", median)
 		}
 	})
 

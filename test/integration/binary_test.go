@@ -175,8 +175,8 @@ func TestAStandbyKeepsTheDeadlinesOfALeaderThatWasKilled(t *testing.T) {
 	s := newScene(t)
 	node := s.node(t, "tainted")
 	meanwhile := s.pod(t, "meanwhile", node, rig.Tolerating("gone", 3))
-	pending := s.pod(t, "pending", node, rig.Tolerating("gone", 12))
-	quick := []string{"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
+	pending := s.pod(t, "pending", node, rig.Tolerating("gone", 20))
+	quick := []string{"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=500ms"}
 	first := serve(t, userConfig, quick...)
 	killed := waitLeader(t, "")
 	standby := serve(t, userConfig, quick...)

@@ -52,7 +52,7 @@ func TestALeaseThatAStrangerHoldsIsReportedAndTakenWhenItIsDeleted(t *testing.T)
 	await.Must(t, err)
 
 	p := serve(t, userConfig,
-		"--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=500ms")
+		"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=500ms")
 	becomes := func(metric string, want float64) {
 		t.Helper()
 		await.Eventually(t, fmt.Sprintf("%s is %v", metric, want), func(context.Context) error {

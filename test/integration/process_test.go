@@ -90,7 +90,8 @@ func launch(t *testing.T, args ...string) *process {
 // serve starts the binary as a controller for as long as the test lasts, and returns once it is ready.
 func serve(t *testing.T, config *rest.Config, args ...string) *process {
 	t.Helper()
-	metrics, health := rig.FreeAddress(t), rig.FreeAddress(t)
+	free := rig.FreeAddresses(t, 2)
+	metrics, health := free[0], free[1]
 	p := launch(t, append([]string{
 		"--kubeconfig=" + kubeconfig(t, config), "--metrics-bind-address=" + metrics, "--health-probe-bind-address=" + health,
 	}, args...)...)

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -44,7 +45,8 @@ func keepsAway(name string, happens Step, taints string, keys ...string) Scenari
 		Name:  name,
 		Given: []Step{Kubelet("sick", "a"), Kubelets("b", 2)},
 		When: []Step{
-			happens, Then(Ends("sick", taints)), unbound("strict"), unbound("tolerant", keys...),
+			unbound("strict"), unbound("tolerant", keys...),
+			happens, Then(Ends("sick", taints)), open("sick"),
 			bound("tolerant"), heldOff("strict"),
 			Cordon("sick", false), Post("sick", Conditions{corev1.NodeNetworkUnavailable: corev1.ConditionFalse}), Return("sick"),
 			bound("strict"),
@@ -53,12 +55,24 @@ func keepsAway(name string, happens Step, taints string, keys ...string) Scenari
 	}
 }
 
-// unbound makes a pod for the scheduler. It may run only on node sick, and tolerates the NoSchedule taints with the
-// given keys.
+// opened is the label of a node that the scheduler may use. A scheduler that sees the label sees the taints that the
+// node got before, but it may see a new pod before the taints of a node.
+const opened = "opened"
+
+func open(node string) Step {
+	return func(ctx context.Context, p *Play) error {
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, opened)
+		_, err := p.Admin.CoreV1().Nodes().Patch(ctx, p.NodeName(node), types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+}
+
+// unbound makes a pod for the scheduler. It may run only on node sick once that is open, and tolerates the NoSchedule
+// taints with the given keys.
 func unbound(name string, keys ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		_, err := p.Pod(ctx, name, "", func(pod *corev1.Pod) {
-			pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.NodeName("sick")}
+			pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.NodeName("sick"), opened: ""}
 			for _, key := range keys {
 				pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
 					Key: "node.kubernetes.io/" + key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,

@@ -57,10 +57,23 @@ func (s Scene) Reader(t testing.TB, name string, urls ...string) (token string) 
 // FreeAddress returns an address of the loopback interface on which nobody listens at this moment.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	await.Must(t, err)
-	await.Must(t, listener.Close())
-	return listener.Addr().String()
+	return FreeAddresses(t, 1)[0]
+}
+
+// FreeAddresses returns several of them, which differ.
+func FreeAddresses(t testing.TB, count int) (all []string) {
+	t.Helper()
+	listeners := make([]net.Listener, count)
+	for i := range listeners {
+		var err error
+		listeners[i], err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		await.Must(t, err)
+	}
+	for _, listener := range listeners {
+		all = append(all, listener.Addr().String())
+		await.Must(t, listener.Close())
+	}
+	return all
 }
 
 // GuardedAddress is a [FreeAddress] that taintkeeper does not take for one of the loopback interface: names other than
