@@ -134,8 +134,14 @@ func (o *obstruction) hung(context.Context, *Play) (Finding, error) {
 	return Finding{Seen: fmt.Sprintf("%d deletes were hanging", o.waiting.Load()), Right: true}, nil
 }
 
-// hungPods is how many pods cannot be deleted because of the webhook.
-const hungPods = 200
+const (
+	// hungPods is how many pods cannot be deleted because of the webhook.
+	hungPods = 200
+	// seatsFollow is longer than the API server's flow control takes to give a level whose calls hang more seats: it
+	// adjusts them every 10 seconds (apiserver/pkg/util/flowcontrol/apf_controller.go). Until then, the call for the
+	// healthy pod may wait for a hanging one to end.
+	seatsFollow = 11 * time.Second
+)
 
 // hang lets the deletes of many pods hang while a pod that has nothing to do with them becomes due on another node.
 func hang() Scenario {
@@ -144,7 +150,7 @@ func hang() Scenario {
 		Given: []Step{
 			o.obstruct, Node("stuck"), Crowd("stuck", hungPods, reviewed), Alone("healthy", scene.Tolerating("gone", 5)),
 		},
-		When:     []Step{Taint("stuck", "gone"), o.asked, Taint("healthy", "gone")},
+		When:     []Step{Taint("stuck", "gone"), o.asked, After(seatsFollow), Taint("healthy", "gone")},
 		Promised: []Check{ByRuleFor("healthy"), o.hung},
 		Watched:  time.Minute,
 	}
