@@ -107,10 +107,7 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // it was asked to end
 		case notInstalled(err):
-			w.once.Do(func() {
-				w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)
-				close(w.absent)
-			})
+			w.miss()
 			refused = false
 		case w.resource.Required && apierrors.IsForbidden(err):
 			if refused { // an API server that has just started may not know the permissions yet
@@ -131,6 +128,14 @@ func (w *Watch[T]) awaitResource(ctx context.Context) error {
 	}
 }
 
+// miss notes that the resource is not installed, and logs that once.
+func (w *Watch[T]) miss() {
+	w.once.Do(func() {
+		w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)
+		close(w.absent)
+	})
+}
+
 func (w *Watch[T]) wasAbsent() bool {
 	select {
 	case <-w.absent:
@@ -142,10 +147,11 @@ func (w *Watch[T]) wasAbsent() bool {
 
 func notInstalled(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// trouble logs why the objects cannot be watched. If the resource was removed meanwhile, it does not log each try.
+// trouble logs why the objects cannot be watched. It may be the first to learn that the resource is not installed, if
+// the API server answered with another error before.
 func (w *Watch[T]) trouble(ctx context.Context, reflector *cache.Reflector, err error) {
 	if notInstalled(err) {
-		w.log.V(1).Info("The resource " + w.resource.Kind + " is no longer installed")
+		w.miss()
 		return
 	}
 	cache.DefaultWatchErrorHandler(ctx, reflector, err)

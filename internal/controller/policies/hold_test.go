@@ -248,6 +248,22 @@ func TestWithoutTheResourceNoPolicyObjects(t *testing.T) {
 	})
 }
 
+func TestAProcessThatStartsBeforeTheAPIServerAnswersFindsThatThereAreNoPolicies(t *testing.T) {
+	play(t, func(w *world) {
+		w.missing.Store(true)
+		w.down.Store(true)
+		w.AddPod("p", "n")
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(20 * sec)
+		w.wantLeft(nil)
+		w.down.Store(false)
+		w.Until(2 * time.Minute)
+		w.wantCount("delete p", 1)
+	})
+}
+
 func TestAProcessThatMayNotListPoliciesEndsAndEvictsNothing(t *testing.T) {
 	play(t, func(w *world) {
 		w.secret.Store(true)

@@ -41,6 +41,7 @@ type world struct {
 	writes   atomic.Int32 // of statuses
 	missing  atomic.Bool  // the resource is not installed
 	secret   atomic.Bool  // no policy may be listed
+	down     atomic.Bool  // the API server cannot answer about policies
 }
 
 func play(t *testing.T, test func(w *world)) {
@@ -93,6 +94,9 @@ func (w *world) makePolicies() {
 	}
 	w.policies = plainLister{fakepolicies.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EvictionPolicy{}).WithObjectTracker(plain).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if w.down.Load() && kind(list) == "" {
+				return apierrors.NewServiceUnavailable("starting")
+			}
 			if w.secret.Load() && kind(list) == "" {
 				return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("evictionpolicies").GroupResource(), "", errors.New("no right"))
 			}
