@@ -157,13 +157,15 @@ func (s *scene) pod(t *testing.T, name string, seconds int64, conditions ...core
 	return pod
 }
 
-// deploymentPods creates pods on the node. Their names are not used again, because a controller owns them.
+// deploymentPods creates pods on the node. Their names are not used again, because a controller owns them. The API server
+// would give one in about 850 a name that ends in five digits, which could be of a StatefulSet.
 func (s *scene) deploymentPods(t *testing.T, prefix string, count int) []*corev1.Pod {
 	t.Helper()
 	owned := s.owned(t)
 	var pods []*corev1.Pod
-	for range count {
-		pod, err := s.Pod(t.Context(), "", s.node, owned, func(pod *corev1.Pod) { pod.GenerateName = prefix + "-" })
+	for i := range count {
+		name := fmt.Sprintf("%s-bcdf%d", prefix, 4+i)
+		pod, err := s.Pod(t.Context(), name, s.node, owned, func(pod *corev1.Pod) { pod.GenerateName = prefix + "-" })
 		await.Must(t, err)
 		pods = append(pods, pod)
 	}
