@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -46,7 +45,7 @@ func keepsAway(name string, happens Step, taints string, keys ...string) Scenari
 		Given: []Step{Kubelet("sick", "a"), Kubelets("b", 2)},
 		When: []Step{
 			unbound("strict"), unbound("tolerant", keys...),
-			happens, Then(Ends("sick", taints)), open("sick"),
+			happens, Then(Ends("sick", taints)), Label("sick", opened),
 			bound("tolerant"), heldOff("strict"),
 			Cordon("sick", false), Post("sick", Conditions{corev1.NodeNetworkUnavailable: corev1.ConditionFalse}), Return("sick"),
 			bound("strict"),
@@ -59,15 +58,7 @@ func keepsAway(name string, happens Step, taints string, keys ...string) Scenari
 // node got before, but it may see a new pod before the taints of a node.
 const opened = "opened"
 
-func open(node string) Step {
-	return func(ctx context.Context, p *Play) error {
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, opened)
-		_, err := p.Admin.CoreV1().Nodes().Patch(ctx, p.NodeName(node), types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
-	}
-}
-
-// unbound makes a pod for the scheduler. It may run only on node sick once that is open, and tolerates the NoSchedule
+// unbound makes a pod for the scheduler. It may run only on node sick once that is opened, and tolerates the NoSchedule
 // taints with the given keys.
 func unbound(name string, keys ...string) Step {
 	return func(ctx context.Context, p *Play) error {

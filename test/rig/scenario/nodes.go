@@ -260,6 +260,13 @@ func Cordon(node string, unschedulable bool) Step {
 	return changeNode(node, func() any { return map[string]any{"spec": map[string]any{"unschedulable": unschedulable}} })
 }
 
+// Label gives a node a label without a value.
+func Label(node, key string) Step {
+	return changeNode(node, func() any {
+		return map[string]any{"metadata": map[string]any{"labels": map[string]string{key: ""}}}
+	})
+}
+
 func changeNode(node string, change func() any, subresource ...string) Step {
 	return func(ctx context.Context, p *Play) error {
 		if err := FromNow(node)(ctx, p); err != nil {
