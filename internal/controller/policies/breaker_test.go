@@ -68,6 +68,21 @@ func TestAWaveThatComesNodeByNodeTripsBeforeItsFirstPodLeaves(t *testing.T) {
 	})
 }
 
+func TestAShareIsOfThePodsThatExistWhenTheyAreDue(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromString("80%")))
+		w.addPods(1, 0)
+		w.run()
+		w.Until(30 * sec)
+		w.addPods(0, 4) // the last count, of one pod, would still be used for half a minute
+		w.Taint("m", "k:NoExecute")
+		w.Until(35 * sec)
+		w.wantCount("event m0 EvictionHeld: Pod default/m0 is due to leave, but stays: EvictionPolicy brake waits to see how many other pods are due", 1)
+		w.Until(time.Minute)
+		w.wantLeft(left(40*sec, "m0", "m1", "m2", "m3"))
+	})
+}
+
 func TestANewProcessCountsBeforeItsFirstDelete(t *testing.T) {
 	play(t, func(w *world) {
 		spec := breakerOf(intstr.FromInt32(2))

@@ -17,7 +17,7 @@ import (
 // process that has just started knows as much as one that has run for a week. It is safe for concurrent use.
 type demand struct {
 	dues func(node string) map[string][]time.Time // when the pods that a breaker counts are due, by policy
-	of   func(p *policy.Policy) int               // how many pods a policy selects
+	of   func(p *policy.Policy, due int) int      // how many pods a policy selects, given how many are due
 	now  func() time.Time
 	// known reports whether all nodes and pods are known. Before that, counts are meaningless, and nothing is evicted.
 	known func() bool
@@ -135,7 +135,7 @@ func (b *breaker) count(d *demand) {
 	for _, of := range d.nodes {
 		due += b.policy.Breaker().Count(of[b.policy.Name], now)
 	}
-	b.latch.Count(b.policy.Breaker(), due, d.of(b.policy), now)
+	b.latch.Count(b.policy.Breaker(), due, d.of(b.policy, due), now)
 }
 
 // next returns when the next pod that a policy selects is due; zero if none is. The caller holds the lock.

@@ -75,12 +75,13 @@ type counts struct {
 	of map[*policy.Policy]int
 }
 
-// selected returns how many pods a policy selects, on all nodes. One walk counts for all policies.
-func (f *Follower) selected(p *policy.Policy) int {
+// selected returns how many pods a policy selects, on all nodes. One walk counts for all policies. The last count is
+// reused for countEvery, unless it is smaller than the number of due pods, all of which are selected.
+func (f *Follower) selected(p *policy.Policy, due int) int {
 	f.counting.Lock()
 	defer f.counting.Unlock()
 	now := f.config.Clock.Now()
-	if pods, known := f.counts.of[p]; known && now.Sub(f.counts.at) < countEvery {
+	if pods, known := f.counts.of[p]; known && pods >= due && now.Sub(f.counts.at) < countEvery {
 		return pods
 	}
 	all := f.all()
