@@ -41,7 +41,10 @@ func TestAPlanComesTrue(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	worst, all, placed, zoned, kept := time.Duration(0), 0, 0, 0, 0
 	for i := range *rounds {
-		r := &round{t: t, random: random, first: i == 0, namespace: fmt.Sprintf("round-%d", i), wasThere: map[types.UID]bool{}, taintedAt: map[string]time.Time{}}
+		r := &round{
+			t: t, random: random, first: i == 0, namespace: fmt.Sprintf("round-%d", i),
+			strict: map[string]bool{}, wasThere: map[types.UID]bool{}, taintedAt: map[string]time.Time{},
+		}
 		r.populate()
 		r.object()
 		r.plan()
@@ -53,7 +56,7 @@ func TestAPlanComesTrue(t *testing.T) {
 		all, worst = all+n, max(worst, lateness)
 		r.clear()
 	}
-	if *rounds >= enough && (all == 0 || kept == 0 || zoned == 0) {
+	if *seed == defaultSeed && *rounds >= defaultRounds && (all == 0 || kept == 0 || zoned == 0) {
 		t.Errorf("%d pods were to leave in all rounds, policies kept %d, and %d were compared by zone: some of it was not compared", all, kept, zoned)
 	}
 	t.Logf("%d pods left as planned, the last of them %s after its instant, and %d came back on nodes that the plan names, %d of them compared by zone; policies kept %d, for some time or for good",
@@ -70,6 +73,8 @@ type round struct {
 	nodes     []string
 	specs     []string
 	planned   *cliv1alpha1.TaintPlan
+	counted   bool                 // whether a policy counts pods that leave
+	strict    map[string]bool      // workloads that must be spread over the zones
 	wasThere  map[types.UID]bool   // pods before the taints
 	zoned     int                  // successors whose zones were compared
 	taintedAt map[string]time.Time // when the API server had accepted a node's taints
@@ -94,6 +99,10 @@ func (r *round) await(what string, holds func(context.Context) (bool, error)) {
 }
 
 var keys = []string{"power", "maintenance", "spot"}
+
+// closed is the key of a taint that keeps pods from coming to a node. A plan counts the pods that exist. A successor that
+// comes to a tainted node is soon due there too, and could trip a breaker or take a place of a pace.
+const closed = "closed"
 
 func (r *round) tolerations() []corev1.Toleration {
 	var all []corev1.Toleration
@@ -121,6 +130,11 @@ func (r *round) plan() {
 	}
 	if len(r.nodes) == 0 {
 		r.nodes = []string{"node-0"}
+	}
+	if r.counted {
+		r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
+			return append(current, corev1.Taint{Key: closed, Effect: corev1.TaintEffectNoSchedule}), nil
+		})
 	}
 	for _, i := range r.random.Perm(len(keys))[:1+r.random.IntN(2)] {
 		r.specs = append(r.specs, keys[i]+pick(r.random, "", "=now", "=soon")+":"+pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))
@@ -250,6 +264,8 @@ func leaves(e auditlog.Event) bool {
 
 func (r *round) untaint() {
 	r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
-		return slices.DeleteFunc(current, func(taint corev1.Taint) bool { return slices.Contains(keys, taint.Key) }), nil
+		return slices.DeleteFunc(current, func(taint corev1.Taint) bool {
+			return taint.Key == closed || slices.Contains(keys, taint.Key)
+		}), nil
 	})
 }

@@ -84,6 +84,7 @@ func (r *round) asks() v1alpha1.EvictionPolicySpec {
 
 // paces draws a policy with a pace. It has seen a whole window when the taints are set, as all pods had to start first.
 func (r *round) paces() v1alpha1.EvictionPolicySpec {
+	r.counted = true
 	return v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete, Taints: r.applies(),
 		Pace: &v1alpha1.EvictionPace{
@@ -96,6 +97,7 @@ func (r *round) paces() v1alpha1.EvictionPolicySpec {
 // breaks draws a policy with a breaker. It applies to all taints: a pod that another taint frees counts for a moment
 // only, which a busy machine may miss.
 func (r *round) breaks() v1alpha1.EvictionPolicySpec {
+	r.counted = true
 	return v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete,
 		Breaker: &v1alpha1.EvictionBreaker{

@@ -61,11 +61,18 @@ func (a *app) add(pod *cliv1alpha1.PlannedPod) {
 	}
 }
 
+// leave returns how many pods leave.
+func (a *app) leave() int { return a.none + a.nowhere + len(a.nodes) }
+
 // compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for
 // a pod of its workload. Where all pods of a workload have left as planned, they must be spread over the zones as the
-// plan says.
+// plan says. Not compared are workloads that must be spread and lose several pods: where the first successor may go
+// depends on how many of the others have already left.
 func (r *round) compareNodes() (placed int) {
 	for name, said := range r.apps() {
+		if r.strict[name] && said.leave() > 1 {
+			continue
+		}
 		var stayed, came, waiting []string
 		read := func() {
 			stayed, came, waiting = nil, nil, nil

@@ -95,6 +95,7 @@ func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 	switch r.random.IntN(8) {
 	case 0:
 		spread(corev1.DoNotSchedule)
+		r.strict[labels["app"]] = true
 	case 1:
 		spread(corev1.ScheduleAnyway)
 	case 2:
