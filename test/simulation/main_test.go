@@ -23,12 +23,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
-// With this many rounds everything that a test compares must have occurred.
-const enough = 3
+// In this many rounds of this seed, everything that the test compares must occur. Other seeds may leave something out.
+const (
+	defaultRounds = 3
+	defaultSeed   = 11
+)
 
 var (
-	rounds = flag.Int("rounds", enough, "random clusters and scenarios to play")
-	seed   = flag.Uint64("seed", 11, "what chance draws")
+	rounds = flag.Int("rounds", defaultRounds, "random clusters and scenarios to play")
+	seed   = flag.Uint64("seed", defaultSeed, "what chance draws")
 )
 
 // How Taintkeeper and the simulation are configured.

@@ -53,7 +53,7 @@ func TestASimulationComesTrue(t *testing.T) {
 		all.add(found)
 		r.clear()
 	}
-	if *rounds >= enough && (all.taints == 0 || all.left == 0 || all.successors == 0 || all.places == 0 || all.budgets == 0) {
+	if *seed == defaultSeed && *rounds >= defaultRounds && (all.taints == 0 || all.left == 0 || all.successors == 0 || all.places == 0 || all.budgets == 0) {
 		t.Errorf("some of it was compared in no round: %s", all)
 	}
 	t.Log(all)
