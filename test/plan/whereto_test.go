@@ -24,7 +24,8 @@ type app struct {
 	settled bool
 }
 
-// apps returns what the plan says, by workload.
+// apps returns what the plan says, by workload. It leaves out workloads that must be spread and lose several pods: where
+// the first successor may go depends on how many of the others have already left.
 func (r *round) apps() map[string]*app {
 	all := map[string]*app{}
 	for i := range r.planned.Pods {
@@ -40,6 +41,7 @@ func (r *round) apps() map[string]*app {
 			all[pod.Owner.Name].settled = false
 		}
 	}
+	maps.DeleteFunc(all, func(name string, a *app) bool { return r.strict[name] && a.leave() > 1 })
 	return all
 }
 
@@ -66,13 +68,9 @@ func (a *app) leave() int { return a.none + a.nowhere + len(a.nodes) }
 
 // compareNodes returns how many pods took the place of those that left. Each must be on a node that the plan named for
 // a pod of its workload. Where all pods of a workload have left as planned, they must be spread over the zones as the
-// plan says. Not compared are workloads that must be spread and lose several pods: where the first successor may go
-// depends on how many of the others have already left.
+// plan says.
 func (r *round) compareNodes() (placed int) {
 	for name, said := range r.apps() {
-		if r.strict[name] && said.leave() > 1 {
-			continue
-		}
 		var stayed, came, waiting []string
 		read := func() {
 			stayed, came, waiting = nil, nil, nil
