@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
-// In this many rounds of this seed, everything that the test compares must occur. Other seeds may leave something out.
+// This many rounds of this seed must have everything that the test compares. Other seeds may leave something out.
 const (
 	defaultRounds = 3
 	defaultSeed   = 1294

@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
-// In this many rounds of this seed, everything that the test compares must occur. Other seeds may leave something out.
+// This many rounds of this seed must have taints, evictions, and what follows from them, to compare.
 const (
 	defaultRounds = 3
 	defaultSeed   = 11
