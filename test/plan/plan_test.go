@@ -132,9 +132,10 @@ func (r *round) plan() {
 		r.nodes = []string{"node-0"}
 	}
 	if r.counted {
-		r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
-			return append(current, corev1.Taint{Key: closed, Effect: corev1.TaintEffectNoSchedule}), nil
-		})
+		for _, name := range r.nodes {
+			_, err := scene.Taint(r.t.Context(), admin, name, corev1.Taint{Key: closed, Effect: corev1.TaintEffectNoSchedule})
+			r.must(err)
+		}
 	}
 	for _, i := range r.random.Perm(len(keys))[:1+r.random.IntN(2)] {
 		r.specs = append(r.specs, keys[i]+pick(r.random, "", "=now", "=soon")+":"+pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))

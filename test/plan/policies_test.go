@@ -54,6 +54,7 @@ func (r *round) object() {
 			policy.Spec.NodeSelector = selecting(corev1.LabelTopologyZone, pick(r.random, "a", "b"))
 		}
 		policy.Spec.DryRun = r.random.IntN(6) == 0
+		r.counted = r.counted || policy.Spec.Pace != nil || policy.Spec.Breaker != nil
 		r.must(objects.Create(r.t.Context(), policy))
 	}
 	r.await("policies are followed", func(ctx context.Context) (bool, error) {
@@ -84,7 +85,6 @@ func (r *round) asks() v1alpha1.EvictionPolicySpec {
 
 // paces draws a policy with a pace. It has seen a whole window when the taints are set, as all pods had to start first.
 func (r *round) paces() v1alpha1.EvictionPolicySpec {
-	r.counted = true
 	return v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete, Taints: r.applies(),
 		Pace: &v1alpha1.EvictionPace{
@@ -97,7 +97,6 @@ func (r *round) paces() v1alpha1.EvictionPolicySpec {
 // breaks draws a policy with a breaker. It applies to all taints: a pod that another taint frees counts for a moment
 // only, which a busy machine may miss.
 func (r *round) breaks() v1alpha1.EvictionPolicySpec {
-	r.counted = true
 	return v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete,
 		Breaker: &v1alpha1.EvictionBreaker{
