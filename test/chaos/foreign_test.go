@@ -67,7 +67,7 @@ func TestWhatTheBuiltInMayEvict(t *testing.T) {
 			want:    []charge{foreign, foreign},
 		},
 		"a pod that it marked just before the eviction clock was renewed": {
-			history: func(w *world) { w.renews(10.1); w.leavesByBuiltIn(15) },
+			history: func(w *world) { w.renews(10.1); w.leavesByBuiltIn(14) },
 		},
 		"no pod that it did not mark, when the eviction clock had been fresh for long": {
 			history: func(w *world) {

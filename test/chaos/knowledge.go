@@ -21,16 +21,10 @@ const (
 	catchUp = time.Second
 )
 
-// hasteAt is haste plus the time for which the machine was paused shortly before an instant.
+// hasteAt is haste plus the stalls shortly before an instant.
 func (h *history) hasteAt(instant time.Time) time.Duration {
 	const before = 2 * time.Second
-	all := haste
-	for _, halt := range h.halts {
-		if halt.Meets(oracle.Between(instant.Add(-before), instant)) {
-			all += halt.To.Sub(halt.From)
-		}
-	}
-	return all
+	return haste + h.stalled(instant.Add(-before), instant)
 }
 
 // knowledge is what a replica can have known when it sent a call: every state of the pod and of its node that it may

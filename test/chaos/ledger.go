@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -64,9 +63,10 @@ type ledger struct {
 	reviews  []episode
 	skews    []skew
 	reigns   []reign
-	halts    []span
 	injected map[faultKind]int
 	holders  map[string]replicaRun
+
+	stalled func(from, to time.Time) time.Duration // does not change
 }
 
 // replicaRun is one run of a replica.
@@ -76,7 +76,10 @@ type replicaRun struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{injected: map[faultKind]int{}, holders: map[string]replicaRun{}}
+	return &ledger{
+		injected: map[faultKind]int{}, holders: map[string]replicaRun{},
+		stalled: func(_, _ time.Time) time.Duration { return 0 },
+	}
 }
 
 // note records a finished call.
@@ -175,24 +178,6 @@ func (l *ledger) holds(holder string, seen time.Time) {
 	}
 }
 
-// noteHalts notes when this program, and so most likely the replicas too, did not get a processor, until the context
-// ends.
-func (l *ledger) noteHalts(ctx context.Context) {
-	const (
-		step = 10 * time.Millisecond
-		long = 100 * time.Millisecond
-	)
-	for ctx.Err() == nil {
-		from := time.Now()
-		pause(ctx, step)
-		if to := time.Now(); to.Sub(from) > long {
-			l.mu.Lock()
-			l.halts = append(l.halts, oracle.Between(from, to))
-			l.mu.Unlock()
-		}
-	}
-}
-
 // leader returns the run of the replica that holds the Lease, if one of ours does.
 func (l *ledger) leader() (replicaRun, bool) {
 	l.mu.Lock()
@@ -213,9 +198,10 @@ type page struct {
 	reviews  []episode // while the webhook was in the way
 	skews    []skew
 	reigns   []reign
-	halts    []span // when the machine was paused, as far as this program could notice
 	injected map[faultKind]int
 	holders  map[string]replicaRun
+
+	stalled func(from, to time.Time) time.Duration // for how long the machine kept everybody waiting
 }
 
 func (l *ledger) page() page {
@@ -227,9 +213,9 @@ func (l *ledger) page() page {
 		reviews:  slices.Clone(l.reviews),
 		skews:    slices.Clone(l.skews),
 		reigns:   slices.Clone(l.reigns),
-		halts:    slices.Clone(l.halts),
 		injected: maps.Clone(l.injected),
 		holders:  maps.Clone(l.holders),
+		stalled:  l.stalled,
 	}
 	slices.SortStableFunc(p.calls, func(a, b *call) int { return a.received.Compare(b.received) })
 	for _, s := range l.streams {

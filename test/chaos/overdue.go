@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
 // stretch is a time during which a pod had to leave without interruption: from when it was due until it left or could
@@ -155,7 +156,7 @@ const (
 	// lostAfter is how long after everything that explains a delay a pod must have left, or else it was forgotten.
 	lostAfter = 10 * time.Second
 	// lateAfter is how long after everything that touched it a pod must have left, whatever happened to others meanwhile.
-	lateAfter = 5 * time.Second
+	lateAfter = stall.Bound
 )
 
 // judgeDelays finds the pods that had to leave for longer than the faults explain: those that never left, those that
@@ -182,25 +183,14 @@ func (h *history) judgeDelays() []finding {
 // weak.
 func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
 	explained := h.explain(s, ended, longestBackoff)
-	if ended.Sub(explained.until) > lostAfter || h.outlivedRecovery(s) {
+	if ended.Sub(explained.until)-h.stalled(explained.until, ended) > lostAfter || h.outlivedRecovery(s) {
 		return lost, explained
 	}
 	explained = h.explain(s, ended, usualBackoff)
-	if ended.Sub(explained.until)-h.stoodStill(oracle.Between(explained.until, ended)) > lateAfter {
+	if ended.Sub(explained.until)-h.stalled(explained.until, ended) > lateAfter {
 		return tardy, explained
 	}
 	return "", explained
-}
-
-// stoodStill is how long the machine was paused within a time.
-func (h *history) stoodStill(within span) time.Duration {
-	all := time.Duration(0)
-	for _, halt := range h.halts {
-		if halt.Meets(within) {
-			all += halt.To.Sub(halt.From)
-		}
-	}
-	return all
 }
 
 // outlivedRecovery reports whether a pod is still there after the longest recovery, whatever explains it.

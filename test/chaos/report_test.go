@@ -53,13 +53,13 @@ func TestTheReportTellsTheStoryOfWhatIsWrong(t *testing.T) {
 func TestAnEvictionThatIsALittleLateIsReportedButIsNotWrong(t *testing.T) {
 	w := newWorld()
 	w.tainted(10, noExecute("off"))
-	w.evicts(15)
+	w.evicts(14)
 	var out strings.Builder
 	if !w.report(&out, nil) {
 		t.Error("it is said to be wrong")
 	}
 	if !strings.Contains(out.String(), "       1  later than the faults explain") ||
-		!strings.Contains(out.String(), "not explained: pod default/pod left node node 5.005s after it was due; the faults explain 0s of it") {
+		!strings.Contains(out.String(), "not explained: pod default/pod left node node 4.005s after it was due; the faults explain 0s of it") {
 		t.Errorf("the lateness is missing in\n%s", out.String())
 	}
 }

@@ -116,7 +116,6 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 	defer stopObserving()
 	var observer sync.WaitGroup
 	observer.Go(func() { s.observer.run(observing) })
-	observer.Go(func() { s.ledger.noteHalts(observing) })
 
 	calm, end, err := s.playWithReplicas(ctx)
 	if err != nil {
@@ -147,6 +146,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.ledger.stalled = s.cluster.Stalls().In
 	if s.coexist {
 		if err := s.cluster.InstallCoexistence(ctx); err != nil {
 			return err

@@ -32,7 +32,9 @@ const (
 type world struct{ history }
 
 func newWorld() *world {
-	w := &world{history{pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: sec(200), end: sec(200)}}
+	w := &world{history{
+		page: newLedger().page(), pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{}, calm: sec(200), end: sec(200),
+	}}
 	w.holders = map[string]replicaRun{"holder-a": {"a", 1}, "holder-b": {"b", 1}}
 	w.reigns = []reign{{from: sec(-50), holder: "holder-a"}}
 	for _, replica := range []string{"a", "b"} {

@@ -252,7 +252,7 @@ func TestRevokedPermissionsAreNamedAndEvictionsContinueWhenTheyAreBack(t *testin
 	remains(t, pod)
 	giveBack()
 	due := promised(t, pod, tainting{rig.NoExecute("gone"), came})
-	due.latest = time.Now().Add(patience) // the backoff has grown meanwhile
+	due.latest = time.Now().Add(time.Since(came.From)) // a backoff that doubles ends after as long again
 	leaves(t, pod, due)
 	if p.hasEnded() {
 		t.Error(errors.New("it ended because a permission was missing"))

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 	"github.com/taintkeeper/taintkeeper/test/scenarios"
 )
 
@@ -61,7 +62,9 @@ func (s *stage) Client() kubernetes.Interface { return admin }
 
 func (s *stage) Seen() *observer.Pods { return recorded.Pods }
 
-func (s *stage) Patience() time.Duration { return patience }
+func (s *stage) Patience() time.Duration { return stall.Bound }
+
+func (s *stage) Stalled(from, to time.Time) time.Duration { return cluster.Stalls().In(from, to) }
 
 func (s *stage) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	return audit.Events(wanted...)

@@ -23,12 +23,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-const (
-	// patience is how late something may be on a machine that is busy with other things. Promptness is measured
-	// elsewhere; here, something is late only if it waits for the wrong thing.
-	patience = 8 * time.Second
-)
-
 // scene is a namespace and some nodes that one test has for itself.
 type scene struct{ rig.Scene }
 
@@ -185,7 +179,7 @@ func leaves(t *testing.T, pod *corev1.Pod, due promise) call {
 		return nil
 	})
 	checkNotBefore(t, pod, due.earliest)
-	if late := done[0].Answered.Sub(due.latest); late > patience {
+	if late := done[0].Answered.Sub(due.latest); late > cluster.Stalls().Allowed(due.latest, done[0].Answered) {
 		t.Errorf("pod %s was deleted %s after it was due", pod.Name, late)
 	}
 	return done[0]

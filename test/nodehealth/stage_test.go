@@ -26,6 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 	"github.com/taintkeeper/taintkeeper/test/scenarios"
 )
@@ -101,16 +102,17 @@ func (s *stage) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	return audit.Events(wanted...)
 }
 
-// Patience is how late something may be on a machine that is busy with other things. After an outage client-go takes
-// up to half a minute to open a watch again, because it waits longer each time. From then on, node health gives each
-// node some extra time.
+// Patience is longer after an outage: client-go takes up to half a minute to open a watch again, because it waits longer
+// each time. From then on, node health gives each node some extra time.
 func (s *stage) Patience() time.Duration {
-	const busy, reopens = 10 * time.Second, 30 * time.Second
+	const reopens = 30 * time.Second
 	if len(s.outages) > 0 {
-		return busy + reopens + readiness.ExtraGrace
+		return stall.Bound + reopens + readiness.ExtraGrace
 	}
-	return busy
+	return stall.Bound
 }
+
+func (s *stage) Stalled(from, to time.Time) time.Duration { return cluster.Stalls().In(from, to) }
 
 func (s *stage) Restart(ctx context.Context) error {
 	return errors.Join(s.stop(), s.start(ctx))

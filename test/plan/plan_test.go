@@ -27,9 +27,6 @@ import (
 )
 
 const (
-	// late is how long after its instant an eviction may come here: this machine runs a whole control plane and more
-	// besides.
-	late = 5 * time.Second
 	// horizon is the longest tolerationSeconds of a pod that the test waits for. Others tolerate for an hour.
 	horizon  = 8
 	patience = time.Minute
@@ -221,7 +218,7 @@ func (r *round) compare() (int, time.Duration) {
 			r.t.Errorf("%s has not left, and according to the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.from)
 		case !leaves:
 			r.t.Errorf("%s left at %s, and according to the plan of %v on %v it does not", name, at, r.specs, r.nodes)
-		case at.Sub(instant.from) < -time.Second || at.Sub(instant.by) > late:
+		case at.Sub(instant.from) < -time.Second || at.Sub(instant.by) > cluster.Stalls().Allowed(instant.by, at):
 			r.t.Errorf("%s left at %s, and according to the plan of %v on %v between %s and %s", name, at, r.specs, r.nodes, instant.from, instant.by)
 		default:
 			worst = max(worst, at.Sub(instant.by))

@@ -109,7 +109,7 @@ func TestEvictAndABudgetThatAllowsNothing(t *testing.T) {
 		}
 		return nil
 	})
-	s.wantBetween("the first pod leaves", s.asked(auditlog.Accepted)[0].Received, raised, raised.Add(tolerance))
+	s.wantBetween("the first pod leaves", s.asked(auditlog.Accepted)[0].Received, raised, raised)
 }
 
 func TestEvictAndTwoBudgets(t *testing.T) {
@@ -153,7 +153,7 @@ func TestEvictAndAPodThatIsNotReady(t *testing.T) {
 			})
 			s.policy(test.spec)
 			came := s.taint(node)
-			s.wantBetween("pod leaves", s.leaves(&pod), came.Add(test.late), came.Add(test.late+tolerance))
+			s.wantBetween("pod leaves", s.leaves(&pod), came.Add(test.late), came.Add(test.late))
 			if deletes := s.left(); len(deletes) != 1 {
 				t.Errorf("deletes %v, want one", deletes)
 			}

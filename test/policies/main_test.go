@@ -260,9 +260,10 @@ func (s *scene) left() []auditlog.Event {
 // asks selects the calls of the Eviction API.
 func asks(e auditlog.Event) bool { return e.Verb == "create" && e.Resource == "pods/eviction" }
 
+// wantBetween wants something to happen between two instants, or a little later.
 func (s *scene) wantBetween(what string, at, earliest, latest time.Time) {
 	s.t.Helper()
-	if at.Before(earliest) || at.After(latest) {
+	if late := at.Sub(latest); at.Before(earliest) || late > cluster.Stalls().Allowed(latest, at) {
 		s.t.Errorf("%s at %s, want between %s and %s", what, at, earliest, latest)
 	}
 }

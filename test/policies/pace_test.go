@@ -180,13 +180,13 @@ func TestBreaker(t *testing.T) {
 
 	came := s.taint(s.NodeName("few")) // exactly as many as may be
 	for _, pod := range nodes["few"] {
-		s.wantBetween("pod leaves", s.leaves(pod), came.Add(settle), came.Add(settle+tolerance))
+		s.wantBetween("pod leaves", s.leaves(pod), came.Add(settle), came.Add(settle))
 	}
 	trips("first")
 	resumed := time.Now()
 	s.edit(policy, func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker.ResumedAt = new(metav1.NewTime(resumed)) })
 	for _, pod := range nodes["first"] {
-		s.wantBetween("pod leaves", s.leaves(pod), resumed, resumed.Add(settle+tolerance))
+		s.wantBetween("pod leaves", s.leaves(pod), resumed, resumed.Add(settle))
 	}
 	s.awaitTripped(policy, metav1.ConditionFalse)
 	trips("second")

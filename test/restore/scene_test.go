@@ -23,9 +23,8 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// patience is how late a delete may be on a busy machine. client-go waits for up to a minute before it opens a watch
-// again after an outage.
-const patience = 90 * time.Second
+// reopens is how long client-go may wait before it opens a watch again after an outage.
+const reopens = time.Minute
 
 // writes is the number of versions by which the snapshots are behind.
 const writes = 500
@@ -163,7 +162,7 @@ func (s *scene) leaves(t *testing.T, pod *corev1.Pod, after, due time.Time) {
 		}
 		return nil
 	})
-	if late := done[0].Received.Sub(latest); late > patience {
+	if late := done[0].Received.Sub(latest); late > reopens+cluster.Stalls().Allowed(latest, done[0].Received) {
 		t.Errorf("pod %s was deleted %s late", pod.Name, late)
 	}
 	s.notBefore(t, pod, after, due)

@@ -24,15 +24,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
 const (
 	// within is how far from its instant a taint or an eviction may come on a machine that does nothing else: which of
 	// the nodes of a zone is tainted first is luck, and node health looks at them once a second.
 	within = 2 * time.Second
-	// late is how much later than its instant it may come here, two and a half times as much: this machine runs a whole
-	// control plane and more.
-	late = within * 5 / 2
+	// late is how much later than its instant it may come here, plus the stalls.
+	late = within + stall.Bound
 	// still is how long Taintkeeper may go without renewing its Lease. After a longer pause it gives all nodes more
 	// time.
 	still = 4 * time.Second
@@ -239,7 +239,7 @@ func (c *comparison) compareTaints(want, got changes) {
 func (c *comparison) sameChanges(want, got []time.Duration) bool {
 	for _, soon := range []time.Duration{0, within, late} {
 		w, g := lasting(want, soon), lasting(got, soon)
-		if !slices.EqualFunc(w, g, near) {
+		if !slices.EqualFunc(w, g, c.near) {
 			continue
 		}
 		for i := range w {
@@ -275,11 +275,13 @@ func lasting(changes []time.Duration, soon time.Duration) (all []time.Duration) 
 }
 
 // near reports whether something happened when it was to.
-func near(want, got time.Duration) bool { return got-want >= -within && got-want <= late }
+func (c *comparison) near(want, got time.Duration) bool {
+	return got-want >= -within && got-want <= late+cluster.Stalls().In(c.at.Add(want), c.at.Add(got))
+}
 
 // agree reports whether near is true, and if so, counts that.
 func (c *comparison) agree(want, got time.Duration) bool {
-	if !near(want, got) {
+	if !c.near(want, got) {
 		return false
 	}
 	off := got - want
@@ -339,7 +341,7 @@ func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
 	for _, pod := range c.before.Pods {
 		w, leaves := want[pod.UID]
 		g, left := got[pod.UID]
-		if (leaves != left || !near(w, g)) && (c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left)) {
+		if (leaves != left || !c.near(w, g)) && (c.unclearAt(pod, w, leaves) || c.unclearAt(pod, g, left)) {
 			c.luck[pod.Labels["app"]] = true
 		}
 	}

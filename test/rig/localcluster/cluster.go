@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
 var (
@@ -43,6 +45,10 @@ type Cluster struct {
 	// logging serializes writes to Config.Log.
 	logging sync.Mutex
 
+	measure  sync.Once
+	stalls   *stall.Meter
+	endMeter func()
+
 	// granted is set once config/rbac.yaml is applied.
 	granted atomic.Bool
 
@@ -61,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, began: time.Now(), manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}}
+	c := &Cluster{cfg: cfg, began: time.Now(), endMeter: func() {}, manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}}
 	if err := c.prepare(); err != nil {
 		return nil, fmt.Errorf("prepare a local cluster: %w", err)
 	}
@@ -136,6 +142,8 @@ func (c *Cluster) Stop() error {
 }
 
 func (c *Cluster) stop() error {
+	c.measure.Do(func() {}) // from now on it is too late to begin
+	c.endMeter()
 	var crashes []error
 	for _, crashed := range c.components.end() {
 		crashes = append(crashes, c.failure(crashed, errEndedByItself))

@@ -31,17 +31,19 @@ func NoneAfterUntaint(node string) Check {
 		}
 		versions := p.nodes[node]
 		untainted := versions[len(versions)-1].At.To
-		return noneAfter(deletes, len(p.pods), untainted, untainted.Add(underWay)), nil
+		return noneAfter(deletes, len(p.pods), untainted, func(answered time.Time) bool {
+			return answered.Sub(untainted) > underWay+p.Stalled(untainted, answered)
+		}), nil
 	}
 }
 
-func noneAfter(deletes []auditlog.Event, pods int, untainted, over time.Time) Finding {
+func noneAfter(deletes []auditlog.Event, pods int, untainted time.Time, tooLate func(answered time.Time) bool) Finding {
 	after, right := 0, true
 	for _, c := range deletes {
 		if c.Answered.After(untainted) {
 			after++
 		}
-		right = right && !c.Answered.After(over)
+		right = right && !tooLate(c.Answered)
 	}
 	seen := fmt.Sprintf("%d of %d deleted before the untaint, %d after it", len(deletes)-after, pods, after)
 	return Finding{Seen: seen, Right: right}

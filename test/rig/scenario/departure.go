@@ -176,7 +176,11 @@ func (p *Play) byRule(pod *Pod) Departure {
 	if stays := due.To.Equal(oracle.Never) || due.From.After(time.Now()); stays && !left || due.From.Equal(oracle.Never) {
 		return p.departure(pod, Never, 0)
 	}
-	late := oracle.Later(due.To, p.excused).Sub(due.From) + p.Patience()
+	latest, at := oracle.Later(due.To, p.excused), time.Now()
+	if left, ok := p.Seen().Left(pod.UID); ok {
+		at = left
+	}
+	late := latest.Sub(due.From) + p.judged(latest, at)
 	if p.restarted {
 		late += time.Second
 	}

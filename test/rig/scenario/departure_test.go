@@ -54,7 +54,7 @@ func TestDeletesAfterAnUntaintAreWrongUnlessTheyWereUnderWay(t *testing.T) {
 		for _, d := range after {
 			deletes = append(deletes, auditlog.Event{Answered: untainted.Add(d)})
 		}
-		return noneAfter(deletes, 200, untainted, untainted.Add(time.Second))
+		return noneAfter(deletes, 200, untainted, untainted.Add(time.Second).Before)
 	}
 	check(t, judge(), Finding{"0 of 200 deleted before the untaint, 0 after it", true})
 	check(t, judge(-time.Second, 500*time.Millisecond), Finding{"1 of 200 deleted before the untaint, 1 after it", true})

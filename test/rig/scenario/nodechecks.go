@@ -165,7 +165,7 @@ func (p *Play) onTime(k *kubelet, w write) Finding {
 	if w.String() == Silent {
 		latest = oracle.Later(due, p.started.Add(extraGrace))
 	}
-	late := latest.Sub(due) + NodeTokenEvery + 2*renewEvery + p.Patience()
+	late := latest.Sub(due) + NodeTokenEvery + 2*renewEvery + p.judged(latest, w.Received)
 	if after := w.Received.Sub(due); after >= 0 {
 		return Finding{Seconds(after) + " after it was due", after <= late}
 	}
@@ -186,7 +186,7 @@ func Dated(node string) Check {
 		}
 		began, added := writes[first], writes[len(writes)-1].noExecute().TimeAdded
 		right := added != nil && !added.After(began.Answered.Add(time.Second)) &&
-			began.Answered.Sub(added.Time) <= p.Patience()+time.Second
+			began.Answered.Sub(added.Time) <= p.judged(added.Time, began.Answered)+time.Second
 		return Finding{fmt.Sprintf("tainted at %s, timeAdded %s", began.Answered.Format(time.RFC3339Nano), added), right}, nil
 	}
 }

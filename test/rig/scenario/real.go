@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
 // Real is a [Stage] on a real control plane. Who starts the contestant may say how it is restarted or held up.
@@ -42,6 +43,7 @@ func NewReal(ctx context.Context, cluster *localcluster.Cluster, user string) (*
 		return nil, fmt.Errorf("ask for the version of Kubernetes: %w", err)
 	}
 	seen, err := observer.WatchPods(ctx, client, metav1.NamespaceAll)
+	cluster.Stalls() // from now on
 	return &Real{user, version.GitVersion, cluster, client, seen, auditlog.New(cluster.AuditLog())}, err
 }
 
@@ -101,5 +103,8 @@ func (r *Real) Refuse(ctx context.Context, of scene.Scene, probe *corev1.Pod) (a
 	return of.RefuseDeletes(ctx, probe)
 }
 
-// Patience is how late an eviction may be on a machine that is busy with other things.
-func (r *Real) Patience() time.Duration { return 4 * time.Second }
+// Patience implements [Stage].
+func (r *Real) Patience() time.Duration { return stall.Bound }
+
+// Stalled implements [Stage].
+func (r *Real) Stalled(from, to time.Time) time.Duration { return r.cluster.Stalls().In(from, to) }

@@ -227,6 +227,9 @@ func (v *virtual) Seen() *observer.Pods { return v.seen }
 // Patience is one second, because a timeAdded is in whole seconds.
 func (v *virtual) Patience() time.Duration { return time.Second }
 
+// Stalled implements [Stage]: virtual time stands still while the machine is busy.
+func (v *virtual) Stalled(_, _ time.Time) time.Duration { return 0 }
+
 func (v *virtual) Calls(wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

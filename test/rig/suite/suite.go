@@ -73,7 +73,7 @@ func (s *Suite) end() error {
 }
 
 // StartCluster starts a cluster that ends after the tests, and makes its administrator's client. Ctrl-C does not end it
-// before.
+// before. Its [localcluster.Cluster.Stalls] are measured from the start.
 func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config,
 ) (*localcluster.Cluster, kubernetes.Interface, error) {
 	cluster, err := localcluster.Start(context.WithoutCancel(ctx), cfg)
@@ -81,6 +81,7 @@ func (s *Suite) StartCluster(ctx context.Context, cfg localcluster.Config,
 		return nil, nil, err
 	}
 	s.Finally(cluster.Stop)
+	cluster.Stalls() // from now on
 	admin, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	return cluster, admin, err
 }

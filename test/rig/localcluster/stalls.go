@@ -1,0 +1,28 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localcluster
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
+)
+
+// Stalls measures, from its first call until the cluster stops, for how long this machine and the API server keep
+// everybody waiting. Measurements of speed do without it, because it reads a Lease all the time.
+func (c *Cluster) Stalls() *stall.Meter {
+	c.measure.Do(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.endMeter = cancel
+		leases := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		c.stalls = stall.Start(ctx, func(ctx context.Context) error {
+			_, err := leases.Get(ctx, "stall-meter", metav1.GetOptions{}) // it need not exist
+			return err
+		})
+	})
+	return c.stalls
+}

@@ -1,0 +1,155 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stall measures how long a busy machine keeps tests and the API server waiting. A test that requires something
+// within a time allows [Bound], and adds the stalls of that time. So its verdict is about Taintkeeper, and not about what
+// else the machine does.
+package stall
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// Bound is how late anything may be that is measured in real time, plus the stalls. It is the only such allowance of
+	// the tests. Every known defect causes a longer delay.
+	Bound = 4 * time.Second
+	// TooLong is a total stall after which a measurement says nothing: what was measured must be done again.
+	TooLong = 5 * time.Second
+
+	// every is how often the meter looks. A timer that fires later than this, or a call that takes longer, is a stall.
+	every = 50 * time.Millisecond
+	// callLimit ends a call that an API server that was stopped will never answer.
+	callLimit = 5 * time.Second
+)
+
+// span is a time that somebody waited.
+type span struct{ from, to time.Time }
+
+// Meter remembers all stalls since it was started. Its methods are safe for concurrent use.
+type Meter struct {
+	mu     sync.Mutex
+	stalls []span
+	// What is still going on: when the timer should fire, and when the call began.
+	due, called time.Time
+}
+
+// Start measures until the context ends: when a timer fires, and how long a call takes, which should read one object of
+// the API server. Whether the call succeeds does not matter, since an API server that was ended answers at once.
+func Start(ctx context.Context, call func(context.Context) error) *Meter {
+	m := &Meter{}
+	m.expect(time.Now().Add(every))
+	go m.watchTimer(ctx)
+	go m.watchCalls(ctx, call)
+	return m
+}
+
+func (m *Meter) watchTimer(ctx context.Context) {
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		now := time.Now()
+		m.fired(now)
+		timer.Reset(every)
+	}
+}
+
+func (m *Meter) watchCalls(ctx context.Context, call func(context.Context) error) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		m.calling(time.Now())
+		limited, cancel := context.WithTimeout(ctx, callLimit)
+		_ = call(limited)
+		cancel()
+		m.answered(time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (m *Meter) expect(due time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.due = due
+}
+
+func (m *Meter) fired(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(span{m.due, now})
+	m.due = now.Add(every)
+}
+
+func (m *Meter) calling(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.called = now
+}
+
+func (m *Meter) answered(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(span{m.called, now})
+	m.called = time.Time{}
+}
+
+// add remembers a wait if it was longer than on an idle machine. The caller holds the lock.
+func (m *Meter) add(s span) {
+	if s.to.Sub(s.from) > every {
+		m.stalls = append(m.stalls, s)
+	}
+}
+
+// In returns for how long something stalled between two instants, which is never longer than the time between them. It
+// counts a stall that is not over yet, and simultaneous stalls once.
+func (m *Meter) In(from, to time.Time) time.Duration {
+	total, counted := time.Duration(0), from
+	for _, s := range m.all() {
+		begin, end := later(s.from, counted), s.to
+		if end.After(to) {
+			end = to
+		}
+		if end.After(begin) {
+			total += end.Sub(begin)
+			counted = end
+		}
+	}
+	return total
+}
+
+// all returns the stalls in the order in which they began.
+func (m *Meter) all() []span {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, now := slices.Clone(m.stalls), time.Now()
+	for _, since := range []time.Time{m.due, m.called} {
+		if !since.IsZero() && now.Sub(since) > every {
+			all = append(all, span{since, now})
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
+	return all
+}
+
+// Allowed returns how late something may be that should have happened at an instant and was seen at another.
+func (m *Meter) Allowed(due, seen time.Time) time.Duration { return Bound + m.In(due, seen) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

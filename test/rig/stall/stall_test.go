@@ -1,0 +1,104 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package stall
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// calls take as long as a test says.
+type calls struct{ take atomic.Int64 }
+
+func (c *calls) last(take time.Duration) { c.take.Store(int64(take)) }
+
+func (c *calls) call(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(c.take.Load())):
+	}
+	return ctx.Err()
+}
+
+func measure(t *testing.T, test func(m *Meter, c *calls)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &calls{}
+		c.last(time.Millisecond)
+		test(Start(t.Context(), c.call), c)
+	})
+}
+
+func want(t *testing.T, m *Meter, from, to time.Time, least, most time.Duration) {
+	t.Helper()
+	if got := m.In(from, to); got < least || got > most {
+		t.Errorf("stalls of %s between %s and %s, want between %s and %s", got, from, to, least, most)
+	}
+}
+
+func TestAnIdleMachineDoesNotStall(t *testing.T) {
+	measure(t, func(m *Meter, _ *calls) {
+		from := time.Now()
+		time.Sleep(time.Minute)
+		want(t, m, from, time.Now(), 0, 0)
+	})
+}
+
+func TestACallThatTakesLongIsAStallOfTheTimeInWhichItWasAwaited(t *testing.T) {
+	measure(t, func(m *Meter, c *calls) {
+		from := time.Now()
+		time.Sleep(time.Second)
+		c.last(3 * time.Second)
+		time.Sleep(every) // it has begun
+		c.last(time.Millisecond)
+		began := time.Now()
+		time.Sleep(2 * time.Second)
+		want(t, m, from, time.Now(), 2*time.Second, 2*time.Second+2*every) // it is not over
+		time.Sleep(10 * time.Second)
+		want(t, m, from, time.Now(), 3*time.Second, 3*time.Second)
+		want(t, m, began.Add(time.Second), began.Add(2*time.Second), time.Second, time.Second)
+		want(t, m, began.Add(5*time.Second), time.Now(), 0, 0)
+	})
+}
+
+func TestACallThatIsNeverAnsweredIsAStallUntilItIsOver(t *testing.T) {
+	measure(t, func(m *Meter, c *calls) {
+		c.last(time.Hour)
+		time.Sleep(time.Second)
+		from := time.Now()
+		time.Sleep(time.Minute)
+		want(t, m, from, time.Now(), time.Minute-time.Second, time.Minute)
+	})
+}
+
+func TestStallsAtTheSameTimeCountOnce(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &Meter{stalls: []span{
+		{at.Add(4 * time.Second), at.Add(5 * time.Second)}, {at, at.Add(2 * time.Second)},
+		{at.Add(time.Second), at.Add(3 * time.Second)}, {at.Add(time.Second), at.Add(2 * time.Second)},
+	}}
+	for _, test := range []struct{ from, to, want time.Duration }{
+		{0, time.Minute, 4 * time.Second}, {-time.Minute, time.Minute, 4 * time.Second},
+		{1500 * time.Millisecond, 4500 * time.Millisecond, 2 * time.Second}, {3 * time.Second, 4 * time.Second, 0},
+		{time.Minute, time.Hour, 0}, {2 * time.Second, time.Second, 0},
+	} {
+		want(t, m, at.Add(test.from), at.Add(test.to), test.want, test.want)
+	}
+	if got := m.Allowed(at, at.Add(time.Minute)); got != Bound+4*time.Second {
+		t.Errorf("%s is allowed, want the bound and 4 s", got)
+	}
+}
+
+func TestATimerThatFiresLateIsAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, m := time.Now(), &Meter{}
+		m.expect(at)
+		m.fired(at.Add(every)) // as on any machine
+		m.fired(at.Add(2*every + time.Second))
+		want(t, m, at, at.Add(time.Minute), time.Second, time.Second)
+	})
+}
