@@ -79,7 +79,7 @@ type Play struct {
 	watched   time.Duration
 	started   time.Time // latest instant at which the contestant may have been started
 	restarted bool
-	excused   time.Time // until then evictions may be late, as deletes were refused
+	excused   time.Time // until then evictions may be late
 	nodes     map[string][]oracle.Version
 	pods      []*Pod
 	kubelets  map[string]*kubelet
@@ -148,6 +148,9 @@ func (p *Play) play(ctx context.Context, namespace string, s Scenario) (found Fi
 	}
 	return found, nil
 }
+
+// Excuse lets evictions be late until an instant, before which they could not happen.
+func (p *Play) Excuse(until time.Time) { p.excused = oracle.Later(p.excused, until) }
 
 // Finally lets something happen when the scenario is over, also after an error; what was added last comes first.
 func (p *Play) Finally(undo func(context.Context) error) { p.undo = append(p.undo, undo) }

@@ -207,7 +207,7 @@ func WhileRefused(steps ...Step) Step {
 			return err
 		}
 		err = errors.Join(Steps(steps...)(ctx, p), allow())
-		p.excused = time.Now().Add(time.Since(from)) // a backoff that doubles ends after as long again
+		p.Excuse(time.Now().Add(time.Since(from))) // a backoff that doubles ends after as long again
 		return err
 	}
 }

@@ -1,0 +1,69 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e plays at least one story for every promise of the README and of docs/proofs.md on one real control plane,
+// with the programs that users run and the rights of config/rbac.yaml. make test runs it; make proofs runs everything
+// else that needs a control plane.
+//
+// The stories (stories_test.go) are grouped by who takes part: kube-controller-manager runs with or without its own
+// eviction and node health, and Taintkeeper as one process or as two replicas. Each story has a namespace and nodes for
+// itself. One in which a program is restarted, or which needs all nodes, is played alone; the others side by side.
+package e2e
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+)
+
+// What all tests share, set once by TestMain.
+var (
+	cluster *localcluster.Cluster
+	objects client.Client // the administrator's, also for our resources
+	onStage *scenario.Real
+	audit   *auditlog.Log
+	// The programs, built from these sources, and how the plugin reaches the cluster.
+	keeper, plugin, kubeconfig string
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
+
+func start(ctx context.Context, shared *suite.Suite) error {
+	if err := suite.WaitTogether(); err != nil {
+		return err
+	}
+	var err error
+	if keeper, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
+		return err
+	}
+	if plugin, err = suite.Build(ctx, shared.Dir, "kubectl-taintkeeper"); err != nil {
+		return err
+	}
+	cluster, _, err = shared.StartCluster(ctx, localcluster.Config{
+		TaintEviction: localcluster.BuiltInOn, Audit: auditlog.Changes, NodeLeaseSeconds: leaseSeconds,
+	})
+	if err != nil {
+		return err
+	}
+	audit = auditlog.New(cluster.AuditLog())
+	if objects, err = cluster.Client(); err != nil {
+		return err
+	}
+	if err := cluster.InstallResources(ctx); err != nil {
+		return err
+	}
+	if kubeconfig, err = cluster.Kubeconfig("plugin", cluster.AdminConfig()); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	shared.Finally(func() error { stop(); return nil })
+	onStage, err = scenario.NewReal(watching, cluster, localcluster.TaintkeeperUser)
+	return err
+}

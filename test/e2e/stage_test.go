@@ -1,0 +1,211 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+)
+
+// cast is who takes part in some stories.
+type cast struct {
+	// without are controllers that kube-controller-manager leaves out, each after a comma and a minus.
+	without string
+	// replicas is how many processes Taintkeeper is. The first one leads.
+	replicas int
+	// coexist lets them keep the built-in from evicting.
+	coexist bool
+	// args are Taintkeeper's.
+	args []string
+}
+
+// stage is where a cast plays.
+type stage struct {
+	*Real
+	cast
+
+	watches *proxy.Gate  // of nodes
+	through *rest.Config // to the API server, behind the gate
+
+	mu       sync.Mutex
+	replicas []*localcluster.Taintkeeper
+	outages  []outage
+	plans    map[string]cliv1alpha1.TaintPlan // by namespace
+}
+
+// outage is a time in which the API server was down, or did not know any rights yet.
+type outage struct{ from, to time.Time }
+
+// play plays stories with a cast: first those that must be alone, then the others side by side. Then it checks every
+// call of Taintkeeper's.
+func play(t *testing.T, with cast, stories ...Scenario) {
+	t.Helper()
+	began, on := time.Now(), newStage(t, with)
+	for _, alone := range []bool{true, false} {
+		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
+			for i, s := range stories {
+				if s.Alone == alone {
+					t.Run(s.Name, func(t *testing.T) {
+						if !alone {
+							t.Parallel()
+						}
+						playStory(t, on, fmt.Sprintf("%s-%d", namespaceOf(t), i), s)
+					})
+				}
+			}
+		})
+	}
+	await.Must(t, on.stop())
+	on.checkCalls(t, began)
+}
+
+func playStory(t *testing.T, on *stage, namespace string, s Scenario) {
+	t.Helper()
+	found, err := Run(t.Context(), on, namespace, s)
+	if err != nil || !found.Right {
+		t.Errorf("%v, %v", found, err)
+	}
+	t.Log(found.Seen)
+}
+
+func newStage(t *testing.T, with cast) *stage {
+	t.Helper()
+	s := &stage{Real: onStage, cast: with, watches: &proxy.Gate{}, plans: map[string]cliv1alpha1.TaintPlan{}}
+	manager := localcluster.ControllerManagerConfig{Args: []string{"--node-monitor-grace-period=10m"}}
+	if with.without != "" {
+		manager.Args = append(manager.Args, "--controllers="+with.without)
+	}
+	await.Must(t, cluster.RestartControllerManager(t.Context(), manager))
+	access, err := cluster.TaintkeeperAccess()
+	await.Must(t, err)
+	faults := &proxy.Faults{}
+	faults.Add(proxy.WatchesOfNodes, s.watches.Answer)
+	gate, err := proxy.Serve(proxy.Config{Access: access, Over: faults.Over})
+	await.Must(t, err)
+	t.Cleanup(func() { _ = gate.Close() }) // nothing calls it any longer
+	s.through = gate.Access()
+	await.Must(t, s.start(t.Context()))
+	t.Cleanup(func() { _ = s.stop() })
+	return s
+}
+
+func (s *stage) start(ctx context.Context) error {
+	for i := range s.cast.replicas {
+		if err := s.startReplica(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) startReplica(ctx context.Context, i int) error {
+	config := localcluster.TaintkeeperConfig{
+		Binary: keeper, Name: fmt.Sprintf("taintkeeper-%d", i+1), Coexist: s.coexist, Args: s.args,
+	}
+	if s.cast.replicas == 1 {
+		config.Access = s.through
+	} else {
+		config.Args = append([]string{"--leader-elect=true"}, s.args...)
+	}
+	replica, err := cluster.StartTaintkeeper(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.replicas = append(s.replicas, replica)
+	return nil
+}
+
+// stop ends all replicas as Kubernetes would, first the standby.
+func (s *stage) stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []error
+	for _, replica := range slices.Backward(s.replicas) {
+		all = append(all, replica.Stop())
+	}
+	s.replicas = nil
+	return errors.Join(all...)
+}
+
+// kill ends replicas without a warning, the first ones first.
+func (s *stage) kill(count int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []error
+	for _, replica := range s.replicas[:count] {
+		all = append(all, replica.Kill())
+	}
+	s.replicas = s.replicas[count:]
+	return errors.Join(all...)
+}
+
+// Restart implements [Stage], as do the others.
+func (s *stage) Restart(ctx context.Context) error { return errors.Join(s.stop(), s.start(ctx)) }
+
+func (s *stage) Lag() (release func()) {
+	s.watches.Hold()
+	return s.watches.Release
+}
+
+// Patience is longer after an outage of the API server: client-go takes up to half a minute to open a watch again.
+func (s *stage) Patience() time.Duration {
+	const reopens = 30 * time.Second
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.outages) > 0 {
+		return s.Real.Patience() + reopens
+	}
+	return s.Real.Patience()
+}
+
+// checkCalls checks what must be true of every call: the rights suffice, every delete has a UID, and no pod is deleted
+// twice.
+func (s *stage) checkCalls(t *testing.T, began time.Time) {
+	t.Helper()
+	deleted := map[types.UID]auditlog.Event{}
+	for _, c := range audit.All(t, auditlog.Since(began), auditlog.By(localcluster.TaintkeeperUser)) {
+		if c.Code == http.StatusForbidden && !s.duringOutage(c) {
+			t.Errorf("config/rbac.yaml does not suffice: %v", c)
+		}
+		if !auditlog.Deletes(c) || c.Code == http.StatusForbidden {
+			continue
+		}
+		if c.UID == "" {
+			t.Errorf("a delete without a UID: %v", c)
+		}
+		if before, twice := deleted[c.UID]; twice && c.Accepted() {
+			t.Errorf("deleted twice:\n%v\n%v", before, c)
+		}
+		if c.Accepted() {
+			deleted[c.UID] = c
+		}
+	}
+}
+
+func (s *stage) duringOutage(c auditlog.Event) bool {
+	return slices.ContainsFunc(s.outages, func(o outage) bool {
+		return !c.Received.Before(o.from) && !c.Received.After(o.to)
+	})
+}
+
+// stageOf is the stage of a play.
+func stageOf(p *Play) *stage { return p.Stage.(*stage) }

@@ -1,0 +1,335 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
+)
+
+// namespaceOf makes a prefix of namespaces from the name of a test.
+func namespaceOf(t *testing.T) string {
+	t.Helper()
+	name, _, _ := strings.Cut(strings.TrimPrefix(t.Name(), "Test"), "/")
+	return strings.ToLower(name)
+}
+
+// countdowns makes pods on a node, one of which is due every second after its taint "gone".
+func countdowns(node string, count int) Step {
+	var all []Step
+	for i := range count {
+		all = append(all, On(node, fmt.Sprintf("in-%d", i), scene.Tolerating("gone", int64(i))))
+	}
+	return Steps(all...)
+}
+
+// awaitCalls waits until the contestant's calls about pods of the scene are as wanted.
+func awaitCalls(ctx context.Context, p *Play, wanted func([]auditlog.Event) error) ([]auditlog.Event, error) {
+	var calls []auditlog.Event
+	err := await.Poll(ctx, func(context.Context) (err error) {
+		if calls, err = p.Calls(auditlog.In(p.Namespace)); err != nil {
+			return err
+		}
+		calls = slices.DeleteFunc(calls, func(c auditlog.Event) bool { return !strings.HasPrefix(c.Resource, "pods") })
+		return wanted(calls)
+	})
+	return calls, err
+}
+
+// storm wants the first of many pods to leave promptly, and all of them to leave with two calls each.
+func storm(ctx context.Context, p *Play) (Finding, error) {
+	calls, err := awaitCalls(ctx, p, func(calls []auditlog.Event) error {
+		if left := len(auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)); left < stormPods {
+			return fmt.Errorf("%d of %d pods have left", left, stormPods)
+		}
+		return nil
+	})
+	if err != nil {
+		return Finding{Seen: err.Error()}, nil
+	}
+	tainted, first := p.Began(p.Named("pod-0")), auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)[0].Answered
+	perPod := float64(len(calls)) / stormPods
+	return Finding{
+		Seen:  fmt.Sprintf("the first pod left after %s; %.1f calls per pod", Seconds(first.Sub(tainted)), perPod),
+		Right: first.Sub(tainted) <= cluster.Stalls().Allowed(tainted, first) && perPod < 2.5,
+	}, nil
+}
+
+// leftBy wants exactly this many pods to have left, by calls of a kind, and no other call to have been accepted.
+func leftBy(count int, verbAndResource string) Check {
+	return func(_ context.Context, p *Play) (Finding, error) {
+		calls, err := p.Calls(auditlog.In(p.Namespace), auditlog.Accepted, func(c auditlog.Event) bool {
+			return auditlog.Deletes(c) || c.Resource == "pods/eviction"
+		})
+		right := len(calls) == count
+		for _, c := range calls {
+			right = right && c.Verb+" "+c.Resource == verbAndResource
+		}
+		return Finding{Seen: fmt.Sprintf("pods left by %v", calls), Right: right}, err
+	}
+}
+
+// apart wants this many pods to leave, each a while after the one before. Their order is of no importance.
+func apart(count int, window time.Duration) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		var left []auditlog.Event
+		_, err := awaitCalls(ctx, p, func(calls []auditlog.Event) error {
+			if left = auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted); len(left) < count {
+				return fmt.Errorf("%d of %d pods have left", len(left), count)
+			}
+			return nil
+		})
+		if err != nil {
+			return Finding{Seen: err.Error()}, nil
+		}
+		slices.SortFunc(left, func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) })
+		found := Finding{Right: true}
+		for i := range left[1:] {
+			gap := left[i+1].Received.Sub(left[i].Received)
+			found = found.And(Finding{Seen: "one after " + Seconds(gap), Right: gap >= window})
+		}
+		return found, nil
+	}
+}
+
+// allStay wants every pod to be there.
+func allStay(ctx context.Context, p *Play) (Finding, error) {
+	left, err := p.Seen().Await(ctx, time.Now(), p.Everyone()...)
+	return Finding{Seen: fmt.Sprintf("%d of %d pods stay", left, len(p.Everyone())), Right: left == len(p.Everyone())}, err
+}
+
+// restartAPIServer lets pods that are due wait for it.
+func restartAPIServer(ctx context.Context, p *Play) error {
+	s, from := stageOf(p), time.Now()
+	err := errors.Join(cluster.StopAPIServer(ctx), await.Pause(ctx, 2*time.Second), cluster.StartAPIServer(ctx))
+	s.mu.Lock()
+	s.outages = append(s.outages, outage{from, time.Now().Add(stall.Bound)})
+	s.mu.Unlock()
+	p.Finally(func(context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.outages = nil
+		return nil
+	})
+	p.Excuse(time.Now().Add(s.Patience() - stall.Bound))
+	return err
+}
+
+// The steps about who runs.
+
+const lease = "taintkeeper"
+
+func holder(ctx context.Context, p *Play) (string, error) {
+	found, err := p.Admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil || found.Spec.HolderIdentity == nil {
+		return "", err
+	}
+	return *found.Spec.HolderIdentity, nil
+}
+
+// killLeader kills the replica that leads, waits until the standby does, and brings another standby at the end.
+func killLeader(ctx context.Context, p *Play) error {
+	s := stageOf(p)
+	before, err := holder(ctx, p)
+	if err := errors.Join(err, s.kill(1)); err != nil {
+		return err
+	}
+	p.Finally(func(ctx context.Context) error { return s.startReplica(ctx, 0) })
+	err = await.Poll(ctx, func(ctx context.Context) error {
+		now, err := holder(ctx, p)
+		if err == nil && (now == before || now == "") {
+			err = fmt.Errorf("%q leads", now)
+		}
+		return err
+	})
+	p.Excuse(time.Now())
+	return err
+}
+
+// stopKeeper and killKeeper end all replicas until the end of the story.
+func stopKeeper(_ context.Context, p *Play) error { return withoutKeeper(p, stageOf(p).stop) }
+
+func killKeeper(_ context.Context, p *Play) error {
+	return withoutKeeper(p, func() error { return stageOf(p).kill(stageOf(p).cast.replicas) })
+}
+
+func withoutKeeper(p *Play, end func() error) error {
+	p.Finally(stageOf(p).start)
+	return end()
+}
+
+// letGo waits until the built-in may evict again. It would forget a pod that is refused before.
+func letGo(ctx context.Context, _ *Play) error { return cluster.WaitLetGo(ctx) }
+
+func restartBuiltIn(ctx context.Context, _ *Play) error {
+	return cluster.RestartControllerManager(ctx, localcluster.ControllerManagerConfig{})
+}
+
+// clockValid is for how long a renewal of the eviction clock keeps the built-in from evicting.
+const clockValid = 30 * time.Second
+
+// untouchedByBuiltIn wants the built-in to have marked and deleted no pod.
+func untouchedByBuiltIn(_ context.Context, p *Play) (Finding, error) {
+	calls, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Accepted,
+		func(c auditlog.Event) bool { return auditlog.StatusPatches(c) || auditlog.Deletes(c) })
+	if len(calls) > 0 {
+		return Finding{Seen: fmt.Sprintf("the built-in called %v", calls)}, err
+	}
+	return Finding{Right: true}, err
+}
+
+// leftByBuiltIn wants the built-in to have deleted a pod.
+func leftByBuiltIn(pod string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		err := await.Poll(ctx, func(context.Context) error {
+			calls, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Accepted,
+				auditlog.Deletes, auditlog.Named(pod))
+			if err == nil && len(calls) == 0 {
+				err = errors.New("the built-in has not deleted it")
+			}
+			return err
+		})
+		return Finding{Seen: fmt.Sprint("pod ", pod, ": ", err), Right: err == nil}, nil
+	}
+}
+
+// reported wants shadow mode to report that one pod left on time and another one late.
+func reported(punctual, late string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		var report shadow.Report
+		err := await.Poll(ctx, func(ctx context.Context) error {
+			url := strings.TrimSuffix(stageOf(p).replicas[0].MetricsURL(), "/metrics") + shadow.Path + "?format=json"
+			body, err := get(ctx, url)
+			if err == nil {
+				report = shadow.Report{}
+				err = json.Unmarshal(body, &report)
+			}
+			if err == nil && (report.Pods[shadow.OnTime] != 1 || report.Pods[shadow.Late] != 1) {
+				err = fmt.Errorf("outcomes %v, differences %+v; want pod %s on time", report.Pods, report.Differences, punctual)
+			}
+			return err
+		})
+		if err != nil {
+			return Finding{Seen: err.Error()}, nil
+		}
+		said := report.Differences[0]
+		right := said.Pod == late && strings.Contains(said.Sentence, "the built-in restarted its countdown")
+		return Finding{Seen: said.Sentence, Right: right}, nil
+	}
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	return body, err
+}
+
+// metricsAreRight wants at least one pod to be pending, and every duration of an eviction to be plausible in seconds.
+// Other stories are played meanwhile.
+func metricsAreRight(ctx context.Context, p *Play) (Finding, error) {
+	text, err := get(ctx, stageOf(p).replicas[0].MetricsURL())
+	if err != nil {
+		return Finding{}, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	metrics, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	if err != nil {
+		return Finding{}, err
+	}
+	pending := metrics["taintkeeper_pending_evictions"].GetMetric()[0].GetGauge().GetValue()
+	durations := metrics["taint_eviction_controller_pod_deletion_duration_seconds"].GetMetric()[0].GetHistogram()
+	return Finding{
+		Seen:  fmt.Sprintf("%v evictions are pending, and durations are %v", pending, durations),
+		Right: pending >= 1 && durations.GetSampleCount() > 0 && isPlausible(durations),
+	}, nil
+}
+
+// isPlausible reports whether a mean duration is of seconds, and whether all are in finite buckets.
+func isPlausible(durations *dto.Histogram) bool {
+	count, sum := durations.GetSampleCount(), durations.GetSampleSum()
+	finite := uint64(0)
+	for _, bucket := range durations.GetBucket() {
+		if bucket.GetUpperBound() < 1000 {
+			finite = bucket.GetCumulativeCount()
+		}
+	}
+	return finite == count && sum > 0 && sum < float64(count)*240
+}
+
+// condition sets a condition of a node.
+func condition(node, kind string, status corev1.ConditionStatus) Step {
+	return func(ctx context.Context, p *Play) error {
+		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Played","lastTransitionTime":%q}]}}`,
+			kind, status, time.Now().UTC().Format(time.RFC3339))
+		_, err := p.Admin.CoreV1().Nodes().
+			Patch(ctx, p.NodeName(node), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	}
+}
+
+// awaitTaint waits until a node has a taint that the contestant sets, or has it no longer.
+func awaitTaint(node, key string, wanted bool) Step {
+	return func(ctx context.Context, p *Play) error {
+		took := scene.Span{From: time.Now()}
+		var found *corev1.Node
+		err := await.Poll(ctx, func(ctx context.Context) (err error) {
+			if found, err = p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(node), metav1.GetOptions{}); err != nil {
+				return err
+			}
+			has := slices.ContainsFunc(found.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
+			if has != wanted {
+				return fmt.Errorf("node %s has the taints %v", node, found.Spec.Taints)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		took.To = time.Now()
+		p.Tainted(node, took, found.Spec.Taints)
+		return nil
+	}
+}
+
+// heals wants a rule to take its taint off when the condition is over.
+func heals(node, kind, key string) Check {
+	return func(ctx context.Context, p *Play) (Finding, error) {
+		err := Steps(condition(node, kind, corev1.ConditionFalse), awaitTaint(node, key, false))(ctx, p)
+		return Finding{Seen: fmt.Sprint("the taint of the rule: ", err), Right: err == nil}, nil
+	}
+}

@@ -1,0 +1,225 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/scenarios"
+)
+
+const (
+	// kwok renews the Lease of a node four times in leaseSeconds.
+	leaseSeconds = 4
+	renewal      = leaseSeconds * time.Second / 4
+	// stormPods are due at once, and most of the other stories have a handful.
+	stormPods = 300
+)
+
+// TestEvictions plays Taintkeeper instead of the built-in taint-eviction-controller.
+func TestEvictions(t *testing.T) {
+	play(t, cast{without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1},
+		slices.Concat(scenarios.All, evictions)...)
+}
+
+var evictions = []Scenario{
+	{
+		Name:     "many pods are due at once",
+		Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
+		When:     []Step{Taint("tainted", "gone")},
+		Promised: []Check{storm},
+		Alone:    true, // in a storm, events of other stories are left out
+	},
+	{
+		Name:     "untainted while evictions wait",
+		Given:    []Step{Node("tainted"), Crowd("tainted", 20)},
+		When:     []Step{WhileRefused(Taint("tainted", "gone"), After(2*time.Second), Untaint("tainted", "gone"))},
+		Promised: []Check{NoneAfterUntaint("tainted"), allStay},
+	},
+	{
+		Name:  "replaced under its name while its eviction waits",
+		Given: []Step{Node("healthy"), Alone("web-0")},
+		When: []Step{
+			follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}), Taint("web-0", "gone"), held(1),
+			Delete("web-0"), On("healthy", "web-0"), unfollow,
+		},
+		Promised: []Check{Stays("web-0")},
+	},
+	{
+		Name:  "the API server restarts while pods are due",
+		Given: []Step{Node("tainted"), countdowns("tainted", 12)},
+		When:  []Step{Taint("tainted", "gone"), After(4 * time.Second), restartAPIServer},
+		Alone: true,
+	},
+	{
+		Name:     "the metrics say what is ahead, and how late evictions were, in seconds",
+		Given:    []Step{Alone("due"), On("due", "pending", scene.Tolerating("gone", scenarios.LongTime))},
+		When:     []Step{Taint("due", "gone"), Gone("due"), After(time.Second)},
+		Promised: []Check{metricsAreRight, ByRule},
+	},
+	{
+		Name:  "a plan comes true",
+		Given: []Step{Alone("now"), On("now", "soon", scene.Tolerating("gone", 4)), On("now", "agent", scene.Indefinitely(""))},
+		When:  []Step{planned("now", "gone:NoExecute"), Taint("now", "gone")},
+		Promised: []Check{
+			ByRule, asPlanned,
+		},
+	},
+	{
+		Name:     "a replacement starts where the plan says",
+		Given:    []Step{Simulated("one", "two"), deployment("web", 2)},
+		When:     []Step{planned("one", "gone:NoExecute", "--where-to"), Taint("one", "gone")},
+		Promised: []Check{replacedAsPlanned("web")},
+	},
+	{
+		Name:     "the plugin taints, waits and says what left",
+		Given:    []Step{Simulated("node"), On("node", "pod", scene.Tolerating("gone", 2))},
+		When:     []Step{kubectlTaint("node", "gone:NoExecute", "--wait", "--timeout=2m")},
+		Promised: []Check{ByRule},
+	},
+	{
+		Name:     "pending and the board show a pod that will leave",
+		Given:    []Step{Alone("pod", scene.Tolerating("gone", scenarios.LongTime))},
+		When:     []Step{Taint("pod", "gone"), After(time.Second)},
+		Promised: []Check{isPending("pod"), isOnBoard("pod")},
+	},
+	{
+		Name:  "a policy holds pods until it is deleted",
+		Given: []Step{Alone("pod")},
+		When: []Step{
+			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), held(1), After(2*time.Second)),
+		},
+	},
+	{
+		Name:  "a pause stops evictions until it is over",
+		Given: []Step{Alone("pod")},
+		When:  []Step{whilePaused(Taint("pod", "gone"), After(3*time.Second))},
+	},
+	{
+		Name:  "a policy asks a PodDisruptionBudget",
+		Given: []Step{Simulated("node"), ready("node", "web", 3), budget("web", 2)},
+		When: []Step{
+			follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}), Taint("node", "gone"), held(2), After(3 * time.Second),
+		},
+		Promised: []Check{leftBy(1, "create pods/eviction")},
+	},
+	{
+		Name:  "a policy sets a pace",
+		Given: []Step{Node("node"), Crowd("node", 3)},
+		When: []Step{
+			follow(v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: 10 * time.Second}},
+			}),
+			Taint("node", "gone"),
+		},
+		Promised: []Check{apart(3, 10*time.Second)},
+	},
+	{
+		Name:  "a breaker stops evictions when too many pods are due",
+		Given: []Step{Node("node"), Crowd("node", 4)},
+		When: []Step{
+			follow(v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
+			}),
+			Taint("node", "gone"), tripped,
+		},
+		Promised: []Check{leftBy(0, "delete pods")},
+	},
+	{
+		Name:     "a rule turns a condition into a taint, and back",
+		Given:    []Step{Alone("pod", scene.Tolerating("example.com/broken", 3)), rule("pod", "Broken", "example.com/broken")},
+		When:     []Step{condition("pod", "Broken", corev1.ConditionTrue), awaitTaint("pod", "example.com/broken", true)},
+		Promised: []Check{ByRule, heals("pod", "Broken", "example.com/broken")},
+	},
+}
+
+// TestNodeHealth plays Taintkeeper instead of the built-in node-lifecycle-controller, too. The state of a zone depends
+// on all nodes, so each story is alone.
+func TestNodeHealth(t *testing.T) {
+	stories := slices.Concat(scenarios.Nodes, []Scenario{{
+		Name: "a simulation of an outage comes true",
+		Given: []Step{
+			ExtraGraceOver, Simulated("a-1", "a-2", "b-1"), On("a-1", "brief", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
+			On("a-1", "loyal", scene.Indefinitely("")), On("a-2", "elsewhere", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
+		},
+		When:     []Step{fallSilentAsSimulated("a-1")},
+		Promised: []Check{asPlanned},
+	}})
+	for i := range stories {
+		stories[i].Alone = true
+	}
+	play(t, cast{
+		without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1,
+		args: slices.Concat([]string{"--controllers=*"}, healthFlags),
+	}, stories...)
+}
+
+// healthFlags are the flags of both taintkeeper and the simulation.
+var healthFlags = []string{
+	"--node-monitor-grace-period=" + NodeGrace.String(), "--node-startup-grace-period=" + NodeStartupGrace.String(),
+	fmt.Sprintf("--node-eviction-rate=%g", 1/NodeTokenEvery.Seconds()),
+}
+
+// TestShadow plays shadow mode next to the built-in, before anything keeps that from evicting.
+func TestShadow(t *testing.T) {
+	play(t, cast{replicas: 1, args: []string{"--shadow"}}, Scenario{
+		Name:     "a restart of kube-controller-manager begins a countdown again, and the report says so",
+		Given:    []Step{Alone("punctual"), Alone("late", scene.Tolerating("gone", 12))},
+		When:     []Step{Taint("punctual", "gone"), Taint("late", "gone"), After(8 * time.Second), restartBuiltIn, Gone("late")},
+		Promised: []Check{reported("punctual", "late")},
+		Alone:    true,
+	})
+}
+
+// TestNextToTheBuiltIn plays two replicas of Taintkeeper next to a kube-controller-manager whose flags nobody changed.
+func TestNextToTheBuiltIn(t *testing.T) {
+	play(t, cast{replicas: 2, coexist: true}, nextToTheBuiltIn...)
+}
+
+// The stories that are alone are played in this order: while the built-in may still work on evictions of a story, it may
+// not evict in the next one either.
+var nextToTheBuiltIn = []Scenario{
+	{
+		Name: "every eviction is ours, and the built-in marks no pod",
+		Given: []Step{
+			Node("tainted"), countdowns("tainted", 5), Crowd("tainted", 20), On("tainted", "stays", scene.Indefinitely("")),
+		},
+		When:     []Step{Taint("tainted", "gone")},
+		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn},
+	},
+	{
+		Name:     "Taintkeeper dies, and the built-in evicts again",
+		Given:    []Step{Alone("pod")},
+		When:     []Step{killKeeper, letGo, Taint("pod", "gone"), Gone("pod")},
+		Promised: []Check{leftByBuiltIn("pod")},
+		Alone:    true,
+	},
+	{
+		Name:     "the leader is killed in mid-countdown, and its standby keeps the deadlines",
+		Given:    []Step{Node("tainted"), countdowns("tainted", 30)},
+		When:     []Step{Taint("tainted", "gone"), After(3 * time.Second), killLeader},
+		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn},
+		Alone:    true,
+	},
+	{
+		Name:  "an untaint and a clean stop in a storm: the built-in deletes nothing that stays",
+		Given: []Step{Node("tainted"), Crowd("tainted", 40)},
+		When: []Step{
+			WhileRefused(Taint("tainted", "gone"), After(3*time.Second), Untaint("tainted", "gone")),
+			stopKeeper, After(clockValid + 15*time.Second),
+		},
+		Promised: []Check{untouchedByBuiltIn, allStay},
+		Alone:    true,
+	},
+}
