@@ -88,11 +88,7 @@ func playStory(t *testing.T, on *stage, namespace string, s Scenario) {
 func newStage(t *testing.T, with cast) *stage {
 	t.Helper()
 	s := &stage{Real: onStage, cast: with, watches: &proxy.Gate{}, plans: map[string]cliv1alpha1.TaintPlan{}}
-	manager := localcluster.ControllerManagerConfig{Args: []string{"--node-monitor-grace-period=10m"}}
-	if with.without != "" {
-		manager.Args = append(manager.Args, "--controllers="+with.without)
-	}
-	await.Must(t, cluster.RestartControllerManager(t.Context(), manager))
+	await.Must(t, cluster.RestartControllerManager(t.Context(), s.manager()))
 	access, err := cluster.TaintkeeperAccess()
 	await.Must(t, err)
 	faults := &proxy.Faults{}
@@ -104,6 +100,15 @@ func newStage(t *testing.T, with cast) *stage {
 	await.Must(t, s.start(t.Context()))
 	t.Cleanup(func() { _ = s.stop() })
 	return s
+}
+
+// manager is how kube-controller-manager runs. It does not miss kubelets, which the nodes of most stories do not have.
+func (c cast) manager() localcluster.ControllerManagerConfig {
+	config := localcluster.ControllerManagerConfig{Args: []string{"--node-monitor-grace-period=1h"}}
+	if c.without != "" {
+		config.Args = append(config.Args, "--controllers="+c.without)
+	}
+	return config
 }
 
 func (s *stage) start(ctx context.Context) error {

@@ -25,7 +25,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
-	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	"github.com/taintkeeper/taintkeeper/test/rig/stall"
@@ -185,8 +184,8 @@ func withoutKeeper(p *Play, end func() error) error {
 // letGo waits until the built-in may evict again. It would forget a pod that is refused before.
 func letGo(ctx context.Context, _ *Play) error { return cluster.WaitLetGo(ctx) }
 
-func restartBuiltIn(ctx context.Context, _ *Play) error {
-	return cluster.RestartControllerManager(ctx, localcluster.ControllerManagerConfig{})
+func restartBuiltIn(ctx context.Context, p *Play) error {
+	return cluster.RestartControllerManager(ctx, stageOf(p).manager())
 }
 
 // clockValid is for how long a renewal of the eviction clock keeps the built-in from evicting.

@@ -1,0 +1,200 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+)
+
+// proof is something that takes too long, or needs too much, for make test.
+type proof struct {
+	name string
+	// says is what it proves, in a few words.
+	says string
+	// minutes is about how long it takes on two cores once everything is built.
+	minutes int
+	// seed is what its random choices begin with, if a seed decides them. It takes the place of {SEED}.
+	seed string
+	// needs are targets of make.
+	needs []string
+	// packages are tests of the root module, which make test leaves out. They run first, with the race detector and with
+	// these flags of their own.
+	packages, flags []string
+	// commands run after them.
+	commands []command
+	// withArgs runs instead of all that if there are ARGS, which it gets. By default it is the tests of the packages.
+	withArgs command
+	// onDemand keeps it out of a run of all proofs.
+	onDemand bool
+}
+
+// command is a program with arguments, and the folder in which it runs. {SETTABLE} stands for the kube-controller-manager
+// of the chosen version of Kubernetes whose clock can be set, and {ROOT} for the folder of the root module.
+type command struct {
+	dir  string
+	args []string
+}
+
+func in(dir string, args ...string) command { return command{dir, args} }
+
+// test is a proof that consists of one package of test/.
+func test(name, says string, minutes int, needs ...string) proof {
+	return proof{name: name, says: says, minutes: minutes, needs: needs, packages: []string{"./test/" + name}}
+}
+
+const (
+	plane    = "controlplane"
+	settable = "{SETTABLE}"
+)
+
+// Commands that also take arguments.
+var (
+	histories = in("", "go", "test", "-race", "-count=1", "-timeout=60m", "./taints", "./verdict", "./internal/...", "./test/scenarios")
+	stops     = in("", "go", "test", "./test/stops", "-run=TestStops", "-count=1", "-v", "-timeout=0", "-args", "-all",
+		"-taintkeeper={ROOT}/bin/chaos-taintkeeper", "-settable-kube-controller-manager={ROOT}/"+settable)
+	parity = []string{
+		"go", "test", "-count=1", "-timeout=0", "-v", "./evictions", "./health", "./matching", "./scheduling", "./kubectltaint", "-args",
+	}
+)
+
+// proofs are all proofs, in the order in which they run: first those that are most likely to fail, and fastest.
+var proofs = []proof{
+	{
+		name: "rig", says: "the parts that other proofs are made of", minutes: 3, needs: []string{plane},
+		packages: []string{"./test/rig/localcluster", "./test/wallclock"},
+	},
+	{
+		name: "histories", says: "every random history and every sweep, in virtual time", minutes: 14,
+		seed: "fixed", commands: []command{histories}, withArgs: histories,
+	},
+	test("integration", "evictions on a real API server, call by call", 5, plane),
+	test("policies", "EvictionPolicies on a real control plane", 4, plane),
+	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
+	test("nodehealth", "node health, also through outages of the control plane", 6, plane),
+	test("shadow", "what shadow mode reports about the built-in", 2, plane),
+	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
+	test("viewer", "the role for reading is enough for every command that reads", 1, plane),
+	test("deployment", "the Deployment keeps Taintkeeper available", 1, plane),
+	test("cli", "commands that write, on a real API server", 3, plane),
+	test("chart", "the chart: install, upgrade, uninstall, policies", 4, plane, "bin/helm", "bin/helm3"),
+	test("board", "the board in a browser", 2, plane, "needs"),
+	test("page", "the pages of plans and simulations in a browser", 1, "needs"),
+	{
+		name: "demo", says: "the five acts of make demo, and the board of the playground", minutes: 3,
+		needs: []string{plane, "build", "bin/demo", "needs"}, packages: []string{"./test/demo"}, commands: []command{in("", "bin/demo")},
+	},
+	{
+		name: "try", says: "the chart next to the built-in: shadow mode, enforce mode and back", minutes: 2,
+		needs: []string{plane, "build", "bin/helm", "bin/try"}, commands: []command{in("", "bin/try")},
+	},
+	{
+		name: "plans", says: "random plans come true", minutes: 2, seed: "1294", needs: []string{plane},
+		packages: []string{"./test/plan"}, flags: []string{"-seed={SEED}"},
+	},
+	{
+		name: "simulations", says: "random simulations come true", minutes: 4, seed: "11", needs: []string{plane},
+		packages: []string{"./test/simulation"}, flags: []string{"-seed={SEED}"},
+	},
+	{
+		name: "parity", says: "random histories through Kubernetes' own code and ours", minutes: 6, seed: "1",
+		commands: []command{
+			in("test/parity", "go", "test", "-count=1", "./arena", "./conformance", "./seed"), in("test/parity", append(parity, "-seed={SEED}")...),
+		},
+		withArgs: in("test/parity", parity...),
+	},
+	{
+		name: "defects", says: "every known defect: the built-in has it, Taintkeeper does not", minutes: 6,
+		needs: []string{plane, "build", "bin/defects", "bin/chaos-taintkeeper", settable}, packages: []string{"./test/defects"},
+		withArgs: in("", "bin/defects", "-settable-kube-controller-manager="+settable),
+	},
+	{
+		name: "chaos", says: "faults, restarts and kills, alone and next to the built-in", minutes: 10, seed: "1",
+		needs: []string{plane, "bin/chaos", "bin/chaos-taintkeeper"}, packages: []string{"./test/chaos"},
+		commands: []command{in("", "bin/chaos", "-seed={SEED}"), in("", "bin/chaos", "-seed={SEED}", "-coexist")},
+		withArgs: in("", "bin/chaos", "-seed={SEED}"),
+	},
+	{
+		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 75,
+		needs: []string{plane, "bin/chaos-taintkeeper", settable}, packages: []string{"./test/stops"},
+		commands: []command{stops}, withArgs: stops,
+	},
+	{
+		name: "conformance", says: "Kubernetes' own end-to-end tests of taints", minutes: 35,
+		needs:    []string{plane, "build", "bin/conformance/e2e.test", "bin/conformance/kubectl", "bin/conformance/run"},
+		commands: []command{in("", "bin/conformance/run")}, withArgs: in("", "bin/conformance/run"),
+	},
+	{
+		name: "mutation", says: "the tests of the packages that decide notice changes to the code", minutes: 90,
+		needs: []string{"bin/gremlins"}, commands: []command{in("", "tools/mutation/run.sh")}, withArgs: in("", "tools/mutation/run.sh"),
+	},
+	{
+		name: "compatibility", says: "the suites on another version of Kubernetes (KUBE=1.35)", minutes: 40, onDemand: true,
+		needs:    []string{plane, "build", "bin/promtool", "bin/helm", "bin/helm3", "bin/compatibility"},
+		commands: []command{in("", "bin/compatibility")}, withArgs: in("", "bin/compatibility"),
+	},
+}
+
+// change says which proofs a change of some folders must run before it lands.
+type change struct {
+	folders []string
+	proofs  []string
+}
+
+// changes is the table of CONTRIBUTING.md. A folder of test/ also needs the proof of its name.
+var changes = []change{
+	{[]string{"internal/controller/eviction", "internal/controller/backlog"}, []string{"histories", "integration", "parity", "defects", "chaos"}},
+	{[]string{"taints", "verdict"}, []string{"histories", "parity", "defects", "plans", "mutation"}},
+	{[]string{"internal/controller/policies", "internal/policy"}, []string{"histories", "policies", "plans", "simulations"}},
+	{[]string{"internal/controller/coexist", "internal/controller/shadow"}, []string{"histories", "coexist", "shadow", "stops", "try"}},
+	{[]string{"internal/controller/nodehealth", "internal/readiness"}, []string{"histories", "nodehealth", "parity", "simulations"}},
+	{[]string{"internal/controller/rules"}, []string{"histories", "integration", "coexist"}},
+	{[]string{"internal/cluster", "cmd/taintkeeper"}, []string{"histories", "integration", "restore", "deployment", "chaos"}},
+	{[]string{"internal/plugin", "api/cli", "cmd/kubectl-taintkeeper"}, []string{"cli", "plans", "simulations", "viewer", "board", "page"}},
+	{[]string{"charts", "config", "api/v1alpha1"}, []string{"integration", "chart", "deployment", "try"}},
+	{[]string{"test/rig"}, []string{"rig", "integration", "nodehealth", "defects", "chaos"}},
+}
+
+// forFolder returns the names of the proofs for a change in a folder, or in a file.
+func forFolder(folder string) []string {
+	folder = path.Clean(strings.TrimPrefix(folder, "./"))
+	within := func(parent string) bool { return folder == parent || strings.HasPrefix(folder, parent+"/") }
+	var longest string
+	var found []string
+	for _, c := range changes {
+		for _, parent := range c.folders {
+			if within(parent) && len(parent) > len(longest) {
+				longest, found = parent, c.proofs
+			}
+		}
+	}
+	for _, p := range proofs {
+		if slices.ContainsFunc(p.packages, func(pkg string) bool { return within(strings.TrimPrefix(pkg, "./")) }) && !slices.Contains(found, p.name) {
+			found = append(slices.Clip(found), p.name)
+		}
+	}
+	return found
+}
+
+// find returns the proof with a name.
+func find(name string) (proof, bool) {
+	i := slices.IndexFunc(proofs, func(p proof) bool { return p.name == name })
+	if i < 0 {
+		return proof{}, false
+	}
+	return proofs[i], true
+}
+
+// names are those of all proofs.
+func names() (all []string) {
+	for _, p := range proofs {
+		all = append(all, p.name)
+	}
+	return all
+}
+
+// describeSeed says what the random choices begin with.
+func (p proof) describeSeed() string { return cmp.Or(p.seed, "-") }

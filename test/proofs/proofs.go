@@ -1,0 +1,171 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// result is how a proof went.
+type result struct {
+	proof
+	took time.Duration
+	err  error
+}
+
+func (r result) word() string {
+	if r.err != nil {
+		return "FAIL"
+	}
+	return "ok"
+}
+
+// runProofs runs the chosen proofs one after the other. One that fails does not stop the others.
+func runProofs(ctx context.Context, o options, out io.Writer) (ok bool, err error) {
+	var results []result
+	ok = true
+	for _, p := range o.chosen() {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if _, err := strconv.ParseUint(p.seed, 10, 64); err == nil && o.seed != "" {
+			p.seed = o.seed
+		}
+		fmt.Fprintf(out, "==> %s: %s\n", p.name, p.says)
+		began := time.Now()
+		err := p.run(ctx, o.args, out)
+		if err != nil {
+			fmt.Fprintf(out, "==> %s failed: %v\n", p.name, err)
+		}
+		results = append(results, result{p, time.Since(began), err})
+		ok = ok && err == nil
+		// The table is written after each proof, so that an interrupted run has one, too.
+		if err := writeTable(ctx, o.table, results); err != nil {
+			return false, err
+		}
+	}
+	text, err := os.ReadFile(o.table)
+	fmt.Fprintf(out, "\n%s", text)
+	return ok, err
+}
+
+// run builds what the proof needs, and runs its packages and commands, all of them even if one fails.
+func (p proof) run(ctx context.Context, args []string, out io.Writer) error {
+	if err := p.build(ctx, out); err != nil {
+		return err
+	}
+	var failed []string
+	for _, c := range p.steps(args) {
+		if err := c.run(ctx, out); err != nil {
+			failed = append(failed, fmt.Sprintf("%s: %v", strings.Join(c.args, " "), err))
+		}
+	}
+	if len(failed) > 0 {
+		return errors.New(strings.Join(failed, "; "))
+	}
+	return ctx.Err()
+}
+
+// steps are the commands to run, with everything put in.
+func (p proof) steps(args []string) (all []command) {
+	tests := in("", slices.Concat([]string{"go", "test", "-count=1"}, p.packages)...)
+	if len(p.flags) > 0 {
+		tests = tests.with("-args").with(p.flags...)
+	}
+	switch {
+	case len(args) > 0 && len(p.withArgs.args) > 0:
+		all = []command{p.withArgs.with(args...)}
+	case len(args) > 0:
+		all = []command{tests.before("-v", "-timeout=0").with(args...)}
+	case len(p.packages) > 0:
+		all = append([]command{tests.before("-race", "-timeout=60m", "-p=1")}, p.commands...)
+	default:
+		all = slices.Clone(p.commands)
+	}
+	for i := range all {
+		all[i] = p.filled(all[i])
+	}
+	return all
+}
+
+// before adds flags of go test.
+func (c command) before(flags ...string) command {
+	return command{c.dir, slices.Concat(c.args[:2], flags, c.args[2:])}
+}
+
+// with adds arguments.
+func (c command) with(args ...string) command { return command{c.dir, slices.Concat(c.args, args)} }
+
+// filled puts in the seed, and the names of binaries that depend on the version of Kubernetes, which make chose.
+func (p proof) filled(c command) command {
+	root, _ := os.Getwd() // it exists, as make changed into it
+	plane := cmp.Or(os.Getenv("CONTROLPLANE"), "bin/controlplane")
+	names := strings.NewReplacer("{SEED}", p.seed, "{ROOT}", root,
+		settable, "bin/settable-kube-controller-manager"+strings.TrimPrefix(filepath.Base(plane), "controlplane"))
+	filled := command{dir: c.dir}
+	for _, arg := range c.args {
+		filled.args = append(filled.args, names.Replace(arg))
+	}
+	return filled
+}
+
+func (p proof) build(ctx context.Context, out io.Writer) error {
+	if len(p.needs) == 0 {
+		return nil
+	}
+	return p.filled(in("", slices.Concat([]string{"make", "--no-print-directory"}, p.needs)...)).run(ctx, out)
+}
+
+// run runs a command and passes on an interrupt, after which the command has a while to clean up.
+func (c command) run(ctx context.Context, out io.Writer) error {
+	command := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	command.Dir = c.dir
+	command.Stdout, command.Stderr = out, out
+	command.Env = os.Environ()
+	if c.dir != "" { // modules that import Kubernetes share what was compiled for the control plane, without cgo
+		command.Env = append(command.Env, "CGO_ENABLED=0")
+	}
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = time.Minute
+	return command.Run()
+}
+
+// writeTable writes the results so far as Markdown.
+func writeTable(ctx context.Context, file string, results []result) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Proofs of %s on %d processors (%s/%s), %s, %s:\n\n", version(ctx), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		cmp.Or(os.Getenv("CONTROLPLANE"), "bin/controlplane"), time.Now().UTC().Format(time.DateOnly))
+	text.WriteString("| proof | result | seconds | seed |\n| --- | --- | --: | --- |\n")
+	total := time.Duration(0)
+	for _, r := range results {
+		fmt.Fprintf(&text, "| %s | %s | %.0f | %s |\n", r.name, r.word(), r.took.Seconds(), r.describeSeed())
+		total += r.took
+	}
+	fmt.Fprintf(&text, "| all | | %.0f | |\n", total.Seconds())
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(text.String()), 0o600)
+}
+
+func version(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output()
+	if err != nil {
+		return "(unknown)"
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,223 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryPackageThatStartsAControlPlaneIsAProofOfItsOwn(t *testing.T) {
+	starts := regexp.MustCompile(`localcluster\.Start\(|\.StartCluster\(|\brun\(t\.Context\(\), cfg\)`)
+	apart := []string{endToEnd}
+	for _, p := range proofs {
+		apart = append(apart, p.packages...)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "test/*/*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := "./test/" + filepath.Base(filepath.Dir(file))
+		if folder != "./test/proofs" && starts.Match(text) && !slices.Contains(apart, folder) {
+			t.Errorf("%s starts a control plane, but make test would run it next to others: add a proof to list.go", folder)
+		}
+	}
+}
+
+func TestEveryPackageAndCommandOfAProofExists(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range proofs {
+		if seen[p.name] {
+			t.Errorf("there are two proofs %s", p.name)
+		}
+		seen[p.name] = true
+		if p.says == "" || p.minutes == 0 || len(p.packages)+len(p.commands) == 0 {
+			t.Errorf("proof %s proves nothing: %+v", p.name, p)
+		}
+		for _, pkg := range p.packages {
+			if info, err := os.Stat(filepath.Join(root, pkg)); err != nil || !info.IsDir() {
+				t.Errorf("proof %s runs %s, which does not exist", p.name, pkg)
+			}
+		}
+	}
+}
+
+// The rows are "| `folder`, `folder` | proof, proof |".
+func TestContributingSaysWhichProofsAChangeNeeds(t *testing.T) {
+	var want []string
+	for _, c := range changes {
+		for _, name := range c.proofs {
+			if _, ok := find(name); !ok {
+				t.Errorf("a change of %v needs the proof %s, which does not exist", c.folders, name)
+			}
+		}
+		want = append(want, "| `"+strings.Join(c.folders, "`, `")+"` | "+strings.Join(c.proofs, ", ")+" |")
+	}
+	if len(want) > 10 {
+		t.Errorf("%d rows are too many to look at", len(want))
+	}
+	if table := strings.Join(want, "\n"); !strings.Contains(read(t, "CONTRIBUTING.md"), table) {
+		t.Errorf("CONTRIBUTING.md needs this table:\n%s", table)
+	}
+}
+
+func TestTheNightlyWorkflowRunsEveryProof(t *testing.T) {
+	var workflow struct {
+		Jobs struct {
+			Proof struct {
+				Strategy struct {
+					Matrix struct{ Proof []string }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, ".github/workflows/proofs.yml")), &workflow); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, p := range (options{}).chosen() {
+		want = append(want, p.name)
+	}
+	if got := workflow.Jobs.Proof.Strategy.Matrix.Proof; !slices.Equal(got, want) {
+		t.Errorf("proofs.yml runs %q, want %q", got, want)
+	}
+}
+
+func TestTheProofsOfAChange(t *testing.T) {
+	for folder, want := range map[string][]string{
+		"internal/controller/coexist":         {"histories", "coexist", "shadow", "stops", "try"},
+		"./internal/controller/coexist/":      {"histories", "coexist", "shadow", "stops", "try"},
+		"internal/controller/coexist/hold.go": {"histories", "coexist", "shadow", "stops", "try"},
+		"test/rig/localcluster":               {"rig", "integration", "nodehealth", "defects", "chaos"},
+		"test/stops":                          {"stops"},
+		"docs":                                nil,
+		"internal/controller/coexistence":     nil,
+	} {
+		if got := forFolder(folder); !slices.Equal(got, want) {
+			t.Errorf("a change in %s needs %q, want %q", folder, got, want)
+		}
+	}
+}
+
+func TestACommandLineThatCannotBeMeantIsRefused(t *testing.T) {
+	for want, args := range map[string][]string{
+		`there is no proof "chaoss": choose from rig,`:      {"-only=chaoss"},
+		"choose proofs either by their names":               {"-only=chaos", "-for=verdict"},
+		"a change in docs needs no proof besides make test": {"-for=docs"},
+		"ARGS are for one proof":                            {"-only=chaos,stops", "-args=-pods=5"},
+	} {
+		if _, err := parse(args); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", args, err, want)
+		}
+	}
+}
+
+func TestTheStepsOfAProof(t *testing.T) {
+	t.Setenv("CONTROLPLANE", "bin/controlplane-1.35")
+	for _, test := range []struct {
+		proof string
+		args  []string
+		want  []string
+	}{
+		{"coexist", nil, []string{"go test -race -timeout=60m -p=1 -count=1 ./test/coexist"}},
+		{"coexist", []string{"-run=Held"}, []string{"go test -v -timeout=0 -count=1 ./test/coexist -run=Held"}},
+		{"plans", nil, []string{"go test -race -timeout=60m -p=1 -count=1 ./test/plan -args -seed=1294"}},
+		{"plans", []string{"-rounds=40"}, []string{"go test -v -timeout=0 -count=1 ./test/plan -args -seed=1294 -rounds=40"}},
+		{"chaos", nil, []string{
+			"go test -race -timeout=60m -p=1 -count=1 ./test/chaos", "bin/chaos -seed=1", "bin/chaos -seed=1 -coexist",
+		}},
+		{"chaos", []string{"-duration=10m"}, []string{"bin/chaos -seed=1 -duration=10m"}},
+		{"defects", []string{"-only=6"}, []string{"bin/defects -settable-kube-controller-manager=bin/settable-kube-controller-manager-1.35 -only=6"}},
+		{"mutation", []string{"verdict"}, []string{"tools/mutation/run.sh verdict"}},
+	} {
+		p, _ := find(test.proof)
+		var got []string
+		for _, c := range p.steps(test.args) {
+			got = append(got, strings.Join(c.args, " "))
+		}
+		if !slices.Equal(sorted(got), sorted(test.want)) {
+			t.Errorf("%s with %q runs %q, want %q", test.proof, test.args, got, test.want)
+		}
+	}
+}
+
+// sorted puts the words of each command in order, because the order of flags does not matter.
+func sorted(commands []string) (all []string) {
+	for _, command := range commands {
+		words := strings.Fields(command)
+		slices.Sort(words)
+		all = append(all, strings.Join(words, " "))
+	}
+	return all
+}
+
+func TestAProofThatFailsStopsNoOther(t *testing.T) {
+	known := proofs
+	t.Cleanup(func() { proofs = known })
+	proofs = []proof{
+		{name: "bad", says: "nothing", minutes: 1, seed: "7", commands: []command{in("", "false"), in("", "echo", "seed {SEED}")}},
+		{name: "good", says: "everything", minutes: 1, commands: []command{in("", "echo", "well done")}},
+	}
+	var out strings.Builder
+	table := filepath.Join(t.TempDir(), "bin", "proofs.md")
+	ok, err := runProofs(t.Context(), options{table: table, seed: "9"}, &out)
+	if ok || err != nil {
+		t.Errorf("%t, %v; want a failure", ok, err)
+	}
+	for _, part := range []string{"==> bad failed: false: exit status 1", "seed 9", "well done", "| bad | FAIL | 0 | 9 |", "| good | ok | 0 | - |"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q is missing in\n%s", part, out.String())
+		}
+	}
+	if text, err := os.ReadFile(table); err != nil || !strings.HasSuffix(out.String(), string(text)) {
+		t.Errorf("the table in the file is %q, %v", text, err)
+	}
+}
+
+func TestTheTimesOfAPackageAreItsTestsAndItsOwnCompiling(t *testing.T) {
+	graph := filepath.Join(t.TempDir(), "graph")
+	test := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-debug-actiongraph="+graph, module+"/test/rig/oracle")
+	if out, err := test.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := timesOf(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, tested := all[module+"/test/rig/oracle"]
+	if !tested || is.run <= 0 || is.run > time.Minute || is.compile < 0 {
+		t.Errorf("%+v", all)
+	}
+	if len(all) > 2 {
+		t.Errorf("there are times of %d packages, want those of one and of what it imports", len(all))
+	}
+}

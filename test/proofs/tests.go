@@ -1,0 +1,158 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// module is the path of the root module.
+const module = "github.com/taintkeeper/taintkeeper"
+
+// endToEnd is the only package of make test that needs a control plane. It mostly waits, so the others run meanwhile, at
+// a low priority.
+const endToEnd = "./test/e2e"
+
+// runTests runs what make test runs: the checks of files and all tests in virtual time, and the suite on a real control
+// plane. All of it runs even if some fails.
+func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
+	packages, err := testPackages(ctx)
+	if err != nil {
+		return false, err
+	}
+	graphs, err := os.MkdirTemp("", "taintkeeper-test-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(graphs)
+	began := time.Now()
+
+	var meanwhile bytes.Buffer
+	virtual := make(chan error, 1)
+	virtualGraph, realGraph := filepath.Join(graphs, "virtual"), filepath.Join(graphs, "real")
+	go func() {
+		files := in("", "nice", "-n", "19", "make", "--no-print-directory", "verify-files").run(ctx, &meanwhile)
+		tests := goTest(virtualGraph, packages, "nice", "-n", "19").run(ctx, &meanwhile)
+		virtual <- cmp.Or(files, tests)
+	}()
+	failed := goTest(realGraph, []string{endToEnd}).run(ctx, out)
+	if err := <-virtual; failed == nil {
+		failed = err
+	}
+	fmt.Fprintf(out, "%s\n", meanwhile.String())
+	if err := printTimes(out, time.Since(began), realGraph, virtualGraph); err != nil {
+		return false, err
+	}
+	return failed == nil, ctx.Err()
+}
+
+// goTest runs tests with fewer random histories, and writes how long each step took. Results are not taken from a cache,
+// as many tests run programs that it does not know.
+func goTest(graph string, packages []string, before ...string) command {
+	return in("", slices.Concat(before, []string{
+		"go", "test", "-race", "-short", "-count=1", "-timeout=30m", "-debug-actiongraph=" + graph,
+	}, packages)...)
+}
+
+// testPackages are all packages of the root module but those that are proofs of their own.
+func testPackages(ctx context.Context) ([]string, error) {
+	var out bytes.Buffer
+	if err := in("", "go", "list", "./...").run(ctx, &out); err != nil {
+		return nil, fmt.Errorf("list packages: %w: %s", err, out.String())
+	}
+	apart := []string{endToEnd}
+	for _, p := range proofs {
+		apart = append(apart, p.packages...)
+	}
+	return slices.DeleteFunc(strings.Fields(out.String()), func(pkg string) bool {
+		return slices.Contains(apart, "."+strings.TrimPrefix(pkg, module))
+	}), nil
+}
+
+// action is a step of go test, as -debug-actiongraph writes it.
+type action struct {
+	Mode, Package       string
+	TimeStart, TimeDone time.Time
+	CmdReal             int64 // nanoseconds in other programs, such as the compiler
+}
+
+// times are those of a package.
+type times struct{ run, compile time.Duration }
+
+// timesOf reads how long the tests of each package ran, and how long their own compiling and linking took before. What
+// they import is under the empty name.
+func timesOf(graph []byte) (map[string]times, error) {
+	var actions []action
+	if err := json.Unmarshal(graph, &actions); err != nil {
+		return nil, fmt.Errorf("read how long the tests took: %w", err)
+	}
+	all := map[string]times{}
+	for _, a := range actions {
+		if a.Mode == "test run" {
+			all[a.Package] = times{run: a.TimeDone.Sub(a.TimeStart)}
+		}
+	}
+	for _, a := range actions {
+		name := strings.TrimSuffix(strings.TrimSuffix(a.Package, ".test"), "_test")
+		name, _, _ = strings.Cut(name, " [")
+		if _, tested := all[name]; !tested {
+			name = ""
+		}
+		is := all[name]
+		is.compile += time.Duration(a.CmdReal)
+		if a.Mode == "test run" {
+			is.compile -= time.Duration(a.CmdReal)
+		}
+		all[name] = is
+	}
+	return all, nil
+}
+
+// printTimes prints how long each package took, the longest first.
+func printTimes(out io.Writer, total time.Duration, graphs ...string) error {
+	all := map[string]times{}
+	for _, file := range graphs {
+		graph, err := os.ReadFile(file)
+		if os.IsNotExist(err) { // go test did not get that far
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		found, err := timesOf(graph)
+		if err != nil {
+			return err
+		}
+		for name, is := range found {
+			all[name] = times{all[name].run + is.run, all[name].compile + is.compile}
+		}
+	}
+	var packages []string
+	for name := range all {
+		packages = append(packages, name)
+	}
+	slices.SortFunc(packages, func(a, b string) int {
+		return cmp.Or(cmp.Compare(all[b].run+all[b].compile, all[a].run+all[a].compile), cmp.Compare(a, b))
+	})
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "seconds\tcompiling\t  package")
+	for _, name := range packages {
+		is := all[name]
+		text := cmp.Or(strings.TrimPrefix(strings.TrimPrefix(name, module), "/"), "what they import")
+		fmt.Fprintf(table, "%.1f\t%.1f\t  %s\n", (is.run + is.compile).Seconds(), is.compile.Seconds(), text)
+	}
+	fmt.Fprintf(table, "%.0f\t\t  all, at the same time, and the checks of files\n", total.Seconds())
+	return table.Flush()
+}
