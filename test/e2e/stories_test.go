@@ -147,15 +147,7 @@ var evictions = []Scenario{
 // TestNodeHealth plays Taintkeeper instead of the built-in node-lifecycle-controller, too. The state of a zone depends
 // on all nodes, so each story is alone.
 func TestNodeHealth(t *testing.T) {
-	stories := slices.Concat(scenarios.Nodes, []Scenario{{
-		Name: "a simulation of an outage comes true",
-		Given: []Step{
-			ExtraGraceOver, Simulated("a-1", "a-2", "b-1"), On("a-1", "brief", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
-			On("a-1", "loyal", scene.Indefinitely("")), On("a-2", "elsewhere", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
-		},
-		When:     []Step{fallSilentAsSimulated("a-1")},
-		Promised: []Check{asPlanned},
-	}})
+	stories := slices.Concat(scenarios.Nodes, nodes)
 	for i := range stories {
 		stories[i].Alone = true
 	}
@@ -163,6 +155,18 @@ func TestNodeHealth(t *testing.T) {
 		without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1,
 		args: slices.Concat([]string{"--controllers=*"}, healthFlags),
 	}, stories...)
+}
+
+var nodes = []Scenario{
+	{
+		Name: "a simulation of an outage comes true",
+		Given: []Step{
+			ExtraGraceOver, Simulated("a-1", "a-2", "b-1"), On("a-1", "brief", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
+			On("a-1", "loyal", scene.Indefinitely("")), On("a-2", "elsewhere", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
+		},
+		When:     []Step{fallSilentAsSimulated("a-1")},
+		Promised: []Check{asPlanned},
+	},
 }
 
 // healthFlags are the flags of both taintkeeper and the simulation.
@@ -173,13 +177,17 @@ var healthFlags = []string{
 
 // TestShadow plays shadow mode next to the built-in, before anything keeps that from evicting.
 func TestShadow(t *testing.T) {
-	play(t, cast{replicas: 1, args: []string{"--shadow"}}, Scenario{
+	play(t, cast{replicas: 1, args: []string{"--shadow"}}, shadows...)
+}
+
+var shadows = []Scenario{
+	{
 		Name:     "a restart of kube-controller-manager begins a countdown again, and the report says so",
 		Given:    []Step{Alone("punctual"), Alone("late", scene.Tolerating("gone", 12))},
 		When:     []Step{Taint("punctual", "gone"), Taint("late", "gone"), After(8 * time.Second), restartBuiltIn, Gone("late")},
 		Promised: []Check{reported("punctual", "late")},
 		Alone:    true,
-	})
+	},
 }
 
 // TestNextToTheBuiltIn plays two replicas of Taintkeeper next to a kube-controller-manager whose flags nobody changed.
