@@ -15,6 +15,9 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
+// With -short, sweeps disturb one in so many calls and events.
+const oneIn = 3
+
 // story is what happens to nodes "n" and "m", which have pods "now" (tolerates nothing), "soon" (for 10 s tolerates
 // "k", not-ready and unreachable; for 5 s "k2") and "never" (never leaves) each, and which pods leave when. Whatever is
 // disturbed meanwhile, these leave, once, and none early.
@@ -199,7 +202,7 @@ func TestPodsLeaveWhenTheyMust(t *testing.T) {
 // A countdown whose timeAdded was not written yet can begin again.
 func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
 	for _, story := range stories {
-		rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
+		rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
 			story.play(t, func(w *world) {
 				k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 					return w.evictor(func(c *Config) { c.Client, c.EventClient = client, w.Client })
@@ -211,7 +214,7 @@ func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
 
 func TestWhateverHappensToTheWatchesAtAnyEventTheSamePodsLeave(t *testing.T) {
 	for _, story := range stories {
-		rig.DisturbEveryEvent(t, func(t *testing.T, d *rig.Disturbed) {
+		rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
 			story.play(t, func(w *world) {
 				w.run()
 				d.In(w.World)

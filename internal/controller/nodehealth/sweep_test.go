@@ -15,6 +15,9 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
+// With -short, sweeps disturb one in so many calls.
+const oneIn = 2
+
 // executed is when a node had a NoExecute taint for its readiness, to the second.
 type executed struct{ first, last time.Duration }
 
@@ -66,7 +69,7 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesAndPodsTheSameNodesAreTainted(
 	if len(undisturbed) != 3 {
 		t.Fatalf("undisturbed these have a NoExecute taint: %v", undisturbed)
 	}
-	rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
+	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
 		got := playOutages(t, func(w *world) {
 			k.Lives(w.World, func(r bubble.Request) bool { return r.Resource != "leases" }, func(client *bubble.Slow) func(context.Context) error {
 				keeper, caches := w.keeper(func(c *Config) { c.Client, c.EventClient = client, w.Client })

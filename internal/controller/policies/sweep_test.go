@@ -18,6 +18,9 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
+// With -short, sweeps disturb one in so many calls and events.
+const oneIn = 2
+
 // playScene plays a scene that has a Hold, a pace and a breaker, each with pods of its own, with a process that begins
 // in the given way, and whose calls or watches are disturbed. What is promised does not depend on that.
 func playScene(t *testing.T, begins func(h *history), what func() string) {
@@ -84,7 +87,7 @@ func (h *history) noteDeletes() {
 }
 
 func TestWhenTheProcessIsKilledAtAnyCallPoliciesHold(t *testing.T) {
-	rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
+	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
 		playScene(t, func(h *history) {
 			k.Lives(h.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 				return h.process(func(c *eviction.Config) { c.Client, c.EventClient = client, h.Client })
@@ -94,7 +97,7 @@ func TestWhenTheProcessIsKilledAtAnyCallPoliciesHold(t *testing.T) {
 }
 
 func TestWhateverHappensToTheWatchesAtAnyEventPoliciesHold(t *testing.T) {
-	rig.DisturbEveryEvent(t, func(t *testing.T, d *rig.Disturbed) {
+	rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
 		playScene(t, func(h *history) {
 			h.run()
 			d.In(h.World)

@@ -15,6 +15,9 @@ import (
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
+// With -short, sweeps disturb one in so many calls.
+const oneIn = 2
+
 // playRule lets three of four nodes be deadlocked for a while, under a rule that taints two at most, and then deletes the
 // rule. It returns which nodes had the taint at the end of each part.
 func playRule(t *testing.T, begins func(w *world)) (parts [][]string) {
@@ -59,7 +62,7 @@ func playRule(t *testing.T, begins func(w *world)) (parts [][]string) {
 
 func TestWhenTheProcessIsKilledAtAnyCallAboutNodesTheSameNodesAreTainted(t *testing.T) {
 	undisturbed := playRule(t, func(w *world) { w.run() })
-	rig.KillAtEveryCall(t, func(t *testing.T, k *rig.Killed) {
+	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
 		got := playRule(t, func(w *world) {
 			k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 				controller, caches := w.controller(func(c *Config) { c.Client = client })

@@ -55,6 +55,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NOW", "2026-11-22T09:00:00.25Z")
 			env.Setenv("KUBECONFIG", env.WorkDir+"/none")
+			env.Setenv("GORACE", "atexit_sleep_ms=10") // the race detector's default lets each command sleep for a second
 			complete, err := filepath.Abs("../../../cmd/kubectl-taintkeeper/kubectl_complete-taintkeeper")
 			if err != nil {
 				return err

@@ -146,7 +146,7 @@ func (w *Watches) Tell(resource string, kind watch.EventType, object runtime.Obj
 		about.GetNamespace(), VersionOf(about.GetResourceVersion()),
 	}
 	if w.told = append(w.told, e); len(w.told) > eventsKept {
-		w.told = slices.Delete(w.told, 0, 1)
+		w.told = w.told[1:] // slices.Delete would move all of them
 	}
 	w.open = slices.DeleteFunc(w.open, (*watcher).isStopped)
 	for _, to := range w.open {

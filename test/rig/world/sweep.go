@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/sample"
 )
 
 // Sweeps play one scenario again and again, and each time something else is in its way: at its first call, at its
-// second, and so on. They end when there is no such call any longer.
+// second, and so on. They end when there is no such call any longer. With -short they play only one in so many calls, not
+// always the same ones: others after calls than before them, and others with each fault.
 
 var errKilled = errors.New("the process is gone")
 
@@ -33,19 +35,27 @@ type Killed struct {
 
 // KillAtEveryCall plays a scenario once for each call before which the process can be killed, and once for each after
 // which it can.
-func KillAtEveryCall(t *testing.T, play func(t *testing.T, k *Killed)) {
+func KillAtEveryCall(t *testing.T, oneIn int, play func(t *testing.T, k *Killed)) {
 	t.Helper()
-	for _, after := range []bool{false, true} {
-		for call := 1; ; call++ {
+	stride := sample.Stride(t, oneIn)
+	for i, after := range []bool{false, true} {
+		sweep(t, 1+i*stride/2, stride, func(call int) bool {
 			k := &Killed{after: after, call: call}
 			play(t, k)
-			if k.call > 0 {
-				if call == 1 {
-					t.Error("no process was killed")
-				}
-				break
-			}
-		}
+			return k.call == 0
+		})
+	}
+}
+
+// sweep plays steps, the first and every one that is a stride after another, until there is no such step.
+func sweep(t *testing.T, first, stride int, play func(step int) (there bool)) {
+	t.Helper()
+	step := first
+	for play(step) {
+		step += stride
+	}
+	if step == first {
+		t.Errorf("there is no step %d, so nothing was disturbed", first)
 	}
 }
 
@@ -133,19 +143,15 @@ type Disturbed struct {
 }
 
 // DisturbEveryEvent plays a scenario once for each event of the watches of nodes and pods, and for each fault.
-func DisturbEveryEvent(t *testing.T, play func(t *testing.T, d *Disturbed)) {
+func DisturbEveryEvent(t *testing.T, oneIn int, play func(t *testing.T, d *Disturbed)) {
 	t.Helper()
-	for _, fault := range Faults {
-		for event := 1; ; event++ {
+	stride := sample.Stride(t, oneIn)
+	for i, fault := range Faults {
+		sweep(t, 1+i*stride/len(Faults), stride, func(event int) bool {
 			d := &Disturbed{Fault: fault, event: event}
 			play(t, d)
-			if d.seen < event {
-				if event == 1 {
-					t.Error("there was no event")
-				}
-				break
-			}
-		}
+			return d.seen >= event
+		})
 	}
 }
 

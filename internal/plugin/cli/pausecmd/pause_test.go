@@ -130,7 +130,7 @@ func (s *scene) run(newCommand func(*options) *cobra.Command, args []string) str
 	cmd := newCommand(o)
 	config.AddFlags(cmd.Flags())
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // for nil, cobra takes the arguments of the test binary
 	if err := cmd.ExecuteContext(s.Context()); err != nil {
 		fmt.Fprintf(&out, "error: %v\n", err)
 	}
