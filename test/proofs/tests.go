@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,29 +42,33 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 
 	var meanwhile bytes.Buffer
 	virtual := make(chan error, 1)
-	virtualGraph, realGraph := filepath.Join(graphs, "virtual"), filepath.Join(graphs, "real")
+	graph := func(name string) string { return filepath.Join(graphs, name) }
 	go func() {
-		files := in("", "nice", "-n", "19", "make", "--no-print-directory", "verify-files").run(ctx, &meanwhile)
-		tests := goTest(virtualGraph, packages, "nice", "-n", "19").run(ctx, &meanwhile)
-		virtual <- cmp.Or(files, tests)
+		virtual <- errors.Join(
+			in("", "nice", "-n", "19", "make", "--no-print-directory", "verify-files").run(ctx, &meanwhile),
+			goTest(graph("race"), slices.Concat([]string{"-race"}, packages)...).run(ctx, &meanwhile),
+			goTest(graph("without"), withoutRace).run(ctx, &meanwhile),
+		)
 	}()
-	failed := goTest(realGraph, []string{endToEnd}).run(ctx, out)
-	if err := <-virtual; failed == nil {
-		failed = err
-	}
+	failed := in("", "go", "test", "-race", "-count=1", "-timeout=30m", "-debug-actiongraph="+graph("real"), endToEnd).run(ctx, out)
+	failed = errors.Join(failed, <-virtual)
 	fmt.Fprintf(out, "%s\n", meanwhile.String())
-	if err := printTimes(out, time.Since(began), realGraph, virtualGraph); err != nil {
+	if err := printTimes(out, time.Since(began), graph("real"), graph("race"), graph("without")); err != nil {
 		return false, err
 	}
 	return failed == nil, ctx.Err()
 }
 
+// withoutRace runs its own test binary several hundred times, which takes the race detector half a second each. The proof
+// histories runs it with the race detector.
+const withoutRace = "./internal/plugin/cli"
+
 // goTest runs tests with fewer random histories, and writes how long each step took. Results are not taken from a cache,
 // as many tests run programs that it does not know.
-func goTest(graph string, packages []string, before ...string) command {
-	return in("", slices.Concat(before, []string{
-		"go", "test", "-race", "-short", "-count=1", "-timeout=30m", "-debug-actiongraph=" + graph,
-	}, packages)...)
+func goTest(graph string, args ...string) command {
+	return in("", slices.Concat([]string{
+		"nice", "-n", "19", "go", "test", "-short", "-count=1", "-timeout=30m", "-debug-actiongraph=" + graph,
+	}, args)...)
 }
 
 // testPackages are all packages of the root module but those that are proofs of their own.
@@ -72,7 +77,7 @@ func testPackages(ctx context.Context) ([]string, error) {
 	if err := in("", "go", "list", "./...").run(ctx, &out); err != nil {
 		return nil, fmt.Errorf("list packages: %w: %s", err, out.String())
 	}
-	apart := []string{endToEnd}
+	apart := []string{endToEnd, withoutRace}
 	for _, p := range proofs {
 		apart = append(apart, p.packages...)
 	}
