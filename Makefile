@@ -22,8 +22,8 @@ kube_ldflags = -s -w \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
 KUBE_LDFLAGS := $(call kube_ldflags,$(KUBE_VERSION))
 
-# The proofs that import Kubernetes itself are Go modules of their own, and so are the tests of the Prometheus rules.
-PROOFS := test/parity test/conformance
+# The proofs that import Kubernetes itself are a Go module of their own, and so are the tests of the Prometheus rules.
+PROOFS := test/parity
 # The programs that check files.
 CHECKERS := bin/controller-gen bin/helm bin/helm3 bin/promtool bin/actionlint
 
@@ -148,16 +148,16 @@ conformance-flags: bin/conformance/run
 	@bin/conformance/run -check $(if $(RUNS),-runs=$(RUNS))
 
 # Built without debug information, which halves the size.
-bin/conformance/%: test/conformance/go.mod test/conformance/go.sum
+bin/conformance/%: test/parity/go.mod test/parity/go.sum
 	@echo "building $* of Kubernetes $(KUBE_VERSION) from source (the first build takes 6 minutes on two cores)"
 	@mkdir -p $(@D)
-	@cd test/conformance && $(BUILD_$*)
+	@cd test/parity && $(BUILD_$*)
 BUILD_e2e.test = CGO_ENABLED=0 $(GO) test -c -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/conformance/e2e.test k8s.io/kubernetes/test/e2e
 BUILD_kubectl = CGO_ENABLED=0 $(GO) build -ldflags '$(KUBE_LDFLAGS)' -o ../../bin/conformance/kubectl k8s.io/kubernetes/cmd/kubectl
 
 .PHONY: bin/conformance/run
 bin/conformance/run:
-	@cd test/conformance && CGO_ENABLED=0 $(GO) build -o ../../$@ .
+	@cd test/parity && CGO_ENABLED=0 $(GO) build -o ../../$@ ./conformance
 
 # N is how many histories and generated inputs are played, and SEED the first seed.
 .PHONY: parity
