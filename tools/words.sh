@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if [ $# = 0 ]; then set -- '*.md' '*.go' '*.yaml' '*.tpl' '*.html' '*.js' '*.sh'; fi
-make --no-print-directory bin/vale
+make -s bin/vale
 git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
 	if [ -e "$file" ]; then printf '%s\n' "$file"; fi # not deleted
 done | xargs -r bin/vale --output=line
