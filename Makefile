@@ -126,10 +126,8 @@ controlplane: $(addprefix $(CONTROLPLANE)/,etcd kube-apiserver kube-controller-m
 
 # Our own programs are built each time, because Go knows best what has changed. They are not run with `go run`, which
 # hides the exit status and passes on no SIGTERM.
-$(PRODUCT): bin/%:
-	@CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/$*
-$(PROGRAMS): bin/%:
-	@CGO_ENABLED=0 $(GO) build -o $@ ./$(or $(wildcard test/$*),test/chart/$*)
+$(PRODUCT) $(PROGRAMS): bin/%:
+	@CGO_ENABLED=0 $(GO) build -ldflags '-X main.version=$(VERSION)' -o $@ ./$(wildcard cmd/$* test/$* test/chart/$*)
 bin/conformance/run:
 	@cd test/parity && CGO_ENABLED=0 $(GO) build -o ../../$@ ./conformance
 # With a wall clock that can be set. The first build compiles nearly everything once more.
