@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package promtool tests what promtool cannot about the monitoring of Taintkeeper: that rules and dashboard ask for
-// metrics that exist, and that each alert has its runbook. It pins promtool, which make verify-files runs.
+// metrics that exist, and that each alert has its runbook.
 package promtool
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release tests what .ko.yaml makes of this working tree: `make release-check`. It is run apart from all other
+// Package release tests what .ko.yaml makes of this working tree: `make release CHECK=1`. It is run apart from all other
 // tests, because it builds the binary for two architectures.
 package release
 

@@ -1,7 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshot takes the pictures docs/board-light.png and docs/board-dark.png of the board: make screenshots.
+// Command screenshot takes the pictures docs/board-light.png and docs/board-dark.png of the board:
+// go run ./test/board/screenshot.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshot takes the pictures of a plan and a simulation in docs/: make screenshots.
+// Command screenshot takes the pictures of a plan and a simulation in docs/: go run ./test/page/screenshot.
 package main
 
 import (
