@@ -21,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
 const (
@@ -31,8 +32,6 @@ const (
 	crowd       = 2000
 	// stormLimit is how long a storm may last.
 	stormLimit = 2 * time.Minute
-	// promptly is how soon the first pod of a storm must leave.
-	promptly = 2 * time.Second
 )
 
 // storm fails unless the first pod leaves promptly and all leave with about two calls each. If a controller reads all
@@ -44,7 +43,7 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 		return Finding{}, err
 	}
 	calls, err := callsWithDeletes(ctx, p, stormPods-left)
-	return judgeStorm(calls, began), err
+	return judgeStorm(calls, began, p.Stalled), err
 }
 
 // callsWithDeletes returns the calls on pods once they include this many deletes, or after 5 s. It waits because the
@@ -66,7 +65,7 @@ func callsWithDeletes(ctx context.Context, p *Play, deletes int) ([]auditlog.Eve
 // onPods selects calls on pods, not on events.
 func onPods(c auditlog.Event) bool { return strings.HasPrefix(c.Resource, "pods") }
 
-func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
+func judgeStorm(calls []auditlog.Event, began time.Time, stalled func(from, to time.Time) time.Duration) Finding {
 	deletes := auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)
 	if len(deletes) == 0 {
 		return Finding{Seen: "nothing deleted"}
@@ -76,7 +75,7 @@ func judgeStorm(calls []auditlog.Event, began time.Time) Finding {
 	return Finding{
 		Seen: fmt.Sprintf("%d of %d deleted, the first after %s, the last after %s; %.1f calls per pod",
 			len(deletes), stormPods, Seconds(first), Seconds(last), perPod),
-		Right: len(deletes) == stormPods && first <= promptly && perPod < 2.5,
+		Right: len(deletes) == stormPods && first <= stall.Bound+stalled(began, deletes[0].Answered) && perPod < 2.5,
 	}
 }
 

@@ -43,7 +43,7 @@ func TestTheDocumentHasTheWordsOfTheProgram(t *testing.T) {
 		r.results = append(r.results, result{row: rows()[number-1], upstream: read(line[2]), ours: read(line[3])})
 	}
 	if document(r, found[2]) != string(text) {
-		t.Error("docs/defects.md does not have the words of the program; make defects brings it up to date")
+		t.Error("docs/defects.md does not have the words of the program; make defects ARGS=-write=docs/defects.md brings it up to date")
 	}
 }
 

@@ -38,6 +38,9 @@ func deletesAt(after ...time.Duration) []auditlog.Event {
 	return calls
 }
 
+// idle is a machine that does not stall.
+func idle(_, _ time.Time) time.Duration { return 0 }
+
 func TestAStormIsRightWhenThePodsLeaveFromTheStartWithTwoCallsEach(t *testing.T) {
 	flood := func(first time.Duration, otherCalls int) []auditlog.Event {
 		var calls []auditlog.Event
@@ -62,7 +65,7 @@ func TestAStormIsRightWhenThePodsLeaveFromTheStartWithTwoCallsEach(t *testing.T)
 		"a refused delete does not count": {[]auditlog.Event{{Verb: "delete", Resource: "pods", Code: 409}}, wrong("nothing deleted")},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { check(t, judgeStorm(test.calls, began), test.want) })
+		t.Run(name, func(t *testing.T) { check(t, judgeStorm(test.calls, began, idle), test.want) })
 	}
 }
 

@@ -61,7 +61,7 @@ func fixedRows() []row {
 			scenario: "Many pods are due at once",
 			should:   "The first leaves immediately; two calls per pod",
 			how: "150 pods on one node are due at once. Deletes and calls are counted in the audit log. Right means a " +
-				"first delete within 2 s and fewer than 2.5 calls per pod. " + atSameLimits,
+				"first delete within 4 s and fewer than 2.5 calls per pod. " + atSameLimits,
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
 				When:     []Step{Taint("tainted", "gone")},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,8 @@ type stage struct {
 
 	watches *proxy.Gate  // of nodes
 	through *rest.Config // to the API server, behind the gate
+
+	recovers atomic.Bool // from an outage
 
 	mu       sync.Mutex
 	replicas []*localcluster.Taintkeeper
@@ -174,9 +177,7 @@ func (s *stage) Lag() (release func()) {
 // Patience is longer after an outage of the API server: client-go takes up to half a minute to open a watch again.
 func (s *stage) Patience() time.Duration {
 	const reopens = 30 * time.Second
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.outages) > 0 {
+	if s.recovers.Load() {
 		return s.Real.Patience() + reopens
 	}
 	return s.Real.Patience()

@@ -128,12 +128,8 @@ func restartAPIServer(ctx context.Context, p *Play) error {
 	s.mu.Lock()
 	s.outages = append(s.outages, outage{from, time.Now().Add(stall.Bound)})
 	s.mu.Unlock()
-	p.Finally(func(context.Context) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.outages = nil
-		return nil
-	})
+	s.recovers.Store(true)
+	p.Finally(func(context.Context) error { s.recovers.Store(false); return nil })
 	p.Excuse(time.Now().Add(s.Patience() - stall.Bound))
 	return err
 }

@@ -188,7 +188,7 @@ func find(name string) (proof, bool) {
 	return proofs[i], true
 }
 
-// names are those of all proofs.
+// names returns the name of every proof.
 func names() (all []string) {
 	for _, p := range proofs {
 		all = append(all, p.name)

@@ -22,7 +22,7 @@ import (
 // module is the path of the root module.
 const module = "github.com/taintkeeper/taintkeeper"
 
-// endToEnd is the only package of make test that needs a control plane. It mostly waits, so the others run meanwhile, at
+// endToEnd is the only package of make test that needs a control plane. It usually waits, so the others run meanwhile, at
 // a low priority.
 const endToEnd = "./test/e2e"
 
@@ -93,7 +93,7 @@ type action struct {
 	CmdReal             int64 // nanoseconds in other programs, such as the compiler
 }
 
-// times are those of a package.
+// times says how long a package took.
 type times struct{ run, compile time.Duration }
 
 // timesOf reads how long the tests of each package ran, and how long their own compiling and linking took before. What
