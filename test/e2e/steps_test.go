@@ -46,31 +46,31 @@ func countdowns(node string, count int) Step {
 	return Steps(all...)
 }
 
-// awaitCalls waits until the contestant's calls about pods of the scene are as wanted.
-func awaitCalls(ctx context.Context, p *Play, wanted func([]auditlog.Event) error) ([]auditlog.Event, error) {
-	var calls []auditlog.Event
+// awaitDeletes waits until the contestant has deleted this many pods of the scene, and returns its calls about pods and
+// those of them that are accepted deletes, in order. If it does not happen, it says so.
+func awaitDeletes(ctx context.Context, p *Play, count int) (calls, deletes []auditlog.Event, missing string) {
 	err := await.Poll(ctx, func(context.Context) (err error) {
-		if calls, err = p.Calls(auditlog.In(p.Namespace)); err != nil {
-			return err
+		calls, err = p.Calls(auditlog.In(p.Namespace), func(c auditlog.Event) bool { return strings.HasPrefix(c.Resource, "pods") })
+		deletes = auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)
+		if err == nil && len(deletes) < count {
+			err = fmt.Errorf("%d of %d pods have left", len(deletes), count)
 		}
-		calls = slices.DeleteFunc(calls, func(c auditlog.Event) bool { return !strings.HasPrefix(c.Resource, "pods") })
-		return wanted(calls)
+		return err
 	})
-	return calls, err
+	if err != nil {
+		missing = err.Error()
+	}
+	slices.SortFunc(deletes, func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) })
+	return calls, deletes, missing
 }
 
 // storm wants the first of many pods to leave promptly, and all of them to leave with two calls each.
 func storm(ctx context.Context, p *Play) (Finding, error) {
-	calls, err := awaitCalls(ctx, p, func(calls []auditlog.Event) error {
-		if left := len(auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)); left < stormPods {
-			return fmt.Errorf("%d of %d pods have left", left, stormPods)
-		}
-		return nil
-	})
-	if err != nil {
-		return Finding{Seen: err.Error()}, nil
+	calls, deletes, missing := awaitDeletes(ctx, p, stormPods)
+	if missing != "" {
+		return Finding{Seen: missing}, nil
 	}
-	tainted, first := p.Began(p.Named("pod-0")), auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted)[0].Answered
+	tainted, first := p.Began(p.Named("pod-0")), deletes[0].Answered
 	perPod := float64(len(calls)) / stormPods
 	return Finding{
 		Seen:  fmt.Sprintf("the first pod left after %s; %.1f calls per pod", Seconds(first.Sub(tainted)), perPod),
@@ -95,17 +95,10 @@ func leftBy(count int, verbAndResource string) Check {
 // apart wants this many pods to leave, each a while after the one before. Their order is of no importance.
 func apart(count int, window time.Duration) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		var left []auditlog.Event
-		_, err := awaitCalls(ctx, p, func(calls []auditlog.Event) error {
-			if left = auditlog.Choose(calls, auditlog.Deletes, auditlog.Accepted); len(left) < count {
-				return fmt.Errorf("%d of %d pods have left", len(left), count)
-			}
-			return nil
-		})
-		if err != nil {
-			return Finding{Seen: err.Error()}, nil
+		_, left, missing := awaitDeletes(ctx, p, count)
+		if missing != "" {
+			return Finding{Seen: missing}, nil
 		}
-		slices.SortFunc(left, func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) })
 		found := Finding{Right: true}
 		for i := range left[1:] {
 			gap := left[i+1].Received.Sub(left[i].Received)
@@ -228,11 +221,11 @@ func reported(punctual, late string) Check {
 			}
 			return err
 		})
-		if err != nil {
-			return Finding{Seen: err.Error()}, nil
+		if len(report.Differences) == 0 {
+			return Finding{Seen: fmt.Sprint("shadow mode reports no difference: ", err)}, nil
 		}
 		said := report.Differences[0]
-		right := said.Pod == late && strings.Contains(said.Sentence, "the built-in restarted its countdown")
+		right := err == nil && said.Pod == late && strings.Contains(said.Sentence, "the built-in restarted its countdown")
 		return Finding{Seen: said.Sentence, Right: right}, nil
 	}
 }

@@ -32,14 +32,15 @@ type proof struct {
 	onDemand bool
 }
 
-// command is a program with arguments, and the folder in which it runs. {SETTABLE} stands for the kube-controller-manager
-// of the chosen version of Kubernetes whose clock can be set, and {ROOT} for the folder of the root module.
+// command is a program with arguments, and the folder in which it runs. {SETTABLE} stands for a kube-controller-manager of
+// the chosen version of Kubernetes whose clock can be set, and {ROOT} for the folder of the root module.
 type command struct {
 	dir  string
 	args []string
 }
 
-func in(dir string, args ...string) command { return command{dir, args} }
+// in is a command in a folder.
+func in(dir, line string) command { return command{dir, strings.Fields(line)} }
 
 // test is a proof that consists of one package of test/.
 func test(name, says string, minutes int, needs ...string) proof {
@@ -53,12 +54,13 @@ const (
 
 // Commands that also take arguments.
 var (
-	histories = in("", "go", "test", "-race", "-count=1", "-timeout=60m", "./taints", "./verdict", "./internal/...", "./test/scenarios")
-	stops     = in("", "go", "test", "./test/stops", "-run=TestStops", "-count=1", "-v", "-timeout=0", "-args", "-all",
-		"-taintkeeper={ROOT}/bin/chaos-taintkeeper", "-settable-kube-controller-manager={ROOT}/"+settable)
-	parity = []string{
-		"go", "test", "-count=1", "-timeout=0", "-v", "./evictions", "./health", "./matching", "./scheduling", "./kubectltaint", "-args",
-	}
+	histories = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios")
+	parity    = in("test/parity", "go test -count=1 -timeout=0 -v ./evictions ./health ./matching ./scheduling ./kubectltaint -args")
+	stops     = in("", "go test ./test/stops -run=TestStops -count=1 -v -timeout=0 -args -all "+
+		"-taintkeeper={ROOT}/bin/chaos-taintkeeper -settable-kube-controller-manager={ROOT}/"+settable)
+	defects     = in("", "bin/defects -settable-kube-controller-manager="+settable)
+	conformance = in("", "bin/conformance/run")
+	mutation    = in("", "tools/mutation/run.sh")
 )
 
 // proofs are all proofs, in the order in which they run: first those that are most likely to fail, and fastest.
@@ -85,7 +87,8 @@ var proofs = []proof{
 	test("page", "the pages of plans and simulations in a browser", 1, "needs"),
 	{
 		name: "demo", says: "the five acts of make demo, and the board of the playground", minutes: 3,
-		needs: []string{plane, "build", "bin/demo", "needs"}, packages: []string{"./test/demo"}, commands: []command{in("", "bin/demo")},
+		needs: []string{plane, "build", "bin/demo", "needs"}, packages: []string{"./test/demo"},
+		commands: []command{in("", "bin/demo")},
 	},
 	{
 		name: "try", says: "the chart next to the built-in: shadow mode, enforce mode and back", minutes: 2,
@@ -102,20 +105,20 @@ var proofs = []proof{
 	{
 		name: "parity", says: "random histories through Kubernetes' own code and ours", minutes: 6, seed: "1",
 		commands: []command{
-			in("test/parity", "go", "test", "-count=1", "./arena", "./conformance", "./seed"), in("test/parity", append(parity, "-seed={SEED}")...),
+			in("test/parity", "go test -count=1 ./arena ./conformance ./seed"), parity.with("-seed={SEED}"),
 		},
-		withArgs: in("test/parity", parity...),
+		withArgs: parity,
 	},
 	{
 		name: "defects", says: "every known defect: the built-in has it, Taintkeeper does not", minutes: 6,
-		needs: []string{plane, "build", "bin/defects", "bin/chaos-taintkeeper", settable}, packages: []string{"./test/defects"},
-		withArgs: in("", "bin/defects", "-settable-kube-controller-manager="+settable),
+		needs:    []string{plane, "build", "bin/defects", "bin/chaos-taintkeeper", settable},
+		packages: []string{"./test/defects"}, withArgs: defects,
 	},
 	{
 		name: "chaos", says: "faults, restarts and kills, alone and next to the built-in", minutes: 10, seed: "1",
 		needs: []string{plane, "bin/chaos", "bin/chaos-taintkeeper"}, packages: []string{"./test/chaos"},
-		commands: []command{in("", "bin/chaos", "-seed={SEED}"), in("", "bin/chaos", "-seed={SEED}", "-coexist")},
-		withArgs: in("", "bin/chaos", "-seed={SEED}"),
+		commands: []command{in("", "bin/chaos -seed={SEED}"), in("", "bin/chaos -seed={SEED} -coexist")},
+		withArgs: in("", "bin/chaos -seed={SEED}"),
 	},
 	{
 		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 75,
@@ -125,11 +128,11 @@ var proofs = []proof{
 	{
 		name: "conformance", says: "Kubernetes' own end-to-end tests of taints", minutes: 35,
 		needs:    []string{plane, "build", "bin/conformance/e2e.test", "bin/conformance/kubectl", "bin/conformance/run"},
-		commands: []command{in("", "bin/conformance/run")}, withArgs: in("", "bin/conformance/run"),
+		commands: []command{conformance}, withArgs: conformance,
 	},
 	{
 		name: "mutation", says: "the tests of the packages that decide notice changes to the code", minutes: 90,
-		needs: []string{"bin/gremlins"}, commands: []command{in("", "tools/mutation/run.sh")}, withArgs: in("", "tools/mutation/run.sh"),
+		needs: []string{"bin/gremlins"}, commands: []command{mutation}, withArgs: mutation,
 	},
 	{
 		name: "compatibility", says: "the suites on another version of Kubernetes (KUBE=1.35)", minutes: 40, onDemand: true,
@@ -139,23 +142,24 @@ var proofs = []proof{
 }
 
 // change says which proofs a change of some folders must run before it lands.
-type change struct {
-	folders []string
-	proofs  []string
-}
+type change struct{ folders, proofs []string }
 
 // changes is the table of CONTRIBUTING.md. A folder of test/ also needs the proof of its name.
 var changes = []change{
-	{[]string{"internal/controller/eviction", "internal/controller/backlog"}, []string{"histories", "integration", "parity", "defects", "chaos"}},
-	{[]string{"taints", "verdict"}, []string{"histories", "parity", "defects", "plans", "mutation"}},
-	{[]string{"internal/controller/policies", "internal/policy"}, []string{"histories", "policies", "plans", "simulations"}},
-	{[]string{"internal/controller/coexist", "internal/controller/shadow"}, []string{"histories", "coexist", "shadow", "stops", "try"}},
-	{[]string{"internal/controller/nodehealth", "internal/readiness"}, []string{"histories", "nodehealth", "parity", "simulations"}},
-	{[]string{"internal/controller/rules"}, []string{"histories", "integration", "coexist"}},
-	{[]string{"internal/cluster", "cmd/taintkeeper"}, []string{"histories", "integration", "restore", "deployment", "chaos"}},
-	{[]string{"internal/plugin", "api/cli", "cmd/kubectl-taintkeeper"}, []string{"cli", "plans", "simulations", "viewer", "board", "page"}},
-	{[]string{"charts", "config", "api/v1alpha1"}, []string{"integration", "chart", "deployment", "try"}},
-	{[]string{"test/rig"}, []string{"rig", "integration", "nodehealth", "defects", "chaos"}},
+	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos"),
+	needs("taints verdict", "histories parity defects plans mutation"),
+	needs("internal/controller/policies internal/policy", "histories policies plans simulations"),
+	needs("internal/controller/coexist internal/controller/shadow", "histories coexist shadow stops try"),
+	needs("internal/controller/nodehealth internal/readiness", "histories nodehealth parity simulations"),
+	needs("internal/controller/rules", "histories integration coexist"),
+	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
+	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans simulations viewer board page"),
+	needs("charts config api/v1alpha1", "integration chart deployment try"),
+	needs("test/rig", "rig integration nodehealth defects chaos"),
+}
+
+func needs(folders, proofs string) change {
+	return change{strings.Fields(folders), strings.Fields(proofs)}
 }
 
 // forFolder returns the names of the proofs for a change in a folder, or in a file.
@@ -172,7 +176,8 @@ func forFolder(folder string) []string {
 		}
 	}
 	for _, p := range proofs {
-		if slices.ContainsFunc(p.packages, func(pkg string) bool { return within(strings.TrimPrefix(pkg, "./")) }) && !slices.Contains(found, p.name) {
+		its := slices.ContainsFunc(p.packages, func(pkg string) bool { return within(strings.TrimPrefix(pkg, "./")) })
+		if its && !slices.Contains(found, p.name) {
 			found = append(slices.Clip(found), p.name)
 		}
 	}

@@ -82,7 +82,7 @@ func (p proof) run(ctx context.Context, args []string, out io.Writer) error {
 
 // steps are the commands to run, with everything put in.
 func (p proof) steps(args []string) (all []command) {
-	tests := in("", slices.Concat([]string{"go", "test", "-count=1"}, p.packages)...)
+	tests := in("", "go test -count=1").with(p.packages...)
 	if len(p.flags) > 0 {
 		tests = tests.with("-args").with(p.flags...)
 	}
@@ -113,9 +113,8 @@ func (c command) with(args ...string) command { return command{c.dir, slices.Con
 // filled puts in the seed, and the names of binaries that depend on the version of Kubernetes, which make chose.
 func (p proof) filled(c command) command {
 	root, _ := os.Getwd() // it exists, as make changed into it
-	plane := cmp.Or(os.Getenv("CONTROLPLANE"), "bin/controlplane")
 	names := strings.NewReplacer("{SEED}", p.seed, "{ROOT}", root,
-		settable, "bin/settable-kube-controller-manager"+strings.TrimPrefix(filepath.Base(plane), "controlplane"))
+		settable, "bin/settable-kube-controller-manager"+strings.TrimPrefix(filepath.Base(planeFolder()), "controlplane"))
 	filled := command{dir: c.dir}
 	for _, arg := range c.args {
 		filled.args = append(filled.args, names.Replace(arg))
@@ -123,11 +122,14 @@ func (p proof) filled(c command) command {
 	return filled
 }
 
+// planeFolder is where make built the chosen version of Kubernetes.
+func planeFolder() string { return cmp.Or(os.Getenv("CONTROLPLANE"), "bin/controlplane") }
+
 func (p proof) build(ctx context.Context, out io.Writer) error {
 	if len(p.needs) == 0 {
 		return nil
 	}
-	return p.filled(in("", slices.Concat([]string{"make", "--no-print-directory"}, p.needs)...)).run(ctx, out)
+	return p.filled(in("", "make --no-print-directory").with(p.needs...)).run(ctx, out)
 }
 
 // run runs a command and passes on an interrupt, after which the command has a while to clean up.
@@ -147,8 +149,8 @@ func (c command) run(ctx context.Context, out io.Writer) error {
 // writeTable writes the results so far as Markdown.
 func writeTable(ctx context.Context, file string, results []result) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "Proofs of %s on %d processors (%s/%s), %s, %s:\n\n", version(ctx), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
-		cmp.Or(os.Getenv("CONTROLPLANE"), "bin/controlplane"), time.Now().UTC().Format(time.DateOnly))
+	fmt.Fprintf(&text, "Proofs of %s on %d processors (%s/%s), %s, %s:\n\n", version(ctx), runtime.NumCPU(),
+		runtime.GOOS, runtime.GOARCH, planeFolder(), time.Now().UTC().Format(time.DateOnly))
 	text.WriteString("| proof | result | seconds | seed |\n| --- | --- | --: | --- |\n")
 	total := time.Duration(0)
 	for _, r := range results {

@@ -180,8 +180,8 @@ func TestAProofThatFailsStopsNoOther(t *testing.T) {
 	known := proofs
 	t.Cleanup(func() { proofs = known })
 	proofs = []proof{
-		{name: "bad", says: "nothing", minutes: 1, seed: "7", commands: []command{in("", "false"), in("", "echo", "seed {SEED}")}},
-		{name: "good", says: "everything", minutes: 1, commands: []command{in("", "echo", "well done")}},
+		{name: "bad", says: "nothing", minutes: 1, seed: "7", commands: []command{in("", "false"), in("", "echo seed {SEED}")}},
+		{name: "good", says: "everything", minutes: 1, commands: []command{in("", "echo well done")}},
 	}
 	var out strings.Builder
 	table := filepath.Join(t.TempDir(), "bin", "proofs.md")

@@ -22,8 +22,8 @@ import (
 // module is the path of the root module.
 const module = "github.com/taintkeeper/taintkeeper"
 
-// endToEnd is the only package of make test that needs a control plane. It usually waits, so the others run meanwhile, at
-// a low priority.
+// endToEnd is the only package of make test that needs a control plane. It usually waits, so the others run meanwhile,
+// at a low priority.
 const endToEnd = "./test/e2e"
 
 // runTests runs what make test runs: the checks of files and all tests in virtual time, and the suite on a real control
@@ -45,12 +45,12 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 	graph := func(name string) string { return filepath.Join(graphs, name) }
 	go func() {
 		virtual <- errors.Join(
-			in("", "nice", "-n", "19", "make", "--no-print-directory", "verify-files").run(ctx, &meanwhile),
-			goTest(graph("race"), slices.Concat([]string{"-race"}, packages)...).run(ctx, &meanwhile),
-			goTest(graph("without"), withoutRace).run(ctx, &meanwhile),
+			in("", "nice -n 19 make --no-print-directory verify-files").run(ctx, &meanwhile),
+			goTest(graph("race"), "-race").with(packages...).atLowPriority().run(ctx, &meanwhile),
+			goTest(graph("without"), withoutRace).atLowPriority().run(ctx, &meanwhile),
 		)
 	}()
-	failed := in("", "go", "test", "-race", "-count=1", "-timeout=30m", "-debug-actiongraph="+graph("real"), endToEnd).run(ctx, out)
+	failed := goTest(graph("real"), "-race", endToEnd).run(ctx, out)
 	failed = errors.Join(failed, <-virtual)
 	fmt.Fprintf(out, "%s\n", meanwhile.String())
 	if err := printTimes(out, time.Since(began), graph("real"), graph("race"), graph("without")); err != nil {
@@ -59,22 +59,22 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 	return failed == nil, ctx.Err()
 }
 
-// withoutRace runs its own test binary several hundred times, which takes the race detector half a second each. The proof
-// histories runs it with the race detector.
+// withoutRace runs its own test binary several hundred times, which takes the race detector half a second each. The
+// proof histories runs it with the race detector.
 const withoutRace = "./internal/plugin/cli"
 
-// goTest runs tests with fewer random histories, and writes how long each step took. Results are not taken from a cache,
-// as many tests run programs that it does not know.
+// goTest runs tests with fewer random histories, and writes how long each step took. Results are not taken from a
+// cache, as many tests run programs that it does not know.
 func goTest(graph string, args ...string) command {
-	return in("", slices.Concat([]string{
-		"nice", "-n", "19", "go", "test", "-short", "-count=1", "-timeout=30m", "-debug-actiongraph=" + graph,
-	}, args)...)
+	return in("", "go test -short -count=1 -timeout=30m -debug-actiongraph="+graph).with(args...)
 }
+
+func (c command) atLowPriority() command { return in(c.dir, "nice -n 19").with(c.args...) }
 
 // testPackages are all packages of the root module but those that are proofs of their own.
 func testPackages(ctx context.Context) ([]string, error) {
 	var out bytes.Buffer
-	if err := in("", "go", "list", "./...").run(ctx, &out); err != nil {
+	if err := in("", "go list ./...").run(ctx, &out); err != nil {
 		return nil, fmt.Errorf("list packages: %w: %s", err, out.String())
 	}
 	apart := []string{endToEnd, withoutRace}

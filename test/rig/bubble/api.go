@@ -55,15 +55,16 @@ func (a *API) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.GetVerb() == "list" && a.Watches(action.GetResource().Resource).IsBroken() {
 		return true, nil, &apierrors.StatusError{ErrStatus: *Expired()}
 	}
-	if patch, ok := action.(clienttesting.PatchActionImpl); ok && patch.PatchType == types.ApplyPatchType && patch.Resource.Resource == "leases" {
+	patch, ok := action.(clienttesting.PatchActionImpl)
+	if ok && patch.PatchType == types.ApplyPatchType && patch.Resource.Resource == "leases" {
 		lease, err := a.applyLease(patch)
 		return true, lease, err
 	}
 	return clienttesting.ObjectReaction(a)(action)
 }
 
-// applyLease merges a lease into the stored one, or creates it. client-go's fake goes through YAML and a strategic merge
-// for that, which takes half the time of tests in which our own lease is renewed each second.
+// applyLease merges a lease into the stored one, or creates it. client-go's fake goes through YAML and a strategic
+// merge for that, which takes half the time of tests in which our own lease is renewed each second.
 func (a *API) applyLease(action clienttesting.PatchActionImpl) (runtime.Object, error) {
 	lease := &coordinationv1.Lease{}
 	stored, err := a.Get(action.Resource, action.Namespace, action.Name)

@@ -45,8 +45,7 @@ type Cluster struct {
 	// logging serializes writes to Config.Log.
 	logging sync.Mutex
 
-	measure  sync.Once
-	stalls   *stall.Meter
+	stalls   func() *stall.Meter
 	endMeter func()
 
 	// granted is set once config/rbac.yaml is applied.
@@ -67,7 +66,8 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg, began: time.Now(), endMeter: func() {}, manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}}
+	c := &Cluster{cfg: cfg, began: time.Now(), manager: ControllerManagerConfig{Args: cfg.ControllerManagerArgs}}
+	c.prepareMeter(ctx)
 	if err := c.prepare(); err != nil {
 		return nil, fmt.Errorf("prepare a local cluster: %w", err)
 	}
@@ -142,7 +142,6 @@ func (c *Cluster) Stop() error {
 }
 
 func (c *Cluster) stop() error {
-	c.measure.Do(func() {}) // from now on it is too late to begin
 	c.endMeter()
 	var crashes []error
 	for _, crashed := range c.components.end() {

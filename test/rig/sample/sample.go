@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sample says how much of their random histories and sweeps tests play: everything, or with -short a fixed part,
-// which is the same in each run. `make test` uses -short, `make proofs` does not.
+// Package sample says how much of their random histories and sweeps tests play: everything, or with -short a fixed
+// part, which is the same in each run. `make test` uses -short, `make proofs` does not.
 package sample
 
 import "testing"
@@ -35,7 +35,8 @@ func Size(t testing.TB, what string, all, short int) int {
 	return all
 }
 
-// Stride returns how far apart the steps are that a sweep plays: one, or with -short so far that it plays one in so many.
+// Stride returns how far apart the steps are that a sweep plays: one, or with -short so far that it plays one in so
+// many.
 func Stride(t testing.TB, oneIn int) int {
 	t.Helper()
 	if testing.Short() {

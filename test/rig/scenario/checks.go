@@ -110,8 +110,8 @@ func (p *Play) Events(ctx context.Context, pod, words string) ([]corev1.Event, e
 // Cancelling is how the message of an event begins if it says that a pod stays.
 const Cancelling = "Cancelling deletion"
 
-// SaysCancelled fails unless this many events, with the pod's UID, say that its deletion is cancelled. It waits for them,
-// because events are written in the background at a limited rate, and then a little longer for one too many.
+// SaysCancelled fails unless this many events, with the pod's UID, say that its deletion is cancelled. It waits for
+// them, because events are written in the background at a limited rate, and then a little longer for one too many.
 func SaysCancelled(pod string, times int) Check {
 	const background = 3 * time.Second
 	return func(ctx context.Context, p *Play) (Finding, error) {

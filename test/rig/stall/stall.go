@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stall measures how long a busy machine keeps tests and the API server waiting. A test that requires something
-// within a time allows [Bound], and adds the stalls of that time. So its verdict is about Taintkeeper, and not about what
-// else the machine does.
+// Package stall measures how long a busy machine keeps tests and the API server waiting. A test that requires
+// something within a time allows [Bound], and adds the stalls of that time. So its verdict is about Taintkeeper, and
+// not about what else the machine does.
 package stall
 
 import (

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // calls take as long as a test says.
@@ -43,7 +45,7 @@ func want(t *testing.T, m *Meter, from, to time.Time, least, most time.Duration)
 func TestAnIdleMachineDoesNotStall(t *testing.T) {
 	measure(t, func(m *Meter, _ *calls) {
 		from := time.Now()
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		want(t, m, from, time.Now(), 0, 0)
 	})
 }
@@ -51,14 +53,14 @@ func TestAnIdleMachineDoesNotStall(t *testing.T) {
 func TestACallThatTakesLongIsAStallOfTheTimeInWhichItWasAwaited(t *testing.T) {
 	measure(t, func(m *Meter, c *calls) {
 		from := time.Now()
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		c.last(3 * time.Second)
-		time.Sleep(every) // it has begun
+		bubble.Pass(every) // it has begun
 		c.last(time.Millisecond)
 		began := time.Now()
-		time.Sleep(2 * time.Second)
+		bubble.Pass(2 * time.Second)
 		want(t, m, from, time.Now(), 2*time.Second, 2*time.Second+2*every) // it is not over
-		time.Sleep(10 * time.Second)
+		bubble.Pass(10 * time.Second)
 		want(t, m, from, time.Now(), 3*time.Second, 3*time.Second)
 		want(t, m, began.Add(time.Second), began.Add(2*time.Second), time.Second, time.Second)
 		want(t, m, began.Add(5*time.Second), time.Now(), 0, 0)
@@ -68,9 +70,9 @@ func TestACallThatTakesLongIsAStallOfTheTimeInWhichItWasAwaited(t *testing.T) {
 func TestACallThatIsNeverAnsweredIsAStallUntilItIsOver(t *testing.T) {
 	measure(t, func(m *Meter, c *calls) {
 		c.last(time.Hour)
-		time.Sleep(time.Second)
+		bubble.Pass(time.Second)
 		from := time.Now()
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		want(t, m, from, time.Now(), time.Minute-time.Second, time.Minute)
 	})
 }

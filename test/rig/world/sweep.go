@@ -16,8 +16,8 @@ import (
 )
 
 // Sweeps play one scenario again and again, and each time something else is in its way: at its first call, at its
-// second, and so on. They end when there is no such call any longer. With -short they play only one in so many calls, not
-// always the same ones: others after calls than before them, and others with each fault.
+// second, and so on. They end when there is no such call any longer. With -short they play only one in so many calls,
+// not always the same ones: others after calls than before them, and others with each fault.
 
 var errKilled = errors.New("the process is gone")
 
