@@ -29,7 +29,7 @@ CHECKERS := bin/controller-gen bin/helm bin/helm3 bin/promtool bin/actionlint
 CHECKED = $$($(GO) list ./... | grep -v /test/)
 
 PRODUCT := bin/taintkeeper bin/kubectl-taintkeeper
-PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo try)
+PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo proofs try)
 PROOFS := parity conformance defects chaos stops plans simulations mutation compatibility
 
 .DEFAULT_GOAL := help
@@ -41,7 +41,7 @@ help: ## list the targets
 
 # What is missing on this machine is reported, or installed, before anything is built.
 needs:
-	@tools/needs.sh go git $(if $(filter test proofs needs,$(MAKECMDGOALS)),cc) $(if $(filter proofs needs,$(MAKECMDGOALS)),chromium)
+	@tools/needs.sh go git $(if $(filter test proofs needs,$(MAKECMDGOALS)),cc) $(if $(filter needs,$(MAKECMDGOALS)),chromium)
 
 build: needs $(PRODUCT) $(if $(ALL),controlplane $(CHECKERS) bin/etcdutl) ## build bin/taintkeeper and bin/kubectl-taintkeeper (ALL=1 also builds what the tests in test/ run)
 
@@ -85,11 +85,11 @@ docs/cluster.svg: docs/cluster.d2 bin/d2
 	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 --elk-padding='[top=45,left=25,bottom=45,right=25]' $< $@
 	@chmod 644 $@
 
-test: needs build controlplane $(CHECKERS) ## run all tests with the race detector, and make verify-files
-	@$(GO) run ./test/proofs -test
+test: needs build controlplane $(CHECKERS) bin/proofs ## play a story for each promise on a real control plane, and run all tests in virtual time and make verify-files (20 minutes)
+	@bin/proofs -test
 
-proofs: needs build ## run proofs against a real control plane or Kubernetes' own code (ONLY=chaos,stops or FOR=verdict; LIST=1 lists them)
-	@$(GO) run ./test/proofs $(if $(LIST),-l) $(if $(ONLY),-only='$(ONLY)') $(if $(FOR),-for='$(FOR)') $(if $(ARGS),-args='$(ARGS)') $(if $(SEED),-seed=$(SEED))
+proofs: needs bin/proofs ## run everything else, against a real control plane or Kubernetes' own code (ONLY=chaos,stops or FOR=verdict; ARGS and SEED for one; LIST=1 lists them)
+	@bin/proofs $(if $(LIST),-l) $(if $(ONLY),-only='$(ONLY)') $(if $(FOR),-for='$(FOR)') $(if $(SEED),-seed=$(SEED)) -- $(ARGS)
 
 $(PROOFS):
 	@$(MAKE) --no-print-directory proofs ONLY=$@

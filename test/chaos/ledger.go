@@ -201,7 +201,7 @@ type page struct {
 	injected map[faultKind]int
 	holders  map[string]replicaRun
 
-	stalled func(from, to time.Time) time.Duration // for how long the machine kept everybody waiting
+	stalled func(from, to time.Time) time.Duration // for how long the machine stalled
 }
 
 func (l *ledger) page() page {

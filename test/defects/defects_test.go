@@ -6,10 +6,20 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/wallclock"
 )
+
+const root = "../.."
+
+// settableManager is where make builds a kube-controller-manager of the chosen version whose clock can be set.
+func settableManager() string {
+	version := strings.TrimPrefix(filepath.Base(localcluster.DefaultBinaries()), "controlplane")
+	return filepath.Join(root, "bin", "settable-kube-controller-manager"+version)
+}
 
 // TestEveryDefectIsUpstreamsAndNotOurs plays all scenarios once, as the program does. It needs bin/taintkeeper and
 // bin/controlplane: make build controlplane. Scenarios that need a kube-controller-manager whose clock can be set,
@@ -17,8 +27,8 @@ import (
 func TestEveryDefectIsUpstreamsAndNotOurs(t *testing.T) {
 	silenceLogs()
 	o := options{
-		ours: "../../bin/taintkeeper", settableOurs: filepath.Join(t.TempDir(), "taintkeeper"),
-		plane: "../../bin/controlplane", settablePlane: "../../bin/settable-kube-controller-manager",
+		ours: filepath.Join(root, "bin/taintkeeper"), settableOurs: filepath.Join(t.TempDir(), "taintkeeper"),
+		plane: filepath.Join(root, localcluster.DefaultBinaries()), settablePlane: settableManager(),
 		progress: t.Output(),
 	}
 	if err := wallclock.Build(t.Context(), o.settableOurs, "github.com/taintkeeper/taintkeeper/cmd/taintkeeper"); err != nil {

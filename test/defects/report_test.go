@@ -100,7 +100,7 @@ func TestTheDocumentHoldsWhatWasMeasuredAndHow(t *testing.T) {
 	for _, want := range []string{
 		"# Defects side by side\n",
 		"Kubernetes v1.36.3,",
-		"    make defects\n",
+		"    make defects ARGS=-write=docs/defects.md\n",
 		"on a machine with two shared virtual cores; all scenarios together took 2m20s.",
 		"\n## What Taintkeeper fixes\n",
 		"\nOf 1 scenario, upstream passes 0 and Taintkeeper 1.\n\n| # | scenario | what should happen | upstream | ours |\n",

@@ -152,7 +152,7 @@ Every defect of kube-controller-manager's taint-eviction-controller that Taintke
 must keep. Each scenario runs on a real API server of Kubernetes %s, with its kube-controller-manager and with
 ` + "`bin/taintkeeper`" + `, in separate clusters. A program runs the scenarios and writes this file:
 
-    make defects
+    make defects ARGS=-write=docs/defects.md
 
 The figures are from one run on a machine with %s; all scenarios together took %s.
 The program relies on its own watch and the audit log, and reads a controller's metrics, logs and events only if the

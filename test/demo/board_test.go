@@ -124,7 +124,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 	waits := when(tab, fmt.Sprintf(`[%s, %s].some((text) => text.includes('is held back: zone'))`,
 		board.RowOf("nodes", north1), board.RowOf("nodes", north2)))
 
-	// A page that asks now and then, and gets no changes, is late by more than a busy machine is.
+	// The page is told of each change.
 	t.Run("follows kubectl taint", func(t *testing.T) {
 		p.cluster.Stalls() // from now on
 		for round := range 3 {

@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -78,24 +79,34 @@ func planOf(p *Play) cliv1alpha1.TaintPlan {
 	return s.plans[p.Namespace]
 }
 
-// asPlanned wants the pods of the plan to leave when it says, and no others. What the plan takes for silent may have been
-// silent for one renewal already, and the taint comes a moment after the plan.
+// asPlanned wants the pods of the scene to leave when the plan says, and the others, which it may leave out, to stay.
+// What the plan takes for silent may have been silent for one renewal already, and the taint comes a moment after the plan.
 func asPlanned(ctx context.Context, p *Play) (Finding, error) {
-	found := Finding{Right: true}
+	found, due := Finding{Right: true}, map[types.UID]time.Time{}
 	for _, pod := range planOf(p).Pods {
-		if !pod.Leaves || pod.Namespace != p.Namespace {
-			continue
-		}
-		left, err := p.Seen().Await(ctx, pod.Due.Add(time.Minute), p.Named(pod.Name).Pod)
-		at, _ := p.Seen().Left(pod.UID)
-		late := at.Sub(pod.Due.Time)
-		if err != nil || left > 0 || late < -renewal-100*time.Millisecond || late > cluster.Stalls().Allowed(pod.Due.Time, at) {
-			found = found.And(Finding{Seen: fmt.Sprintf("pod %s left at %s, and according to the plan at %s", pod.Name, at, pod.Due)})
+		if pod.Leaves {
+			due[pod.UID] = pod.Due.Time
 		}
 	}
-	for _, pod := range planOf(p).Pods {
-		if _, left := p.Seen().Left(pod.UID); left != pod.Leaves {
-			found = found.And(Finding{Seen: fmt.Sprintf("pod %s left: %t, according to the plan: %t", pod.Name, left, pod.Leaves)})
+	if len(due) == 0 {
+		return Finding{Seen: "according to the plan no pod leaves"}, nil
+	}
+	for _, pod := range p.Everyone() {
+		at, leaves := due[pod.UID]
+		if !leaves {
+			continue
+		}
+		if _, err := p.Seen().Await(ctx, at.Add(time.Minute), pod); err != nil {
+			return Finding{}, err
+		}
+	}
+	for _, pod := range p.Everyone() {
+		planned, leaves := due[pod.UID]
+		at, left := p.Seen().Left(pod.UID)
+		late := at.Sub(planned)
+		if left != leaves || left && (late < -renewal-100*time.Millisecond || late > cluster.Stalls().Allowed(planned, at)) {
+			seen := fmt.Sprintf("pod %s left: %t, %s; according to the plan: %t, %s", pod.Name, left, at, leaves, planned)
+			found = found.And(Finding{Seen: seen})
 		}
 	}
 	return found, nil
@@ -165,7 +176,7 @@ func awaitReady(ctx context.Context, p *Play, app string, count int) ([]corev1.P
 		}
 		ready := 0
 		for i := range found.Items {
-			if isReady(&found.Items[i]) && found.Items[i].DeletionTimestamp == nil {
+			if scene.IsReady(&found.Items[i]) && found.Items[i].DeletionTimestamp == nil {
 				ready++
 			}
 		}
@@ -177,33 +188,34 @@ func awaitReady(ctx context.Context, p *Play, app string, count int) ([]corev1.P
 	return found.Items, err
 }
 
-// replacedAsPlanned wants the pods of an app that left to be replaced on the nodes that the plan names.
-func replacedAsPlanned(app string) Check {
+// replacedAsPlanned wants the pods of an app that left to be replaced on nodes that the plan names.
+func replacedAsPlanned(app string, replicas int) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
+		planned := planOf(p)
 		var want, got []string
-		left := map[string]bool{}
-		for _, pod := range planOf(p).Pods {
+		for _, pod := range planned.Pods {
 			if pod.Namespace == p.Namespace && pod.Leaves {
-				want = append(want, pod.WhereTo.Node)
-				left[string(pod.UID)] = true
+				want = slices.Concat(want, pod.WhereTo.Nodes, []string{pod.WhereTo.Node})
 			}
 		}
 		err := await.Poll(ctx, func(ctx context.Context) error {
-			pods, err := awaitReady(ctx, p, app, len(left)*2)
+			pods, err := awaitReady(ctx, p, app, replicas)
 			got = nil
 			for i := range pods {
-				if left[string(pods[i].UID)] {
-					err = errors.Join(err, fmt.Errorf("pod %s has not left", pods[i].Name))
+				if seen := p.Seen().Of(pods[i].UID).Sightings; len(seen) > 0 && seen[0].At.After(planned.At.Time) {
+					got = append(got, pods[i].Spec.NodeName)
 				}
-				got = append(got, pods[i].Spec.NodeName)
+			}
+			if err == nil && len(got) == 0 {
+				err = errors.New("no pod has been replaced")
 			}
 			return err
 		})
-		right := err == nil && len(want) > 0 && want[0] != ""
-		for _, node := range want {
-			right = right && slices.Contains(got, node)
+		right := err == nil
+		for _, node := range got {
+			right = right && slices.Contains(want, node)
 		}
-		return Finding{Seen: fmt.Sprintf("planned for %q, the pods are on %q, %v", want, got, err), Right: right}, nil
+		return Finding{Seen: fmt.Sprintf("planned for %q, replaced on %q, %v", want, got, err), Right: right}, nil
 	}
 }
 
@@ -221,11 +233,11 @@ func kubectlTaint(node, taint string, flags ...string) Step {
 		}
 		took.To = found.Spec.Taints[len(found.Spec.Taints)-1].TimeAdded.Add(time.Second)
 		p.Tainted(node, took, found.Spec.Taints)
-		return nobodyIsLeft(ctx, p)
+		return requireAllGone(ctx, p)
 	}
 }
 
-func nobodyIsLeft(ctx context.Context, p *Play) error {
+func requireAllGone(ctx context.Context, p *Play) error {
 	left, err := p.Seen().Await(ctx, time.Now().Add(time.Second), p.Everyone()...)
 	if err == nil && left > 0 {
 		err = fmt.Errorf("the command returned while %d pods had not left", left)
@@ -244,7 +256,7 @@ func isPending(pod string) Check {
 // isOnBoard wants the board to send a pod to the page.
 func isOnBoard(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithTimeout(ctx, await.Limit)
 		board := exec.CommandContext(ctx, plugin, "board", "--namespace="+p.Namespace, "--kubeconfig="+kubeconfig)
 		out, err := board.StdoutPipe()
 		if err := errors.Join(err, board.Start()); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // follow creates a policy for the pods of the scene, which lasts until the end, and waits until it is followed.
@@ -43,7 +44,7 @@ func follow(spec v1alpha1.EvictionPolicySpec) Step {
 func whileFollowed(spec v1alpha1.EvictionPolicySpec, steps ...Step) Step {
 	return func(ctx context.Context, p *Play) error {
 		err := Steps(append([]Step{follow(spec)}, steps...)...)(ctx, p)
-		return errors.Join(err, nobodyHasLeft(ctx, p), unfollow(ctx, p))
+		return errors.Join(err, requireAllPresent(ctx, p), unfollow(ctx, p))
 	}
 }
 
@@ -61,7 +62,7 @@ func whilePaused(steps ...Step) Step {
 		if err != nil {
 			return err
 		}
-		err = errors.Join(Steps(steps...)(ctx, p), nobodyHasLeft(ctx, p))
+		err = errors.Join(Steps(steps...)(ctx, p), requireAllPresent(ctx, p))
 		_, name, _ := strings.Cut(strings.TrimSpace(string(out)), "/")
 		_, failed := run(ctx, "resume", name)
 		p.Excuse(time.Now())
@@ -69,8 +70,8 @@ func whilePaused(steps ...Step) Step {
 	}
 }
 
-// nobodyHasLeft fails if a pod of the scene has left.
-func nobodyHasLeft(ctx context.Context, p *Play) error {
+// requireAllPresent fails if a pod of the scene has left.
+func requireAllPresent(ctx context.Context, p *Play) error {
 	found, err := allStay(ctx, p)
 	if err == nil && !found.Right {
 		err = errors.New(found.Seen)
@@ -117,22 +118,13 @@ func ready(node, app string, count int) Step {
 				return err
 			}
 			for i := range found.Items {
-				if !isReady(&found.Items[i]) {
+				if !scene.IsReady(&found.Items[i]) {
 					return fmt.Errorf("pod %s is not ready", found.Items[i].Name)
 				}
 			}
 			return nil
 		})
 	})
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // budget makes a PodDisruptionBudget for an app, and waits until it allows something.

@@ -25,7 +25,7 @@ import (
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// cast is who takes part in some stories.
+// cast is what runs in some stories: controllers of kube-controller-manager, and Taintkeeper.
 type cast struct {
 	// without are controllers that kube-controller-manager leaves out, each after a comma and a minus.
 	without string

@@ -123,7 +123,7 @@ func restartAPIServer(ctx context.Context, p *Play) error {
 	s.mu.Unlock()
 	s.recovers.Store(true)
 	p.Finally(func(context.Context) error { s.recovers.Store(false); return nil })
-	p.Excuse(time.Now().Add(s.Patience() - stall.Bound))
+	p.Excuse(time.Now())
 	return err
 }
 
@@ -259,8 +259,11 @@ func metricsAreRight(ctx context.Context, p *Play) (Finding, error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	pending := metrics["taintkeeper_pending_evictions"].GetMetric()[0].GetGauge().GetValue()
-	durations := metrics["taint_eviction_controller_pod_deletion_duration_seconds"].GetMetric()[0].GetHistogram()
+	gauge, histogram := metrics["taintkeeper_pending_evictions"], metrics["taint_eviction_controller_pod_deletion_duration_seconds"]
+	if len(gauge.GetMetric()) == 0 || len(histogram.GetMetric()) == 0 {
+		return Finding{Seen: "a metric is missing"}, nil
+	}
+	pending, durations := gauge.GetMetric()[0].GetGauge().GetValue(), histogram.GetMetric()[0].GetHistogram()
 	return Finding{
 		Seen:  fmt.Sprintf("%v evictions are pending, and durations are %v", pending, durations),
 		Right: pending >= 1 && durations.GetSampleCount() > 0 && isPlausible(durations),

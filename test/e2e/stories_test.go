@@ -23,7 +23,7 @@ const (
 	// kwok renews the Lease of a node four times in leaseSeconds.
 	leaseSeconds = 4
 	renewal      = leaseSeconds * time.Second / 4
-	// stormPods are due at once, and most of the other stories have a handful.
+	// stormPods are due at once. Other stories use a few pods.
 	stormPods = 300
 )
 
@@ -78,9 +78,9 @@ var evictions = []Scenario{
 	},
 	{
 		Name:     "a replacement starts where the plan says",
-		Given:    []Step{Simulated("one", "two"), deployment("web", 2)},
+		Given:    []Step{Simulated("one", "two", "three"), deployment("web", 3)},
 		When:     []Step{planned("one", "gone:NoExecute", "--where-to"), Taint("one", "gone")},
-		Promised: []Check{replacedAsPlanned("web")},
+		Promised: []Check{replacedAsPlanned("web", 3)},
 	},
 	{
 		Name:     "the plugin taints, waits and says what left",
@@ -132,7 +132,7 @@ var evictions = []Scenario{
 			follow(v1alpha1.EvictionPolicySpec{
 				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
 			}),
-			Taint("node", "gone"), tripped,
+			Taint("node", "gone"), tripped, After(3 * time.Second),
 		},
 		Promised: []Check{leftBy(0, "delete pods")},
 	},

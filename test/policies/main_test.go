@@ -194,7 +194,7 @@ func (s *scene) pod(name, node string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	await.Must(s.t, err)
 	await.Eventually(s.t, "pod "+name+" is ready", func(ctx context.Context) error {
 		is, err := admin.CoreV1().Pods(s.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !isReady(is) {
+		if err == nil && !rig.IsReady(is) {
 			err = fmt.Errorf("its status is %+v", is.Status)
 		}
 		return err
@@ -343,13 +343,7 @@ func (s *scene) ready(ctx context.Context, app string) ([]corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || !isReady(&pod) }), nil
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || !rig.IsReady(&pod) }), nil
 }
 
 // awaitReady waits until the given number of pods of an app are ready, and returns them.

@@ -17,7 +17,7 @@ type proof struct {
 	says string
 	// minutes is about how long it takes on two cores once everything is built.
 	minutes int
-	// seed is what its random choices begin with, if a seed decides them. It takes the place of {SEED}.
+	// seed is its default seed, if it makes random choices. It takes the place of {SEED}.
 	seed string
 	// needs are targets of make.
 	needs []string
@@ -32,8 +32,8 @@ type proof struct {
 	onDemand bool
 }
 
-// command is a program with arguments, and the folder in which it runs. {SETTABLE} stands for a kube-controller-manager of
-// the chosen version of Kubernetes whose clock can be set, and {ROOT} for the folder of the root module.
+// command is a program with arguments, and the folder in which it runs. {SETTABLE} stands for a kube-controller-manager
+// of the chosen version of Kubernetes whose clock can be set, and {ROOT} for the folder of the root module.
 type command struct {
 	dir  string
 	args []string
@@ -107,7 +107,7 @@ var proofs = []proof{
 		commands: []command{
 			in("test/parity", "go test -count=1 ./arena ./conformance ./seed"), parity.with("-seed={SEED}"),
 		},
-		withArgs: parity,
+		withArgs: parity.with("-seed={SEED}"),
 	},
 	{
 		name: "defects", says: "every known defect: the built-in has it, Taintkeeper does not", minutes: 6,
@@ -162,27 +162,46 @@ func needs(folders, proofs string) change {
 	return change{strings.Fields(folders), strings.Fields(proofs)}
 }
 
-// forFolder returns the names of the proofs for a change in a folder, or in a file.
-func forFolder(folder string) []string {
+// forFolder returns the names of the proofs for a change in a folder or a file. A folder needs what the folders in it
+// need, or else what the nearest folder that it is in needs.
+func forFolder(folder string) (found []string) {
 	folder = path.Clean(strings.TrimPrefix(folder, "./"))
-	within := func(parent string) bool { return folder == parent || strings.HasPrefix(folder, parent+"/") }
-	var longest string
-	var found []string
+	nearest := change{}
 	for _, c := range changes {
-		for _, parent := range c.folders {
-			if within(parent) && len(parent) > len(longest) {
-				longest, found = parent, c.proofs
+		for _, known := range c.folders {
+			if within(known, folder) {
+				found = append(found, c.proofs...)
+			}
+			if within(folder, known) && (nearest.folders == nil || len(known) > len(nearest.folders[0])) {
+				nearest = change{[]string{known}, c.proofs}
 			}
 		}
 	}
-	for _, p := range proofs {
-		its := slices.ContainsFunc(p.packages, func(pkg string) bool { return within(strings.TrimPrefix(pkg, "./")) })
-		if its && !slices.Contains(found, p.name) {
-			found = append(slices.Clip(found), p.name)
+	if len(found) == 0 {
+		found = nearest.proofs
+	}
+	return slices.DeleteFunc(names(), func(name string) bool {
+		p, _ := find(name)
+		isItsOwn := slices.ContainsFunc(p.folders(), func(its string) bool { return within(folder, its) })
+		return !isItsOwn && !slices.Contains(found, name)
+	})
+}
+
+// folders are where the tests of the proof are.
+func (p proof) folders() (all []string) {
+	for _, pkg := range p.packages {
+		all = append(all, strings.TrimPrefix(pkg, "./"))
+	}
+	for _, c := range p.commands {
+		if c.dir != "" {
+			all = append(all, c.dir)
 		}
 	}
-	return found
+	return all
 }
+
+// within reports whether a folder or a file is in a folder, or is that folder.
+func within(file, folder string) bool { return file == folder || strings.HasPrefix(file, folder+"/") }
 
 // find returns the proof with a name.
 func find(name string) (proof, bool) {
@@ -201,5 +220,5 @@ func names() (all []string) {
 	return all
 }
 
-// describeSeed says what the random choices begin with.
+// describeSeed returns the seed for a table.
 func (p proof) describeSeed() string { return cmp.Or(p.seed, "-") }

@@ -61,18 +61,20 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.list, "l", false, "list the proofs with the minutes that each takes")
 	only := flags.String("only", "", "proofs to run, separated by commas; the default is all")
 	folder := flags.String("for", "", "run the proofs that a change in this folder needs")
-	more := flags.String("args", "", "arguments for the only proof that runs")
-	flags.StringVar(&o.seed, "seed", "", "what random choices begin with, where a seed decides them")
+	flags.StringVar(&o.seed, "seed", "", "seed of the proofs that have one")
 	flags.StringVar(&o.table, "table", "bin/proofs.md", "file for the table of results")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.args = strings.Fields(*more); *only != "" {
+	if o.args = flags.Args(); *only != "" {
 		o.only = strings.Split(*only, ",")
 	}
 	if *folder != "" {
 		if o.only != nil {
 			return o, errors.New("choose proofs either by their names (ONLY) or by a folder (FOR)")
+		}
+		if _, err := os.Stat(*folder); err != nil {
+			return o, fmt.Errorf("FOR wants a folder or a file of this repository: %w", err)
 		}
 		if o.only = forFolder(*folder); len(o.only) == 0 {
 			return o, fmt.Errorf("a change in %s needs no proof besides make test", *folder)
@@ -88,7 +90,10 @@ func (o options) validate() error {
 		}
 	}
 	if len(o.args) > 0 && len(o.only) != 1 {
-		return errors.New("ARGS are for one proof: choose it with ONLY")
+		return fmt.Errorf("%q would be ARGS of every proof: choose one with ONLY", o.args)
+	}
+	if slices.ContainsFunc(o.args, func(arg string) bool { return strings.Contains(arg, "-seed") }) {
+		return errors.New("use SEED=... instead of -seed in ARGS, so that the table of results has it")
 	}
 	return nil
 }

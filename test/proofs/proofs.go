@@ -141,7 +141,9 @@ func (c command) run(ctx context.Context, out io.Writer) error {
 	if c.dir != "" { // modules that import Kubernetes share what was compiled for the control plane, without cgo
 		command.Env = append(command.Env, "CGO_ENABLED=0")
 	}
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	// What it started is interrupted, too, as go and make do not pass on a signal.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
 	command.WaitDelay = time.Minute
 	return command.Run()
 }
@@ -165,6 +167,7 @@ func writeTable(ctx context.Context, file string, results []result) error {
 }
 
 func version(ctx context.Context) string {
+	ctx = context.WithoutCancel(ctx) // also after an interrupt
 	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output()
 	if err != nil {
 		return "(unknown)"

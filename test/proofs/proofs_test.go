@@ -59,6 +59,13 @@ func TestEveryPackageAndCommandOfAProofExists(t *testing.T) {
 		if p.says == "" || p.minutes == 0 || len(p.packages)+len(p.commands) == 0 {
 			t.Errorf("proof %s proves nothing: %+v", p.name, p)
 		}
+		for _, target := range p.needs {
+			dry := p.filled(in(root, "make --no-print-directory --dry-run "+target))
+			var out strings.Builder
+			if err := dry.run(t.Context(), &out); err != nil {
+				t.Errorf("proof %s needs %s: %v: %s", p.name, target, err, out.String())
+			}
+		}
 		for _, pkg := range p.packages {
 			if info, err := os.Stat(filepath.Join(root, pkg)); err != nil || !info.IsDir() {
 				t.Errorf("proof %s runs %s, which does not exist", p.name, pkg)
@@ -110,13 +117,15 @@ func TestTheNightlyWorkflowRunsEveryProof(t *testing.T) {
 
 func TestTheProofsOfAChange(t *testing.T) {
 	for folder, want := range map[string][]string{
-		"internal/controller/coexist":         {"histories", "coexist", "shadow", "stops", "try"},
-		"./internal/controller/coexist/":      {"histories", "coexist", "shadow", "stops", "try"},
-		"internal/controller/coexist/hold.go": {"histories", "coexist", "shadow", "stops", "try"},
+		"internal/controller/coexist":         {"histories", "coexist", "shadow", "try", "stops"},
+		"./internal/controller/coexist/":      {"histories", "coexist", "shadow", "try", "stops"},
+		"internal/controller/coexist/hold.go": {"histories", "coexist", "shadow", "try", "stops"},
 		"test/rig/localcluster":               {"rig", "integration", "nodehealth", "defects", "chaos"},
 		"test/stops":                          {"stops"},
 		"docs":                                nil,
 		"internal/controller/coexistence":     nil,
+		"test/parity/conformance/main.go":     {"parity"},
+		"internal/controller":                 {"histories", "integration", "policies", "coexist", "nodehealth", "shadow", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
 	} {
 		if got := forFolder(folder); !slices.Equal(got, want) {
 			t.Errorf("a change in %s needs %q, want %q", folder, got, want)
@@ -124,12 +133,15 @@ func TestTheProofsOfAChange(t *testing.T) {
 	}
 }
 
-func TestACommandLineThatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidArgumentsAreRefused(t *testing.T) {
+	t.Chdir(root)
 	for want, args := range map[string][]string{
 		`there is no proof "chaoss": choose from rig,`:      {"-only=chaoss"},
 		"choose proofs either by their names":               {"-only=chaos", "-for=verdict"},
 		"a change in docs needs no proof besides make test": {"-for=docs"},
-		"ARGS are for one proof":                            {"-only=chaos,stops", "-args=-pods=5"},
+		`["-pods=5"] would be ARGS of every proof`:          {"-only=chaos,stops", "--", "-pods=5"},
+		"use SEED=... instead of -seed in ARGS":             {"-only=chaos", "--", "-duration=1m", "-seed=5"},
+		"FOR wants a folder or a file of this repository":   {"-for=nowhere"},
 	} {
 		if _, err := parse(args); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)

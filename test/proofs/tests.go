@@ -39,24 +39,28 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 	}
 	defer os.RemoveAll(graphs)
 	began := time.Now()
-
-	var meanwhile bytes.Buffer
+	meanwhile, err := os.Create("bin/test-virtual-time.log")
+	if err != nil {
+		return false, err
+	}
+	defer meanwhile.Close()
 	virtual := make(chan error, 1)
 	graph := func(name string) string { return filepath.Join(graphs, name) }
 	go func() {
 		virtual <- errors.Join(
-			in("", "nice -n 19 make --no-print-directory verify-files").run(ctx, &meanwhile),
-			goTest(graph("race"), "-race").with(packages...).atLowPriority().run(ctx, &meanwhile),
-			goTest(graph("without"), withoutRace).atLowPriority().run(ctx, &meanwhile),
+			in("", "nice -n 19 make --no-print-directory verify-files").run(ctx, meanwhile),
+			goTest(graph("race"), "-race").with(packages...).atLowPriority().run(ctx, meanwhile),
+			goTest(graph("without"), withoutRace).atLowPriority().run(ctx, meanwhile),
 		)
 	}()
-	failed := goTest(graph("real"), "-race", endToEnd).run(ctx, out)
-	failed = errors.Join(failed, <-virtual)
-	fmt.Fprintf(out, "%s\n", meanwhile.String())
-	if err := printTimes(out, time.Since(began), graph("real"), graph("race"), graph("without")); err != nil {
-		return false, err
+	failed := errors.Join(goTest(graph("real"), "-race", "-v", endToEnd).run(ctx, out), <-virtual)
+	log, err := os.ReadFile(meanwhile.Name())
+	fmt.Fprintf(out, "%s\n", log)
+	err = errors.Join(err, printTimes(out, time.Since(began), graph("real"), graph("race"), graph("without")))
+	if failed != nil {
+		fmt.Fprintf(out, "failed: %v\n", failed)
 	}
-	return failed == nil, ctx.Err()
+	return failed == nil, errors.Join(err, ctx.Err())
 }
 
 // withoutRace runs its own test binary several hundred times, which takes the race detector half a second each. The
@@ -115,12 +119,10 @@ func timesOf(graph []byte) (map[string]times, error) {
 		if _, tested := all[name]; !tested {
 			name = ""
 		}
-		is := all[name]
-		is.compile += time.Duration(a.CmdReal)
 		if a.Mode == "test run" {
-			is.compile -= time.Duration(a.CmdReal)
+			continue
 		}
-		all[name] = is
+		all[name] = times{all[name].run, all[name].compile + time.Duration(a.CmdReal)}
 	}
 	return all, nil
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Changes the packages that only decide, one place at a time, and lists the changes that no test notices. Arguments are the
-# packages; the default is those in gremlins.yaml. gremlins copies the whole folder in which it runs, so it runs in a copy
+# Changes the packages that only decide, one place at a time, lists the changes that no test notices, and fails if they are
+# more than gremlins.yaml allows. Arguments are packages; the default is those in gremlins.yaml. gremlins copies the whole folder in which it runs, so it runs in a copy
 # without binaries. Vet is off, because what vet finds was not found by a test.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 packages=("$@")
 if [ "$#" -eq 0 ]; then
-	mapfile -t packages < <(sed -n 's/^  - //p' tools/mutation/gremlins.yaml)
+	mapfile -t packages < <(sed -n 's/^  - \([^ ]*\).*/\1/p' tools/mutation/gremlins.yaml)
 fi
 for package in "${packages[@]}"; do
 	[ -d "$package" ] || {
@@ -20,7 +20,11 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 tar -c --exclude=./.git --exclude=./bin --exclude=./dist . | tar -x -C "$dir"
 cd "$dir"
+failed=0
 for package in "${packages[@]}"; do
 	echo "== $package"
-	GOFLAGS="${GOFLAGS:-} -vet=off -ldflags=-w" nice -n 19 "$root/bin/gremlins" unleash --config tools/mutation/gremlins.yaml "./$package"
+	least=$(sed -n "s|^  - $package # ||p" tools/mutation/gremlins.yaml)
+	GOFLAGS="${GOFLAGS:-} -vet=off -ldflags=-w" nice -n 19 "$root/bin/gremlins" unleash \
+		--config tools/mutation/gremlins.yaml --threshold-efficacy "${least:-0}" "./$package" || failed=1
 done
+exit "$failed"

@@ -13,8 +13,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
-// Stalls measures, from its first call until the cluster stops, for how long this machine and the API server keep
-// everybody waiting. Measurements of speed do without it, because it reads a Lease all the time.
+// Stalls measures, from its first call until the cluster stops, for how long this machine and the API server stall.
+// Measurements of speed do without it, because it reads a Lease all the time.
 func (c *Cluster) Stalls() *stall.Meter { return c.stalls() }
 
 // prepareMeter lets the first call of Stalls start a meter.

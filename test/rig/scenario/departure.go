@@ -151,6 +151,8 @@ func (p *Play) judge(pod *Pod) (Finding, error) {
 	if d.Due == Never && len(marks) > 0 {
 		found = found.And(Finding{Seen: "marked as evicted"})
 	}
+	tooLate := d.Due != Never && d.early() == 0 && len(deletes) <= 1
+	p.certain = p.certain || !found.Right && !tooLate
 	return found, nil
 }
 

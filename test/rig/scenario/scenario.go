@@ -65,7 +65,7 @@ type Stage interface {
 	Refuse(ctx context.Context, s scene.Scene, probe *corev1.Pod) (allow func() error, err error)
 	// Patience is how late an eviction may be on this stage, plus the stalls. Every known defect causes a longer delay.
 	Patience() time.Duration
-	// Stalled returns for how long the machine kept everybody waiting between two instants.
+	// Stalled returns for how long the machine stalled between two instants.
 	Stalled(from, to time.Time) time.Duration
 }
 
@@ -85,14 +85,16 @@ type Play struct {
 	kubelets  map[string]*kubelet
 	undo      []func(context.Context) error
 	stalled   atomic.Int64 // the longest stall of an interval that was judged
+	certain   bool         // something is wrong that no stall explains
 }
 
 // replays is how often a scenario is played again that the machine spoiled.
 const replays = 2
 
-// Run plays a scenario in a namespace of its own, and clears up after it. An error means that the stage failed; what
-// the contestant did wrong is in the finding. Both are believed only if the machine did not stall for too long in an
-// interval that was judged, or else after some more tries.
+// Run plays a scenario in a namespace of its own, and clears up after it. What the contestant did wrong is in the
+// finding, or is the error of a step such as [Then]; other errors mean that the stage failed. If the machine stalled
+// for too long in an interval that was judged, the scenario is played again, at most twice, and the finding says so.
+// What no stall explains, such as an early eviction, is believed at once.
 func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (Finding, error) {
 	var again string
 	for try := 0; ; try++ {
@@ -101,12 +103,9 @@ func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (Findin
 			nodes: map[string][]oracle.Version{}, kubelets: map[string]*kubelet{},
 		}
 		found, err := p.play(ctx, namespace+strings.Repeat("-again", try), s)
-		if err != nil {
-			p.judged(p.started, time.Now())
-		}
-		found.Seen += again
 		stalled := time.Duration(p.stalled.Load())
-		if err == nil && found.Right || stalled <= stall.TooLong || try == replays || ctx.Err() != nil {
+		if stalled <= stall.TooLong || p.certain || try == replays || ctx.Err() != nil {
+			found.Seen += again
 			return found, err
 		}
 		again += fmt.Sprintf("; played again, as the machine stalled for %s: %s, %v", Seconds(stalled), found, err)
@@ -130,7 +129,9 @@ func (p *Play) play(ctx context.Context, namespace string, s Scenario) (found Fi
 	}
 	defer func() { err = errors.Join(err, p.clear(context.WithoutCancel(ctx))) }()
 	for i, step := range slices.Concat(s.Given, s.When) {
+		began := time.Now()
 		if err := step(ctx, p); err != nil {
+			p.judged(began, time.Now())
 			return Finding{}, fmt.Errorf("step %d of %q: %w", i+1, s.Name, err)
 		}
 	}

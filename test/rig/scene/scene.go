@@ -108,6 +108,13 @@ func (s Scene) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
+// IsReady reports whether the kubelet says that a pod is ready.
+func IsReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // AtOnce deletes without a grace period.
 func AtOnce() metav1.DeleteOptions { return metav1.DeleteOptions{GracePeriodSeconds: new(int64)} }
 

@@ -21,13 +21,13 @@ const (
 	// TooLong is a total stall after which a measurement says nothing: what was measured must be done again.
 	TooLong = 5 * time.Second
 
-	// every is how often the meter looks. A timer that fires later than this, or a call that takes longer, is a stall.
+	// every is how often the meter looks. By how much more than this a timer fires late, or a call takes, is a stall.
 	every = 50 * time.Millisecond
 	// callLimit ends a call that an API server that was stopped will never answer.
 	callLimit = 5 * time.Second
 )
 
-// span is a time that somebody waited.
+// span is a stall, or a wait that may contain one.
 type span struct{ from, to time.Time }
 
 // Meter remembers all stalls since it was started. Its methods are safe for concurrent use.
@@ -106,9 +106,9 @@ func (m *Meter) answered(now time.Time) {
 	m.called = time.Time{}
 }
 
-// add remembers a wait if it was longer than on an idle machine. The caller holds the lock.
+// add remembers a wait, as far as it was longer than on an idle machine. The caller holds the lock.
 func (m *Meter) add(s span) {
-	if s.to.Sub(s.from) > every {
+	if s.from = s.from.Add(every); s.to.After(s.from) {
 		m.stalls = append(m.stalls, s)
 	}
 }
@@ -136,8 +136,8 @@ func (m *Meter) all() []span {
 	defer m.mu.Unlock()
 	all, now := slices.Clone(m.stalls), time.Now()
 	for _, since := range []time.Time{m.due, m.called} {
-		if !since.IsZero() && now.Sub(since) > every {
-			all = append(all, span{since, now})
+		if over := since.Add(every); !since.IsZero() && now.After(over) {
+			all = append(all, span{over, now})
 		}
 	}
 	slices.SortFunc(all, func(a, b span) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
