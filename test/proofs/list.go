@@ -73,7 +73,7 @@ var proofs = []proof{
 		name: "histories", says: "every random history and every sweep, in virtual time", minutes: 14,
 		seed: "fixed", commands: []command{histories}, withArgs: histories,
 	},
-	test("integration", "evictions on a real API server, call by call", 5, plane),
+	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
 	test("policies", "EvictionPolicies on a real control plane", 4, plane),
 	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
 	test("nodehealth", "node health, also through outages of the control plane", 6, plane),
