@@ -97,6 +97,9 @@ type action struct {
 	CmdReal             int64 // nanoseconds in other programs, such as the compiler
 }
 
+// noTests is how long a package without tests may seem to run.
+const noTests = 10 * time.Millisecond
+
 // times says how long a package took.
 type times struct{ run, compile time.Duration }
 
@@ -109,8 +112,8 @@ func timesOf(graph []byte) (map[string]times, error) {
 	}
 	all := map[string]times{}
 	for _, a := range actions {
-		if a.Mode == "test run" {
-			all[a.Package] = times{run: a.TimeDone.Sub(a.TimeStart)}
+		if ran := a.TimeDone.Sub(a.TimeStart); a.Mode == "test run" && ran > noTests {
+			all[a.Package] = times{run: ran}
 		}
 	}
 	for _, a := range actions {
