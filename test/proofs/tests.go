@@ -97,9 +97,6 @@ type action struct {
 	CmdReal             int64 // nanoseconds in other programs, such as the compiler
 }
 
-// noTests is how long a package without tests may seem to run.
-const noTests = 10 * time.Millisecond
-
 // times says how long a package took.
 type times struct{ run, compile time.Duration }
 
@@ -112,8 +109,13 @@ func timesOf(graph []byte) (map[string]times, error) {
 	}
 	all := map[string]times{}
 	for _, a := range actions {
-		if ran := a.TimeDone.Sub(a.TimeStart); a.Mode == "test run" && ran > noTests {
-			all[a.Package] = times{run: ran}
+		if name, ok := strings.CutSuffix(a.Package, ".test"); ok && a.Mode == "link" { // it has tests
+			all[name] = times{}
+		}
+	}
+	for _, a := range actions {
+		if _, tested := all[a.Package]; tested && a.Mode == "test run" {
+			all[a.Package] = times{run: a.TimeDone.Sub(a.TimeStart)}
 		}
 	}
 	for _, a := range actions {
