@@ -85,7 +85,7 @@ docs/cluster.svg: docs/cluster.d2 bin/d2
 	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 --elk-padding='[top=45,left=25,bottom=45,right=25]' $< $@
 	@chmod 644 $@
 
-test: needs build controlplane $(CHECKERS) bin/proofs ## play a story for each promise on a real control plane, and run all tests in virtual time and make verify-files (20 minutes)
+test: needs build controlplane $(CHECKERS) bin/proofs ## play a story for each promise on a real control plane, and run all tests in virtual time and make verify-files (10 minutes)
 	@bin/proofs -test
 
 proofs: needs bin/proofs ## run everything else, against a real control plane or Kubernetes' own code (ONLY=chaos,stops or FOR=verdict; ARGS and SEED for one; LIST=1 lists them)

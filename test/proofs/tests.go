@@ -22,8 +22,7 @@ import (
 // module is the path of the root module.
 const module = "github.com/taintkeeper/taintkeeper"
 
-// endToEnd is the only package of make test that needs a control plane. It usually waits, so the others run meanwhile,
-// at a low priority.
+// endToEnd is the only package of make test that needs a control plane. It usually waits, so the others run meanwhile.
 const endToEnd = "./test/e2e"
 
 // runTests runs what make test runs: the checks of files and all tests in virtual time, and the suite on a real control
@@ -48,9 +47,9 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 	graph := func(name string) string { return filepath.Join(graphs, name) }
 	go func() {
 		virtual <- errors.Join(
-			in("", "nice -n 19 make --no-print-directory verify-files").run(ctx, meanwhile),
-			goTest(graph("race"), "-race").with(packages...).atLowPriority().run(ctx, meanwhile),
-			goTest(graph("without"), withoutRace).atLowPriority().run(ctx, meanwhile),
+			in("", "make --no-print-directory verify-files").run(ctx, meanwhile),
+			goTest(graph("race"), "-race").with(packages...).run(ctx, meanwhile),
+			goTest(graph("without"), withoutRace).run(ctx, meanwhile),
 		)
 	}()
 	failed := errors.Join(goTest(graph("real"), "-race", "-v", endToEnd).run(ctx, out), <-virtual)
@@ -72,8 +71,6 @@ const withoutRace = "./internal/plugin/cli"
 func goTest(graph string, args ...string) command {
 	return in("", "go test -short -count=1 -timeout=30m -debug-actiongraph="+graph).with(args...)
 }
-
-func (c command) atLowPriority() command { return in(c.dir, "nice -n 19").with(c.args...) }
 
 // testPackages are all packages of the root module but those that are proofs of their own.
 func testPackages(ctx context.Context) ([]string, error) {
