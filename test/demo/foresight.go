@@ -112,21 +112,22 @@ func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 		came = append(came, set)
 		for _, r := range p.Rows(set) {
 			if r.Spec.NodeName == node.Name {
-				found = found.And(asPlanned(r, plan, planned))
+				found = found.And(asPlanned(p, r, plan, set, planned))
 			}
 		}
 	}
 	slices.SortFunc(came, time.Time.Compare)
 	for i, at := range taintTimesOf(plan) {
-		if late := came[i].Sub(at); !foreseen(late) {
-			found = found.And(Finding{Seen: fmt.Sprintf("a node was tainted %s away from the planned time", Seconds(late))})
+		if !foreseen(p, at, came[i]) {
+			seen := fmt.Sprintf("a node was tainted %s away from the planned time", Seconds(came[i].Sub(at)))
+			found = found.And(Finding{Seen: seen})
 		}
 	}
 	return found
 }
 
-// asPlanned compares what happened to a pod with the plan, each from the taint on.
-func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
+// asPlanned compares what happened to a pod since a taint was set with the plan, in which it was set at another instant.
+func asPlanned(p *Play, r Row, plan cliv1alpha1.TaintPlan, set, tainted time.Time) Finding {
 	i := slices.IndexFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.UID == r.UID })
 	switch {
 	case i < 0 && r.CreationTimestamp.After(plan.At.Time):
@@ -139,7 +140,7 @@ func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
 		return Finding{Seen: fmt.Sprintf("%s left: %t, according to the plan: %t", r.Name, r.Left, plan.Pods[i].Leaves)}
 	}
 	planned := plan.Pods[i].Due.Sub(tainted)
-	if !foreseen(r.After - planned) {
+	if !foreseen(p, set.Add(planned), set.Add(r.After)) {
 		seen := fmt.Sprintf("%s left after %s, according to the plan after %s", r.Name, Seconds(r.After), Seconds(planned))
 		return Finding{Seen: seen}
 	}
@@ -147,9 +148,10 @@ func asPlanned(r Row, plan cliv1alpha1.TaintPlan, tainted time.Time) Finding {
 }
 
 // foreseen reports whether something came as planned. It may be early by the time for which kubelets may already have
-// been silent, plus the rounding to a second, and late by what still counts as on time.
-func foreseen(late time.Duration) bool {
-	return late >= -renewal-100*time.Millisecond && late <= watchedFor
+// been silent, plus the rounding to a second, and as late as an eviction.
+func foreseen(p *Play, planned, came time.Time) bool {
+	late := came.Sub(planned)
+	return late >= -renewal-100*time.Millisecond && late <= p.Patience()+p.Stalled(planned, came)
 }
 
 // firstNoExecute is when a node first had a NoExecute taint that it did not have at an instant.

@@ -19,7 +19,7 @@ import (
 const (
 	// framePeriod is how often a table is drawn.
 	framePeriod = 50 * time.Millisecond
-	// watchedFor is how long pods that stay are watched, and how late others may be.
+	// watchedFor is how long pods that stay are watched.
 	watchedFor = 4 * time.Second
 	indent     = "  "
 )

@@ -14,6 +14,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
 // Departure is how a pod left, or did not. Its times count from when its story began.
@@ -110,7 +111,8 @@ func (p *Play) watch(ctx context.Context, pods []*Pod) error {
 	for _, pod := range pods {
 		promise := p.promise(pod)
 		if due := promise.Due.To; due.Before(time.Now().Add(soon)) {
-			if _, err := p.Seen().Await(ctx, oracle.Later(due, p.excused).Add(p.watched), pod.Pod); err != nil {
+			leaves := max(p.watched, p.Patience()+stall.TooLong)
+			if _, err := p.Seen().Await(ctx, oracle.Later(due, p.excused).Add(leaves), pod.Pod); err != nil {
 				return err
 			}
 			continue
