@@ -126,7 +126,7 @@ func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 	return found
 }
 
-// asPlanned compares what happened to a pod since a taint was set with the plan, in which it was set at another instant.
+// asPlanned compares what happened to a pod since a taint was set with the plan, in which it is set at another instant.
 func asPlanned(p *Play, r Row, plan cliv1alpha1.TaintPlan, set, tainted time.Time) Finding {
 	i := slices.IndexFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.UID == r.UID })
 	switch {
