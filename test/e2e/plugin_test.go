@@ -49,6 +49,10 @@ func runWith(ctx context.Context, stdin string, args ...string) ([]byte, error) 
 // planned plans a taint of a node.
 func planned(node, taint string, flags ...string) Step {
 	return func(ctx context.Context, p *Play) error {
+		before, err := p.Admin.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
 		out, err := run(ctx, slices.Concat([]string{"plan", p.NodeName(node), taint, "--output=json"}, flags)...)
 		if err != nil {
 			return err
@@ -57,22 +61,29 @@ func planned(node, taint string, flags ...string) Step {
 		if err := json.Unmarshal(out, &plan); err != nil {
 			return fmt.Errorf("read a plan: %w", err)
 		}
-		return remember(p, plan)
+		return remember(p, plan, before.Items...)
 	}
 }
 
-func remember(p *Play, plan cliv1alpha1.TaintPlan) error {
+// prediction is a plan, and the pods that were there before it.
+type prediction struct {
+	cliv1alpha1.TaintPlan
+
+	before []corev1.Pod
+}
+
+func remember(p *Play, plan cliv1alpha1.TaintPlan, before ...corev1.Pod) error {
 	if len(plan.Pods) == 0 {
 		return errors.New("the plan says nothing about any pod")
 	}
 	s := stageOf(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plans[p.Namespace] = plan
+	s.plans[p.Namespace] = prediction{plan, before}
 	return nil
 }
 
-func planOf(p *Play) cliv1alpha1.TaintPlan {
+func planOf(p *Play) prediction {
 	s := stageOf(p)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +213,7 @@ func replacedAsPlanned(app string, replicas int) Check {
 			pods, err := awaitReady(ctx, p, app, replicas)
 			got = nil
 			for i := range pods {
-				if seen := p.Seen().Of(pods[i].UID).Sightings; len(seen) > 0 && seen[0].At.After(planned.At.Time) {
+				if !slices.ContainsFunc(planned.before, func(pod corev1.Pod) bool { return pod.UID == pods[i].UID }) {
 					got = append(got, pods[i].Spec.NodeName)
 				}
 			}

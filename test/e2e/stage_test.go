@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -51,7 +50,7 @@ type stage struct {
 	mu       sync.Mutex
 	replicas []*localcluster.Taintkeeper
 	outages  []outage
-	plans    map[string]cliv1alpha1.TaintPlan // by namespace
+	plans    map[string]prediction // by namespace
 }
 
 // outage is a time in which the API server was down, or did not know any rights yet.
@@ -93,7 +92,7 @@ func playStory(t *testing.T, on *stage, namespace string, s Scenario) {
 
 func newStage(t *testing.T, with cast) *stage {
 	t.Helper()
-	s := &stage{Real: onStage, cast: with, watches: &proxy.Gate{}, plans: map[string]cliv1alpha1.TaintPlan{}}
+	s := &stage{Real: onStage, cast: with, watches: &proxy.Gate{}, plans: map[string]prediction{}}
 	await.Must(t, cluster.RestartControllerManager(t.Context(), s.manager()))
 	access, err := cluster.TaintkeeperAccess()
 	await.Must(t, err)
