@@ -28,7 +28,6 @@ var (
 	cluster *localcluster.Cluster
 	objects client.Client // the administrator's, also for our resources
 	onStage *scenario.Real
-	audit   *auditlog.Log
 	// The programs, built from these sources, and how the plugin reaches the cluster.
 	keeper, plugin, kubeconfig string
 )
@@ -52,7 +51,6 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	if err != nil {
 		return err
 	}
-	audit = auditlog.New(cluster.AuditLog())
 	if objects, err = cluster.Client(); err != nil {
 		return err
 	}

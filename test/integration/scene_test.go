@@ -6,7 +6,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -47,22 +45,7 @@ func newScene(t *testing.T) *scene {
 // checkDeletes checks what must be true of every delete.
 func (s *scene) checkDeletes(t *testing.T) {
 	t.Helper()
-	done := map[types.UID]call{}
-	for _, c := range audit.All(t, auditlog.Deletes, auditlog.In(s.Namespace)) {
-		if c.Code == http.StatusForbidden {
-			continue // refused before its body was read
-		}
-		if c.UID == "" {
-			t.Errorf("a delete without a UID: %v", c)
-		}
-		before, twice := done[c.UID]
-		if twice && c.Accepted() {
-			t.Errorf("deleted twice:\n%v\n%v", before, c)
-		}
-		if c.Accepted() {
-			done[c.UID] = c
-		}
-	}
+	auditlog.CheckDeletes(t, audit.All(t, auditlog.In(s.Namespace)))
 }
 
 // node makes a node without a kubelet: a pod on it that is deleted keeps terminating.

@@ -116,13 +116,13 @@ func timesOf(graph []byte) (map[string]times, error) {
 		}
 	}
 	for _, a := range actions {
+		if a.Mode == "test run" {
+			continue
+		}
 		name := strings.TrimSuffix(strings.TrimSuffix(a.Package, ".test"), "_test")
 		name, _, _ = strings.Cut(name, " [")
 		if _, tested := all[name]; !tested {
 			name = ""
-		}
-		if a.Mode == "test run" {
-			continue
 		}
 		all[name] = times{all[name].run, all[name].compile + time.Duration(a.CmdReal)}
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 const (
@@ -27,13 +29,10 @@ const (
 	callLimit = 5 * time.Second
 )
 
-// span is a stall, or a wait that may contain one.
-type span struct{ from, to time.Time }
-
 // Meter remembers all stalls since it was started. Its methods are safe for concurrent use.
 type Meter struct {
 	mu     sync.Mutex
-	stalls []span
+	stalls []oracle.Span
 	// What is still going on: when the timer should fire, and when the call began.
 	due, called time.Time
 }
@@ -42,7 +41,6 @@ type Meter struct {
 // the API server. Whether the call succeeds does not matter, since an API server that was ended answers at once.
 func Start(ctx context.Context, call func(context.Context) error) *Meter {
 	m := &Meter{}
-	m.expect(time.Now().Add(every))
 	go m.watchTimer(ctx)
 	go m.watchCalls(ctx, call)
 	return m
@@ -52,13 +50,13 @@ func (m *Meter) watchTimer(ctx context.Context) {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for {
+		m.begin(&m.due, time.Now().Add(every))
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		now := time.Now()
-		m.fired(now)
+		m.end(&m.due, time.Now())
 		timer.Reset(every)
 	}
 }
@@ -67,11 +65,11 @@ func (m *Meter) watchCalls(ctx context.Context, call func(context.Context) error
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		m.calling(time.Now())
+		m.begin(&m.called, time.Now())
 		limited, cancel := context.WithTimeout(ctx, callLimit)
 		_ = call(limited)
 		cancel()
-		m.answered(time.Now())
+		m.end(&m.called, time.Now())
 		select {
 		case <-ctx.Done():
 			return
@@ -80,37 +78,21 @@ func (m *Meter) watchCalls(ctx context.Context, call func(context.Context) error
 	}
 }
 
-func (m *Meter) expect(due time.Time) {
+// begin notes since when something is awaited.
+func (m *Meter) begin(since *time.Time, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.due = due
+	*since = at
 }
 
-func (m *Meter) fired(now time.Time) {
+// end remembers a wait, as far as it was longer than on an idle machine.
+func (m *Meter) end(since *time.Time, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(span{m.due, now})
-	m.due = now.Add(every)
-}
-
-func (m *Meter) calling(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.called = now
-}
-
-func (m *Meter) answered(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.add(span{m.called, now})
-	m.called = time.Time{}
-}
-
-// add remembers a wait, as far as it was longer than on an idle machine. The caller holds the lock.
-func (m *Meter) add(s span) {
-	if s.from = s.from.Add(every); s.to.After(s.from) {
-		m.stalls = append(m.stalls, s)
+	if over := since.Add(every); at.After(over) {
+		m.stalls = append(m.stalls, oracle.Between(over, at))
 	}
+	*since = time.Time{}
 }
 
 // In returns for how long something stalled between two instants, which is never longer than the time between them. It
@@ -118,10 +100,7 @@ func (m *Meter) add(s span) {
 func (m *Meter) In(from, to time.Time) time.Duration {
 	total, counted := time.Duration(0), from
 	for _, s := range m.all() {
-		begin, end := later(s.from, counted), s.to
-		if end.After(to) {
-			end = to
-		}
+		begin, end := oracle.Later(s.From, counted), oracle.Earlier(s.To, to)
 		if end.After(begin) {
 			total += end.Sub(begin)
 			counted = end
@@ -131,25 +110,18 @@ func (m *Meter) In(from, to time.Time) time.Duration {
 }
 
 // all returns the stalls in the order in which they began.
-func (m *Meter) all() []span {
+func (m *Meter) all() []oracle.Span {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all, now := slices.Clone(m.stalls), time.Now()
 	for _, since := range []time.Time{m.due, m.called} {
 		if over := since.Add(every); !since.IsZero() && now.After(over) {
-			all = append(all, span{over, now})
+			all = append(all, oracle.Between(over, now))
 		}
 	}
-	slices.SortFunc(all, func(a, b span) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
+	slices.SortFunc(all, func(a, b oracle.Span) int { return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To)) })
 	return all
 }
 
 // Allowed returns how late something may be that should have happened at an instant and was seen at another.
 func (m *Meter) Allowed(due, seen time.Time) time.Duration { return Bound + m.In(due, seen) }
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // calls take as long as a test says.
@@ -79,9 +80,10 @@ func TestACallThatIsNeverAnsweredIsAStallUntilItIsOver(t *testing.T) {
 
 func TestStallsAtTheSameTimeCountOnce(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := &Meter{stalls: []span{
-		{at.Add(4 * time.Second), at.Add(5 * time.Second)}, {at, at.Add(2 * time.Second)},
-		{at.Add(time.Second), at.Add(3 * time.Second)}, {at.Add(time.Second), at.Add(2 * time.Second)},
+	span := func(from, to time.Duration) oracle.Span { return oracle.Between(at.Add(from), at.Add(to)) }
+	m := &Meter{stalls: []oracle.Span{
+		span(4*time.Second, 5*time.Second), span(0, 2*time.Second),
+		span(time.Second, 3*time.Second), span(time.Second, 2*time.Second),
 	}}
 	for _, test := range []struct{ from, to, want time.Duration }{
 		{0, time.Minute, 4 * time.Second}, {-time.Minute, time.Minute, 4 * time.Second},
@@ -98,9 +100,10 @@ func TestStallsAtTheSameTimeCountOnce(t *testing.T) {
 func TestATimerThatFiresLateIsAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at, m := time.Now(), &Meter{}
-		m.expect(at)
-		m.fired(at.Add(every)) // as on any machine
-		m.fired(at.Add(2*every + time.Second))
+		m.begin(&m.due, at)
+		m.end(&m.due, at.Add(every)) // as on any machine
+		m.begin(&m.due, at.Add(2*every))
+		m.end(&m.due, at.Add(2*every+time.Second))
 		want(t, m, at, at.Add(time.Minute), time.Second-every, time.Second-every)
 	})
 }
