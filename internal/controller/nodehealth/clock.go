@@ -52,11 +52,32 @@ func (c *clock) sinceEcho(at time.Time) time.Duration {
 	return at.Sub(c.echoed)
 }
 
-// stamp returns the reading of the clock at which something that arrived at an instant counts, which is after the
-// latest echo.
-func (c *clock) stamp(at time.Time) time.Duration {
+// sign is a sign of life of a node: when it came, on the clock and by this process.
+type sign struct {
+	on time.Duration
+	at time.Time
+}
+
+// sign returns a sign of life that arrived at an instant, which is after the latest echo.
+func (c *clock) sign(at time.Time) sign {
 	if c.echoed.IsZero() {
-		return c.now
+		return sign{c.now, at}
 	}
-	return c.now + min(at.Sub(c.echoed), readiness.CountedMost)
+	return sign{c.now + min(at.Sub(c.echoed), readiness.CountedMost), at}
+}
+
+// silence returns how long ago a sign of life came. What arrives by another watch than the echoes do can be newer than
+// the clock: when late echoes then come all at once, the clock jumps, but no more time has passed than this process
+// knows of.
+func (c *clock) silence(s sign) time.Duration { return min(c.now-s.on, c.echoed.Sub(s.at)) }
+
+// earlier returns the sign of life as if it had come earlier.
+func (s sign) earlier(by time.Duration) sign { return sign{s.on - by, s.at.Add(-by)} }
+
+// latest returns the later of two signs of life.
+func (s sign) latest(other sign) sign {
+	if other.at.After(s.at) {
+		s.at = other.at
+	}
+	return sign{max(s.on, other.on), s.at}
 }

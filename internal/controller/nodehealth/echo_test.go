@@ -198,7 +198,7 @@ func TestADeadNodeIsFoundWhileRenewalsTakeTwoSeconds(t *testing.T) {
 		w.renewalsTake(2 * time.Second)
 		w.run()
 		w.falls(nodes[0])
-		w.Until(silentBy(0) + 2*time.Second)
+		w.Until(silentBy(0) + 3*time.Second) // it was first seen after the first renewal began
 		w.wantUnknown(nodes[0])
 		w.wantUntouched(nodes[1:]...)
 	})

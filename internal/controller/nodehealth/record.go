@@ -19,9 +19,9 @@ type record struct {
 
 	seen   bool // its object was seen; otherwise only its lease was
 	uid    types.UID
-	posted bool          // it had a Ready condition
-	beat   metav1.Time   // the heartbeat of that condition
-	sign   time.Duration // when on the clock its latest sign of life came, from the object or the lease
+	posted bool        // it had a Ready condition
+	beat   metav1.Time // the heartbeat of that condition
+	sign   sign        // its latest sign of life, from the object or the lease
 
 	lease *renewal // nil if there is none
 
@@ -32,9 +32,9 @@ type record struct {
 	unheard string       // its version when a dry run reported it as silent
 }
 
-// renewal is the latest renewal of a lease, and the reading of the clock when it was first seen.
+// renewal is the latest renewal of a lease, and when it was first seen.
 type renewal struct {
-	at   time.Duration
+	sign
 	last time.Time // on the kubelet's clock
 }
 
@@ -55,12 +55,12 @@ func (k *record) isOf(node *corev1.Node) bool { return k.seen && k.uid == node.U
 
 // renewed notes a renewal of its lease, and when it was news. Any different time is a sign of life, because the
 // kubelet's clock may be set back.
-func (k *record) renewed(last time.Time, at time.Duration) {
+func (k *record) renewed(last time.Time, now sign) {
 	if k.lease != nil && last.Equal(k.lease.last) {
 		return
 	}
-	k.lease = &renewal{at: at, last: last}
-	k.sign = max(k.sign, at)
+	k.lease = &renewal{now, last}
+	k.sign = k.sign.latest(now)
 }
 
 // waits notes that its zone holds it back. It reports whether an event should say so now. If not, it returns how long

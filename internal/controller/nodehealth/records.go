@@ -83,12 +83,12 @@ func (r *records) see(node *corev1.Node, seen verdict.Sight) *record {
 	if is && posted == known.posted && beat.Equal(&known.beat) {
 		return known
 	}
-	known.sign = r.clock.stamp(seen.At)
+	known.sign = r.clock.sign(seen.At)
 	if !is {
-		known.sign -= seen.At.Sub(readiness.FirstSign(node, seen))
+		known.sign = known.sign.earlier(seen.At.Sub(readiness.FirstSign(node, seen)))
 	}
 	if known.lease != nil {
-		known.sign = max(known.sign, known.lease.at)
+		known.sign = known.sign.latest(known.lease.sign)
 	}
 	known.seen, known.uid, known.posted, known.beat = true, node.UID, posted, beat
 	return known
@@ -114,7 +114,7 @@ func (r *records) brought(lease *coordinationv1.Lease, now time.Time) readiness.
 	defer r.mu.Unlock()
 	r.renewals.came()
 	if !isOwn(lease) {
-		r.of(lease.Name).renewed(renewTime(lease), r.clock.stamp(now))
+		r.of(lease.Name).renewed(renewTime(lease), r.clock.sign(now))
 		return readiness.News{}
 	}
 	if begun, ours := r.renewals.begunAt(lease); ours && r.clock.echo(begun) {
@@ -153,7 +153,8 @@ func (r *records) listed(there map[string]bool) {
 		if known.lease == nil || there[name] {
 			continue
 		}
-		known.sign = max(known.sign, r.clock.now-max(r.grace.Of(known.posted)-readiness.ExtraGrace, 0))
+		again := sign{r.clock.now, r.clock.echoed}.earlier(max(r.grace.Of(known.posted)-readiness.ExtraGrace, 0))
+		known.sign = known.sign.latest(again)
 		r.drop(name)
 	}
 }
@@ -201,7 +202,7 @@ func (r *records) follow(told readiness.News, now time.Time) readiness.News {
 func (r *records) restart(now time.Time) {
 	for _, known := range r.nodes {
 		if known.posted || known.lease != nil {
-			known.sign = r.clock.stamp(now)
+			known.sign = r.clock.sign(now)
 		}
 	}
 }
@@ -216,7 +217,7 @@ func (r *records) standings(yield func(*readiness.Member, readiness.Standing) bo
 }
 
 func (r *records) standing(known *record) readiness.Standing {
-	over := r.clock.now - known.sign - r.grace.Of(known.posted)
+	over := r.clock.silence(known.sign) - r.grace.Of(known.posted)
 	switch {
 	case over <= 0:
 		return readiness.Heard

@@ -215,6 +215,17 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 	}
 }
 
+// The watch of leases lags behind that of nodes. A heartbeat comes, and then all the echoes at once.
+func TestAHeartbeatThatCameBeforeLateEchoesIsNotOlderThanItIs(t *testing.T) {
+	s := echoing()
+	s.heartbeats(called("n", 0), noon)
+	s.heartbeats(called("n", 60), after(60))
+	s.echoes(1, 110)
+	wantSilent(t, s, 110)
+	s.echoes(111, 111)
+	wantSilent(t, s, 111, "n")
+}
+
 func TestALeaseThatAListLacksLeavesItsNodeSomeTimeOnce(t *testing.T) {
 	s := echoing()
 	s.heartbeats(called("n", 0), noon)
