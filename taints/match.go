@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Matcher decides which tolerations match a taint. The zero value decides as Kubernetes 1.36 does by default.
+// Matcher decides which tolerations match a taint. The zero value decides as Kubernetes 1.37 does by default.
 // It is a value without state: copy it freely and use it from any number of goroutines.
 type Matcher struct {
 	// ComparisonOperators mirrors the feature gate TaintTolerationComparisonOperators (KEP-5471, alpha since 1.35, off by

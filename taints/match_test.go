@@ -161,7 +161,7 @@ func TestToleratesComparesIntegersWhenAskedTo(t *testing.T) {
 	})
 }
 
-// Kubernetes 1.36 logs an error at every evaluation of Gt and Lt with a value that is not an integer. Taintkeeper does not:
+// Kubernetes 1.37 logs an error at every evaluation of Gt and Lt with a value that is not an integer. Taintkeeper does not:
 // with many pods on a tainted node it would be one line for each of them, again and again.
 func TestToleratesLogsNothingAboutJunkUnlikeUpstream(t *testing.T) {
 	toleration := corev1.Toleration{Key: "a", Operator: corev1.TolerationOpGt, Value: "junk"}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// This file is the scheduler's TaintToleration plugin of Kubernetes 1.36. It ignores tolerationSeconds.
+// This file is the scheduler's TaintToleration plugin of Kubernetes 1.37. It ignores tolerationSeconds.
 
 // UnschedulableMessage is what the plugin's Filter says about a node with an untolerated taint. The scheduler puts
 // exactly this text into the PodScheduled condition and the FailedScheduling event of a pod.

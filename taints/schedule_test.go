@@ -145,6 +145,6 @@ func TestNormalizeLeavesItsInputAlone(t *testing.T) {
 
 func TestUnschedulableMessageIsTheSchedulers(t *testing.T) {
 	if taints.UnschedulableMessage != "node(s) had untolerated taint(s)" {
-		t.Errorf("%q differs from what the scheduler of Kubernetes 1.36 writes", taints.UnschedulableMessage)
+		t.Errorf("%q differs from what the scheduler of Kubernetes 1.37 writes", taints.UnschedulableMessage)
 	}
 }

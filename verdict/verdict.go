@@ -83,7 +83,7 @@ func (v Verdict) DueAt(now time.Time) bool { return v.Leaves && !v.Due.After(now
 // PendingAt reports whether the pod is due after the instant now.
 func (v Verdict) PendingAt(now time.Time) bool { return v.Leaves && v.Due.After(now) }
 
-// Rule holds what the rule depends on apart from its inputs. The zero value is the rule with Kubernetes 1.36's
+// Rule holds what the rule depends on apart from its inputs. The zero value is the rule with Kubernetes 1.37's
 // defaults. A Rule is safe for concurrent use.
 type Rule struct {
 	// Matcher decides which toleration matches which taint.

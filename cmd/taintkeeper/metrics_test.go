@@ -62,7 +62,7 @@ func (c collected) Register(collector prometheus.Collector) error {
 }
 
 // ofDesc parses a description, because client_golang offers nothing but its text.
-var ofDesc = regexp.MustCompile(`^Desc\{fqName: (".*"), help: (".*"), constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
+var ofDesc = regexp.MustCompile(`^Desc\{fqName: (".*"), help: (".*"), unit: "", constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
 func describe(desc *prometheus.Desc, collector prometheus.Collector) (described, error) {
 	parts := ofDesc.FindStringSubmatch(desc.String())

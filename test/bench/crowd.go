@@ -275,7 +275,7 @@ func productionNode(name string) *corev1.Node {
 	object.Status.Allocatable = object.Status.Capacity
 	object.Status.NodeInfo = corev1.NodeSystemInfo{
 		KernelVersion: "6.12.48", OSImage: "Linux", OperatingSystem: "linux", Architecture: "amd64",
-		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.36.3",
+		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: "v1.37.2",
 	}
 	for i := range images {
 		object.Status.Images = append(object.Status.Images, corev1.ContainerImage{

@@ -91,15 +91,14 @@ func startPlane(t *testing.T, config localcluster.Config) *plane {
 	return p
 }
 
-// mutatingPoliciesOn are the flags with which an API server serves MutatingAdmissionPolicy. Kubernetes 1.36 needs none,
-// and before 1.34 none helps: there the API is an alpha version, which the chart does not use.
+// mutatingPoliciesOn are the flags with which an API server serves MutatingAdmissionPolicy. Kubernetes 1.36 needs none.
 func mutatingPoliciesOn(t *testing.T) []string {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), filepath.Join(binaries(root), string(localcluster.APIServer)), "--version").Output()
 	await.Must(t, err)
 	of, err := version.ParseGeneric(strings.TrimSpace(strings.TrimPrefix(string(output), "Kubernetes ")))
 	await.Must(t, err)
-	if of.LessThan(version.MajorMinor(1, 34)) || of.AtLeast(version.MajorMinor(1, 36)) {
+	if of.AtLeast(version.MajorMinor(1, 36)) {
 		return nil
 	}
 	return []string{"--feature-gates=MutatingAdmissionPolicy=true", "--runtime-config=admissionregistration.k8s.io/v1beta1=true"}

@@ -117,11 +117,11 @@ func (p *plane) template(t *testing.T, namespace, file string) string {
 	return template(t, namespace, "--values="+file, "--api-versions="+served)
 }
 
-// template renders the chart for Kubernetes 1.36.
+// template renders the chart for Kubernetes 1.37.
 func template(t *testing.T, namespace string, flags ...string) string {
 	t.Helper()
 	client := helm.Client{Root: root, Program: helm4, Namespace: namespace}
-	arguments := []string{"template", "taintkeeper", client.Chart(), "--kube-version=1.36.0"}
+	arguments := []string{"template", "taintkeeper", client.Chart(), "--kube-version=1.37.0"}
 	manifest, err := client.Run(t.Context(), nil, append(arguments, flags...)...)
 	await.Must(t, err)
 	return manifest

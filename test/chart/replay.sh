@@ -7,7 +7,7 @@ export LC_ALL=C
 chart=charts/taintkeeper values=test/chart/values
 helm=bin/helm
 
-# template renders the chart for Kubernetes 1.36 that serves one kind more than Helm knows. Errors about values lose
+# template renders the chart for Kubernetes 1.37 that serves one kind more than Helm knows. Errors about values lose
 # their frame and are sorted, and blank lines in which Helm 4 and Helm 3 differ are left out.
 template() {
 	local errors=$scratch/$BASHPID # several may run at once

@@ -78,8 +78,8 @@ func TestWhatWasMeasuredTakesThePlaceOfWhatIsOlder(t *testing.T) {
 
 | Kubernetes | test/a | test/b | date |
 | --- | --- | --- | --- |
-| v1.36.3 | 1 of 1 | 2 of 2 | 2026-01-02 |
-| v1.34.4 | 0 of 1 | 1 of 2 | 2026-01-02 |
+| v1.37.2 | 1 of 1 | 2 of 2 | 2026-01-02 |
+| v1.33.9 | 0 of 1 | 1 of 2 | 2026-01-02 |
 
 After it.
 `
@@ -90,20 +90,20 @@ After it.
 		old, new string
 	}{
 		"a version that is there": {
-			version: "v1.34.4", results: []result{a, b},
-			old: "| v1.34.4 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.34.4 | 1 of 1 | 2 of 2 | 2026-03-04 |",
+			version: "v1.33.9", results: []result{a, b},
+			old: "| v1.33.9 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.33.9 | 1 of 1 | 2 of 2 | 2026-03-04 |",
 		},
 		"one suite of it": {
-			version: "v1.34.4", results: []result{b},
-			old: "| v1.34.4 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.34.4 | 0 of 1 | 2 of 2 | 2026-03-04 |",
+			version: "v1.33.9", results: []result{b},
+			old: "| v1.33.9 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.33.9 | 0 of 1 | 2 of 2 | 2026-03-04 |",
 		},
 		"a version between two": {
 			version: "v1.35.4", results: []result{a, b},
-			old: "| v1.34.4", new: "| v1.35.4 | 1 of 1 | 2 of 2 | 2026-03-04 |\n| v1.34.4",
+			old: "| v1.33.9", new: "| v1.35.4 | 1 of 1 | 2 of 2 | 2026-03-04 |\n| v1.33.9",
 		},
 		"one suite of a version that is new": {
 			version: "v1.35.4", results: []result{b},
-			old: "| v1.34.4", new: "| v1.35.4 | not run | 2 of 2 | 2026-03-04 |\n| v1.34.4",
+			old: "| v1.33.9", new: "| v1.35.4 | not run | 2 of 2 | 2026-03-04 |\n| v1.33.9",
 		},
 	}
 	for name, test := range tests {
@@ -118,7 +118,7 @@ After it.
 }
 
 func TestADocumentWithoutTheTableIsRefused(t *testing.T) {
-	_, err := with("# Title\n", []string{"a"}, measurement{version: "v1.36.3"})
+	_, err := with("# Title\n", []string{"a"}, measurement{version: "v1.37.2"})
 	const want = `it has no table that begins with "| Kubernetes | test/a | date |"`
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)

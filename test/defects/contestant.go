@@ -30,6 +30,8 @@ const (
 	lagging
 	// settable is with a wall clock that can be set.
 	settable
+	// watching is with node health, which calls nodes Unknown that are silent for nodeGrace.
+	watching
 )
 
 // surroundings is what a contestant may run with: a gate in front of it, and a clock that can be set.
@@ -86,3 +88,6 @@ func managerArgs(more ...string) []string {
 		comparisonOperators, "--node-monitor-grace-period=24h", "--node-startup-grace-period=24h", "--node-monitor-period=1s",
 	}, more...)
 }
+
+// monitorGrace is the flag of both for how long a node may be silent. Of kube-controller-manager's flags the last counts.
+func monitorGrace() string { return "--node-monitor-grace-period=" + nodeGrace.String() }

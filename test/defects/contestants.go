@@ -68,6 +68,8 @@ func (u *upstream) configFor(l launch, in surroundings) (localcluster.Controller
 			return config, err
 		}
 		config.Args = managerArgs("--use-service-account-credentials=false", "--kubeconfig="+kubeconfig)
+	case watching:
+		config.Args = managerArgs(monitorGrace(), "--node-monitor-period="+passEach.String())
 	case settable:
 		config.Binary, config.Env = u.options.settablePlane, []string{in.clock.Env()}
 	}
@@ -158,6 +160,12 @@ func (c *ours) start(ctx context.Context, l launch, in surroundings) error {
 		if err := c.cluster.RestartControllerManager(ctx, withoutIndex); err != nil {
 			return err
 		}
+	case watching:
+		without := localcluster.ControllerManagerConfig{Args: managerArgs("--controllers=-node-lifecycle-controller")}
+		if err := c.cluster.RestartControllerManager(ctx, without); err != nil {
+			return err
+		}
+		c.config.Args = append(c.config.Args, "--controllers=*", monitorGrace())
 	case settable:
 		c.config.Binary, c.config.Env = c.options.settableOurs, []string{in.clock.Env()}
 	}

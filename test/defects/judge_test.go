@@ -147,3 +147,27 @@ func TestMarksAreRightWhenTheyNameThePod(t *testing.T) {
 	check(t, judgeMarks([]corev1.Event{mark("")}, pod), wrong("'Marking for deletion' with the pod's UID: 0 of 1"))
 	check(t, judgeMarks(nil, pod), wrong("no 'Marking for deletion' of the evicted pod"))
 }
+
+func TestSilentNodesMustBeFoundAllOnTimeAndNotEarly(t *testing.T) {
+	const late = 4 * time.Second
+	s := &silence{count: 2}
+	for name, test := range map[string]struct {
+		a, b time.Duration
+		want bool
+	}{
+		"on time":         {21 * time.Second, 28 * time.Second, true},
+		"one early":       {19 * time.Second, 21 * time.Second, false},
+		"one late":        {21 * time.Second, 30 * time.Second, false},
+		"one never found": {21 * time.Second, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := map[string]time.Duration{"a": test.a, "b": test.b}
+			if test.b == 0 {
+				delete(found, "b")
+			}
+			if got := s.judge(found, late, time.Minute); got.Right != test.want {
+				t.Errorf("%v, want right: %t", got, test.want)
+			}
+		})
+	}
+}

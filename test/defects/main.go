@@ -102,11 +102,12 @@ func (n *numbers) Set(value string) error {
 	return nil
 }
 
-// rowOfEvents is not played next to the built-in, which still writes its own "Marking for deletion" events.
-const rowOfEvents = 14
+// notNextToBuiltIn are not played there: the built-in still writes its own "Marking for deletion" events, and node
+// health needs its node-lifecycle controller off.
+var notNextToBuiltIn = []int{14, 23, 24}
 
 func (o options) chosen(number int) bool {
-	if o.coexist && number == rowOfEvents {
+	if o.coexist && slices.Contains(notNextToBuiltIn, number) {
 		return false
 	}
 	return len(o.only) == 0 || slices.Contains(o.only, number)

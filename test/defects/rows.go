@@ -18,11 +18,13 @@ import (
 type section int
 
 const (
-	// fixes are the defects of kube-controller-manager v1.36.3 that Taintkeeper fixes, under the numbers of
+	// fixes are the defects of kube-controller-manager v1.37.2 that Taintkeeper fixes, under the numbers of
 	// docs/proofs.md.
 	fixes section = iota
 	// keeps is what users rely on, and a replacement can break.
 	keeps
+	// nodes are the defects of the node-lifecycle controller that came with Kubernetes 1.37.
+	nodes
 )
 
 // row is a scenario.
@@ -40,7 +42,7 @@ type row struct {
 }
 
 // rows returns all scenarios, in order.
-func rows() []row { return slices.Concat(fixedRows(), keptRows()) }
+func rows() []row { return slices.Concat(fixedRows(), keptRows(), nodeRows()) }
 
 func fixedRows() []row {
 	return []row{
@@ -323,6 +325,33 @@ func keptRows() []row {
 	}
 }
 
+// nodeRows are the scenarios of nodes that fall silent.
+func nodeRows() []row {
+	return []row{
+		{
+			section:  nodes,
+			number:   23,
+			scenario: "A client writes to the Lease of a node that has just fallen silent, without renewing it",
+			should:   "The node becomes Unknown after 20 s, like the other silent node",
+			how: "Both nodes fall silent at once, and 4 s later a client sets an annotation of the Lease of one of them. " + inSilence +
+				" Upstream's feature gate is NodeControllerLeaseCircuitBreaker: it compares the version of the Lease with the one of the last renewal.",
+			stories: []Scenario{silentNodes(2, "silent-0")},
+		},
+		{
+			section:  nodes,
+			number:   24,
+			scenario: "200 nodes fall silent at once",
+			should:   "All become Unknown after 20 s",
+			how: "The leases of 200 nodes are renewed, and then no more. " + inSilence +
+				" Since 1.37, upstream reads the Lease of every silent node in every pass.",
+			stories: []Scenario{silentNodes(200, "")},
+		},
+	}
+}
+
+const inSilence = "Both controllers run with `--node-monitor-grace-period=20s`. Upstream checks all nodes every 5 s, its default, so right " +
+	"means that each node is Unknown 20 to 29 s after the last renewal of its Lease. Nodes are watched for 110 s."
+
 const atSameLimits = "Both controllers run with upstream's default limits of 20 calls per second and bursts of 30."
 
 // act is some scenarios that are played side by side, because they do not disturb one another.
@@ -334,7 +363,8 @@ type act struct {
 // program returns the acts, in order. A scenario that restarts the contestant, or fills its client's queue, has it to
 // itself. After scenario 7, which does not wait until the queue is empty, the process starts again. Scenario 17 follows
 // a busy act: the API server lends seats by the load of the minute before. Alongside ours, the controllers that
-// scenario 11 switches off stay off.
+// scenario 11 switches off stay off. Scenarios of silent nodes are the last, because the node of the canaries is
+// silent, too.
 func program() []act {
 	return []act{
 		{usual, []int{3, 4, 5, 6, 8, 9, 14, 15, 16, 18, 20, 22}},
@@ -348,5 +378,7 @@ func program() []act {
 		{lagging, []int{13}},
 		{settable, []int{21}},
 		{limited, []int{12}},
+		{watching, []int{23}},
+		{watching, []int{24}},
 	}
 }

@@ -4,13 +4,11 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -84,25 +82,11 @@ func checkCondition(t *testing.T, pod *corev1.Pod) {
 	want := corev1.PodCondition{
 		Type: "DisruptionTarget", Status: "True", Reason: "DeletionByTaintManager",
 		Message:            "Taintkeeper: deleting due to NoExecute taint",
-		ObservedGeneration: observed(t, before.Generation),
+		ObservedGeneration: before.Generation,
 	}
 	if found != want || before.Generation == 0 {
 		t.Errorf("condition %+v, want %+v", found, want)
 	}
-}
-
-// observed is what the API server keeps of a condition's observedGeneration: nothing before 1.34, where its feature
-// gate PodObservedGenerationTracking is off.
-func observed(t *testing.T, generation int64) int64 {
-	t.Helper()
-	server, err := admin.Discovery().ServerVersion()
-	await.Must(t, err)
-	minor, err := strconv.Atoi(cmp.Or(server.EmulationMinor, server.Minor))
-	await.Must(t, err)
-	if minor < 34 {
-		return 0
-	}
-	return generation
 }
 
 func lastBeforeLeaving(t *testing.T, pod *corev1.Pod) *corev1.Pod {

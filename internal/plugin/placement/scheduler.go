@@ -46,7 +46,7 @@ var notAsked = []string{
 // is valid as long as the node does not change. Other scores depend on other nodes, or on more of the pod.
 var byItself = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
-const notAskedInWords = "The default profile of Kubernetes 1.36's scheduler says where pods would go. It does not take into account preemption, " +
+const notAskedInWords = "The default profile of Kubernetes 1.37's scheduler says where pods would go. It does not take into account preemption, " +
 	"resource claims (DRA), free storage capacity, features that nodes declare, or third-party plugins, profiles and extenders."
 
 // initScheduler creates the scheduler's metrics, which its plugins increment. They are never registered, so nothing is
@@ -90,7 +90,7 @@ func newScheduler(ctx context.Context, cluster *plan.Cluster,
 		return nil, err
 	}
 	s := &scheduler{
-		cache: schedulercache.New(ctx, nil, false), snapshot: schedulercache.NewEmptySnapshot(),
+		cache: schedulercache.New(ctx, nil, false, false), snapshot: schedulercache.NewEmptySnapshot(),
 		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
 		terminating: map[types.UID]bool{}, said: map[string]*fwk.Status{},
 	}

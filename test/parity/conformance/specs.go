@@ -20,7 +20,7 @@ type spec struct {
 	unevicted string
 }
 
-// specs are upstream's specs (v1.36.3) about taints that need no real kubelet.
+// specs are upstream's specs (v1.37.2) about taints that need no real kubelet.
 var specs = []spec{
 	{singlePod, "evicts pods from tainted nodes", "Failed to evict Pod"},
 	{singlePod, "doesn't evict pod with tolerations from tainted nodes", ""},

@@ -99,6 +99,15 @@ func (c *cluster) apply(s step) {
 		c.edit(do.Node, func(node *corev1.Node) {
 			node.Spec.Taints = withoutTaint(node.Spec.Taints, do.Key, do.Effect)
 		})
+	case touch:
+		if lease := c.leases[do.Node]; lease != nil {
+			c.putLease(do.Node, &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: lease.Namespace, Name: lease.Name, Annotations: map[string]string{"example.com/touched": s.At.String()},
+				},
+				Spec: lease.Spec,
+			})
+		}
 	case addNode:
 		c.add(do.Node, s.At)
 	case removeNode:

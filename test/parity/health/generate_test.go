@@ -139,6 +139,8 @@ func (g *generator) action() action {
 		return g.change(name)
 	case n < 92:
 		return g.restart()
+	case n < 96:
+		return g.touch(name)
 	}
 	return g.fall(name)
 }
@@ -252,6 +254,14 @@ func (g *generator) come(spec nodeSpec) action {
 	spec.Created = g.at
 	g.there[spec.Name] = spec
 	return addNode{spec}
+}
+
+// touch writes to the Lease of a node that is no anchor: a pass that skips all nodes of a zone makes the zone vanish.
+func (g *generator) touch(name string) action {
+	if g.anchors[name] {
+		return nil
+	}
+	return touch{name}
 }
 
 func (g *generator) restart() action {

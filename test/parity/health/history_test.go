@@ -112,6 +112,8 @@ type (
 		Node, Key string
 		Effect    corev1.TaintEffect
 	}
+	// touch is another client's write to a node's Lease, which does not renew it.
+	touch      struct{ Node string }
 	addNode    struct{ Node nodeSpec }
 	removeNode struct{ Node string } // and its lease
 	// restart kills the contestant and starts it again after a while.

@@ -134,7 +134,10 @@ func (p *passes) pass(at time.Duration) {
 	zones := map[string]tally{}
 	for i, node := range nodes {
 		p.now = max(at+time.Duration(i)*turnTakes, observed)
-		node, ready := p.assess(node)
+		node, ready, skipped := p.assess(node)
+		if skipped {
+			continue
+		}
 		if counts(node) {
 			zone := zones[zoneOf(node)]
 			zone.size++
@@ -182,19 +185,19 @@ func (p *passes) observe(nodes []*corev1.Node) {
 // taint, is read again.
 const conflictTakes = 20 * ms
 
-// assess sets the conditions of a node whose grace period is over, and returns its readiness and the node with which
-// the pass continues.
-func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus) {
+// assess sets the conditions of a node whose grace period is over, and returns the node with which the pass continues
+// and its readiness, or that the pass skips it.
+func (p *passes) assess(node *corev1.Node) (after *corev1.Node, ready corev1.ConditionStatus, skipped bool) {
 	known, seen := p.records[node.Name]
-	ready := condition(node, corev1.NodeReady)
+	observed := condition(node, corev1.NodeReady)
 	next := known
 	switch {
-	case ready == nil && !seen:
+	case observed == nil && !seen:
 		next = record{probe: created(node)}
-	case ready == nil:
+	case observed == nil:
 		next.posted = false
-	case !seen, !known.posted, !known.heartbeat.Equal(&ready.LastHeartbeatTime):
-		next = record{probe: p.now, posted: true, heartbeat: ready.LastHeartbeatTime}
+	case !seen, !known.posted, !known.heartbeat.Equal(&observed.LastHeartbeatTime):
+		next = record{probe: p.now, posted: true, heartbeat: observed.LastHeartbeatTime}
 		if !p.quirks.has(leaseForgotten) {
 			next.lease = known.lease
 		}
@@ -203,9 +206,14 @@ func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus
 	if lease != nil && (known.lease == nil || known.lease.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 		next.lease, next.probe = lease, p.now
 	}
-	status := readyStatus(node)
-	if p.now > next.probe+graceOf(node) && status != corev1.ConditionUnknown {
-		status = corev1.ConditionUnknown
+	ready = readyStatus(node)
+	silent := p.now > next.probe+graceOf(node)
+	if silent && lease != nil && lease != next.lease && p.quirks.has(leaseWritten) {
+		p.records[node.Name] = next
+		return node, ready, true
+	}
+	if silent && ready != corev1.ConditionUnknown {
+		ready = corev1.ConditionUnknown
 		if now := p.cluster.nodes[node.Name]; now != node {
 			node, p.now = now, p.now+conflictTakes
 		}
@@ -214,7 +222,7 @@ func (p *passes) assess(node *corev1.Node) (*corev1.Node, corev1.ConditionStatus
 		next.posted, next.heartbeat, next.lease = true, heartbeat(p.cluster.nodes[node.Name]), lease
 	}
 	p.records[node.Name] = next
-	return node, status
+	return node, ready, false
 }
 
 // taintNoExecute changes one taint for the other at once; for a first one the node must wait.

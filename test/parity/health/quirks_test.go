@@ -53,9 +53,12 @@ const (
 	// newTimeAdded: a NoExecute taint that takes the place of the other has a new timeAdded, so that the countdowns of
 	// the node's pods begin again. util/node.SwapNodeControllerTaint: taintToAdd.TimeAdded = &now.
 	newTimeAdded
+	// leaseWritten: since 1.37, a pass skips a silent node whose Lease has been written since it was renewed.
+	// tryUpdateNodeHealth: if liveLease.ResourceVersion != nodeHealthLeaseRV; only a renewal changes the latter.
+	leaseWritten
 
 	none quirks = 0
-	all         = newTimeAdded<<1 - 1
+	all         = leaseWritten<<1 - 1
 )
 
 var quirkNames = []struct {
@@ -73,6 +76,7 @@ var quirkNames = []struct {
 	{tokenAtStart, "token at the start"},
 	{graceForUnheard, "grace for the unheard"},
 	{newTimeAdded, "new timeAdded"},
+	{leaseWritten, "lease written"},
 }
 
 func (q quirks) has(other quirks) bool { return q&other != 0 }

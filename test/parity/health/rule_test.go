@@ -137,8 +137,12 @@ func (r *rule) seeNode(node *corev1.Node) {
 }
 
 func (r *rule) seeLease(lease *coordinationv1.Lease) {
-	if r.running {
-		r.renewals[lease.Name] = sign{seen: r.now}
+	if !r.running {
+		return
+	}
+	said := metav1.NewTime(lease.Spec.RenewTime.Time)
+	if known, seen := r.renewals[lease.Name]; !seen || !known.said.Equal(&said) {
+		r.renewals[lease.Name] = sign{r.now, said}
 	}
 }
 

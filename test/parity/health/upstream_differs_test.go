@@ -101,6 +101,12 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			}},
 			because: newTimeAdded, node: "a1",
 		},
+		"a silent node stays ready after a write to its Lease that does not renew it": {
+			history: history{Nodes: nodes("a", 3), Start: sec, Steps: []step{
+				{20098 * ms, fall{[]string{"a1"}}}, {40098 * ms, touch{"a1"}}, {200098 * ms, cordon{"a3", false}},
+			}},
+			because: leaseWritten, node: "a1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := contest{ours, upstream}.try(t, &s.history)

@@ -36,6 +36,10 @@ func (a untaint) String() string {
 	return fmt.Sprintf("node %s: another client removes taint %s:%s", a.Node, a.Key, a.Effect)
 }
 
+func (a touch) String() string {
+	return fmt.Sprintf("node %s: another client writes to its Lease", a.Node)
+}
+
 func (a addNode) String() string    { return a.Node.String() }
 func (a removeNode) String() string { return fmt.Sprintf("node %s: removed", a.Node) }
 func (a restart) String() string    { return fmt.Sprintf("the controller restarts; away for %s", a.Down) }

@@ -83,6 +83,7 @@ func (c *Cluster) apiServerArgs(port int) []string {
 		"--service-account-key-file=" + c.file(authorityKeyName),
 		"--service-account-signing-key-file=" + c.file(authorityKeyName),
 		"--service-cluster-ip-range=10.0.0.0/24",
+		"--endpoint-reconciler-type=none", // it publishes no loopback address, and since 1.37 exits with one
 		"--authorization-mode=RBAC",
 		"--allow-privileged=true",
 		// Without kube-controller-manager, nothing makes the service account default.

@@ -96,8 +96,8 @@ func (w wholeControlPlane) answersAsThePinnedRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(version.GitVersion, "v1.36.") {
-		t.Errorf("version %s, want v1.36", version.GitVersion)
+	if !strings.HasPrefix(version.GitVersion, "v1.37.") {
+		t.Errorf("version %s, want v1.37", version.GitVersion)
 	}
 	const role = "system:controller:node-controller"
 	if _, err := w.client.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}); err != nil {

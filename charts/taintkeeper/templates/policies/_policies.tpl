@@ -6,7 +6,7 @@
 {{- else if .Capabilities.APIVersions.Has (print $group "/v1beta1/MutatingAdmissionPolicy") -}}
 {{ $group }}/v1beta1
 {{- else -}}
-{{- fail "policies: the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does; 1.34 and 1.35 do with --feature-gates=MutatingAdmissionPolicy=true and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Switch all policies off, or, if you render with helm template, which asks no API server, say what yours serves: --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+{{- fail "policies: the API server does not serve MutatingAdmissionPolicy. Kubernetes 1.36 does; 1.35 does with --feature-gates=MutatingAdmissionPolicy=true and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Switch all policies off, or, if you render with helm template, which asks no API server, say what yours serves: --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
 {{- end -}}
 {{- end -}}
 
