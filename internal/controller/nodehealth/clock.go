@@ -68,8 +68,13 @@ func (c *clock) sign(at time.Time) sign {
 
 // silence returns how long ago a sign of life came. What arrives by another watch than the echoes do can be newer than
 // the clock: when late echoes then come all at once, the clock jumps, but no more time has passed than this process
-// knows of.
-func (c *clock) silence(s sign) time.Duration { return min(c.now-s.on, c.echoed.Sub(s.at)) }
+// knows of. Before the first echo, nothing is known about silence.
+func (c *clock) silence(s sign) time.Duration {
+	if c.echoed.IsZero() {
+		return 0
+	}
+	return min(c.now-s.on, c.echoed.Sub(s.at))
+}
 
 // earlier returns the sign of life as if it had come earlier.
 func (s sign) earlier(by time.Duration) sign { return sign{s.on - by, s.at.Add(-by)} }

@@ -215,6 +215,15 @@ func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
 	}
 }
 
+func TestBeforeTheFirstEchoNoNodeIsSilent(t *testing.T) {
+	s := newRecords(defaultGrace, readiness.Policy{}, noon)
+	s.heartbeats(called("n", -3600), noon)
+	s.heartbeats(mute("m", -3600), noon)
+	wantSilent(t, s, 0)
+	s.echoes(0, 0)
+	wantSilent(t, s, 0, "m")
+}
+
 // The watch of leases lags behind that of nodes. A heartbeat comes, and then all the echoes at once.
 func TestAHeartbeatThatCameBeforeLateEchoesIsNotOlderThanItIs(t *testing.T) {
 	s := echoing()
