@@ -4,7 +4,7 @@ GO ?= go
 VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),(devel))
 
 # KUBE chooses the version of the control plane: the default in tools/controlplane/go.mod, or an older one in kube-*.mod.
-kube_version = $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' $(1))
+kube_version = $(shell sed -n 's/^\tk8s.io\/kubernetes \(v[^ ]*\).*/\1/p' $(1))
 KUBE_DEFAULT := $(subst v,,$(basename $(call kube_version,tools/controlplane/go.mod)))
 KUBE_OTHERS := $(sort $(patsubst tools/controlplane/kube-%.mod,%,$(wildcard tools/controlplane/kube-*.mod)))
 KUBE ?= $(KUBE_DEFAULT)
@@ -151,9 +151,10 @@ bin/actionlint: tools/standalone.txt
 	@echo "building $(@F) from source"
 	@GOBIN=$(CURDIR)/bin CGO_ENABLED=0 $(GO) install -ldflags '-s -w' $$(grep '/$(@F)@' $<)
 
+# The go command does not look for a newer Go in a -modfile.
 define build_plane
 	@echo "building $(@F) from source (the first build of a control plane takes 5 to 10 minutes on two cores)"
-	@cd tools/controlplane && CGO_ENABLED=0 $(GO) build -modfile=$(1) $(call kube_flags,tools/controlplane/$(1)) -o ../../$@ $(2)
+	@cd tools/controlplane && $(if $(filter kube-1.38.mod,$(1)),GOTOOLCHAIN=go1.27.0) CGO_ENABLED=0 $(GO) build -modfile=$(1) $(call kube_flags,tools/controlplane/$(1)) -o ../../$@ $(2)
 endef
 $(CONTROLPLANE)/kube-%: tools/controlplane/$(MODFILE) tools/controlplane/$(MODFILE:.mod=.sum)
 	$(call build_plane,$(MODFILE),k8s.io/kubernetes/cmd/kube-$*)

@@ -89,5 +89,6 @@ func managerArgs(more ...string) []string {
 	}, more...)
 }
 
-// monitorGrace is the flag of both for how long a node may be silent. Of kube-controller-manager's flags the last counts.
+// monitorGrace is the flag of both for how long a node may be silent. If kube-controller-manager has it twice, the last
+// one counts.
 func monitorGrace() string { return "--node-monitor-grace-period=" + nodeGrace.String() }

@@ -112,15 +112,17 @@ func (r *refusals) all() []string {
 	return slices.Clone(r.calls)
 }
 
-// bound returns the kubeconfig of a user who has one ClusterRole, and what the API server refuses that user.
-func bound(t *testing.T, user, role string) (kubeconfig string, refused *refusals) {
+// bound returns the kubeconfig of a user who has some ClusterRoles, and what the API server refuses that user.
+func bound(t *testing.T, user string, roles ...string) (kubeconfig string, refused *refusals) {
 	t.Helper()
-	_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	await.Must(t, err)
+	for _, role := range roles {
+		_, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+		await.Must(t, err)
+	}
 	// The role view gets these rights some moments later: kube-controller-manager adds them.
 	await.Must(t, localcluster.AwaitRight(t.Context(), admin, authorizationv1.SubjectAccessReviewSpec{
 		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -175,6 +177,38 @@ func TestTheRoleIsEnoughForEveryCommandThatReads(t *testing.T) {
 				t.Errorf("the API server refused %q", calls)
 			}
 		})
+	}
+}
+
+// The policy brake stands for one whose breaker is open: its status is written as Taintkeeper would.
+func TestTheRolesOfTheViewerAndOperatorAreEnoughToPauseResumeAndTaint(t *testing.T) {
+	kubeconfig, refused := bound(t, "oncall", "taintkeeper-viewer", "taintkeeper-operator")
+	policies, err := cluster.Client()
+	await.Must(t, err)
+	stop := &v1alpha1.EvictionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "stop"},
+		Spec:       v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: new("zone b")},
+	}
+	await.Must(t, policies.Create(t.Context(), stop))
+	for _, step := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"pause", "network"}, "pause created"},
+		{[]string{"pause", "network", "is", "down"}, "pause configured"},
+		{[]string{"pause", "backup", "-n", "default"}, "pause-2 created"},
+		{[]string{"taint", "n-1", "m=:NoSchedule", "--yes"}, "n-1"},
+		{[]string{"untaint", "n-1", "m:NoSchedule", "--yes"}, "n-1"},
+		{[]string{"resume", "pause-2"}, "pause-2 deleted"},
+		{[]string{"resume", "--all"}, "stop resumed"},
+	} {
+		out, errOut, err := run(t, kubeconfig, step.args...)
+		if err != nil || !strings.Contains(out, step.want) || strings.Contains(out+errOut, "You may not") || strings.Contains(errOut, "has not confirmed") {
+			t.Errorf("%q: %v\n%s%s\nwant %q", step.args, err, out, errOut, step.want)
+		}
+	}
+	if calls := refused.all(); len(calls) > 0 {
+		t.Errorf("the API server refused %q", calls)
 	}
 }
 

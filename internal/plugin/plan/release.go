@@ -16,9 +16,6 @@ import (
 func (s *Subject) release(
 	explained *cliv1alpha1.ExplainedPolicy, p *policy.Policy, first policy.Answer, due time.Time,
 ) {
-	patch := func(spec string) string {
-		return fmt.Sprintf("kubectl patch evictionpolicy %s --type=merge -p '{\"spec\":%s}'", p.Name, spec)
-	}
 	say := func(what, command string) { explained.Release, explained.ReleaseCommand = what, command }
 	switch first.Why {
 	case policy.Paused:
@@ -30,10 +27,13 @@ func (s *Subject) release(
 			say("Remove spec.paused from EvictionPolicy "+p.Name+" and set its spec.deadline, because Hold without a deadline keeps pods indefinitely", "")
 			return
 		}
-		say("Remove spec.paused from EvictionPolicy "+p.Name, patch(`{"paused":null}`))
+		say("Remove spec.paused from EvictionPolicy "+p.Name, "kubectl taintkeeper resume "+p.Name)
 	case policy.BreakerOpen:
-		say(fmt.Sprintf("Let EvictionPolicy %s release the pods that are due", p.Name),
-			patch(fmt.Sprintf(`{"breaker":{"resumedAt":%q}}`, resumeAt(due, s.At).Format(time.RFC3339))))
+		what := fmt.Sprintf("Let EvictionPolicy %s release the pods that are due", p.Name)
+		if due.After(s.At) {
+			what = fmt.Sprintf("Once the pod is due, let EvictionPolicy %s release the pods that are due", p.Name)
+		}
+		say(what, "kubectl taintkeeper resume "+p.Name)
 	case policy.Held:
 		verb := "Set"
 		if !first.Until.IsZero() {
@@ -49,13 +49,4 @@ func (s *Subject) release(
 	case policy.Budget:
 		say("Raise what PodDisruptionBudget "+first.Detail+" allows, or start more of its pods", "")
 	}
-}
-
-// resumeAt returns the first whole second at which a breaker may be resumed to release a pod that is due at an instant.
-func resumeAt(due, now time.Time) time.Time {
-	at := now.UTC().Truncate(time.Second)
-	if !due.Before(at) {
-		at = due.UTC().Truncate(time.Second).Add(time.Second)
-	}
-	return at
 }

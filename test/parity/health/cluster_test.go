@@ -100,14 +100,7 @@ func (c *cluster) apply(s step) {
 			node.Spec.Taints = withoutTaint(node.Spec.Taints, do.Key, do.Effect)
 		})
 	case touch:
-		if lease := c.leases[do.Node]; lease != nil {
-			c.putLease(do.Node, &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: lease.Namespace, Name: lease.Name, Annotations: map[string]string{"example.com/touched": s.At.String()},
-				},
-				Spec: lease.Spec,
-			})
-		}
+		c.touch(do.Node, s.At)
 	case addNode:
 		c.add(do.Node, s.At)
 	case removeNode:
@@ -187,6 +180,20 @@ func (c *cluster) renew(name string, at time.Duration) {
 	c.putLease(name, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: arena.Epoch.Add(at)}},
+	})
+}
+
+// touch writes to a lease without renewing it.
+func (c *cluster) touch(name string, at time.Duration) {
+	lease := c.leases[name]
+	if lease == nil {
+		return
+	}
+	c.putLease(name, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: lease.Namespace, Name: name, Annotations: map[string]string{"example.com/touched": at.String()},
+		},
+		Spec: lease.Spec,
 	})
 }
 

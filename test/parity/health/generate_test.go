@@ -256,7 +256,7 @@ func (g *generator) come(spec nodeSpec) action {
 	return addNode{spec}
 }
 
-// touch writes to the Lease of a node that is no anchor: a pass that skips all nodes of a zone makes the zone vanish.
+// touch writes to the Lease of a node, but not of an anchor: a zone vanishes if a pass skips all of its nodes.
 func (g *generator) touch(name string) action {
 	if g.anchors[name] {
 		return nil

@@ -188,6 +188,25 @@ const conflictTakes = 20 * ms
 // assess sets the conditions of a node whose grace period is over, and returns the node with which the pass continues
 // and its readiness, or that the pass skips it.
 func (p *passes) assess(node *corev1.Node) (after *corev1.Node, ready corev1.ConditionStatus, skipped bool) {
+	lease, next := p.cluster.leases[node.Name], p.heard(node)
+	ready = readyStatus(node)
+	silent := p.now > next.probe+graceOf(node)
+	skipped = silent && lease != nil && lease != next.lease && p.quirks.has(leaseWritten)
+	if silent && !skipped && ready != corev1.ConditionUnknown {
+		ready = corev1.ConditionUnknown
+		if now := p.cluster.nodes[node.Name]; now != node {
+			node, p.now = now, p.now+conflictTakes
+		}
+		p.cluster.setUnknown(node.Name)
+		p.now += statusTakes
+		next.posted, next.heartbeat, next.lease = true, heartbeat(p.cluster.nodes[node.Name]), lease
+	}
+	p.records[node.Name] = next
+	return node, ready, skipped
+}
+
+// heard returns the record of a node with the signs of life that there are now.
+func (p *passes) heard(node *corev1.Node) record {
 	known, seen := p.records[node.Name]
 	observed := condition(node, corev1.NodeReady)
 	next := known
@@ -206,23 +225,7 @@ func (p *passes) assess(node *corev1.Node) (after *corev1.Node, ready corev1.Con
 	if lease != nil && (known.lease == nil || known.lease.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
 		next.lease, next.probe = lease, p.now
 	}
-	ready = readyStatus(node)
-	silent := p.now > next.probe+graceOf(node)
-	if silent && lease != nil && lease != next.lease && p.quirks.has(leaseWritten) {
-		p.records[node.Name] = next
-		return node, ready, true
-	}
-	if silent && ready != corev1.ConditionUnknown {
-		ready = corev1.ConditionUnknown
-		if now := p.cluster.nodes[node.Name]; now != node {
-			node, p.now = now, p.now+conflictTakes
-		}
-		p.cluster.setUnknown(node.Name)
-		p.now += statusTakes
-		next.posted, next.heartbeat, next.lease = true, heartbeat(p.cluster.nodes[node.Name]), lease
-	}
-	p.records[node.Name] = next
-	return node, ready, false
+	return next
 }
 
 // taintNoExecute changes one taint for the other at once; for a first one the node must wait.

@@ -34,77 +34,85 @@ func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*foun
 // found is what was read to compute the effect of a policy.
 type found struct{ *plan.Cluster }
 
-// effect says how many pods a policy selects, how many of those are due and held by it, and how many of these no other
-// policy holds, so that they would leave at the pace of policies.
+// effect says how many pods a policy selects, how many of those are due and held by it, and how many of these no policy
+// holds once it has changed, so that they then leave at the pace of policies.
 type effect struct {
 	selected, held, free int
 	paces                []string
+	keeper               string // who holds the others then
 }
 
-// effect returns the effect of a policy at an instant.
-func (f *found) effect(object *v1alpha1.EvictionPolicy, now time.Time) effect {
-	set := f.with(object).PoliciesOf()
+// effect returns the effect of a policy at an instant, and of what resume makes of it.
+func (f *found) effect(change ending, now time.Time) effect {
+	name := change.object.Name
+	before, after := f.with(name, change.object), f.with(name, change.becomes)
 	nodes, taints := map[string]policies.Node{}, map[string][]verdict.Taint{}
 	for _, node := range f.Nodes {
 		nodes[node.Name] = policies.NodeOf(node)
 		taints[node.Name] = plan.Tainted(node, now)
 	}
-	var e effect
+	e := effect{keeper: "other EvictionPolicies still hold"}
+	if change.becomes != nil {
+		e.keeper = "EvictionPolicies still hold"
+	}
 	for _, pod := range f.Pods {
 		node, known := nodes[pod.Spec.NodeName]
 		if !known || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		is := policies.PodOf(pod)
-		others := set.Selecting(is, node)
-		i := slices.IndexFunc(others, func(p *policy.Policy) bool { return p.Name == object.Name })
+		selecting := before.Selecting(is, node)
+		i := slices.IndexFunc(selecting, func(p *policy.Policy) bool { return p.Name == name })
 		if i < 0 {
 			continue
 		}
 		e.selected++
 		causes := policy.CausesOf(plan.Rule, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
 		causes = slices.DeleteFunc(causes, func(cause policy.Cause) bool { return cause.Due.After(now) })
-		if len(causes) == 0 || !held(set.Course(others[i:i+1], is, node, causes, now)) {
+		if len(causes) == 0 || !held(before.Course(selecting[i:i+1], is, node, causes, now)) {
 			continue
 		}
 		e.held++
-		if others = slices.Delete(others, i, i+1); !held(set.Course(others, is, node, causes, now)) {
+		if rest := after.Selecting(is, node); !held(after.Course(rest, is, node, causes, change.from(now))) {
 			e.free++
-			e.slow(others, causes)
+			e.slow(rest, causes)
 		}
 	}
 	return e
 }
 
-// held reports whether policies keep a pod now. A pace only delays it.
+// held reports whether policies keep a pod now. A pace only delays it, as does the settling of a breaker.
 func held(course policies.Course) bool {
-	return course.First.Stays() && course.First.Why != policy.Paced
+	return course.First.Stays() && course.First.Why != policy.Paced && course.First.Why != policy.Settling
 }
 
-// with returns the cluster with a policy that a dry run has not created.
-func (f *found) with(object *v1alpha1.EvictionPolicy) *plan.Cluster {
-	with := *f.Cluster
-	with.Policies = append(f.without(object), object)
-	if len(f.Namespaces) == 0 {
+// with returns the policies when the one with this name is as given; nil means that there is none. Without the right to
+// read namespaces, each has the label that all have.
+func (f *found) with(name string, object *v1alpha1.EvictionPolicy) *policies.Set {
+	namespaces := f.Namespaces
+	if len(namespaces) == 0 {
 		for _, pod := range f.Pods {
-			with.Namespaces = append(with.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: pod.Namespace, Labels: map[string]string{corev1.LabelMetadataName: pod.Namespace},
 			}})
 		}
 	}
-	return &with
+	return policies.New(f.policies(name, object), namespaces, f.BudgetsOf())
 }
 
-// without returns the other policies.
-func (f *found) without(object *v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
-	return slices.DeleteFunc(slices.Clone(f.Policies), func(other *v1alpha1.EvictionPolicy) bool {
-		return other.Name == object.Name
+func (f *found) policies(name string, object *v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
+	all := slices.DeleteFunc(slices.Clone(f.Policies), func(other *v1alpha1.EvictionPolicy) bool {
+		return other.Name == name
 	})
+	if object != nil {
+		all = append(all, object)
+	}
+	return all
 }
 
 // slow notes which policies set a pace for a pod.
-func (e *effect) slow(others []*policy.Policy, causes []policy.Cause) {
-	for _, p := range others {
+func (e *effect) slow(selecting []*policy.Policy, causes []policy.Cause) {
+	for _, p := range selecting {
 		_, applies := p.Due(causes)
 		if p.Pace() != nil && !p.DryRun && applies && !slices.Contains(e.paces, p.Name) {
 			e.paces = append(e.paces, p.Name)
@@ -138,10 +146,10 @@ func (e effect) ofPause(name string) string {
 	switch e.free {
 	case e.held:
 	case 0:
-		then = "other EvictionPolicies still hold " + sentence.Agree(e.held, "it", "them")
+		then = e.keeper + " " + sentence.Agree(e.held, "it", "them")
 	default:
-		then = fmt.Sprintf("%d %s %s, and other EvictionPolicies still hold %d",
-			e.free, sentence.Agree(e.free, "leaves", "leave"), e.speed(), e.held-e.free)
+		then = fmt.Sprintf("%d %s %s, and %s %d",
+			e.free, sentence.Agree(e.free, "leaves", "leave"), e.speed(), e.keeper, e.held-e.free)
 	}
 	return fmt.Sprintf("It selects %s, %d due now and held until you run %s; then %s.",
 		sentence.Counted(e.selected, "pod"), e.held, resume, then)
@@ -150,11 +158,11 @@ func (e effect) ofPause(name string) string {
 func (e effect) ofResume() string {
 	switch {
 	case e.held == 0:
-		return "It held no pod, so ending it makes no pod leave now."
+		return "It held no pod, so no pod leaves now because of this."
 	case e.free == 0:
-		return fmt.Sprintf("No pod leaves now: other EvictionPolicies still hold %s.", sentence.Counted(e.held, "pod"))
+		return fmt.Sprintf("No pod leaves now: %s %s.", e.keeper, sentence.Counted(e.held, "pod"))
 	case e.free < e.held:
-		return fmt.Sprintf("Pods that leave %s: %d. Other EvictionPolicies still hold %d.", e.speed(), e.free, e.held-e.free)
+		return fmt.Sprintf("Pods that leave %s: %d; %s %d.", e.speed(), e.free, e.keeper, e.held-e.free)
 	}
 	return fmt.Sprintf("Pods that leave %s: %d.", e.speed(), e.free)
 }

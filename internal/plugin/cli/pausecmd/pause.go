@@ -7,17 +7,22 @@ package pausecmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -42,14 +47,19 @@ type options struct {
 	output  output.Printer
 	dryRun  command.DryRun
 	connect source.Dialer
+	// patience is how long a pause waits until Taintkeeper has seen it.
+	patience time.Duration
 
 	reason                 string
+	all                    bool // that there is to resume
 	podSelector, nodeLabel string
 	allNamespaces          bool
 }
 
 func newOptions(env command.Env, config *genericclioptions.ConfigFlags) *options {
-	return &options{env: env, config: config, output: output.NewPrinter(env), connect: source.Dial}
+	return &options{
+		env: env, config: config, output: output.NewPrinter(env), connect: source.Dial, patience: 5 * time.Second,
+	}
 }
 
 // NewPause returns the command pause.
@@ -62,7 +72,8 @@ func (o *options) pauseCommand() *cobra.Command {
 		Use:   "pause REASON",
 		Short: "Stop taint-based evictions now, until you resume",
 		Long: `Stop taint-based evictions now: create an EvictionPolicy that holds all pods, or those that you select. The command
-does not ask for confirmation. It creates the policy first, and then says what the policy holds and how to resume.
+does not ask for confirmation. It creates the policy first, waits until Taintkeeper has seen it, and then says what the
+policy holds and how to resume. If a pause of the same pods is already there, the command only changes its reason.
 
 Taintkeeper checks for the policy before each call, so it takes effect at once, regardless of other policies. Pods on
 nodes with the taint node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl
@@ -144,54 +155,142 @@ func (o *options) policy() (*v1alpha1.EvictionPolicy, error) {
 // pause creates the policy under the first free name, and says what it holds.
 func (o *options) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) error {
 	if o.dryRun == command.DryRunClient {
-		return o.print(object)
+		return o.print(object, "created")
 	}
 	reader, clock, err := o.connect(o.env, o.config)
 	if err != nil {
 		return err
 	}
-	created, err := o.create(ctx, reader, object)
+	if err := o.checkNamespace(ctx, reader); err != nil {
+		return err
+	}
+	created, done, err := o.make(ctx, reader, object)
 	if err != nil {
 		return explain(ctx, reader, "create", err)
 	}
-	if err := o.print(created); err != nil {
+	if err := o.print(created, done); err != nil {
 		return err
 	}
+	o.confirm(ctx, reader, created)
 	found, err := read(ctx, reader, source.Wants{Signs: true})
 	if err != nil {
 		o.uncertain(err)
 		return nil
 	}
 	now := clock.Latest()
-	o.tell("%s", found.effect(created, now).ofPause(created.Name))
+	o.tell("%s", found.effect(ending{object: created}, now).ofPause(created.Name))
 	if doubt := found.doubt(now); doubt != "" {
 		o.tell("%s", doubt)
 	}
 	return nil
 }
 
-func (o *options) create(ctx context.Context, reader *source.Reader, object *v1alpha1.EvictionPolicy) (
-	*v1alpha1.EvictionPolicy, error,
+// checkNamespace refuses to pause a namespace that does not exist, because such a pause would hold nothing.
+func (o *options) checkNamespace(ctx context.Context, reader *source.Reader) error {
+	name := *o.config.Namespace
+	if name == "" {
+		return nil
+	}
+	namespaces := reader.Clients.CoreV1().Namespaces()
+	if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return nil // clients that may not read it can still pause it
+	}
+	var names []string
+	if list, err := namespaces.List(ctx, metav1.ListOptions{}); err == nil {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return fmt.Errorf("nothing is paused: there is no namespace %q%s", name, command.DidYouMean(name, names))
+}
+
+// make creates the policy under the first name that is free. If a pause of the same pods has one of the names, it
+// changes only the reason of that pause. It returns the policy and what was done.
+func (o *options) make(ctx context.Context, reader *source.Reader, object *v1alpha1.EvictionPolicy) (
+	made *v1alpha1.EvictionPolicy, done string, err error,
 ) {
 	options := metav1.CreateOptions{FieldManager: manager, DryRun: o.dryRun.Option()}
 	for next := 2; ; next++ {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		unsent := &unstructured.Unstructured{Object: content}
 		created, err := reader.Dynamic.Resource(source.EvictionPolicies).Create(ctx, unsent, options)
 		if err == nil {
-			return source.PolicyOf(created)
+			made, err = source.PolicyOf(created)
+			return made, "created", err
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return nil, err
+			return nil, "", err
+		}
+		there, err := o.get(ctx, reader, object.Name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, "", err
+		}
+		if err == nil && isSamePause(there, object) {
+			return o.restate(ctx, reader, there)
 		}
 		object.Name = fmt.Sprintf("pause-%d", next)
 	}
 }
 
-func (o *options) print(object *v1alpha1.EvictionPolicy) error {
+func (o *options) get(ctx context.Context, reader *source.Reader, name string) (*v1alpha1.EvictionPolicy, error) {
+	object, err := reader.Dynamic.Resource(source.EvictionPolicies).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return source.PolicyOf(object)
+}
+
+// isSamePause reports whether a policy that exists pauses the same pods as another one would, whatever the reasons.
+func isSamePause(there, wanted *v1alpha1.EvictionPolicy) bool {
+	is, want := there.Spec, wanted.Spec
+	is.Paused, want.Paused = nil, nil
+	is.Finished, want.Finished = "", "" // the API server sets the default
+	return policies.MadeByPause(there) && equality.Semantic.DeepEqual(is, want)
+}
+
+// restate gives a pause that exists the reason of the command line.
+func (o *options) restate(ctx context.Context, reader *source.Reader, there *v1alpha1.EvictionPolicy) (
+	made *v1alpha1.EvictionPolicy, done string, err error,
+) {
+	if there.Spec.Paused != nil && *there.Spec.Paused == o.reason {
+		return there, "unchanged", nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": there.ResourceVersion},
+		"spec":     map[string]any{"paused": o.reason},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	options := metav1.PatchOptions{FieldManager: manager, DryRun: o.dryRun.Option()}
+	changed, err := reader.Dynamic.Resource(source.EvictionPolicies).
+		Patch(ctx, there.Name, types.MergePatchType, patch, options)
+	if err != nil {
+		return nil, "", err
+	}
+	made, err = source.PolicyOf(changed)
+	return made, "configured", err
+}
+
+// confirm waits until the status of a policy shows that Taintkeeper has seen it, and warns if that takes too long.
+func (o *options) confirm(ctx context.Context, reader *source.Reader, made *v1alpha1.EvictionPolicy) {
+	if o.dryRun != command.DryRunNone {
+		return
+	}
+	const each = 100 * time.Millisecond
+	err := wait.PollUntilContextTimeout(ctx, each, o.patience, true, func(ctx context.Context) (bool, error) {
+		is, err := o.get(ctx, reader, made.Name)
+		return err == nil && is.Status.ObservedGeneration >= made.Generation, nil // an error does not end the wait
+	})
+	if err != nil {
+		o.tell("Warning: Taintkeeper has not confirmed the pause within %s, so pods may still leave: see 'kubectl taintkeeper status'.", o.patience)
+	}
+}
+
+func (o *options) print(object *v1alpha1.EvictionPolicy, done string) error {
 	object.ManagedFields = nil
 	if printed, err := o.output.Object(object); printed {
 		return err
@@ -200,7 +299,7 @@ func (o *options) print(object *v1alpha1.EvictionPolicy) error {
 		o.output.Line("%s%s", shown, object.Name)
 		return nil
 	}
-	o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done("created"))
+	o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done(done))
 	return nil
 }
 

@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -57,6 +59,7 @@ func newScene(t *testing.T, policies ...runtime.Object) *scene {
 			node("tainted", corev1.Taint{Key: "m", Effect: corev1.TaintEffectNoExecute}), node("calm"),
 			pod("shop", "web", "tainted"), pod("shop", "db", "tainted", forever), pod("shop", "cache", "tainted", forever),
 			pod("ml", "job", "calm"), lease("taintkeeper"), evictionClock(),
+			namespace("shop"), namespace("ml"), namespace("empty"),
 		),
 	}
 }
@@ -69,6 +72,12 @@ func node(name string, taints ...corev1.Taint) *corev1.Node {
 }
 
 // lease returns the Lease of a controller that leads.
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelMetadataName: name},
+	}}
+}
+
 func lease(name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
@@ -123,6 +132,7 @@ func (s *scene) run(newCommand func(*options) *cobra.Command, args []string) str
 	}
 	config := genericclioptions.NewConfigFlags(true)
 	o := newOptions(env, config)
+	o.patience = 0
 	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
 		reader := source.NewReader("test", s.objects, s.policies, nil, output.NewProgress(env))
 		return reader, &timeline.Clock{Wall: env.Clock.Now}, nil
@@ -160,6 +170,20 @@ func (s *scene) wantPolicies(want ...string) {
 	}
 }
 
+// policy returns a policy as it is now.
+func (s *scene) policy(name string) *v1alpha1.EvictionPolicy {
+	s.Helper()
+	object, err := s.policies.Resource(source.EvictionPolicies).Get(s.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	policy, err := source.PolicyOf(object)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return policy
+}
+
 // fails makes calls about policies fail.
 func (s *scene) fails(verb string, err error) {
 	s.policies.PrependReactor(verb, "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -189,7 +213,7 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
 		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
 		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
-		"a namespace without pods": {[]string{"x", "-n", "shopp"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
+		"a namespace without pods": {[]string{"x", "-n", "empty"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
@@ -211,6 +235,102 @@ func TestAPauseTakesTheFirstNameThatIsFree(t *testing.T) {
 		t.Errorf("printed\n%s\nwant pause-3", got)
 	}
 	s.wantPolicies("pause", "pause-2", "pause-3")
+}
+
+func TestAPauseThatIsRepeatedOnlyChangesItsReason(t *testing.T) {
+	s := newScene(t, foreign("pause-2"))
+	s.pause("network")
+	s.pause("the backup", "-n", "shop")
+	for _, args := range [][]string{{"network"}, {"network", "is", "down"}, {"the backup", "-n", "shop"}} {
+		s.pause(args...)
+	}
+	if got := s.pause("network is down"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause unchanged\nIt selects 4 pods, 1 due now") {
+		t.Errorf("printed\n%s\nwant that nothing has changed", got)
+	}
+	if got := s.pause("all is down"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause configured\n") {
+		t.Errorf("printed\n%s\nwant that it is configured", got)
+	}
+	s.wantPolicies("pause", "pause-2", "pause-3")
+	if got := s.policy("pause").Spec.Paused; got == nil || *got != "all is down" {
+		t.Errorf("paused: %v, want the last reason", got)
+	}
+}
+
+func TestAPauseOfANamespaceThatDoesNotExistIsRefused(t *testing.T) {
+	s := newScene(t)
+	s.want(s.pause("network", "-n", "shpo"), "error: nothing is paused: there is no namespace \"shpo\": did you mean shop?\n")
+	s.wantPolicies()
+}
+
+func TestAPauseThatTaintkeeperDoesNotConfirmSaysSo(t *testing.T) {
+	s := newScene(t)
+	s.policies.PrependReactor("create", "evictionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		object := action.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured)
+		object.SetGeneration(1)
+		return false, nil, nil
+	})
+	if got := s.pause("network"); !strings.Contains(got, "\nWarning: Taintkeeper has not confirmed the pause within 0s, so pods may still leave: ") {
+		t.Errorf("printed\n%s\nwant a warning", got)
+	}
+}
+
+func TestResumeEndsWhateverHoldsPods(t *testing.T) {
+	stop := foreign("stop")
+	stop.UID, stop.Spec.Action, stop.Spec.Paused, stop.Spec.IfDown = "1", v1alpha1.ActionDelete, new("zone b"), v1alpha1.IfDownHold
+	brake := foreign("brake")
+	brake.UID, brake.Spec.Action, brake.Spec.Breaker = "2", v1alpha1.ActionDelete, &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1)}
+	brake.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionTripped, Status: metav1.ConditionTrue, Message: "3 of 4 pods were due.",
+	}}
+	closed := foreign("closed")
+	closed.Spec.Breaker = brake.Spec.Breaker
+	const lists = "error: name what to resume, or use --all: brake (its breaker is open, 60m), stop (zone b, 60m)\n"
+	for name, test := range map[string]struct {
+		policies []runtime.Object
+		args     []string
+		want     string
+	}{
+		"a policy that is paused": {
+			[]runtime.Object{stop},
+			[]string{"stop"}, "evictionpolicy.taintkeeper.dev/stop resumed\nPods that leave at once: 1.\n",
+		},
+		"an open breaker": {
+			[]runtime.Object{brake},
+			[]string{"brake"}, "evictionpolicy.taintkeeper.dev/brake resumed\nPods that leave at once: 1.\n",
+		},
+		"without a name, only what pause created": {[]runtime.Object{brake, stop, closed}, nil, lists},
+		"all": {
+			[]runtime.Object{brake, stop, closed, made("pause", "network")}, []string{"--all"},
+			"evictionpolicy.taintkeeper.dev/brake resumed\nNo pod leaves now: EvictionPolicies still hold 1 pod.\n" +
+				"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod.\n" +
+				"evictionpolicy.taintkeeper.dev/stop resumed\nNo pod leaves now: EvictionPolicies still hold 1 pod.\n",
+		},
+		"a closed breaker": {
+			[]runtime.Object{closed},
+			[]string{"closed"},
+			"error: EvictionPolicy closed is not paused and its breaker is not open, so there is nothing to resume: to let its pods leave, change its action or its selectors\n",
+		},
+		"all and a name": {[]runtime.Object{stop}, []string{"stop", "--all"}, "error: --all resumes everything: remove --all, or the names\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, test.policies...)
+			s.want(s.resume(test.args...), test.want)
+			if strings.HasPrefix(test.want, "error") {
+				return
+			}
+			for _, object := range test.policies {
+				was := object.(*v1alpha1.EvictionPolicy)
+				if was.Name == "pause" {
+					continue
+				}
+				is := s.policy(was.Name)
+				resumed := was.Name != "brake" || is.Spec.Breaker.ResumedAt != nil && is.Spec.Breaker.ResumedAt.After(now)
+				if is.Spec.Paused != nil || !resumed {
+					t.Errorf("EvictionPolicy %s is not resumed: %+v", was.Name, is.Spec)
+				}
+			}
+		})
+	}
 }
 
 func TestAPauseIsMadeThoughWhatItHoldsCannotBeRead(t *testing.T) {
@@ -270,12 +390,12 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 	}{
 		"none": {
 			[]runtime.Object{foreign("databases")}, nil,
-			"error: nothing to resume: pause has created no EvictionPolicy; 'kubectl get evictionpolicies' shows all others\n",
+			"error: nothing to resume: no EvictionPolicy is paused, and no breaker is open; 'kubectl get evictionpolicies' shows all policies\n",
 			[]string{"databases"},
 		},
 		"several": {
 			[]runtime.Object{network, backup}, nil,
-			"error: there are 2 pauses, so name those that should end: pause (network is down, 60m), pause-2 (restoring the backup, 60m)\n",
+			"error: name what to resume, or use --all: pause (network is down, 60m), pause-2 (restoring the backup, 60m)\n",
 			[]string{"pause", "pause-2"},
 		},
 		"one of several, as pause has printed it": {
@@ -314,7 +434,7 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 		"one of somebody else": {
 			[]runtime.Object{foreign("databases")},
 			[]string{"databases"},
-			"error: EvictionPolicy databases was not created by pause: to delete it, use 'kubectl delete evictionpolicy databases'\n",
+			"error: EvictionPolicy databases is not paused and its breaker is not open, so there is nothing to resume: to let its pods leave, change its action or its selectors\n",
 			[]string{"databases"},
 		},
 		"a dry run": {
