@@ -7,22 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/verdict"
-)
-
-const (
-	// EvictionReason is the reason of the condition DisruptionTarget that a taint eviction sets,
-	// as upstream's taint-eviction-controller writes it.
-	EvictionReason = "DeletionByTaintManager"
-	// MarkPrefix begins the message of that condition when Taintkeeper sets it. It distinguishes our mark from upstream's,
-	// which the admission policy of config/coexistence.yaml refuses while Taintkeeper is alive.
-	MarkPrefix = "Taintkeeper:"
 )
 
 // Flags are the yes-or-no facts of a pod.
@@ -141,11 +132,11 @@ func flagsOf(pod *corev1.Pod) Flags {
 			continue
 		}
 		flags |= DisruptionTarget
-		switch {
-		case condition.Reason != EvictionReason:
-		case strings.HasPrefix(condition.Message, MarkPrefix):
+		switch v1alpha1.MarkerOf(condition) {
+		case v1alpha1.NotMarked:
+		case v1alpha1.MarkedByTaintkeeper:
 			flags |= MarkedByUs
-		default:
+		case v1alpha1.MarkedByBuiltIn:
 			flags |= MarkedByBuiltIn
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
@@ -337,7 +338,7 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 		x.events.refused(pod, err)
 	}
 	t.marked = false
-	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
+	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, v1alpha1.RefusedMessage(t.refuser)); err != nil {
 		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition what refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }
