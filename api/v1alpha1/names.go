@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -148,3 +149,62 @@ func ShadowText(difference string) string { return difference + shadowAdvice }
 
 // ParseShadowText returns the difference in [ShadowText].
 func ParseShadowText(text string) string { return strings.TrimSuffix(text, shadowAdvice) }
+
+// EventAction is what the field action of an event about an eviction says: Evict or Cancel, followed by due=INSTANT
+// and taint=TAINT if they are known. The field related of the event is the node.
+//
+// +kubebuilder:object:generate=false
+type EventAction struct {
+	// Cancels is set if the pod stays. The taint is gone then.
+	Cancels bool
+	// Due is when the pod must start to leave, to the millisecond, on the clock of Taintkeeper's machine.
+	Due time.Time
+	// Taint is the taint that decides, as kubectl writes it: KEY=VALUE:EFFECT. A taint that is too long is cut, and then
+	// ends in "...", as no taint does.
+	Taint string
+}
+
+const (
+	actionEvict  = "Evict"
+	actionCancel = "Cancel"
+	actionDue    = " due="
+	actionTaint  = " taint="
+	actionCut    = "..."
+	// actionLimit is how many bytes the API of events allows (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
+	actionLimit = 128
+	// actionTime has no instants after the year 9999, which is as good as never.
+	actionTime = "2006-01-02T15:04:05.000Z"
+	lastYear   = 9999
+)
+
+// String returns the text that [ParseEventAction] reads.
+func (a EventAction) String() string {
+	text := actionEvict
+	if a.Cancels {
+		text = actionCancel
+	}
+	if due := a.Due.UTC(); !due.IsZero() && due.Year() <= lastYear {
+		text += actionDue + due.Format(actionTime)
+	}
+	if a.Taint != "" {
+		text += actionTaint + a.Taint
+	}
+	if len(text) > actionLimit {
+		text = text[:actionLimit-len(actionCut)] + actionCut
+	}
+	return text
+}
+
+// ParseEventAction reads the action of an event. It reports false if the event is of another kind or program.
+func ParseEventAction(text string) (a EventAction, ok bool) {
+	text, a.Taint, _ = strings.Cut(text, actionTaint)
+	text, due, hasDue := strings.Cut(text, actionDue)
+	if hasDue {
+		var err error
+		if a.Due, err = time.Parse(actionTime, due); err != nil {
+			return EventAction{}, false
+		}
+	}
+	a.Cancels = text == actionCancel
+	return a, a.Cancels || text == actionEvict
+}

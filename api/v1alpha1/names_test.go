@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -71,5 +72,45 @@ func TestWhatAnEventSaysIsReadBack(t *testing.T) {
 	const difference = "Pod a/b: evicted 41 s late."
 	if got := ParseShadowText(ShadowText(difference)); got != difference {
 		t.Errorf("shadow mode found %q, want %q", got, difference)
+	}
+}
+
+func TestTheActionOfAnEventIsReadBack(t *testing.T) {
+	due := time.Date(2026, time.March, 1, 12, 0, 0, 123e6, time.UTC)
+	longest := strings.Repeat("a", 253) + "/" + strings.Repeat("b", 63) + "=" + strings.Repeat("c", 63) + ":NoExecute"
+	for name, test := range map[string]struct {
+		action EventAction
+		want   string
+		read   EventAction
+	}{
+		"an eviction": {
+			EventAction{Due: due, Taint: "k=v:NoExecute"}, "Evict due=2026-03-01T12:00:00.123Z taint=k=v:NoExecute",
+			EventAction{Due: due, Taint: "k=v:NoExecute"},
+		},
+		"a cancellation": {
+			EventAction{Cancels: true, Due: due}, "Cancel due=2026-03-01T12:00:00.123Z", EventAction{Cancels: true, Due: due},
+		},
+		"the longest taint": {
+			EventAction{Due: due, Taint: longest}, "Evict due=2026-03-01T12:00:00.123Z taint=" + longest[:84] + "...",
+			EventAction{Due: due, Taint: longest[:84] + "..."},
+		},
+		"due in the far future": {
+			EventAction{Cancels: true, Due: due.AddDate(10000, 0, 0)}, "Cancel", EventAction{Cancels: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := test.action.String()
+			if got != test.want || len(got) > 128 {
+				t.Errorf("it is %q of %d bytes, want %q", got, len(got), test.want)
+			}
+			if read, ok := ParseEventAction(got); !ok || !read.Due.Equal(test.read.Due) || read.Cancels != test.read.Cancels || read.Taint != test.read.Taint {
+				t.Errorf("it is read as %+v, want %+v", read, test.read)
+			}
+		})
+	}
+	for _, of := range []string{"", "Binding", "Evict due=soon", "Evictions"} {
+		if read, ok := ParseEventAction(of); ok {
+			t.Errorf("%q is read as %+v", of, read)
+		}
 	}
 }

@@ -51,7 +51,9 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 	reference := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 	}
-	e.OfPod(reference, pod.Node, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+	e.OfPod(apicall.PodEvent{
+		Pod: reference, Node: pod.Node, Type: corev1.EventTypeWarning, Reason: "NodeNotReady",
+	}, "Node is not ready")
 }
 
 // held records why a node that is not ready has no NoExecute taint.
