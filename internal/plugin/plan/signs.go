@@ -18,6 +18,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // These names identify the controllers that evict and taint: their programs, the Leases that their replicas use to
@@ -155,10 +156,12 @@ const (
 	electionNamespace = "--leader-elect-resource-namespace"
 )
 
-// flagsKept are the flags of the two programs that say which of their controllers run.
-var flagsKept = []string{
-	"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect", electionName, electionNamespace,
-}
+// The flags of the two programs that are kept: those that say which of their controllers run, and how long nodes may be
+// silent.
+var (
+	switchesKept = []string{"--coexist", "--shadow", "--dry-run", "--leader-elect"}
+	valuesKept   = []string{"--controllers", electionName, electionNamespace, readiness.MonitorGraceFlag}
+)
 
 // Election returns the name and the namespace of the Lease that the replicas of a program use to elect a leader,
 // according to the flags of its pods. Without pods or flags, the name is the name of the program, and the namespace is
@@ -202,10 +205,14 @@ func controllerCommand(container *corev1.Container) []string {
 		return nil
 	}
 	command := []string{program}
+	valueFollows := false
 	for _, word := range words {
-		if name, _, _ := strings.Cut(word, "="); slices.Contains(flagsKept, name) {
+		name, _, inOne := strings.Cut(word, "=")
+		hasValue := slices.Contains(valuesKept, name)
+		if hasValue || valueFollows || slices.Contains(switchesKept, name) {
 			command = append(command, word)
 		}
+		valueFollows = hasValue && !inOne
 	}
 	return command
 }
