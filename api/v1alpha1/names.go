@@ -11,7 +11,7 @@ import (
 )
 
 // This file has the names and texts by which programs recognize each other's work in the cluster: the controller writes
-// them; the plugin, the admission policies of the chart and other replicas match on them. Each text has its parser here.
+// them; the plugin, the admission policies of the chart and other replicas match on them. Each text has its parser.
 
 // Leases.
 const (

@@ -24,8 +24,8 @@ const (
 	Silent
 )
 
-// RenewalInterval is how often a kubelet renews its Lease by default: after a quarter of the 40 s for which the Lease is
-// valid (k8s.io/kubernetes/pkg/kubelet).
+// RenewalInterval is how often a kubelet renews its Lease by default: after a quarter of the 40 s for which it is valid
+// (k8s.io/kubernetes/pkg/kubelet).
 const RenewalInterval = 10 * time.Second
 
 // LeastGrace is the shortest grace period in which a kubelet can renew its Lease twice, with a second to spare. In a

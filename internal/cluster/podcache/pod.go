@@ -128,17 +128,14 @@ func flagsOf(pod *corev1.Pod) Flags {
 		if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionFalse {
 			flags |= Ready
 		}
-		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
-			continue
-		}
-		flags |= DisruptionTarget
-		switch v1alpha1.MarkerOf(condition) {
-		case v1alpha1.NotMarked:
-		case v1alpha1.MarkedByTaintkeeper:
-			flags |= MarkedByUs
-		case v1alpha1.MarkedByBuiltIn:
-			flags |= MarkedByBuiltIn
+		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+			flags |= DisruptionTarget | marks[v1alpha1.MarkerOf(condition)]
 		}
 	}
 	return flags
+}
+
+// marks are the flags of pods that somebody has marked.
+var marks = map[v1alpha1.Marker]Flags{
+	v1alpha1.MarkedByTaintkeeper: MarkedByUs, v1alpha1.MarkedByBuiltIn: MarkedByBuiltIn,
 }

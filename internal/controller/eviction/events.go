@@ -18,8 +18,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// events writes events on pods, in the background. Unlike upstream's they carry the pod's UID, so that `kubectl describe
-// pod` shows them, the node as their related object, and as their action which taint makes the pod due, and when.
+// events writes events on pods, in the background. Unlike upstream's they carry the pod's UID, so that kubectl describe
+// pod shows them, the node as their related object, and as their action which taint makes the pod due, and when.
 type events struct {
 	*apicall.Recorder
 
@@ -35,7 +35,7 @@ func newEvents(mode Mode, client kubernetes.Interface, clock *timeline.Clock) *e
 	return e
 }
 
-// evicts is the action of an event about an eviction. If the pod no longer must leave, it has neither taint nor instant.
+// evicts is the action of an event about an eviction. If the pod need not leave, it has neither taint nor instant.
 func (e *events) evicts(v verdict.Verdict) v1alpha1.EventAction {
 	if !v.Leaves {
 		return v1alpha1.EventAction{}

@@ -17,7 +17,7 @@ import (
 const eventSource = "node-controller"
 
 // events writes events on nodes, on pods and on our own Lease, in the background. The reasons and messages on nodes
-// and pods are upstream's (pkg/controller/util/node), except [v1alpha1.EventNodeTaintHeld], which upstream does not have.
+// and pods are upstream's (pkg/controller/util/node), except [v1alpha1.EventNodeTaintHeld], which upstream lacks.
 type events struct {
 	*apicall.Recorder
 

@@ -20,8 +20,8 @@ import (
 )
 
 // unready knows since when pods have not been ready. Records say only whether a pod is ready, so it reads each unready
-// pod from the API server, once, and again if that fails. It knows only pods that the cache shows as unready: a decision
-// can outlive its pod. It is safe for concurrent use.
+// pod from the API server, once, and again if that fails. It knows only pods that the cache shows as unready; a
+// decision can outlive its pod. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock

@@ -12,18 +12,20 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// shortGrace reads the flags of Taintkeeper's pods. The built-in looks every 5 s, so it waits longer than its flag says.
+// shortGrace reads the flags of Taintkeeper's pods. The built-in looks every 5 s, so it waits longer than that.
 var shortGrace = Rule{
 	ID:       "short-grace-period",
 	Severity: cliv1alpha1.SeverityWarning,
 	Title:    "One late renewal makes a node that lives NotReady",
-	Advice:   "Raise " + readiness.MonitorGraceFlag + " to at least " + readiness.LeastGrace.String() + ", or let kubelets renew their Leases more often.",
+	Advice: "Raise " + readiness.MonitorGraceFlag + " to at least " + readiness.LeastGrace.String() +
+		", or let kubelets renew their Leases more often.",
 	Find: func(facts *Facts) []Finding {
 		running := facts.Running(facts.Signs.At)
 		if !slices.Contains(running.Controllers(), nodeHealth) {
 			return nil
 		}
-		grace, err := time.ParseDuration(plan.ValueOf(readiness.MonitorGraceFlag, running.Flags, readiness.DefaultMonitorGrace.String()))
+		standard := readiness.DefaultMonitorGrace.String()
+		grace, err := time.ParseDuration(plan.ValueOf(readiness.MonitorGraceFlag, running.Flags, standard))
 		warning := readiness.Grace{Monitor: grace}.Warning()
 		if err != nil || warning == "" {
 			return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// namesNode: pods that name their node do not pass the scheduler, which keeps pods off nodes with NoExecute taints. Such
-// a pod is due as soon as it exists, and its controller replaces it at once (kubernetes/kubernetes#75913).
+// namesNode: pods that name their node do not pass the scheduler, which keeps pods off nodes with NoExecute taints.
+// Such a pod is due as soon as it exists, and its controller replaces it at once (kubernetes/kubernetes#75913).
 var namesNode = Rule{
 	ID:       "names-node",
 	Severity: cliv1alpha1.SeverityError,

@@ -102,7 +102,8 @@ func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltI
 		return nil
 	}
 	backlog := &cliv1alpha1.BuiltInBacklog{Until: metav1.NewTime(until)}
-	if spared := strings.Fields(account.Annotations[v1alpha1.BacklogSparedAnnotation]); slices.Equal(spared, []string{"*"}) {
+	spared := strings.Fields(account.Annotations[v1alpha1.BacklogSparedAnnotation])
+	if slices.Equal(spared, []string{"*"}) {
 		backlog.AllSpared = true
 	} else {
 		backlog.SparedNodes = spared

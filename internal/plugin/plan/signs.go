@@ -204,17 +204,21 @@ func controllerCommand(container *corev1.Container) []string {
 	if program == "" {
 		return nil
 	}
-	command := []string{program}
+	return append([]string{program}, keptOf(words)...)
+}
+
+// keptOf returns the flags that are kept, with their values.
+func keptOf(words []string) (kept []string) {
 	valueFollows := false
 	for _, word := range words {
 		name, _, inOne := strings.Cut(word, "=")
 		hasValue := slices.Contains(valuesKept, name)
 		if hasValue || valueFollows || slices.Contains(switchesKept, name) {
-			command = append(command, word)
+			kept = append(kept, word)
 		}
 		valueFollows = hasValue && !inOne
 	}
-	return command
+	return kept
 }
 
 // The parts of managed fields that are kept for a node.
