@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // electionLock is the Lease of the election. It is released only by the replica that holds it.
@@ -46,7 +48,7 @@ func versionLabel(version string) map[string]string {
 	if len(validation.IsValidLabelValue(value)) > 0 {
 		return nil
 	}
-	return map[string]string{"app.kubernetes.io/version": value}
+	return map[string]string{v1alpha1.VersionLabel: value}
 }
 
 // Get implements resourcelock.Interface.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
@@ -141,6 +142,6 @@ func (w *holderWatch) tell(recorder *apicall.Recorder, lease *coordinationv1.Lea
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID,
 	}
-	recorder.Eventf(reference, corev1.EventTypeWarning, "LeaseHolderUnknown",
+	recorder.Eventf(reference, corev1.EventTypeWarning, v1alpha1.EventUnknownHolder,
 		"%s holds the Lease and is not a live replica, so no replica can lead", *lease.Spec.HolderIdentity)
 }

@@ -132,8 +132,8 @@ func writtenByNodeLifecycle(node *metav1.PartialObjectMetadata) (time.Time, bool
 	return last, !last.IsZero()
 }
 
-// rivalWatch looks for the built-in node-lifecycle-controller periodically. One that was not visible at the start is
-// found when it writes its first taint or condition.
+// rivalWatch looks for the built-in node-lifecycle-controller when this process begins to lead, because a standby can
+// wait for days, and then periodically. One that was not visible is found when it writes its first taint or condition.
 type rivalWatch struct {
 	rivals
 
@@ -146,17 +146,19 @@ func (w rivalWatch) Run(ctx context.Context) error {
 	looks := time.NewTicker(rivalLookEvery)
 	defer looks.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-looks.C:
-		}
 		seen, err := w.find(ctx, time.Now())
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case err != nil:
 			w.log.Info("Cannot look for a built-in node-lifecycle-controller, will retry", "error", err.Error(), "in", rivalLookEvery.String())
 		case seen != "":
 			return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; this process exits, and the next leaves node-health out, or exits if it has no other controller: %s", seen, adviceOnRival)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-looks.C:
 		}
 	}
 }

@@ -154,6 +154,22 @@ func TestABuiltInNodeLifecycleControllerThatShowsItselfLaterEndsTheProcess(t *te
 	})
 }
 
+func TestANewLeaderSeesAtOnceABuiltInThatAppearedWhileItWasAStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		among := rivalsAmong(t)
+		writeNode(t, among, writtenNode("kube-controller-manager", `{"f:spec":{"f:taints":{}}}`, time.Now()))
+		ended := make(chan error, 1)
+		go func() { ended <- rivalWatch{among, logr.Discard()}.Run(t.Context()) }()
+		began := time.Now()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "node n at ") {
+			t.Errorf("it says %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 func TestAFailedLookForTheBuiltInIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

@@ -257,6 +257,9 @@ func (c *clients) newNodeHealth(
 		Registerer: registerer,
 		Logger:     log,
 	})
+	if warning := o.nodeHealth.Grace().Warning(); warning != "" {
+		log.Info("The grace period for silent nodes is too short", "reason", warning)
+	}
 	if err != nil || o.dryRun {
 		return []part{keeper}, err
 	}

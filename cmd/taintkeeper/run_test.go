@@ -32,6 +32,7 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 	return &clients{
 		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{}, labels: &podwire.Labels{},
 		custom: plainLister{fakerules.NewClientBuilder().WithScheme(known).Build()},
+		rivals: rivalsAmong(t),
 	}
 }
 

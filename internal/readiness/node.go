@@ -24,6 +24,14 @@ const (
 	Silent
 )
 
+// RenewalInterval is how often a kubelet renews its Lease by default: after a quarter of the 40 s for which it is valid
+// (k8s.io/kubernetes/pkg/kubelet).
+const RenewalInterval = 10 * time.Second
+
+// LeastGrace is the shortest grace period in which a kubelet can renew its Lease twice, with a second to spare. In a
+// shorter one, a single renewal that is late or fails makes a node that lives look silent.
+const LeastGrace = 2*RenewalInterval + time.Second
+
 // Grace is how long a node may be silent.
 type Grace struct {
 	// Monitor is for a node that has posted its status before (--node-monitor-grace-period).

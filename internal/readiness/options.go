@@ -92,6 +92,18 @@ func isRate(rate float32) bool {
 	return rate == 0 || rate >= leastRate && !math.IsInf(float64(rate), 0)
 }
 
+// MonitorGraceFlag is the flag that says how long a node may be silent.
+const MonitorGraceFlag = "--node-monitor-grace-period"
+
+// Warning says in a sentence what makes nodes that live look silent. It is empty if nothing does.
+func (g Grace) Warning() string {
+	if g.Monitor >= LeastGrace {
+		return ""
+	}
+	return fmt.Sprintf("%s=%s is less than %s, two renewals of a kubelet's Lease and a second, so one late renewal makes a node that lives NotReady",
+		MonitorGraceFlag, g.Monitor, LeastGrace)
+}
+
 // Grace returns how long a node may be silent.
 func (o *Options) Grace() Grace { return Grace{Monitor: o.monitorGrace, Startup: o.startupGrace} }
 

@@ -163,9 +163,6 @@ func (at *zone) ripeIn(now time.Time) time.Duration {
 	return time.Duration(missing/float64(at.rate)*float64(time.Second)) + time.Millisecond
 }
 
-// ReasonHeld is the reason of the event that says why a node waits for its NoExecute taint.
-const ReasonHeld = "NoExecuteTaintHeld"
-
 // Held is why a node must wait. It is comparable, so that a new reason is noticed.
 type Held struct {
 	Zone           string

@@ -45,10 +45,11 @@ type podEvents struct {
 // summary is what pod events have in common that one event of their node can report.
 type summary struct{ node, kind, reason, format string }
 
-// tally is how many events a summary reports, and the text of the last.
+// tally is how many events a summary reports, and the text, the action and the pod of the last.
 type tally struct {
-	number int
-	last   string
+	number       int
+	text, action string
+	pod          *corev1.ObjectReference
 }
 
 func newPodEvents(recorder record.EventRecorder) *podEvents {
@@ -60,25 +61,35 @@ func newPodEvents(recorder record.EventRecorder) *podEvents {
 	}
 }
 
-// OfPod records an event of a pod that is bound to a node. In a storm it counts the event instead, and an event of the
-// node follows.
-func (r *Recorder) OfPod(pod *corev1.ObjectReference, node, kind, reason, format string, args ...any) {
-	r.pods.record(pod, summary{node, kind, reason, format}, fmt.Sprintf(format, args...))
+// PodEvent says what an event of a pod is about.
+type PodEvent struct {
+	Pod    *corev1.ObjectReference
+	Node   string // to which the pod is bound; the event's related object
+	Action string // the event's action; may be empty, and has at most 128 bytes
+	Type   string
+	Reason string
+}
+
+// OfPod records an event of a pod. In a storm it counts the event instead, and an event of the node follows, whose
+// related object is the last of the pods.
+func (r *Recorder) OfPod(event PodEvent, format string, args ...any) {
+	r.pods.record(event, summary{event.Node, event.Type, event.Reason, format}, fmt.Sprintf(format, args...))
 }
 
 // record records an event, or counts it. Once one event is counted, so are all, until all nodes have been reported.
-func (p *podEvents) record(pod *corev1.ObjectReference, of summary, text string) {
+func (p *podEvents) record(event PodEvent, of summary, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.counted) == 0 && p.limiter.Allow() {
-		p.recorder.Event(pod, of.kind, of.reason, text)
+		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: event.Node}
+		p.recorder.AnnotatedEventf(event.Pod, fields(event.Action, node), of.kind, of.reason, "%s", text)
 		return
 	}
 	if p.counted[of] == nil {
 		p.counted[of] = &tally{}
 	}
 	p.counted[of].number++
-	p.counted[of].last = text
+	p.counted[of].text, p.counted[of].action, p.counted[of].pod = text, event.Action, event.Pod
 	select {
 	case p.news <- struct{}{}:
 	default:
@@ -113,9 +124,9 @@ func (p *podEvents) tell() bool {
 		}
 		// Like the kubelet's, an event of a node has the node's name as its UID; kubectl describe shows both kinds.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: of.node, UID: types.UID(of.node)}
-		p.recorder.Eventf(node, of.kind, of.reason,
+		p.recorder.AnnotatedEventf(node, fields(tally.action, tally.pod), of.kind, of.reason,
 			"%s on this Node: %s", sentence.Agree(tally.number, "1 event about a Pod",
-				sentence.Counted(tally.number, "event")+" like this one, about Pods"), tally.last)
+				sentence.Counted(tally.number, "event")+" like this one, about Pods"), tally.text)
 		delete(p.counted, of)
 	}
 	return false

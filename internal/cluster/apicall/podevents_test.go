@@ -37,6 +37,9 @@ func told(t *testing.T, client *fake.Clientset) (ofPods int, ofNodes map[string]
 		if err != nil || !strings.HasPrefix(event.Message, says) {
 			t.Errorf("an event about a node says %q", event.Message)
 		}
+		if event.Related == nil || event.Action != "Evict "+event.Related.Name {
+			t.Errorf("an event about a node has action %q and is related to %v, want the last of its pods", event.Action, event.Related)
+		}
 		ofNodes[event.InvolvedObject.Name+" "+event.Reason] += number
 	}
 	return ofPods, ofNodes
@@ -64,7 +67,9 @@ func marking(recorder *Recorder, node string, pods int) {
 	for i := range pods {
 		name := fmt.Sprintf("%s-%d", node, i)
 		pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: name, UID: types.UID(name)}
-		recorder.OfPod(pod, node, corev1.EventTypeNormal, "Marking", "Marking %s", name)
+		recorder.OfPod(PodEvent{
+			Pod: pod, Node: node, Action: "Evict " + name, Type: corev1.EventTypeNormal, Reason: "Marking",
+		}, "Marking %s", name)
 	}
 }
 
@@ -102,7 +107,7 @@ func TestWhatIsCountedIsReportedByReasonAndNoFasterThanEventsAreWritten(t *testi
 			marking(recorder, fmt.Sprintf("n%d", i), 2)
 		}
 		pod := &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p", UID: "p"}
-		recorder.OfPod(pod, "n0", corev1.EventTypeWarning, "Refused", "Refused by %s", "somebody")
+		recorder.OfPod(PodEvent{Pod: pod, Node: "n0", Action: "Evict p", Type: corev1.EventTypeWarning, Reason: "Refused"}, "Refused by %s", "somebody")
 		bubble.Pass(summarizeEvery + time.Second)
 		if _, ofNodes := told(t, client); len(ofNodes) > podEventsPerSecond*11 {
 			t.Errorf("%d nodes were reported within 11 s", len(ofNodes))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -105,7 +106,7 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 		{"a container restarted", func(pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "db", RestartCount: 1}}
 		}},
-		{"a disruption that is over", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)},
+		{"a disruption that is over", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, v1alpha1.TaintEvictionReason)},
 		{"scheduled at the creation", scheduledAt(created.Time)},
 		{"scheduled later: the binding was dated when it was first seen", scheduledAt(created.Add(time.Second))},
 		{"the pod was started", func(pod *corev1.Pod) { pod.Status.StartTime = &now }},
@@ -167,7 +168,7 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 		{"another priority", func(pod *corev1.Pod) { pod.Spec.Priority = ptr.To[int32](7) }},
 		{"it succeeded", inPhase(corev1.PodSucceeded)},
 		{"it terminates", terminating},
-		{"it is marked", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, EvictionReason)},
+		{"it is marked", withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, v1alpha1.TaintEvictionReason)},
 		{"it is ready", withCondition(corev1.PodReady, corev1.ConditionTrue, "")},
 		{"another node", onNode("n2")},
 		{"a label that is kept", withLabel("tier", "db")},

@@ -7,22 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/verdict"
-)
-
-const (
-	// EvictionReason is the reason of the condition DisruptionTarget that a taint eviction sets,
-	// as upstream's taint-eviction-controller writes it.
-	EvictionReason = "DeletionByTaintManager"
-	// MarkPrefix begins the message of that condition when Taintkeeper sets it. It distinguishes our mark from upstream's,
-	// which the admission policy of config/coexistence.yaml refuses while Taintkeeper is alive.
-	MarkPrefix = "Taintkeeper:"
 )
 
 // Flags are the yes-or-no facts of a pod.
@@ -137,17 +128,14 @@ func flagsOf(pod *corev1.Pod) Flags {
 		if condition.Type == corev1.PodReady && condition.Status != corev1.ConditionFalse {
 			flags |= Ready
 		}
-		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
-			continue
-		}
-		flags |= DisruptionTarget
-		switch {
-		case condition.Reason != EvictionReason:
-		case strings.HasPrefix(condition.Message, MarkPrefix):
-			flags |= MarkedByUs
-		default:
-			flags |= MarkedByBuiltIn
+		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+			flags |= DisruptionTarget | marks[v1alpha1.MarkerOf(condition)]
 		}
 	}
 	return flags
+}
+
+// marks are the flags of pods that somebody has marked.
+var marks = map[v1alpha1.Marker]Flags{
+	v1alpha1.MarkedByTaintkeeper: MarkedByUs, v1alpha1.MarkedByBuiltIn: MarkedByBuiltIn,
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -42,9 +43,9 @@ func TestFlagsOfAPod(t *testing.T) {
 		{"marked by an evictor without a message", []edit{markedBy("")}, DisruptionTarget | MarkedByBuiltIn},
 		{"marked by preemption", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonPreemptionByScheduler)}, DisruptionTarget},
 		{"marked without a reason", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionTrue, "")}, DisruptionTarget},
-		{"no longer marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason)}, 0},
-		{"not known to be marked", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionUnknown, EvictionReason)}, 0},
-		{"the reason on another condition", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, EvictionReason)}, Ready},
+		{"no longer marked by a taint eviction", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, v1alpha1.TaintEvictionReason)}, 0},
+		{"not known to be marked", []edit{withCondition(corev1.DisruptionTarget, corev1.ConditionUnknown, v1alpha1.TaintEvictionReason)}, 0},
+		{"the reason on another condition", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, v1alpha1.TaintEvictionReason)}, Ready},
 		{"ready", []edit{withCondition(corev1.PodReady, corev1.ConditionTrue, "")}, Ready},
 		{"not ready", []edit{withCondition(corev1.PodReady, corev1.ConditionFalse, "")}, 0},
 		{"it is not known whether it is ready", []edit{withCondition(corev1.PodReady, corev1.ConditionUnknown, "")}, Ready},
@@ -72,7 +73,7 @@ func TestFlagsOfAPod(t *testing.T) {
 func TestFlagsThatAnUpdateTakesBackAreTakenBack(t *testing.T) {
 	c := newCache()
 	await.Must(t, c.Store().Add(newPod("a", markedBy(ourMessage))))
-	await.Must(t, c.Store().Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, EvictionReason))))
+	await.Must(t, c.Store().Update(newPod("a", withCondition(corev1.DisruptionTarget, corev1.ConditionFalse, v1alpha1.TaintEvictionReason))))
 	if got := get(t, c, "uid-a").Flags; got != 0 {
 		t.Errorf("flags %05b, want none", got)
 	}

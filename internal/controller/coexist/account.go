@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
@@ -26,16 +27,16 @@ const (
 	// ServiceAccount is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it. It is a
 	// ServiceAccount because every API server watches these anyway, so the policy finds it from the first request after a
 	// start. It would not find a resource of our own (kubernetes/kubernetes#124237).
-	ServiceAccount = "taintkeeper-eviction-clock"
+	ServiceAccount = v1alpha1.EvictionClock
 	// Annotation is the eviction clock: the instant of the last renewal on the API server's clock, in RFC 3339.
-	Annotation = "taintkeeper.dev/renewed"
+	Annotation = v1alpha1.EvictionClockAnnotation
 	// BacklogUntil is the instant until which the built-in may not mark some pods even if the clock is stale. Like
 	// BacklogSince, it is on the API server's clock, in RFC 3339.
-	BacklogUntil = "taintkeeper.dev/backlog-until"
+	BacklogUntil = v1alpha1.BacklogUntilAnnotation
 	// BacklogSince is the earliest time at which such a pod was created, if its name can be reused.
-	BacklogSince = "taintkeeper.dev/backlog-since"
+	BacklogSince = v1alpha1.BacklogSinceAnnotation
 	// BacklogSpared has the nodes on which it may mark no pod at all, separated by spaces; "*" means all nodes.
-	BacklogSpared = "taintkeeper.dev/backlog-spared"
+	BacklogSpared = v1alpha1.BacklogSparedAnnotation
 
 	// DefaultKubeAPIQPS is kube-controller-manager's default for --kube-api-qps.
 	DefaultKubeAPIQPS = 20

@@ -14,15 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
-
-// conditionMessage is the message of the condition. Upstream's begins with "Taint manager:" and is the same otherwise
-// (pkg/controller/tainteviction/taint_eviction.go).
-const conditionMessage = podcache.MarkPrefix + " deleting due to NoExecute taint"
 
 // api makes the API calls of an eviction.
 type api struct {
@@ -42,16 +38,6 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-}
-
-// refusedMessage is the message of the condition of a pod whose delete is refused.
-func refusedMessage(refuser string) string {
-	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; the deletion is refused (" + refuser + ")"
-}
-
-// heldMessage is the message of the condition of a pod that a policy holds.
-func heldMessage(answer policy.Answer) string {
-	return podcache.MarkPrefix + " due to leave because of a NoExecute taint; " + answer.String()
 }
 
 // patchCondition sets the condition DisruptionTarget on exactly this pod, because the UID in the patch is a
@@ -86,7 +72,7 @@ func condition(pod *podcache.Pod, status corev1.ConditionStatus, message string,
 	condition := map[string]any{
 		"type":    corev1.DisruptionTarget,
 		"status":  status,
-		"reason":  podcache.EvictionReason,
+		"reason":  v1alpha1.TaintEvictionReason,
 		"message": message,
 	}
 	if pod.Generation > 0 { // servers before 1.33 set none, and warn about the field

@@ -48,7 +48,7 @@ func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, 
 		}
 		if refused(err) && t.tries+1 >= troubleAfter && t.refuser != refuser(err) {
 			t.refuser = refuser(err)
-			x.events.refused(pod, err)
+			x.events.refused(pod, v, err)
 		}
 		return "", fmt.Errorf("ask the Eviction API about pod %s: %w", pod.Key(), err)
 	}

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // slowDelete makes each delete take 10 s.
@@ -112,8 +113,8 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 		if said := w.Did("event Eviction of Pod default/p is refused (policy keep)"); len(said) != 1 {
 			t.Errorf("events about the refusal at %v, want one", said)
 		}
-		if got := w.Pod("p").Status.Conditions[0]; got.Type != corev1.DisruptionTarget || got.Status != corev1.ConditionFalse || !strings.HasSuffix(got.Message, "; the deletion is refused (policy keep)") {
-			t.Errorf("the condition is %v, want it to be False and to name the policy", got)
+		if got := v1alpha1.WhyItStays(w.Pod("p")); got != "the deletion is refused (policy keep)" {
+			t.Errorf("its condition says that it stays because %q, want it to name the policy", got)
 		}
 		w.Taint("n", "k-")
 		w.Pass(sec)

@@ -145,7 +145,7 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 			d.metrics.evictions.WithLabelValues(string(result)).Inc()
 		}
 		if ok && d.nodes.exists(name) {
-			d.events.cancelled(pod)
+			d.events.cancelled(pod, e.due)
 			cancelled++
 		}
 	}

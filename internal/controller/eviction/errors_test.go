@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -96,6 +97,6 @@ func TestEachFailedTryToRewriteAMarkIsAReconcileError(t *testing.T) {
 			w.ChangePod("p", markedByBuiltIn)
 			w.Pass(time.Minute)
 		})
-		w.wantMark("p", corev1.ConditionFalse, keptMessage)
+		w.wantMark("p", corev1.ConditionFalse, v1alpha1.UnmarkMessage)
 	})
 }

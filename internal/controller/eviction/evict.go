@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
@@ -132,7 +133,7 @@ func (x *executor) learn(ctx context.Context, t *try, done result, failure error
 		return "" // if it must leave later, or again, that is another eviction
 	}
 	if x.nodes.exists(pod.Node) {
-		x.events.cancelled(pod)
+		x.events.cancelled(pod, t.due)
 	}
 	return resultCancelled
 }
@@ -289,7 +290,7 @@ func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result
 
 // announce reports, once for each eviction, that it begins. A dry run goes no further, and counts it here.
 func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
-	x.events.marking(pod)
+	x.events.marking(pod, v)
 	if x.mode == DryRun {
 		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
 		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
@@ -307,7 +308,7 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
 	}
 	if t.unmarked != nil {
-		x.events.unmarked(pod, t.unmarked)
+		x.events.unmarked(pod, v, t.unmarked)
 	}
 	return x.left(ctx, pod, v), nil
 }
@@ -329,15 +330,16 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	if !refused(err) || t.tries+1 < troubleAfter {
 		return
 	}
-	if _, _, done, err := x.decideWithToken(ctx, t, nil); done != "" || err != nil { // the refusal took some time, too
+	_, v, done, decideErr := x.decideWithToken(ctx, t, nil) // the refusal took some time, too
+	if done != "" || decideErr != nil {
 		return
 	}
 	if by := refuser(err); t.refuser != by {
 		t.refuser = by
-		x.events.refused(pod, err)
+		x.events.refused(pod, v, err)
 	}
 	t.marked = false
-	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, refusedMessage(t.refuser)); err != nil {
+	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, v1alpha1.RefusedMessage(t.refuser)); err != nil {
 		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition what refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }

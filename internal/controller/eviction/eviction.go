@@ -134,7 +134,8 @@ func New(config Config) (*Evictor, error) {
 		return nil, err
 	}
 	e := &Evictor{
-		config: config, nodes: nodes{config.Nodes}, pods: config.Pods, events: newEvents(config.Mode, config.EventClient),
+		config: config, nodes: nodes{config.Nodes}, pods: config.Pods,
+		events: newEvents(config.Mode, config.EventClient, config.Clock),
 	}
 	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
 	if config.BuiltIn != nil {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
@@ -37,7 +38,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 			return nil, done, err
 		}
 	}
-	answer, err := x.api.patchCondition(ctx, pod, corev1.ConditionTrue, conditionMessage)
+	answer, err := x.api.patchCondition(ctx, pod, corev1.ConditionTrue, v1alpha1.MarkMessage)
 	if err == nil {
 		live, done := x.show(pod, answer)
 		return t.shown(live), done, nil

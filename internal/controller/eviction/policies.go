@@ -50,13 +50,21 @@ func (d *decider) tellHeld(node string, held []heldPod) {
 		pod.said = d.held[node][pod.UID].said
 		if !slices.Contains(pod.said, pod.answer.Why) {
 			pod.said = append(pod.said, pod.answer.Why)
-			d.events.held(pod.Pod, pod.answer)
+			d.events.held(pod.Pod, d.verdict(pod.Pod), pod.answer)
 		}
 		now[pod.UID] = pod
 	}
 	if d.held[node] = now; len(now) == 0 {
 		delete(d.held, node)
 	}
+}
+
+// verdict decides about a pod from the cache. It is empty if the pod's node is gone.
+func (d *decider) verdict(pod *podcache.Pod) (v verdict.Verdict) {
+	if node, ok := d.nodes.get(pod.Node); ok {
+		v, _ = d.judge.over(pod, node.NoExecute)
+	}
+	return v
 }
 
 // objection is the policy that objects to evictions, and its reason.

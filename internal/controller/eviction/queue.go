@@ -79,7 +79,7 @@ func (q *queue) setLocked(node string, leaving []backlog.Leaving) (ended []spare
 	}
 	for _, e := range stay {
 		if _, inFlight := q.aborts[e]; !inFlight {
-			ended = append(ended, spared{e.UID, e.Begun()})
+			ended = append(ended, spared{e.UID, e.Begun(), e.Due})
 		}
 	}
 	q.wake()
@@ -99,6 +99,7 @@ func (q *queue) inFlight() map[types.UID]bool {
 type spared struct {
 	pod   types.UID
 	begun bool
+	due   time.Time
 }
 
 func (q *queue) wake() {

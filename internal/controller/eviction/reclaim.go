@@ -13,6 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
@@ -33,9 +34,6 @@ type reclaimer struct {
 	builtIn bool // the built-in controller runs
 }
 
-// keptMessage is the message of the condition of a pod that the built-in marked although it need not leave now.
-const keptMessage = podcache.MarkPrefix + " marked by kube-controller-manager, but does not have to leave now"
-
 // Reconcile rewrites the mark of one pod, if it is wrong.
 func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
 	pod, ok := r.pods.There(req.UID)
@@ -43,14 +41,14 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 		return reconcile.Result{}, nil
 	}
 	due, held, why := r.judge.held(pod, r.nodes)
-	status, message := corev1.ConditionFalse, keptMessage
+	status, message := corev1.ConditionFalse, v1alpha1.UnmarkMessage
 	switch {
 	case held:
-		message = heldMessage(why)
+		message = v1alpha1.StaysMessage(why.String())
 	case pod.Flags.Has(podcache.MarkedByUs):
 		return reconcile.Result{}, nil
 	case due:
-		status, message = corev1.ConditionTrue, conditionMessage
+		status, message = corev1.ConditionTrue, v1alpha1.MarkMessage
 	}
 	if err := r.api.token(ctx); err != nil {
 		return reconcile.Result{}, err

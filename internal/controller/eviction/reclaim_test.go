@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 func besideBuiltIn(c *Config) { c.BuiltIn = &backlogBook{} }
@@ -19,7 +19,7 @@ func besideBuiltIn(c *Config) { c.BuiltIn = &backlogBook{} }
 // markedByBuiltIn makes a pod one that kube-controller-manager has marked and not deleted.
 func markedByBuiltIn(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason,
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason,
 		Message: "Taint manager: deleting due to NoExecute taint",
 	}}
 }
@@ -46,10 +46,10 @@ func TestTheBuiltInsMarkOfAPodThatStaysIsTakenOff(t *testing.T) {
 		w.addPod("later")
 		w.run(besideBuiltIn)
 		w.Pass(sec)
-		w.wantMark("before", corev1.ConditionFalse, keptMessage)
+		w.wantMark("before", corev1.ConditionFalse, v1alpha1.UnmarkMessage)
 		w.ChangePod("later", markedByBuiltIn)
 		w.Pass(sec)
-		w.wantMark("later", corev1.ConditionFalse, keptMessage)
+		w.wantMark("later", corev1.ConditionFalse, v1alpha1.UnmarkMessage)
 		w.wantDeletes(nil)
 	})
 }
@@ -61,9 +61,9 @@ func TestTheBuiltInsMarkOfAPodWhoseCountdownRunsIsTakenOffAndSetAgainByUs(t *tes
 		w.On("delete", "pods", "", func() error { return errors.New("not now") })
 		w.run(besideBuiltIn)
 		w.Pass(sec)
-		w.wantMark("p", corev1.ConditionFalse, keptMessage)
+		w.wantMark("p", corev1.ConditionFalse, v1alpha1.UnmarkMessage)
 		w.Pass(time.Minute)
-		w.wantMark("p", corev1.ConditionTrue, conditionMessage)
+		w.wantMark("p", corev1.ConditionTrue, v1alpha1.MarkMessage)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestAMarkThatChangedMeanwhileIsRewrittenOnceItIsSeen(t *testing.T) {
 		w.run(besideBuiltIn)
 		w.ChangePod("p", markedByBuiltIn)
 		w.Pass(time.Minute)
-		w.wantMark("p", corev1.ConditionFalse, keptMessage)
+		w.wantMark("p", corev1.ConditionFalse, v1alpha1.UnmarkMessage)
 		if got := len(w.Did("patch p")); got != 3 {
 			t.Errorf("%d patches, want 3: two conflicts, and one that was accepted", got)
 		}

@@ -18,15 +18,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
 const (
 	// OwnLease is the Lease in kube-node-lease that Taintkeeper renews next to the kubelets'. It belongs to no node.
-	OwnLease = "taintkeeper.dev"
+	OwnLease = v1alpha1.NodeHealthLease
 	// DryRunLease is the Lease that a dry run renews instead, so that it does not disturb a process that acts.
-	DryRunLease = "dry-run.taintkeeper.dev"
+	DryRunLease = v1alpha1.NodeHealthDryRunLease
 	// nonceAnnotation identifies a renewal.
 	nonceAnnotation = "taintkeeper.dev/renewal"
 

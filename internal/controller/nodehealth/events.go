@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -15,11 +16,8 @@ import (
 // eventSource is upstream's, letter for letter.
 const eventSource = "node-controller"
 
-// inDryRun ends the messages of a dry run.
-const inDryRun = " (dry run)"
-
 // events writes events on nodes, on pods and on our own Lease, in the background. The reasons and messages on nodes
-// and pods are upstream's (pkg/controller/util/node), except [readiness.ReasonHeld], which upstream does not have.
+// and pods are upstream's (pkg/controller/util/node), except [v1alpha1.EventNodeTaintHeld], which upstream lacks.
 type events struct {
 	*apicall.Recorder
 
@@ -30,7 +28,7 @@ type events struct {
 func newEvents(dryRun bool, client kubernetes.Interface) *events {
 	suffix := ""
 	if dryRun {
-		suffix = inDryRun
+		suffix = v1alpha1.DryRunSuffix
 	}
 	return &events{Recorder: apicall.NewRecorder(eventSource, client), lease: ownLease(dryRun), suffix: suffix}
 }
@@ -53,12 +51,14 @@ func (e *events) podNotReady(pod *podcache.Pod) {
 	reference := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 	}
-	e.OfPod(reference, pod.Node, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+	e.OfPod(apicall.PodEvent{
+		Pod: reference, Node: pod.Node, Type: corev1.EventTypeWarning, Reason: "NodeNotReady",
+	}, "Node is not ready")
 }
 
 // held records why a node that is not ready has no NoExecute taint.
 func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
-	e.Eventf(nodeReference(node), corev1.EventTypeWarning, readiness.ReasonHeld,
+	e.Eventf(nodeReference(node), corev1.EventTypeWarning, v1alpha1.EventNodeTaintHeld,
 		"Taint %s:NoExecute is held back: %s%s", key, held, e.suffix)
 }
 
@@ -66,10 +66,10 @@ func (e *events) held(node *corev1.Node, key string, held readiness.Held) {
 func (e *events) blindness(why error) {
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: corev1.NamespaceNodeLease, Name: e.lease}
 	if why == nil {
-		e.Eventf(lease, corev1.EventTypeNormal, "SilenceKnown", "Node health is no longer blind: its own Lease renewals arrive on the watch again%s", e.suffix)
+		e.Eventf(lease, corev1.EventTypeNormal, v1alpha1.EventSilenceKnown, "Node health is no longer blind: its own Lease renewals arrive on the watch again%s", e.suffix)
 		return
 	}
-	e.Eventf(lease, corev1.EventTypeWarning, "SilenceUnknown", "%v%s", why, e.suffix)
+	e.Eventf(lease, corev1.EventTypeWarning, v1alpha1.EventSilenceUnknown, "%v%s", why, e.suffix)
 }
 
 func nodeReference(node *corev1.Node) *corev1.ObjectReference {

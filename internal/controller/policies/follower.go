@@ -117,7 +117,7 @@ func New(config Config) (*Follower, error) {
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
 	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels)
-	f.unready = newUnready(config.Core, f.config.Clock)
+	f.unready = newUnready(config.Core, f.config.Clock, config.Pods.Get)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
 		return nil, fmt.Errorf("prepare the watch of policies: %w", err)

@@ -20,10 +20,12 @@ import (
 )
 
 // unready knows since when pods have not been ready. Records say only whether a pod is ready, so it reads each unready
-// pod from the API server, once, and again if that fails. It is safe for concurrent use.
+// pod from the API server, once, and again if that fails. It knows only pods that the cache shows as unready; a
+// decision can outlive its pod. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock
+	cached func(types.UID) (*podcache.Pod, bool)
 	asked  chan struct{} // signals that there are pods to read
 
 	mu     sync.Mutex
@@ -34,8 +36,13 @@ type unready struct {
 // readAgainAfter is how long it waits after a failed read.
 const readAgainAfter = time.Second
 
-func newUnready(client kubernetes.Interface, clock *timeline.Clock) *unready {
-	return &unready{client: client, clock: clock, asked: make(chan struct{}, 1), since: map[types.UID]time.Time{}}
+func newUnready(
+	client kubernetes.Interface, clock *timeline.Clock, cached func(types.UID) (*podcache.Pod, bool),
+) *unready {
+	return &unready{
+		client: client, clock: clock, cached: cached,
+		asked: make(chan struct{}, 1), since: map[types.UID]time.Time{},
+	}
 }
 
 // of returns since when an unready pod has not been ready; zero if that is not known yet.
@@ -43,11 +50,15 @@ func (u *unready) of(pod *podcache.Pod) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	since, known := u.since[pod.UID]
-	if !known {
+	if known {
+		return since
+	}
+	// The cache changes before it tells, so a change after this look is told after this function has returned.
+	if now, ok := u.cached(pod.UID); ok && !now.Flags.Has(podcache.Ready) {
 		u.since[pod.UID] = time.Time{}
 		u.ask(pod)
 	}
-	return since
+	return time.Time{}
 }
 
 // ask requests a read of a pod. The caller holds the lock.

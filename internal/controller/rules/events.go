@@ -32,7 +32,7 @@ func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
 func (e *events) holding(p planned) {
 	suffix := ""
 	if p.rule.onlyReports {
-		suffix = " (dry run)"
+		suffix = v1alpha1.DryRunSuffix
 	}
 	rule := reference(p.object)
 	if p.outcome.held == 0 {

@@ -3,6 +3,8 @@
 
 package shadow
 
+import "github.com/taintkeeper/taintkeeper/api/v1alpha1"
+
 // Outcome is what happened to a pod that had to leave, or that the built-in evicted.
 type Outcome string
 
@@ -46,14 +48,14 @@ func EventReasons() map[string]Outcome {
 func (o Outcome) eventReason() string {
 	switch o {
 	case Early:
-		return "BuiltInEvictedEarly"
+		return v1alpha1.EventBuiltInEarly
 	case Late:
-		return "BuiltInEvictedLate"
+		return v1alpha1.EventBuiltInLate
 	case Never:
-		return "BuiltInDidNotEvict"
+		return v1alpha1.EventBuiltInNever
 	case Twice:
-		return "BuiltInEvictedTwice"
+		return v1alpha1.EventBuiltInTwice
 	default:
-		return "BuiltInEvictedWithoutCause"
+		return v1alpha1.EventBuiltInUnfounded
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
 
@@ -281,7 +282,7 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 			at := metav1.NewTime(w.Start.Add(11*sec + 30*time.Minute))
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, new(int64(1800))
 			pod.Status.Conditions = []corev1.PodCondition{{
-				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason, Message: builtInMark,
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason, Message: builtInMark,
 			}}
 		})
 		w.Until(4 * time.Minute)

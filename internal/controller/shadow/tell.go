@@ -4,6 +4,7 @@
 package shadow
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
@@ -50,7 +52,7 @@ func (t *teller) tell(d Difference, at time.Time) {
 	t.told[kind] = at
 	t.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.Node, UID: types.UID(d.Node)},
 		corev1.EventTypeWarning, d.Outcome.eventReason(),
-		"Pod %s/%s: %s. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow.", d.Namespace, d.Pod, d.Sentence)
+		"%s", v1alpha1.ShadowText(fmt.Sprintf("Pod %s/%s: %s.", d.Namespace, d.Pod, d.Sentence)))
 }
 
 // tell adds a difference to the report, logs it, and writes its event. The caller holds the lock.

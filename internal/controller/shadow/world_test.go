@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
@@ -75,7 +75,7 @@ func (w *world) mark(name, message string) {
 	w.T.Helper()
 	w.ChangePod(name, func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: podcache.EvictionReason, Message: message,
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason, Message: message,
 			LastTransitionTime: metav1.Now(),
 		}}
 	})

@@ -383,8 +383,8 @@ func TestWhatShadowModeFoundIsRead(t *testing.T) {
 func TestANodeSaysWhyItWaitsForItsTaintUntilItHasIt(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", unready(corev1.ConditionFalse))
-		s.put(events, nodeEventOf("old", readiness.ReasonHeld, "held back: before", time.Second), "default")
-		s.put(events, nodeEventOf("new", readiness.ReasonHeld, "held back: now", time.Minute), "default")
+		s.put(events, nodeEventOf("old", v1alpha1.EventNodeTaintHeld, "held back: before", time.Second), "default")
+		s.put(events, nodeEventOf("new", v1alpha1.EventNodeTaintHeld, "held back: now", time.Minute), "default")
 		s.open()
 		expect(t, "why", row[nodeRow](s, sheetNodes, "n").Held, "held back: now")
 		expect(t, "nodes of the zone that wait", row[zoneRow](s, sheetZones, "/z").Held, 1)

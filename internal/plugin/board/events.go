@@ -6,12 +6,11 @@ package board
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -27,15 +26,15 @@ type nodeEvent struct {
 // differences are the reasons of shadow mode's events, and their meanings. A test compares them with those of
 // internal/controller/shadow, which the plugin does not import because it needs the controller's framework.
 var differences = map[string]string{
-	"BuiltInEvictedEarly":        "early",
-	"BuiltInEvictedLate":         "late",
-	"BuiltInDidNotEvict":         "never",
-	"BuiltInEvictedWithoutCause": "should have stayed",
-	"BuiltInEvictedTwice":        "twice",
+	v1alpha1.EventBuiltInEarly:     "early",
+	v1alpha1.EventBuiltInLate:      "late",
+	v1alpha1.EventBuiltInNever:     "never",
+	v1alpha1.EventBuiltInUnfounded: "should have stayed",
+	v1alpha1.EventBuiltInTwice:     "twice",
 }
 
 func (c *cluster) setEvent(event *corev1.Event) {
-	if event.InvolvedObject.Kind != "Node" || event.Reason != readiness.ReasonHeld && differences[event.Reason] == "" {
+	if event.InvolvedObject.Kind != "Node" || event.Reason != v1alpha1.EventNodeTaintHeld && differences[event.Reason] == "" {
 		return
 	}
 	c.events[event.UID] = &nodeEvent{
@@ -49,8 +48,8 @@ func (c *cluster) renderEvents() {
 	held := map[string]*nodeEvent{}
 	for uid, event := range c.events {
 		switch {
-		case event.reason != readiness.ReasonHeld:
-			found, _, _ := strings.Cut(event.message, " For an hour, ")
+		case event.reason != v1alpha1.EventNodeTaintHeld:
+			found := v1alpha1.ParseShadowText(event.message)
 			rows = append(rows, differenceRow{string(uid), event.node, event.at.UnixMilli(), differences[event.reason], found})
 		case held[event.node] == nil || held[event.node].at.Before(event.at):
 			held[event.node] = event

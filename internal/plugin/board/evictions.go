@@ -4,12 +4,11 @@
 package board
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -26,15 +25,11 @@ const (
 // is empty if nobody did.
 func evictedBy(pod *corev1.Pod) string {
 	for i := range pod.Status.Conditions {
-		condition := &pod.Status.Conditions[i]
-		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch {
-		case condition.Reason != podcache.EvictionReason:
-		case strings.HasPrefix(condition.Message, podcache.MarkPrefix):
+		switch v1alpha1.MarkerOf(&pod.Status.Conditions[i]) {
+		case v1alpha1.NotMarked:
+		case v1alpha1.MarkedByTaintkeeper:
 			return byTaintkeeper
-		default:
+		case v1alpha1.MarkedByBuiltIn:
 			return byBuiltIn
 		}
 	}

@@ -42,8 +42,8 @@ type Finding struct {
 // Rules returns all rules, in the order of the report.
 func Rules() []Rule {
 	return []Rule{
-		evictionControllers, nodeHealthControllers, noTimeAdded,
-		startupTaint, flappingTaint,
+		evictionControllers, nodeHealthControllers, shortGrace, noTimeAdded,
+		startupTaint, flappingTaint, namesNode,
 		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds,
 		shadowedToleration, duplicateToleration, unknownKey,
 		daemonSetLeaves, controlPlaneLeaves, unreachableIndefinitely, singleReplica, falseComfort,

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -177,7 +178,7 @@ func (d *detective) oursEvicts() state {
 // oursJudges reports whether Taintkeeper monitors node health, which it does not by default. If it does, it renews a
 // Lease next to those of the nodes.
 func (d *detective) oursJudges() state {
-	if lease := d.Signs.NewestLease(plan.NodeHealthLease, corev1.NamespaceNodeLease); lease != nil {
+	if lease := d.Signs.NewestLease(v1alpha1.NodeHealthLease, corev1.NamespaceNodeLease); lease != nil {
 		d.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
 		if plan.IsRenewed(lease, d.Signs.At) {
 			return runs

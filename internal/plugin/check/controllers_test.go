@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
@@ -38,7 +39,7 @@ func lease(name string, ago time.Duration) sign { return leaseIn("kube-system", 
 
 // nodeHealthLease returns the Lease that node health renews.
 func nodeHealthLease(ago time.Duration) sign {
-	return leaseIn(corev1.NamespaceNodeLease, plan.NodeHealthLease, ago)
+	return leaseIn(corev1.NamespaceNodeLease, v1alpha1.NodeHealthLease, ago)
 }
 
 func leaseIn(namespace, name string, ago time.Duration) sign {
@@ -65,9 +66,9 @@ func released(name string) sign {
 // clock returns an eviction clock with an annotation, or without one if it is empty.
 func clock(renewed string) sign {
 	return func(cluster *plan.Cluster) {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: plan.EvictionClock}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: v1alpha1.EvictionClock}}
 		if renewed != "" {
-			account.Annotations = map[string]string{plan.EvictionClockAnnotation: renewed}
+			account.Annotations = map[string]string{v1alpha1.EvictionClockAnnotation: renewed}
 		}
 		cluster.Signs.AddEvictionClock(account)
 	}
@@ -87,7 +88,7 @@ func evicted(manager string, ago time.Duration) sign {
 	return func(cluster *plan.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: manager}}},
-			Reason:     plan.EvictionReason, Message: "Marking for deletion Pod default/p", LastTimestamp: metav1.NewTime(now.Add(-ago)),
+			Reason:     v1alpha1.EventEviction, Message: "Marking for deletion Pod default/p", LastTimestamp: metav1.NewTime(now.Add(-ago)),
 		})
 	}
 }
@@ -240,8 +241,8 @@ func TestTheBacklogOfTheBuiltInIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {
 				cluster.Signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-					Namespace: "kube-system", Name: plan.EvictionClock,
-					Annotations: map[string]string{plan.BacklogUntilAnnotation: test.until, plan.BacklogSparedAnnotation: test.spared},
+					Namespace: "kube-system", Name: v1alpha1.EvictionClock,
+					Annotations: map[string]string{v1alpha1.BacklogUntilAnnotation: test.until, v1alpha1.BacklogSparedAnnotation: test.spared},
 				}})
 			}), nil, "", now).Notes
 			told := slices.IndexFunc(notes, func(note string) bool { return strings.Contains(note, "backlog") })

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -18,7 +19,7 @@ func cancelled(pod string, count int32) sign {
 	return func(cluster *plan.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{
 			InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: pod},
-			Reason:         plan.EvictionReason, Message: "Cancelling deletion of Pod default/" + pod,
+			Reason:         v1alpha1.EventEviction, Message: "Cancelling deletion of Pod default/" + pod,
 			Count: count, LastTimestamp: metav1.NewTime(now.Add(-time.Minute)),
 		})
 	}

@@ -81,7 +81,7 @@ type Cluster struct {
 
 // AddRenewal adds the Lease of a node, which says when the node's kubelet last renewed it.
 func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
-	isOfNode := lease.Namespace == corev1.NamespaceNodeLease && lease.Name != NodeHealthLease
+	isOfNode := lease.Namespace == corev1.NamespaceNodeLease && lease.Name != v1alpha1.NodeHealthLease
 	if !isOfNode || lease.Spec.RenewTime == nil {
 		return
 	}

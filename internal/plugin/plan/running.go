@@ -17,11 +17,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
-
-// VersionLabel is a label of Taintkeeper's Lease and pods that says which version runs.
-const VersionLabel = "app.kubernetes.io/version"
 
 // Running says whether Taintkeeper is running, according to its Lease and its pods.
 type Running struct {
@@ -54,14 +52,14 @@ func (c *Cluster) Running(at time.Time) Running {
 		}
 		r.Replicas = append(r.Replicas, pod)
 		if r.Flags == nil || pod.Name == leader {
-			r.Flags, r.Version = words[1:], pod.Labels[VersionLabel]
+			r.Flags, r.Version = words[1:], pod.Labels[v1alpha1.VersionLabel]
 		}
 		if mode := modeWithoutLease(words); mode != "" && IsReady(pod) {
 			r.Mode, r.Known = mode, true
 		}
 	}
 	if r.Held {
-		r.Version = cmp.Or(r.Lease.Labels[VersionLabel], r.Version)
+		r.Version = cmp.Or(r.Lease.Labels[v1alpha1.VersionLabel], r.Version)
 	}
 	if r.Held || c.Signs.hasFreshEvictionClock(at) {
 		r.Mode, r.Known = cliv1alpha1.ModeEnforce, true
@@ -85,7 +83,7 @@ func EvictionClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.
 	clock := &cliv1alpha1.EvictionClockStatus{
 		State: cliv1alpha1.ClockNotSet, ServiceAccount: account.Namespace + "/" + account.Name,
 	}
-	renewed, err := time.Parse(time.RFC3339, account.Annotations[EvictionClockAnnotation])
+	renewed, err := time.Parse(time.RFC3339, account.Annotations[v1alpha1.EvictionClockAnnotation])
 	if err != nil {
 		return clock
 	}
@@ -99,12 +97,13 @@ func EvictionClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.
 // BacklogOf returns what the built-in must still do at an instant, according to an eviction clock. It is nil if that
 // is nothing.
 func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltInBacklog {
-	until, err := time.Parse(time.RFC3339, account.Annotations[BacklogUntilAnnotation])
+	until, err := time.Parse(time.RFC3339, account.Annotations[v1alpha1.BacklogUntilAnnotation])
 	if err != nil || !until.After(at) {
 		return nil
 	}
 	backlog := &cliv1alpha1.BuiltInBacklog{Until: metav1.NewTime(until)}
-	if spared := strings.Fields(account.Annotations[BacklogSparedAnnotation]); slices.Equal(spared, []string{"*"}) {
+	spared := strings.Fields(account.Annotations[v1alpha1.BacklogSparedAnnotation])
+	if slices.Equal(spared, []string{"*"}) {
 		backlog.AllSpared = true
 	} else {
 		backlog.SparedNodes = spared
@@ -290,18 +289,15 @@ func slimLease(lease *coordinationv1.Lease) *coordinationv1.Lease {
 			AcquireTime:          lease.Spec.AcquireTime, RenewTime: lease.Spec.RenewTime,
 		},
 	}
-	if version, ok := lease.Labels[VersionLabel]; ok {
-		slim.Labels = map[string]string{VersionLabel: version}
+	if version, ok := lease.Labels[v1alpha1.VersionLabel]; ok {
+		slim.Labels = map[string]string{v1alpha1.VersionLabel: version}
 	}
 	return slim
 }
 
-// Failures are the reasons of events that Taintkeeper writes when something fails.
-var Failures = []string{"EvictionRefused", "DisruptionTargetNotSet", "SilenceUnknown", "LeaseHolderUnknown"}
-
 // AddFailure adds an event. Only the most recent failure is kept.
 func (s *Signs) AddFailure(event *corev1.Event) {
-	if !slices.Contains(Failures, event.Reason) {
+	if !slices.Contains(v1alpha1.FailureEvents(), event.Reason) {
 		return
 	}
 	at := lastSeen(event)

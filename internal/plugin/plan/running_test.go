@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 func TestWhetherTaintkeeperRuns(t *testing.T) {
@@ -33,7 +35,7 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 	notReady.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 	clock := func(ago time.Duration) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			EvictionClockAnnotation: at.Add(-ago).Format(time.RFC3339),
+			v1alpha1.EvictionClockAnnotation: at.Add(-ago).Format(time.RFC3339),
 		}}}
 	}
 	const exception = ", so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."

@@ -18,6 +18,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 // These names identify the controllers that evict and taint: their programs, the Leases that their replicas use to
@@ -27,20 +28,6 @@ const (
 	ControllerManager = "kube-controller-manager"
 )
 
-// NodeHealthLease is the Lease in kube-node-lease that Taintkeeper renews while it monitors node health.
-const NodeHealthLease = "taintkeeper.dev"
-
-// The eviction clock, as package coexist writes it: an annotation of a ServiceAccount.
-const (
-	EvictionClock           = "taintkeeper-eviction-clock"
-	EvictionClockAnnotation = "taintkeeper.dev/renewed"
-	BacklogUntilAnnotation  = "taintkeeper.dev/backlog-until"
-	BacklogSparedAnnotation = "taintkeeper.dev/backlog-spared"
-)
-
-// EvictionReason is the reason of the events that both controllers write when they evict.
-const EvictionReason = "TaintManagerEviction"
-
 // Signs are traces that controllers leave in a cluster. If something was not read, or was not in the files, it is
 // unknown, which is different from none.
 type Signs struct {
@@ -48,8 +35,8 @@ type Signs struct {
 	// is none.
 	At time.Time
 
-	// Leases are the Leases that Taintkeeper and ControllerManager use to elect leaders, and NodeHealthLease. The list is
-	// complete if LeasesKnown.
+	// Leases are the Leases that Taintkeeper and ControllerManager use to elect leaders, and the Lease of node
+	// health. The list is complete if LeasesKnown.
 	Leases      []*coordinationv1.Lease
 	LeasesKnown bool
 	// EvictionClocks are the eviction clocks. The list is complete if EvictionClocksKnown.
@@ -81,13 +68,15 @@ func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 
 // AddEvictionClock adds a ServiceAccount if it is an eviction clock, and keeps its annotations. It ignores others.
 func (s *Signs) AddEvictionClock(account *corev1.ServiceAccount) {
-	if account.Name != EvictionClock {
+	if account.Name != v1alpha1.EvictionClock {
 		return
 	}
 	kept := &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID},
 	}
-	for _, name := range []string{EvictionClockAnnotation, BacklogUntilAnnotation, BacklogSparedAnnotation} {
+	for _, name := range []string{
+		v1alpha1.EvictionClockAnnotation, v1alpha1.BacklogUntilAnnotation, v1alpha1.BacklogSparedAnnotation,
+	} {
 		if value, ok := account.Annotations[name]; ok {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, name, value)
 		}
@@ -111,10 +100,10 @@ func (s *Signs) AddHolder(policy *admissionv1.ValidatingAdmissionPolicy) {
 // AddEvent counts the event of an eviction. Both controllers write it with the same source. The field manager, or the
 // pod's UID, which the built-in leaves out, shows which controller wrote it. A dry run evicts nothing.
 func (s *Signs) AddEvent(event *corev1.Event) {
-	if event.Reason != EvictionReason || strings.HasSuffix(event.Message, "(dry run)") {
+	if event.Reason != v1alpha1.EventEviction || v1alpha1.IsDryRunText(event.Message) {
 		return
 	}
-	if strings.HasPrefix(event.Message, "Cancelling deletion ") {
+	if v1alpha1.IsCancellingText(event.Message) {
 		s.addCancelled(event)
 	}
 	who := ControllerManager
@@ -167,10 +156,12 @@ const (
 	electionNamespace = "--leader-elect-resource-namespace"
 )
 
-// flagsKept are the flags of the two programs that say which of their controllers run.
-var flagsKept = []string{
-	"--controllers", "--coexist", "--shadow", "--dry-run", "--leader-elect", electionName, electionNamespace,
-}
+// The flags of the two programs that are kept: those that say which of their controllers run, and how long nodes may be
+// silent.
+var (
+	switchesKept = []string{"--coexist", "--shadow", "--dry-run", "--leader-elect"}
+	valuesKept   = []string{"--controllers", electionName, electionNamespace, readiness.MonitorGraceFlag}
+)
 
 // Election returns the name and the namespace of the Lease that the replicas of a program use to elect a leader,
 // according to the flags of its pods. Without pods or flags, the name is the name of the program, and the namespace is
@@ -187,7 +178,7 @@ func (c *Cluster) Election(program string) (name, namespace string) {
 // IsOfController reports whether a Lease shows something about a controller.
 func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
 	if lease.Namespace == corev1.NamespaceNodeLease {
-		return lease.Name == NodeHealthLease
+		return lease.Name == v1alpha1.NodeHealthLease
 	}
 	return slices.ContainsFunc([]string{Taintkeeper, ControllerManager}, func(program string) bool {
 		name, namespace := c.Election(program)
@@ -213,13 +204,21 @@ func controllerCommand(container *corev1.Container) []string {
 	if program == "" {
 		return nil
 	}
-	command := []string{program}
+	return append([]string{program}, keptOf(words)...)
+}
+
+// keptOf returns the flags that are kept, with their values.
+func keptOf(words []string) (kept []string) {
+	valueFollows := false
 	for _, word := range words {
-		if name, _, _ := strings.Cut(word, "="); slices.Contains(flagsKept, name) {
-			command = append(command, word)
+		name, _, inOne := strings.Cut(word, "=")
+		hasValue := slices.Contains(valuesKept, name)
+		if hasValue || valueFollows || slices.Contains(switchesKept, name) {
+			kept = append(kept, word)
 		}
+		valueFollows = hasValue && !inOne
 	}
-	return command
+	return kept
 }
 
 // The parts of managed fields that are kept for a node.

@@ -11,8 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
-	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -70,10 +69,10 @@ func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 		event corev1.Event
 		want  string
 	}{
-		"the built-in names no UID":     {corev1.Event{Reason: plan.EvictionReason}, plan.ControllerManager},
-		"ours names the UID of the pod": {corev1.Event{Reason: plan.EvictionReason, InvolvedObject: corev1.ObjectReference{UID: "u"}}, plan.Taintkeeper},
-		"ours, by its manager":          {corev1.Event{Reason: plan.EvictionReason, ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "taintkeeper"}}}}, plan.Taintkeeper},
-		"a dry run evicts nobody":       {corev1.Event{Reason: plan.EvictionReason, Message: "Marking for deletion Pod a/b (dry run)"}, ""},
+		"the built-in names no UID":     {corev1.Event{Reason: v1alpha1.EventEviction}, plan.ControllerManager},
+		"ours names the UID of the pod": {corev1.Event{Reason: v1alpha1.EventEviction, InvolvedObject: corev1.ObjectReference{UID: "u"}}, plan.Taintkeeper},
+		"ours, by its manager":          {corev1.Event{Reason: v1alpha1.EventEviction, ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "taintkeeper"}}}}, plan.Taintkeeper},
+		"a dry run evicts nobody":       {corev1.Event{Reason: v1alpha1.EventEviction, Message: "Marking for deletion Pod a/b (dry run)"}, ""},
 		"another reason":                {corev1.Event{Reason: "Scheduled"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,32 +87,21 @@ func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 	}
 }
 
-// Only this test imports package coexist, because it brings in half a controller.
-func TestTheNamesAreThoseThatTheControllerWrites(t *testing.T) {
-	if plan.NodeHealthLease != nodehealth.OwnLease {
-		t.Errorf("the Lease of node health is %s, not %s", nodehealth.OwnLease, plan.NodeHealthLease)
-	}
-	if plan.EvictionClock != coexist.ServiceAccount || plan.EvictionClockAnnotation != coexist.Annotation {
-		t.Errorf("the eviction clock is ServiceAccount %s with annotation %s, not %s with %s",
-			coexist.ServiceAccount, coexist.Annotation, plan.EvictionClock, plan.EvictionClockAnnotation)
-	}
-}
-
 func TestOnlyLeasesAndServiceAccountsOfTheTwoProgramsAreKept(t *testing.T) {
 	var signs plan.Signs
-	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager, "kube-scheduler", plan.EvictionClock} {
+	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager, "kube-scheduler", v1alpha1.EvictionClock} {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if (&plan.Cluster{}).IsOfController(lease) {
 			signs.AddLease(lease)
 		}
 		signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-			plan.EvictionClockAnnotation: "now", "of-others": "x",
+			v1alpha1.EvictionClockAnnotation: "now", "of-others": "x",
 		}}})
 	}
 	if len(signs.Leases) != 2 || signs.Leases[0].Name != plan.Taintkeeper || signs.Leases[1].Name != plan.ControllerManager {
 		t.Errorf("the Leases are %v", signs.Leases)
 	}
-	if len(signs.EvictionClocks) != 1 || signs.EvictionClocks[0].Name != plan.EvictionClock || len(signs.EvictionClocks[0].Annotations) != 1 {
+	if len(signs.EvictionClocks) != 1 || signs.EvictionClocks[0].Name != v1alpha1.EvictionClock || len(signs.EvictionClocks[0].Annotations) != 1 {
 		t.Errorf("the eviction clocks are %v", signs.EvictionClocks)
 	}
 }

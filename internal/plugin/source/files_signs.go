@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
@@ -48,8 +49,8 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		if err := convert(object.Object, account); err != nil {
 			return err
 		}
-		at, err := time.Parse(time.RFC3339, account.Annotations[plan.EvictionClockAnnotation])
-		if err == nil && account.Name == plan.EvictionClock {
+		at, err := time.Parse(time.RFC3339, account.Annotations[v1alpha1.EvictionClockAnnotation])
+		if err == nil && account.Name == v1alpha1.EvictionClock {
 			signs.Heard(at)
 		}
 		signs.AddEvictionClock(account)

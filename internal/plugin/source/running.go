@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -27,7 +28,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if err := r.evictionClocks(ctx); err != nil {
 		return err
 	}
-	for _, reason := range plan.Failures {
+	for _, reason := range v1alpha1.FailureEvents() {
 		all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
 		which := fields.OneTermEqualSelector("reason", reason)
 		err := listSome(ctx, r, "events", which, all.List, r.Cluster.Signs.AddFailure)

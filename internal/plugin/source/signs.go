@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -43,7 +44,7 @@ func (r *Reader) leases(ctx context.Context) error {
 		refused = cmp.Or(refused, err)
 	}
 	ofNodes := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	switch lease, err := ofNodes.Get(ctx, plan.NodeHealthLease, metav1.GetOptions{}); {
+	switch lease, err := ofNodes.Get(ctx, v1alpha1.NodeHealthLease, metav1.GetOptions{}); {
 	case err == nil:
 		r.Cluster.Signs.AddLease(lease)
 	case !apierrors.IsNotFound(err):
@@ -86,7 +87,7 @@ func (r *Reader) homes(ctx context.Context) []string {
 	}
 	var homes []string
 	for i := range bindings.Items {
-		if param := bindings.Items[i].Spec.ParamRef; param != nil && param.Name == plan.EvictionClock {
+		if param := bindings.Items[i].Spec.ParamRef; param != nil && param.Name == v1alpha1.EvictionClock {
 			homes = append(homes, param.Namespace)
 		}
 	}
@@ -99,16 +100,16 @@ func (r *Reader) homes(ctx context.Context) []string {
 func (r *Reader) evictionClocks(ctx context.Context) error {
 	core := r.Clients.CoreV1()
 	get := func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
-		return core.ServiceAccounts(namespace).Get(ctx, plan.EvictionClock, metav1.GetOptions{})
+		return core.ServiceAccounts(namespace).Get(ctx, v1alpha1.EvictionClock, metav1.GetOptions{})
 	}
 	all := core.ServiceAccounts(metav1.NamespaceAll)
-	err := named(ctx, r, "serviceaccounts", plan.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddEvictionClock)
+	err := named(ctx, r, "serviceaccounts", v1alpha1.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddEvictionClock)
 	r.Cluster.Signs.EvictionClocksKnown = err == nil
 	return r.without(err, "the eviction clock of Taintkeeper is not known")
 }
 
 func (r *Reader) evictions(ctx context.Context) error {
-	ofEvictions := fields.OneTermEqualSelector("reason", plan.EvictionReason)
+	ofEvictions := fields.OneTermEqualSelector("reason", v1alpha1.EventEviction)
 	all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
 	err := listSome(ctx, r, "events", ofEvictions, all.List, r.Cluster.Signs.AddEvent)
 	return r.without(err, "they cannot show who evicted")

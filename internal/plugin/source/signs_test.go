@@ -23,6 +23,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -42,8 +43,8 @@ func lease(namespace, name string, renewed time.Time) runtime.Object {
 
 func evictionClock(namespace string, renewed time.Time) runtime.Object {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: plan.EvictionClock,
-		Annotations: map[string]string{plan.EvictionClockAnnotation: renewed.Format(time.RFC3339), "secret": "hunter2"},
+		Namespace: namespace, Name: v1alpha1.EvictionClock,
+		Annotations: map[string]string{v1alpha1.EvictionClockAnnotation: renewed.Format(time.RFC3339), "secret": "hunter2"},
 	}}
 }
 
@@ -145,7 +146,7 @@ func bindingOf(name, namespace string) *admissionregistrationv1.ValidatingAdmiss
 	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			ParamRef: &admissionregistrationv1.ParamRef{Name: plan.EvictionClock, Namespace: namespace},
+			ParamRef: &admissionregistrationv1.ParamRef{Name: v1alpha1.EvictionClock, Namespace: namespace},
 		},
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 // warnings prints each warning of the API server once, except the one about policies that hold pods
@@ -20,7 +22,7 @@ func newWarnings(out io.Writer) warnings {
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w warnings) HandleWarningHeader(code int, agent, text string) {
-	if !strings.Contains(text, "'taintkeeper-holding") {
+	if !strings.Contains(text, "'"+v1alpha1.HoldingAdmissionPolicy) {
 		w.WarningHandler.HandleWarningHeader(code, agent, text)
 	}
 }

@@ -5,6 +5,7 @@ package status
 
 import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 )
 
@@ -20,7 +21,7 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 	}{
 		{"mode", !running.Known, unread(files, "Lease of Taintkeeper", "leases")},
 		{"controllers", runs && running.Flags == nil, "no pod of Taintkeeper was found"},
-		{"version", runs && running.Version == "", "no label " + plan.VersionLabel},
+		{"version", runs && running.Version == "", "no label " + v1alpha1.VersionLabel},
 		{"leader", running.Mode == cliv1alpha1.ModeEnforce && !running.Held && !signs.LeasesKnown, unread(files, "Lease of Taintkeeper", "leases")},
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
 		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper is running"},

@@ -31,7 +31,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -90,8 +89,8 @@ func lease(name string) *coordinationv1.Lease {
 // evictionClock returns an eviction clock that keeps the built-in from evicting.
 func evictionClock() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Namespace: metav1.NamespaceSystem, Name: plan.EvictionClock,
-		Annotations: map[string]string{plan.EvictionClockAnnotation: now.Format(time.RFC3339)},
+		Namespace: metav1.NamespaceSystem, Name: v1alpha1.EvictionClock,
+		Annotations: map[string]string{v1alpha1.EvictionClockAnnotation: now.Format(time.RFC3339)},
 	}}
 }
 
@@ -346,12 +345,12 @@ func TestAPauseIsMadeThoughWhatItHoldsCannotBeRead(t *testing.T) {
 
 func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
 	s := newScene(t)
-	if err := s.objects.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Delete(t.Context(), plan.EvictionClock, metav1.DeleteOptions{}); err != nil {
+	if err := s.objects.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Delete(t.Context(), v1alpha1.EvictionClock, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"},
-		Reason:     plan.EvictionReason, LastTimestamp: metav1.NewTime(now),
+		Reason:     v1alpha1.EventEviction, LastTimestamp: metav1.NewTime(now),
 	}
 	if _, err := s.objects.CoreV1().Events("shop").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -44,7 +45,7 @@ func (o *obstacles) of(ctx context.Context, pod plan.Leaving) string {
 			output.Absolute(pod.Verdict.Due), output.Relative(now, pod.Verdict.Due), tolerated(pod))
 	}
 	due := overdue(pod.Verdict.Due, now)
-	if why := refusal(pod.Pod); why != "" {
+	if why := v1alpha1.WhyItStays(pod.Pod); why != "" {
 		return fmt.Sprintf("%s: %s", due, why)
 	}
 	if why := o.event(ctx, pod.Pod); why != "" {
@@ -93,19 +94,6 @@ func notReady(node *corev1.Node) string {
 	return ""
 }
 
-// refusal returns what Taintkeeper wrote into the condition DisruptionTarget of a pod whose deletion is refused.
-func refusal(pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type != corev1.DisruptionTarget || condition.Status != corev1.ConditionTrue {
-			continue
-		}
-		if _, why, ok := strings.Cut(condition.Message, "; "); ok && strings.Contains(why, "refused") {
-			return why
-		}
-	}
-	return ""
-}
-
 func isMarked(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
@@ -130,7 +118,7 @@ func (o *obstacles) event(ctx context.Context, pod *corev1.Pod) string {
 	var newest *corev1.Event
 	for i := range list.Items {
 		event := &list.Items[i]
-		if event.InvolvedObject.UID == pod.UID && event.Reason == "EvictionRefused" &&
+		if event.InvolvedObject.UID == pod.UID && event.Reason == v1alpha1.EventEvictionRefused &&
 			(newest == nil || lastSeen(newest).Before(lastSeen(event))) {
 			newest = event
 		}

@@ -35,6 +35,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -786,8 +787,15 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: message}}
 		}
 	}
+	stays := func(message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Reason: v1alpha1.TaintEvictionReason, Message: message,
+			}}
+		}
+	}
 	refused := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, Reason: "EvictionRefused", Type: corev1.EventTypeWarning,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, Reason: v1alpha1.EventEvictionRefused, Type: corev1.EventTypeWarning,
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", UID: "p"}, Message: "Eviction of Pod default/p is refused (webhook w)",
 	}
 	for name, test := range map[string]struct {
@@ -800,7 +808,9 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then deletion still waits for finalizer example.com/f"},
 		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: deletion waits for a controller to remove finalizers example.com/f, example.com/g"},
 		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that the pod's containers have stopped"},
-		"its condition says who":        {marked("Taintkeeper: deleting due to NoExecute taint; the deletion is refused (webhook w)"), nil, "was due 59s ago: the deletion is refused (webhook w)"},
+		"its condition says who":        {stays(v1alpha1.RefusedMessage("webhook w")), nil, "was due 59s ago: the deletion is refused (webhook w)"},
+		"its condition says who holds":  {stays(v1alpha1.StaysMessage("EvictionPolicy p holds it")), nil, "was due 59s ago: EvictionPolicy p holds it"},
+		"its mark was only taken off":   {stays(v1alpha1.UnmarkMessage), []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused (webhook w)"},
 		"an event says who":             {nil, []runtime.Object{refused}, "was due 59s ago: Eviction of Pod default/p is refused (webhook w)"},
 		"it is marked, and that is all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 59s ago, and is marked for eviction, but not deleted"},
 		"no lease is found": {nil, nil, "was due 59s ago, but no controller has begun to evict it\n" +
