@@ -13,7 +13,8 @@
 //
 // For one taint the strictest answer of all policies counts (Free < Ask < Wait < Hold). Across taints the mildest
 // counts: the first taint that lets the pod go decides, just as the earliest due instant does. Policies therefore
-// cannot conflict, none takes precedence, and adding a policy never makes an answer milder.
+// cannot conflict, none takes precedence, and adding a policy never makes an answer milder, as long as breakers and
+// places stay as they are.
 //
 // Within one policy the first line that applies gives the answer:
 //
@@ -36,6 +37,7 @@
 //	facts.go       what the rule needs to know of a pod
 //	says.go        the rule
 //	answer.go      what it says
+//	demand.go      what a breaker counts
 //	latch.go       the memory of a breaker
 //	line.go        who gets the places of paces (window.go) and budgets (allowance.go)
 package policy

@@ -19,7 +19,7 @@ import (
 var (
 	maintenance = "maintenance until noon"
 	empty       = ""
-	tripped     = policy.State{Open: "9 of 30 selected pods are due, and the breaker allows 3"}
+	tripped     = policy.State{Open: "9 of 30 selected pods would leave, and the breaker allows 3"}
 
 	finished  = policy.Pod{Finished: true}
 	unready   = policy.Pod{Unready: true}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,6 +124,19 @@ func (l *line) lacks(needs needs) policy.Budgets {
 		lacks = cmp.Or(lacks, policy.BudgetBusy)
 	}
 	return policy.Budgets{Objects: lacks, Name: needs.budget.name}
+}
+
+// allowed returns how many disruptions a budget allows.
+func (l *line) allowed(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	namespace, _, _ := strings.Cut(name, "/")
+	for _, b := range l.budgets[namespace] {
+		if b.name == name {
+			return b.Allowed()
+		}
+	}
+	return 0
 }
 
 func (l *line) wake() {

@@ -4,13 +4,13 @@
 package policies
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -36,13 +36,14 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	return is, selecting
 }
 
-// dues returns when the pods of a node that breakers count are due, by policy.
-func (f *Follower) dues(name string) map[string][]time.Time {
+// demandOn returns what breakers count on a node.
+func (f *Follower) demandOn(name string) (on nodeDemand) {
 	node, ok := f.config.Nodes.Get(name)
 	if !ok || len(node.NoExecute) == 0 {
-		return nil
+		return on
 	}
-	all, dues := f.breakers(), map[string][]time.Time{}
+	all := f.all()
+	on.of = map[string]*policy.Demand{}
 	for _, pod := range f.config.Pods.OnNode(name) {
 		if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 			continue
@@ -51,19 +52,29 @@ func (f *Follower) dues(name string) map[string][]time.Time {
 		if len(causes) == 0 {
 			continue
 		}
-		_, selecting := f.selecting(all, pod, node)
-		for _, p := range selecting {
-			if due, applies := p.Due(causes); applies {
-				dues[p.Name] = append(dues[p.Name], due)
-			}
-		}
+		is, selecting := f.selecting(all, pod, node)
+		on.add(f.asks(pod, node, is, selecting, causes), f.config.Clock.Now())
 	}
-	return dues
+	return on
 }
 
-// breakers returns the policies that have a breaker.
-func (f *Follower) breakers() []followed {
-	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
+// add counts a pod for the breakers of its policies.
+func (on *nodeDemand) add(a asked, now time.Time) {
+	for _, p := range a.selecting {
+		if p.Breaker() == nil {
+			continue
+		}
+		on.again = timeline.Next(on.again, a.turns)
+		said, counts := p.Counts(a.selecting, a.is, a.causes, now)
+		on.again = timeline.Next(on.again, said.Again)
+		if !counts {
+			continue
+		}
+		if on.of[p.Name] == nil {
+			on.of[p.Name] = &policy.Demand{}
+		}
+		on.of[p.Name].Add(a.is, said, 1)
+	}
 }
 
 // countEvery is how long the number of pods that a policy selects is reused, because counting them walks over all pods.

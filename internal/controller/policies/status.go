@@ -168,7 +168,7 @@ func (r *reporter) status(
 	case open != "":
 		say(v1alpha1.ConditionTripped, true, "TooManyDue", open+".")
 	default:
-		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that are due.")
+		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that would leave.")
 	}
 	held, reason, message := r.down.says(p)
 	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)

@@ -40,6 +40,7 @@ type Set struct {
 	mayNotAsk  bool               // Taintkeeper may not use the Eviction API
 	namespaces map[string]*corev1.Namespace
 	budgets    BudgetsOf
+	allows     map[string]int // how many disruptions budgets allow, by name
 }
 
 // BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
@@ -56,7 +57,7 @@ type opening struct {
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{
 		made: map[string]bool{}, open: map[string]opening{}, full: map[string]bool{},
-		namespaces: map[string]*corev1.Namespace{}, budgets: budgets,
+		namespaces: map[string]*corev1.Namespace{}, budgets: budgets, allows: map[string]int{},
 	}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
@@ -207,7 +208,9 @@ func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
 	var names []string
 	for _, budget := range all {
-		names = append(names, budget.Namespace+"/"+budget.Name)
+		name := budget.Namespace + "/" + budget.Name
+		names = append(names, name)
+		s.allows[name] = policy.Allowed(budget)
 	}
 	is := s.BudgetsNamed(names...)
 	if len(all) == 1 && is.Objects == "" && policy.Allowed(all[0]) == 0 {
@@ -237,38 +240,81 @@ func MadeByPause(object *v1alpha1.EvictionPolicy) bool { return object.Labels[Ma
 // IsPause reports the same about a policy of the set.
 func (s *Set) IsPause(p *policy.Policy) bool { return s.made[p.Name] }
 
-// Trip finds out whether the breaker of a policy opens when selected pods become due at these instants, and remembers
-// it. It returns when and why, or nothing if the breaker stays closed or is already open. Without other objections, a
-// pod leaves when settle is over, so only pods that are due within that time count.
-func (s *Set) Trip(p *policy.Policy, dues []time.Time, selected int, now time.Time) (at time.Time, why string) {
+// Candidate is a pod that policies select, and why it must leave, now or later.
+type Candidate struct {
+	Pod
+	Node   Node
+	By     []*policy.Policy
+	Causes []policy.Cause
+}
+
+// Trip finds out whether the breaker of a policy opens because of the pods that it selects, and remembers it. It
+// returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when the pod
+// would leave without breakers until it leaves.
+func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at time.Time, why string) {
 	b := p.Breaker()
 	if b == nil || s.open[p.Name].why != "" {
 		return time.Time{}, ""
 	}
-	var counted []time.Time
-	for _, due := range dues {
-		if b.Resumed(due, now) {
+	come, leave := s.demands(p, selected, now)
+	var demand policy.Demand
+	for i, is := range come {
+		for len(leave) > 0 && !leave[0].until.After(is.from) && leave[0].from.Before(is.from) {
+			demand.Add(leave[0].pod, leave[0].said, -1)
+			leave = leave[1:]
+		}
+		demand.Add(is.pod, is.said, 1)
+		if i+1 < len(come) && come[i+1].from.Equal(is.from) { // those that come together are counted together
 			continue
 		}
-		if due.Before(now) {
-			due = now
-		}
-		counted = append(counted, due)
-	}
-	slices.SortFunc(counted, time.Time.Compare)
-	for i := b.MaxDue(selected); i < len(counted); i++ {
-		last, first := counted[i], counted[i-b.MaxDue(selected)]
-		if first.Before(last) && last.Sub(first) >= b.Settle {
-			continue
-		}
-		together := slices.DeleteFunc(slices.Clone(counted), func(due time.Time) bool {
-			return due.After(last) || due.Before(last) && last.Sub(due) >= b.Settle
-		})
 		var latch policy.Latch
-		if latch.Count(b, len(together), selected, last) {
-			s.open[p.Name] = opening{last, latch.Open()}
-			return last, latch.Open()
+		if latch.Count(b, demand.Pods(func(budget string) int { return s.allows[budget] }), len(selected), is.from) {
+			s.open[p.Name] = opening{is.from, latch.Open()}
+			return is.from, latch.Open()
 		}
 	}
 	return time.Time{}, ""
+}
+
+// counted is a pod that a breaker counts, from an instant until another one.
+type counted struct {
+	pod         *policy.Pod
+	said        policy.Said
+	from, until time.Time
+}
+
+// demands returns the pods that the breaker of a policy counts, in the order in which they come and in the order in
+// which they leave.
+func (s *Set) demands(p *policy.Policy, selected []Candidate, now time.Time) (come, leave []counted) {
+	for _, c := range selected {
+		if len(c.Causes) == 0 {
+			continue
+		}
+		is, ok := s.countedFrom(p, c, now)
+		if !ok {
+			continue
+		}
+		come = append(come, is)
+		if is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves; !is.until.IsZero() {
+			leave = append(leave, is)
+		}
+	}
+	slices.SortFunc(come, func(a, b counted) int { return a.from.Compare(b.from) })
+	slices.SortFunc(leave, func(a, b counted) int { return a.until.Compare(b.until) })
+	return come, leave
+}
+
+// countedFrom returns from when the breaker of a policy counts a pod.
+func (s *Set) countedFrom(p *policy.Policy, c Candidate, at time.Time) (_ counted, ok bool) {
+	for {
+		is, turns := s.FactsAt(c.Pod, c.Node, at)
+		is.Budgets = s.object(c.Pod)
+		said, counts := p.Counts(c.By, is, c.Causes, at)
+		if counts {
+			return counted{pod: is, said: said, from: at}, true
+		}
+		if at = timeline.Next(said.Again, turns); at.IsZero() {
+			return counted{}, false
+		}
+	}
 }
