@@ -138,6 +138,63 @@ func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {
 	})
 }
 
+func TestAnOpenBreakerClosesWhenMorePodsAreSelectedAndItsPodsLeave(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromString("50%")))
+		w.addPods(3, 1)
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(time.Minute)
+		w.wantLeft(nil)
+		for i := range 16 {
+			w.AddPod(fmt.Sprint("new", i), "m")
+		}
+		w.Pass(2*countEvery + 15*sec)
+		for _, pod := range []string{"n0", "n1", "n2"} {
+			if got := w.deletes(pod); len(got) != 1 {
+				t.Errorf("pod %s was deleted at %v, want once: 3 of 20 selected pods are due, and the breaker allows 10", pod, got)
+			}
+		}
+		w.wantCondition("brake", v1alpha1.ConditionTripped, "FewDue", "")
+	})
+}
+
+func TestAnOldNumberOfSelectedPodsMakesABreakerOnlyStricter(t *testing.T) {
+	for name, lose := range map[string]func(w *world, pod string){
+		"pods are deleted":            func(w *world, pod string) { w.DeletePod("default", pod) },
+		"pods have other labels":      func(w *world, pod string) { w.ChangePod(pod, labeled("tier", "web")) },
+		"their node has other labels": func(w *world, _ string) { w.ChangeNode("m", func(node *corev1.Node) { node.Labels["pool"] = "b" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				brake := breakerOf(intstr.FromString("25%")) // 10 of 40 pods, 1 of 4
+				brake.PodSelector = matching("tier", "db")
+				brake.NodeSelector = &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{
+					{Key: "pool", Operator: metav1.LabelSelectorOpDoesNotExist},
+				}}
+				w.add("brake", brake)
+				for i := range 40 {
+					w.AddPod(fmt.Sprintf("db%02d", i), []string{"n", "m"}[min(i/4, 1)], labeled("tier", "db"))
+				}
+				w.run()
+				w.Until(20 * sec)
+				for i := 4; i < 40; i++ {
+					lose(w, fmt.Sprintf("db%02d", i))
+				}
+				w.Pass(2 * sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(5 * time.Minute)
+				for i := range 4 {
+					if got := w.deletes(fmt.Sprintf("db%02d", i)); len(got) > 0 {
+						t.Errorf("pod db%02d was deleted at %v: 4 of 4 selected pods are due, and the breaker allows 1", i, got)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestABreakerCountsOnlyPodsThatWouldLeaveIfItWereClosed(t *testing.T) {
 	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	for name, keeps := range map[string]func(w *asking, brake *v1alpha1.EvictionPolicySpec){

@@ -34,8 +34,22 @@ func (f *Follower) podChanged(change podcache.Change) {
 		}
 	}
 	f.pace(change)
+	f.loseOf(change)
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
+	}
+}
+
+// loseOf notes that policies may no longer select a pod.
+func (f *Follower) loseOf(change podcache.Change) {
+	before, after := change.Before, change.After
+	if before == nil || before.Flags.Has(podcache.Terminating) {
+		return
+	}
+	same := after != nil && !after.Flags.Has(podcache.Terminating) && after.Node == before.Node &&
+		podcache.SameLabels(before, after)
+	if node, ok := f.config.Nodes.Get(before.Node); ok && !same {
+		f.lose(node, before)
 	}
 }
 
@@ -67,6 +81,9 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
+	if before != nil && (after == nil || !labels.Equals(before.Labels, after.Labels)) {
+		f.lose(before, f.config.Pods.OnNode(before.Name)...)
+	}
 	switch {
 	case len(f.all()) == 0:
 	case before == nil:

@@ -21,7 +21,7 @@ type demand struct {
 	tainted func() []string                     // nodes with NoExecute taints
 	edition func() int                          // of the policies; what was counted for another one is not used
 	allowed func(budget string) int             // how many disruptions a budget allows
-	of      func(p *policy.Policy, due int) int // how many pods a policy selects, given how many are due
+	of      func(p *policy.Policy, due int) int // how many pods a policy selects at least, given how many would leave
 	now     func() time.Time
 	// known reports whether all nodes and pods are known. Before that, counts are meaningless, and nothing is evicted.
 	known func() bool
@@ -82,6 +82,12 @@ func (d *demand) markStale(nodes ...string) {
 	for _, node := range nodes {
 		d.stale[node] = struct{}{}
 	}
+	d.wake()
+}
+
+// wake makes [demand.look] count. Whatever may change a latch or has changed one calls it, so that look always learns
+// of a latch that has flipped or will close.
+func (d *demand) wake() {
 	select {
 	case d.changed <- struct{}{}:
 	default:
@@ -119,6 +125,9 @@ func (d *demand) look() (changed []string, again time.Time) {
 			changed = append(changed, name)
 		}
 		again = timeline.Next(again, b.latch.Closes(b.policy.Breaker()))
+		if b.told { // it can close because more pods are selected
+			again = timeline.Next(again, now.Add(countEvery))
+		}
 	}
 	for _, node := range d.nodes {
 		again = timeline.Next(again, node.again)
@@ -157,6 +166,9 @@ func (b *breaker) count(d *demand) {
 			all.Join(*of)
 		}
 	}
-	pods := all.Pods(d.allowed)
-	b.latch.Count(b.policy.Breaker(), pods, d.of(b.policy, pods), d.now())
+	pods, was, is := all.Pods(d.allowed), b.latch, b.policy.Breaker()
+	b.latch.Count(is, pods, d.of(b.policy, pods), d.now())
+	if !b.latch.Tripped.Equal(was.Tripped) || !b.latch.Closes(is).Equal(was.Closes(is)) {
+		d.wake()
+	}
 }

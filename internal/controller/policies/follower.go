@@ -114,7 +114,7 @@ func New(config Config) (*Follower, error) {
 	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
-	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selected
+	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
 	f.demand.allowed = f.line.allowed

@@ -4,6 +4,8 @@
 package policies
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,26 +79,54 @@ func (on *nodeDemand) add(a asked, now time.Time) {
 	}
 }
 
-// countEvery is how long the number of pods that a policy selects is reused, because counting them walks over all pods.
-const countEvery = time.Minute
+const (
+	// countEvery is how long the number of pods that a policy selects is reused, because counting them walks over all
+	// pods.
+	countEvery = time.Minute
+	// countAtMost is the shortest time between two counts for a breaker that a new number may keep closed.
+	countAtMost = time.Second
+)
 
 // counts is how many pods each policy selected at an instant.
 type counts struct {
-	at time.Time
-	of map[*policy.Policy]int
+	at   time.Time
+	of   map[*policy.Policy]int
+	lost map[*policy.Policy]int // pods that are no longer selected
 }
 
-// selected returns how many pods a policy selects, on all nodes. One walk counts for all policies. The last count is
-// reused for countEvery, unless it is smaller than the number of due pods, all of which are selected.
-func (f *Follower) selected(p *policy.Policy, due int) int {
+// selected returns how many pods a policy selects on all nodes, or selected at most countEvery ago.
+func (f *Follower) selected(p *policy.Policy) int {
 	f.counting.Lock()
 	defer f.counting.Unlock()
-	now := f.config.Clock.Now()
-	if pods, known := f.counts.of[p]; known && pods >= due && now.Sub(f.counts.at) < countEvery {
-		return pods
+	if _, known := f.counts.of[p]; !known || f.config.Clock.Now().Sub(f.counts.at) >= countEvery {
+		f.count()
 	}
+	return f.counts.of[p]
+}
+
+// selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a breaker
+// milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave are
+// selected.
+func (f *Follower) selectedAtLeast(p *policy.Policy, leave int) int {
+	last := f.selected(p)
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	b := p.Breaker()
+	least := func() int { return max(f.counts.of[p]-f.counts.lost[p], leave) }
+	uncertain := leave > b.MaxDue(least()) && (leave <= b.MaxDue(last) || last < leave)
+	if uncertain && f.config.Clock.Now().Sub(f.counts.at) >= countAtMost {
+		f.count()
+	}
+	return least()
+}
+
+// count counts the pods that policies select. One walk counts for all policies. The caller holds the lock.
+func (f *Follower) count() {
 	all := f.all()
-	f.counts = counts{at: now, of: make(map[*policy.Policy]int, len(all))}
+	was := f.counts.of
+	f.counts = counts{
+		at: f.config.Clock.Now(), of: make(map[*policy.Policy]int, len(all)), lost: map[*policy.Policy]int{},
+	}
 	for _, one := range all {
 		f.counts.of[one.Policy] = 0
 	}
@@ -110,7 +140,33 @@ func (f *Follower) selected(p *policy.Policy, due int) int {
 			f.counts.of[one]++
 		}
 	}
-	return f.counts.of[p]
+	if !maps.Equal(was, f.counts.of) {
+		f.demand.wake()
+	}
+}
+
+// lose notes that pods may no longer be selected by the policies that selected them on a node. A pod that a count has
+// already left out is noted too, which makes breakers stricter until the next count.
+func (f *Follower) lose(node *nodecache.Node, pods ...*podcache.Pod) {
+	breakers := f.breakers()
+	if len(breakers) == 0 {
+		return
+	}
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	for _, pod := range pods {
+		_, selecting := f.selecting(breakers, pod, node)
+		for _, one := range selecting {
+			if f.counts.lost != nil {
+				f.counts.lost[one]++
+			}
+		}
+	}
+}
+
+// breakers returns the policies that have a breaker.
+func (f *Follower) breakers() []followed {
+	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
 }
 
 // causes returns the taints because of which a pod must leave, now or later.

@@ -125,7 +125,7 @@ func (r *reporter) status(
 ) v1alpha1.EvictionPolicyStatus {
 	is := *was.DeepCopy()
 	is.ObservedGeneration = object.Generation
-	is.Selected = number(r.f.selected(p.Policy, t.due))
+	is.Selected = number(max(r.f.selected(p.Policy), t.due))
 	is.Due, is.Held, is.Asking = number(t.due), number(t.held), number(t.asking)
 	is.Since = nil
 	if t.held > 0 {
