@@ -21,17 +21,17 @@ func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.T
 	var counted []Cause
 	due := false
 	for _, cause := range causes {
-		if !p.Applies(cause.Taint) || p.breaker.Resumed(cause.Due, now) {
+		if !p.Applies(cause.Taint) || p.breaker.Resumed(cause.seen(), now) {
 			continue
 		}
 		counted = append(counted, cause)
 		due = due || !cause.Due.After(now)
 	}
-	said = decide(policies, counted, now, func(other *Policy, due time.Time) Answer {
+	said = decide(policies, counted, now, func(other *Policy, cause Cause) Answer {
 		if other.DryRun && other.Name != p.Name {
 			return Answer{}
 		}
-		return other.withoutBreaker(pod, due, now)
+		return other.withoutBreaker(pod, cause.Due, now)
 	})
 	if at := p.breaker.resumedAt; at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
 		said.Again = at

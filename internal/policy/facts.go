@@ -66,6 +66,17 @@ func Allowed(budget *policyv1.PodDisruptionBudget) int {
 type Cause struct {
 	Taint *corev1.Taint
 	Due   time.Time
+	// Seen is when this process first saw that the pod is due because of the taint; zero means at Due. Breakers do not
+	// rely on Due, which follows from records that many clients may write.
+	Seen time.Time
+}
+
+// seen returns the later of due and first seen as due.
+func (c Cause) seen() time.Time {
+	if c.Seen.After(c.Due) {
+		return c.Seen
+	}
+	return c.Due
 }
 
 // CausesOf returns the taints of a node because of which a pod must leave according to a rule, now or later. They point

@@ -157,18 +157,19 @@ func (b *Breaker) scaled(selected int) (int, error) {
 	return intstr.GetScaledValueFromIntOrPercent(&b.maxDue, selected, false)
 }
 
-// resumes returns since when the breaker does not hold pods that became due at this instant; zero means never.
-func (b *Breaker) resumes(due time.Time) time.Time {
-	if due.Before(b.resumedAt) {
+// resumes returns since when the breaker does not hold pods that were first seen as due at this instant; zero means
+// never.
+func (b *Breaker) resumes(seen time.Time) time.Time {
+	if seen.Before(b.resumedAt) {
 		return b.resumedAt
 	}
 	return time.Time{}
 }
 
-// Resumed reports whether a user has resumed the eviction of pods that became due at this instant. The breaker does not
-// hold them, and they do not count.
-func (b *Breaker) Resumed(due, now time.Time) bool {
-	at := b.resumes(due)
+// Resumed reports whether a user has resumed the eviction of pods that were first seen as due at this instant. The
+// breaker does not hold them, and they do not count.
+func (b *Breaker) Resumed(seen, now time.Time) bool {
+	at := b.resumes(seen)
 	return !at.IsZero() && !at.After(now)
 }
 

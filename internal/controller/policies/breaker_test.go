@@ -138,6 +138,29 @@ func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {
 	})
 }
 
+func TestABreakerDoesNotBelieveAnOldTimeAdded(t *testing.T) {
+	play(t, func(w *world) {
+		brake := breakerOf(intstr.FromString("20%"))
+		w.add("brake", brake)
+		for i := range 20 {
+			if i%2 == 0 {
+				w.AddNode(fmt.Sprint("x", i), "a")
+			}
+			w.AddPod(fmt.Sprintf("p%02d", i), fmt.Sprint("x", i-i%2))
+		}
+		w.run()
+		w.Until(time.Hour)
+		w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now()} })
+		old := metav1.NewTime(time.Now().Add(-30 * time.Minute))
+		for i := range 10 {
+			w.SetTaints(fmt.Sprint("x", 2*i), corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &old})
+			w.Pass(sec)
+		}
+		w.Pass(10 * time.Minute)
+		w.wantLeft(nil)
+	})
+}
+
 func TestAnOpenBreakerClosesWhenMorePodsAreSelectedAndItsPodsLeave(t *testing.T) {
 	play(t, func(w *world) {
 		w.add("brake", breakerOf(intstr.FromString("50%")))

@@ -66,6 +66,7 @@ func (f *Follower) pace(change podcache.Change) {
 		(after == nil || after.Flags.Has(podcache.Terminating))
 	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
 	case leaves && ok && len(node.NoExecute) > 0:
+		f.sights.forget(node.Name, before.UID, node.NoExecute)
 		_, selecting := f.selecting(f.all(), before, node)
 		f.line.left(policy.Counting(selecting, node.NoExecute), node, before.UID)
 	case leaves:
@@ -81,6 +82,11 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
+	if before != nil && after == nil {
+		f.sights.keep(before.Name, nil)
+	} else if before != nil {
+		f.sights.keep(before.Name, after.NoExecute)
+	}
 	if before != nil && (after == nil || !labels.Equals(before.Labels, after.Labels)) {
 		f.lose(before, f.config.Pods.OnNode(before.Name)...)
 	}

@@ -82,6 +82,7 @@ type Follower struct {
 	line       *line
 	budgets    *budgets
 	unready    *unready
+	sights     sights
 	known      chan struct{} // closed when the policies are known, or the resource is not installed
 	statusDue  chan struct{} // signals that a condition of a policy may have changed
 
@@ -111,7 +112,7 @@ func New(config Config) (*Follower, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
+	f := &Follower{sights: sights{of: map[string]map[sight]time.Time{}}, config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast

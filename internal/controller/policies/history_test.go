@@ -607,11 +607,22 @@ func (h *history) fault(kind int, lasts time.Duration) {
 	case kind == 0:
 		h.Stop()
 		h.Pass(lasts)
+		h.change((*moment).forgetResumed)
 		h.start()
 	default: // a list that fails would be tried again after as much as a minute
 		h.blind = time.Now().Add(lasts)
 		h.API.Watches("pods").Hold()
 		time.AfterFunc(lasts/2, h.API.Watches("pods").Expire)
+	}
+}
+
+// forgetResumed is what a process that starts does: it sees all pods as due only from now on.
+func (m *moment) forgetResumed() {
+	m.policies = slices.Clone(m.policies)
+	for i := range m.policies {
+		if b := m.policies[i].Spec.Breaker; b != nil {
+			m.policies[i].Spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: b.MaxDue, Settle: b.Settle}
+		}
 	}
 }
 

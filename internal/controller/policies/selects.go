@@ -104,8 +104,8 @@ func (f *Follower) selected(p *policy.Policy) int {
 	return f.counts.of[p]
 }
 
-// selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a breaker
-// milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave are
+// selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a
+// breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave are
 // selected.
 func (f *Follower) selectedAtLeast(p *policy.Policy, leave int) int {
 	last := f.selected(p)
@@ -171,5 +171,9 @@ func (f *Follower) breakers() []followed {
 
 // causes returns the taints because of which a pod must leave, now or later.
 func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
-	return policy.CausesOf(f.config.Rule, pod.Rule(), taints)
+	causes := policy.CausesOf(f.config.Rule, pod.Rule(), taints)
+	if len(causes) > 0 {
+		f.sights.note(pod.Node, pod.UID, causes, f.config.Clock.Now())
+	}
+	return causes
 }

@@ -249,8 +249,8 @@ type Candidate struct {
 }
 
 // Trip finds out whether the breaker of a policy opens because of the pods that it selects, and remembers it. It
-// returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when the pod
-// would leave without breakers until it leaves.
+// returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when
+// the pod would leave without breakers until it leaves.
 func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at time.Time, why string) {
 	b := p.Breaker()
 	if b == nil || s.open[p.Name].why != "" {
