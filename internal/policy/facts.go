@@ -33,7 +33,8 @@ type Pod struct {
 // does not cost a pod the protection of its budget.
 const UnreadyFor = 30 * time.Second
 
-// Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked.
+// Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked,
+// and evicts the pod without charging a budget.
 type Budgets struct {
 	// Objects is Budget, BudgetBusy, BudgetsUnread, SeveralBudgets or NotPermitted if asking now is useless, and empty
 	// otherwise.
@@ -51,6 +52,20 @@ func BudgetsNamed(names ...string) Budgets {
 		is.Objects = SeveralBudgets
 	}
 	return is
+}
+
+// IgnoresBudgets reports whether the Eviction API evicts a pod in a phase whatever its budgets say (canIgnorePDB in
+// k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go).
+func IgnoresBudgets(phase corev1.PodPhase) bool {
+	return phase == corev1.PodPending || phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// SparesUnready reports whether the Eviction API evicts pods of a budget that are not ready without charging it. They do
+// not count towards the healthy pods of the budget, so their eviction disrupts nothing.
+func SparesUnready(budget *policyv1.PodDisruptionBudget) bool {
+	always := budget.Spec.UnhealthyPodEvictionPolicy
+	return always != nil && *always == policyv1.AlwaysAllow ||
+		budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
 }
 
 // Allowed returns how many disruptions a budget allows now: none while its status lags behind its spec, because the

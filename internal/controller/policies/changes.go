@@ -55,7 +55,7 @@ func (f *Follower) loseOf(change podcache.Change) {
 
 // seesOther reports whether policies see another pod than before.
 func seesOther(before, after *podcache.Pod) bool {
-	const seen = podcache.Finished | podcache.Ready
+	const seen = podcache.Finished | podcache.Ready | podcache.Pending
 	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
 }
 

@@ -92,6 +92,8 @@ func (w *asking) passes(pod *corev1.Pod) error {
 		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget"))
 	}
 	switch status := &of[0].Status; {
+	case !isTrue(pod, corev1.PodReady) && of[0].Spec.UnhealthyPodEvictionPolicy != nil:
+		return nil
 	case !isTrue(pod, corev1.PodReady) && status.CurrentHealthy >= status.DesiredHealthy && status.DesiredHealthy > 0:
 		return nil
 	case status.ObservedGeneration < of[0].Generation:
@@ -281,6 +283,56 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 		w.wantLeft(map[string]time.Duration{"old": 10 * sec, "new": 40 * sec, "quorum": 70 * sec})
 		w.wantAsked(0, 1)
 	})
+}
+
+func TestUnreadyPodsThatTheEvictionAPILetsGoNeedNoPlaceInTheirBudget(t *testing.T) {
+	always := policyv1.AlwaysAllow
+	unready := isReady(corev1.ConditionFalse, time.Minute)
+	for name, test := range map[string]struct {
+		change func(*policyv1.PodDisruptionBudget)
+		later  bool // the budget changes while the pods wait
+		pod    func(*corev1.Pod)
+	}{
+		"a budget with enough healthy pods": {change: func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DesiredHealthy = 2, 2 }, pod: unready},
+		"a budget that has them later":      {change: func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DesiredHealthy = 2, 2 }, pod: unready, later: true},
+		"a budget that always allows it":    {change: func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &always }, pod: unready},
+		"pods that are pending": {change: func(*policyv1.PodDisruptionBudget) {}, pod: func(pod *corev1.Pod) {
+			unready(pod)
+			pod.Status.Phase = corev1.PodPending
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playAsking(t, func(w *asking) {
+				spec := evicts(0)
+				spec.Unready = v1alpha1.UnreadyAsk
+				w.add("polite", spec)
+				for i := range 4 {
+					w.AddPod(fmt.Sprint("web", i), "n", labeled("app", "web"), test.pod)
+				}
+				w.addBudget("web", "web", 0)
+				change := func() {
+					is, err := w.Client.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "web", metav1.GetOptions{})
+					w.Must(nil, err)
+					test.change(is)
+					w.Must(w.Client.PolicyV1().PodDisruptionBudgets("default").Update(t.Context(), is, metav1.UpdateOptions{}))
+				}
+				if !test.later {
+					change()
+				}
+				w.run()
+				w.Until(10 * sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(10 * sec)
+				if test.later {
+					w.wantThere(4)
+					change()
+				}
+				w.Pass(2 * sec)
+				w.wantThere(0)
+				w.wantAsked(4, 4)
+			})
+		})
+	}
 }
 
 func TestWithoutTheBudgetsPodsStayUntilTheDeadline(t *testing.T) {

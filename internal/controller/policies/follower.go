@@ -119,7 +119,7 @@ func New(config Config) (*Follower, error) {
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
 	f.demand.allowed = f.line.allowed
-	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels)
+	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels, f.tell)
 	f.unready = newUnready(config.Core, f.config.Clock)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {

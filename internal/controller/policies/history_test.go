@@ -163,7 +163,11 @@ func (m *moment) modelAt(name string, open map[string]bool, now time.Time) oracl
 	return is
 }
 
+// budgetsOf returns the budgets that the Eviction API asks about a pod.
 func (m *moment) budgetsOf(pod *corev1.Pod) (of []policyv1.PodDisruptionBudget) {
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return nil
+	}
 	for _, b := range m.budgets {
 		if b.Namespace == pod.Namespace && labels.Set(b.Spec.Selector.MatchLabels).AsSelector().Matches(labels.Set(pod.Labels)) {
 			of = append(of, b)

@@ -87,6 +87,8 @@ type Pod struct {
 	Namespace string
 	Labels    labels.Set
 	Finished  bool
+	// IgnoresBudgets is set if the Eviction API evicts the pod whatever its budgets say.
+	IgnoresBudgets bool
 	// UnreadyAt is when the pod counts as unready. It is zero if the pod is ready.
 	UnreadyAt time.Time
 }
@@ -95,7 +97,8 @@ type Pod struct {
 func PodOf(pod *corev1.Pod) Pod {
 	is := Pod{
 		Namespace: pod.Namespace, Labels: pod.Labels,
-		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Finished:       pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		IgnoresBudgets: policy.IgnoresBudgets(pod.Status.Phase),
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
@@ -206,6 +209,9 @@ func (s *Set) facts(pod Pod, node Node) *policy.Pod {
 // object returns what the budgets of a pod say in their current state.
 func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
+	if pod.IgnoresBudgets || len(all) == 1 && !pod.UnreadyAt.IsZero() && policy.SparesUnready(all[0]) {
+		return s.BudgetsNamed()
+	}
 	var names []string
 	for _, budget := range all {
 		name := budget.Namespace + "/" + budget.Name

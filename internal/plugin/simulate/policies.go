@@ -130,7 +130,9 @@ func (s *simulation) known(p *pod, now time.Time) (known *policy.Pod, turns time
 	known, turns = s.policies.set.FactsAt(p.is, policies.Node{Labels: p.on.Labels, Ready: p.on.ready}, now)
 	var names []string
 	for _, b := range p.budgets {
-		names = append(names, b.Namespace+"/"+b.Name)
+		if !p.is.IgnoresBudgets && (len(p.budgets) > 1 || p.ready || !b.sparesUnready()) {
+			names = append(names, b.Namespace+"/"+b.Name)
+		}
 	}
 	known.Budgets = s.policies.set.BudgetsNamed(names...)
 	return known, turns
