@@ -43,8 +43,9 @@ func newLine(now func() time.Time) *line {
 	}
 }
 
-// follow applies the policies. The windows of an unchanged pace continue. The windows of a changed pace count as full
-// at first, and so do those of a pace that may be older than this process; seen says that new ones are not.
+// follow applies the policies. Windows continue when a pace changes, unless its scope does. The windows of a changed
+// scope count as full at first, and so do those of a pace that may be older than this process; seen says that new ones
+// are not.
 func (l *line) follow(all []followed, seen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +56,8 @@ func (l *line) follow(all []followed, seen bool) {
 			continue
 		}
 		known := l.paced[p.Name]
-		if known != nil && known.pace == *pace {
+		if known != nil && known.pace.Scope == pace.Scope {
+			known.change(*pace, l.now())
 			next[p.Name] = known
 			continue
 		}
@@ -65,6 +67,16 @@ func (l *line) follow(all []followed, seen bool) {
 		}
 	}
 	l.paced = next
+	l.wake()
+}
+
+// change changes a pace. Its scope stays as it is.
+func (p *paced) change(pace policy.Pace, now time.Time) {
+	p.since = p.pace.KnownSince(pace, p.since, now)
+	for _, w := range p.windows {
+		w.Change(pace, now)
+	}
+	p.pace = pace
 }
 
 // windows returns the windows in which policies count pods that leave a node. The caller holds the lock.
