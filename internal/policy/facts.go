@@ -23,14 +23,14 @@ type Pod struct {
 	NamespaceEnds bool
 	// Finished is set if the pod has succeeded or failed.
 	Finished bool
-	// Unready is set if the pod has not been Ready for [UnreadyFor], or its node is not Ready.
+	// Unready is set if the pod or its node has not been Ready for [UnreadyFor].
 	Unready bool
 	// Budgets is what is known about the pod's PodDisruptionBudgets.
 	Budgets Budgets
 }
 
-// UnreadyFor is how long a pod must not have been Ready before it counts as unready, so that one failed readiness probe
-// does not cost a pod the protection of its budget.
+// UnreadyFor is how long a pod or its node must not have been Ready before the pod counts as unready, so that one failed
+// readiness probe or one NotReady heartbeat does not cost a pod the protection of its budget.
 const UnreadyFor = 30 * time.Second
 
 // Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked,

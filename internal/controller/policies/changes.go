@@ -82,6 +82,7 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
+	f.unready.nodeChanged(before, after)
 	if before != nil && after == nil {
 		f.sights.keep(before.Name, nil)
 	} else if before != nil {

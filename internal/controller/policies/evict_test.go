@@ -285,6 +285,33 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 	})
 }
 
+func TestANodeThatIsNotReadyCostsItsPodsTheirBudgetOnlyAfterAWhile(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		turns := func(status corev1.ConditionStatus) {
+			w.ChangeNode("n", func(node *corev1.Node) {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()}}
+			})
+		}
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(3)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(20 * sec)
+		turns(corev1.ConditionFalse)
+		w.Pass(sec)
+		turns(corev1.ConditionTrue)
+		w.Until(2 * time.Minute)
+		w.wantThere(3)
+		turns(corev1.ConditionFalse)
+		w.Pass(20 * sec)
+		turns(corev1.ConditionUnknown) // which does not start again
+		w.Pass(time.Minute)
+		w.wantLeft(left(150*sec, "web0", "web1", "web2"))
+	})
+}
+
 func TestUnreadyPodsThatTheEvictionAPILetsGoNeedNoPlaceInTheirBudget(t *testing.T) {
 	always := policyv1.AlwaysAllow
 	unready := isReady(corev1.ConditionFalse, time.Minute)

@@ -64,7 +64,7 @@ func newHistory(w *asking) *history {
 		asking: w, left: map[string]time.Time{}, asks: map[string]bool{}, gone: map[string]time.Time{}, lost: map[string]bool{},
 		at: []moment{{
 			at: time.Now(), labels: map[string]map[string]string{}, taints: map[string][]oracle.Taint{},
-			unready: map[string]bool{}, budgets: map[string]policyv1.PodDisruptionBudget{},
+			unready: map[string]time.Time{}, budgets: map[string]policyv1.PodDisruptionBudget{},
 			namespaces: map[string]corev1.Namespace{"default": {}, "other": {}}, pods: map[string]corev1.Pod{},
 		}},
 	}
@@ -77,7 +77,7 @@ type moment struct {
 	taints     map[string][]oracle.Taint
 	namespaces map[string]corev1.Namespace
 	pods       map[string]corev1.Pod                   // that have ever been there, by name
-	unready    map[string]bool                         // nodes
+	unready    map[string]time.Time                    // since when nodes are not ready
 	budgets    map[string]policyv1.PodDisruptionBudget // by name
 	policies   []v1alpha1.EvictionPolicy
 }
@@ -157,7 +157,8 @@ func (m *moment) modelAt(name string, open map[string]bool, now time.Time) oracl
 	is, pod := m.model(name, open), m.pods[name]
 	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	c := pod.Status.Conditions[ready]
-	is.Unready = m.unready[pod.Spec.NodeName] ||
+	since, unready := m.unready[pod.Spec.NodeName]
+	is.Unready = unready && !since.Add(30*sec).After(now) ||
 		c.Status == corev1.ConditionFalse && !c.LastTransitionTime.Add(30*sec).After(now)
 	is.Refused = len(m.budgetsOf(&pod)) > 1
 	return is
@@ -553,14 +554,20 @@ func (h *history) update(pod *corev1.Pod) {
 func (h *history) nodeReady(name string, ready bool) {
 	h.ChangeNode(name, func(object *corev1.Node) {
 		for i := range object.Status.Conditions {
-			if c := &object.Status.Conditions[i]; c.Type == corev1.NodeReady {
-				c.Status = corev1.ConditionFalse
-				if ready {
-					c.Status = corev1.ConditionTrue
-				}
+			c := &object.Status.Conditions[i]
+			if c.Type != corev1.NodeReady || (c.Status == corev1.ConditionTrue) == ready {
+				continue
 			}
+			c.Status, c.LastTransitionTime = corev1.ConditionFalse, metav1.Now()
+			if ready {
+				c.Status = corev1.ConditionTrue
+			}
+			h.change(func(m *moment) {
+				if m.unready[name] = time.Now(); ready {
+					delete(m.unready, name)
+				}
+			})
 		}
-		h.change(func(m *moment) { m.unready[name] = !ready })
 	})
 }
 

@@ -52,14 +52,15 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	return d
 }
 
-// turnsUnready notes that a pod counts as unready, or returns when it will; zero if it is ready, or that is not known.
-func (f *Follower) turnsUnready(pod *podcache.Pod, is *policy.Pod) (at time.Time) {
-	if pod.Flags.Has(podcache.Ready) {
-		return time.Time{}
+// turnsUnready notes that a pod counts as unready, or returns when it will; zero if the pod and its node are ready, or
+// if that is not known.
+func (f *Follower) turnsUnready(pod *podcache.Pod, node *nodecache.Node, is *policy.Pod) (at time.Time) {
+	since := f.unready.ofNode(node)
+	if !pod.Flags.Has(podcache.Ready) {
+		since = timeline.Next(since, f.unready.of(pod))
 	}
-	since := f.unready.of(pod)
-	if since.IsZero() || is.Unready {
-		return time.Time{}
+	if since.IsZero() {
+		return since
 	}
 	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
 		return at
@@ -84,7 +85,7 @@ func (f *Follower) asks(
 ) asked {
 	a := asked{pod: pod, node: node, is: is, selecting: selecting, causes: causes}
 	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
-		a.turns = f.turnsUnready(pod, is)
+		a.turns = f.turnsUnready(pod, node, is)
 	}
 	is.Budgets = f.budgets.object(pod)
 	return a

@@ -14,15 +14,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// selecting returns what policies need to know about a pod, without its budgets, and the policies that select it.
+// selecting returns what policies need to know about a pod, without its readiness and its budgets, and the policies that
+// select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
 	is := &policy.Pod{
-		NodeLabels: labels.Set(node.Labels),
-		Finished:   pod.Flags.Has(podcache.Finished), Unready: !readiness.IsReady(node.Node),
+		NodeLabels: labels.Set(node.Labels), Finished: pod.Flags.Has(podcache.Finished),
 	}
 	is.NamespaceLabels, is.NamespaceEnds = f.namespaces.get(pod.Namespace)
 	podLabels := pod.Labels()

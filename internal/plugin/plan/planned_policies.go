@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
@@ -79,7 +80,9 @@ func selectedPods(
 		}
 		change, changes := changed[node.Name]
 		is := &selected{Candidate: policies.Candidate{Pod: policies.PodOf(pod), Node: policies.NodeOf(node)}, node: node}
-		is.Node.Ready = is.Node.Ready && !change.silent // by the time its pods are due, it is not ready
+		if change.silent { // it is not ready from when it is tainted
+			is.Node.UnreadyAt = timeline.Next(is.Node.UnreadyAt, at.Add(policy.UnreadyFor))
+		}
 		is.By = set.Selecting(is.Pod, is.Node)
 		if len(is.By) == 0 {
 			continue

@@ -111,11 +111,20 @@ func PodOf(pod *corev1.Pod) Pod {
 // Node is what policies read of a node.
 type Node struct {
 	Labels labels.Set
-	Ready  bool
+	// UnreadyAt is when its pods count as unready because of the node. It is zero if the node is ready.
+	UnreadyAt time.Time
 }
 
 // NodeOf returns what policies read of a node.
-func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady(node)} }
+func NodeOf(node *corev1.Node) Node {
+	is := Node{Labels: node.Labels}
+	if ready := readiness.Condition(node, corev1.NodeReady); ready == nil {
+		is.UnreadyAt = node.CreationTimestamp.Add(policy.UnreadyFor)
+	} else if ready.Status != corev1.ConditionTrue {
+		is.UnreadyAt = ready.LastTransitionTime.Add(policy.UnreadyFor)
+	}
+	return is
+}
 
 // Mismatch returns the selector of a policy that does not match a pod on its node. It is empty if the policy selects
 // the pod.
@@ -187,19 +196,17 @@ func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) 
 // pod will count as unready.
 func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
 	is = s.facts(pod, node)
-	switch {
-	case is.Unready, pod.UnreadyAt.IsZero():
-	case pod.UnreadyAt.After(at):
-		turns = pod.UnreadyAt
-	default:
-		is.Unready = true
+	turns = timeline.Next(pod.UnreadyAt, node.UnreadyAt)
+	if turns.IsZero() || turns.After(at) {
+		return is, turns
 	}
-	return is, turns
+	is.Unready = true
+	return is, time.Time{}
 }
 
 // facts returns what policies need to know about a pod that does not count as unready, without its budgets.
 func (s *Set) facts(pod Pod, node Node) *policy.Pod {
-	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished, Unready: !node.Ready}
+	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished}
 	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
 		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
 	}

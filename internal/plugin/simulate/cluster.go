@@ -150,7 +150,7 @@ func (s *simulation) put(p *pod, n *node) {
 	p.stage, p.on = bound, n
 	n.pods, n.demand = append(n.pods, p), nil
 	if s.policies != nil {
-		p.selecting = s.policies.set.Selecting(p.is, policies.Node{Labels: n.Labels, Ready: n.ready})
+		p.selecting = s.policies.set.Selecting(p.is, policies.NodeOf(n.Node))
 		s.policies.selects(p.selecting, 1)
 	}
 }

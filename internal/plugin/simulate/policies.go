@@ -127,7 +127,7 @@ func (s *simulation) ask(l leaver, now time.Time) question {
 
 // known returns what policies need to know about a pod on its node, and when it will count as unready.
 func (s *simulation) known(p *pod, now time.Time) (known *policy.Pod, turns time.Time) {
-	known, turns = s.policies.set.FactsAt(p.is, policies.Node{Labels: p.on.Labels, Ready: p.on.ready}, now)
+	known, turns = s.policies.set.FactsAt(p.is, policies.NodeOf(p.on.Node), now)
 	var names []string
 	for _, b := range p.budgets {
 		if !p.is.IgnoresBudgets && (len(p.budgets) > 1 || p.ready || !b.sparesUnready()) {
