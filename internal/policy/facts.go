@@ -29,8 +29,8 @@ type Pod struct {
 	Budgets Budgets
 }
 
-// UnreadyFor is how long a pod or its node must not have been Ready before the pod counts as unready, so that one failed
-// readiness probe or one NotReady heartbeat does not cost a pod the protection of its budget.
+// UnreadyFor is how long a pod or its node must not have been Ready before the pod counts as unready, so that one
+// failed readiness probe or one NotReady heartbeat does not cost a pod the protection of its budget.
 const UnreadyFor = 30 * time.Second
 
 // Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked,
@@ -60,8 +60,8 @@ func IgnoresBudgets(phase corev1.PodPhase) bool {
 	return phase == corev1.PodPending || phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// SparesUnready reports whether the Eviction API evicts pods of a budget that are not ready without charging it. They do
-// not count towards the healthy pods of the budget, so their eviction disrupts nothing.
+// SparesUnready reports whether the Eviction API evicts pods of a budget that are not ready without charging it. They
+// do not count towards the healthy pods of the budget, so their eviction disrupts nothing.
 func SparesUnready(budget *policyv1.PodDisruptionBudget) bool {
 	always := budget.Spec.UnhealthyPodEvictionPolicy
 	return always != nil && *always == policyv1.AlwaysAllow ||

@@ -73,8 +73,8 @@ func (p *Policy) keeps(pod *Pod) Answer {
 	return Answer{}
 }
 
-// brakes is what the breaker says in lines 2 and 3 about a pod that was first seen as due at an instant; Free if it lets
-// the pod go.
+// brakes is what the breaker says in lines 2 and 3 about a pod that was first seen as due at an instant; Free if it
+// lets the pod go.
 func (p *Policy) brakes(seen, now time.Time, state State) Answer {
 	switch {
 	case p.breaker == nil:

@@ -56,7 +56,9 @@ type budget struct {
 func newBudgets(
 	client kubernetes.Interface, line *line, labeled func() bool, selected func(), tell func(nodes ...string),
 ) *budgets {
-	b := &budgets{client: client, line: line, labeled: labeled, selected: selected, tell: tell, needed: make(chan struct{})}
+	b := &budgets{
+		client: client, line: line, labeled: labeled, selected: selected, tell: tell, needed: make(chan struct{}),
+	}
 	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
 		Policy().V1().PodDisruptionBudgets().Informer()
 	change := func(before, after *policyv1.PodDisruptionBudget) {

@@ -14,6 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // lookAtMost is the shortest time between two looks at breakers, apart from looks for an answer.
@@ -82,15 +83,7 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
-	f.unready.nodeChanged(before, after)
-	if before != nil && after == nil {
-		f.sights.keep(before.Name, nil)
-	} else if before != nil {
-		f.sights.keep(before.Name, after.NoExecute)
-	}
-	if before != nil && (after == nil || !labels.Equals(before.Labels, after.Labels)) {
-		f.lose(before, f.config.Pods.OnNode(before.Name)...)
-	}
+	f.followNode(before, after)
 	switch {
 	case len(f.all()) == 0:
 	case before == nil:
@@ -100,6 +93,22 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 	case after == nil || len(after.NoExecute) == 0:
 	case !labels.Equals(before.Labels, after.Labels) || readiness.IsReady(before.Node) != readiness.IsReady(after.Node):
 		f.tell(after.Name)
+	}
+}
+
+// followNode follows what is remembered about a node and its pods.
+func (f *Follower) followNode(before, after *nodecache.Node) {
+	f.unready.nodeChanged(before, after)
+	if before == nil {
+		return
+	}
+	var taints []verdict.Taint
+	if after != nil {
+		taints = after.NoExecute
+	}
+	f.sights.keep(before.Name, taints)
+	if after == nil || !labels.Equals(before.Labels, after.Labels) {
+		f.lose(before, f.config.Pods.OnNode(before.Name)...)
 	}
 }
 

@@ -4,9 +4,11 @@
 package policies
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +26,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
@@ -282,6 +286,37 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 		w.Until(9 * time.Minute)
 		w.wantLeft(map[string]time.Duration{"old": 10 * sec, "new": 40 * sec, "quorum": 70 * sec})
 		w.wantAsked(0, 1)
+	})
+}
+
+func TestANamespaceWhoseAsksHangLeavesRoomForOthers(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		for i := range 6 {
+			namespace := fmt.Sprint("hangs", i)
+			w.addNamespace(namespace, nil)
+			for j := range 60 {
+				w.AddPod(fmt.Sprintf("%s-%d", namespace, j), "n", ready4ever, func(pod *corev1.Pod) { pod.Namespace = namespace })
+			}
+		}
+		for i := range 60 {
+			w.AddPod(fmt.Sprint("web", i), "m", ready4ever)
+		}
+		w.run(func(c *eviction.Config) {
+			hang := func(ctx context.Context, q bubble.Request) error {
+				if q.Verb == "evict" && strings.HasPrefix(q.Name, "hangs") {
+					return bubble.Takes(ctx, 10*sec)
+				}
+				return nil
+			}
+			c.Client, c.EventClient = &bubble.Slow{Clientset: w.Client, Before: hang}, w.Client
+		})
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(2 * sec)
+		w.Taint("m", "k:NoExecute")
+		w.Pass(20 * sec)
+		w.wantThere(0)
 	})
 }
 

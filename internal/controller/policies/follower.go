@@ -112,7 +112,8 @@ func New(config Config) (*Follower, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	f := &Follower{sights: sights{of: map[string]map[sight]time.Time{}}, config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
+	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
+	f.sights.of = map[string]map[sight]time.Time{}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast

@@ -17,8 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// selecting returns what policies need to know about a pod, without its readiness and its budgets, and the policies that
-// select it.
+// selecting returns what policies need to know about a pod, without its readiness and its budgets, and the policies
+// that select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
 	is := &policy.Pod{
 		NodeLabels: labels.Set(node.Labels), Finished: pod.Flags.Has(podcache.Finished),
@@ -104,8 +104,8 @@ func (f *Follower) selected(p *policy.Policy) int {
 }
 
 // selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a
-// breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave are
-// selected.
+// breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave
+// are selected.
 func (f *Follower) selectedAtLeast(p *policy.Policy, leave int) int {
 	last := f.selected(p)
 	f.counting.Lock()

@@ -22,8 +22,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// unready knows since when pods and nodes have not been ready. Records of pods say only whether a pod is ready, so it reads each unready
-// pod from the API server, once, and again if that fails. It is safe for concurrent use.
+// unready knows since when pods and nodes have not been ready. Records of pods say only whether a pod is ready, so it
+// reads each unready pod from the API server, once, and again if that fails. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock
