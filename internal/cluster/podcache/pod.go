@@ -131,10 +131,10 @@ func flagsOf(pod *corev1.Pod) Flags {
 	if pod.DeletionTimestamp != nil {
 		flags |= Terminating
 	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed:
 		flags |= Finished
-	}
-	if pod.Status.Phase == corev1.PodPending {
+	case corev1.PodPending:
 		flags |= Pending
 	}
 	for i := range pod.Status.Conditions {
