@@ -13,7 +13,8 @@
 //
 // For one taint the strictest answer of all policies counts (Free < Ask < Wait < Hold). Across taints the mildest
 // counts: the first taint that lets the pod go decides, just as the earliest due instant does. Policies therefore
-// cannot conflict, none takes precedence, and adding a policy never makes an answer milder.
+// cannot conflict, none takes precedence, and adding a policy never makes an answer milder, as long as breakers and
+// places stay as they are.
 //
 // Within one policy the first line that applies gives the answer:
 //
@@ -27,6 +28,9 @@
 //
 // Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
 //
+// For a breaker, lines 2 and 3, a pod is due when the process first saw that it is due, if that is later. A due instant
+// follows from records that many clients may write, and a breaker must not believe those that say "long ago".
+//
 // The deadline ends only the action. Paused, breaker and pace outrank it, because the passing of time must not end a
 // pause or let a storm through.
 //
@@ -36,6 +40,7 @@
 //	facts.go       what the rule needs to know of a pod
 //	says.go        the rule
 //	answer.go      what it says
+//	demand.go      what a breaker counts
 //	latch.go       the memory of a breaker
 //	line.go        who gets the places of paces (window.go) and budgets (allowance.go)
 package policy

@@ -23,17 +23,18 @@ type Pod struct {
 	NamespaceEnds bool
 	// Finished is set if the pod has succeeded or failed.
 	Finished bool
-	// Unready is set if the pod has not been Ready for [UnreadyFor], or its node is not Ready.
+	// Unready is set if the pod or its node has not been Ready for [UnreadyFor].
 	Unready bool
 	// Budgets is what is known about the pod's PodDisruptionBudgets.
 	Budgets Budgets
 }
 
-// UnreadyFor is how long a pod must not have been Ready before it counts as unready, so that one failed readiness probe
-// does not cost a pod the protection of its budget.
+// UnreadyFor is how long a pod or its node must not have been Ready before the pod counts as unready, so that one
+// failed readiness probe or one NotReady heartbeat does not cost a pod the protection of its budget.
 const UnreadyFor = 30 * time.Second
 
-// Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked.
+// Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked,
+// and evicts the pod without charging a budget.
 type Budgets struct {
 	// Objects is Budget, BudgetBusy, BudgetsUnread, SeveralBudgets or NotPermitted if asking now is useless, and empty
 	// otherwise.
@@ -53,6 +54,20 @@ func BudgetsNamed(names ...string) Budgets {
 	return is
 }
 
+// IgnoresBudgets reports whether the Eviction API evicts a pod in a phase whatever its budgets say (canIgnorePDB in
+// k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go).
+func IgnoresBudgets(phase corev1.PodPhase) bool {
+	return phase == corev1.PodPending || phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// SparesUnready reports whether the Eviction API evicts pods of a budget that are not ready without charging it. They
+// do not count towards the healthy pods of the budget, so their eviction disrupts nothing.
+func SparesUnready(budget *policyv1.PodDisruptionBudget) bool {
+	always := budget.Spec.UnhealthyPodEvictionPolicy
+	return always != nil && *always == policyv1.AlwaysAllow ||
+		budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
+}
+
 // Allowed returns how many disruptions a budget allows now: none while its status lags behind its spec, because the
 // Eviction API then refuses every pod.
 func Allowed(budget *policyv1.PodDisruptionBudget) int {
@@ -66,6 +81,17 @@ func Allowed(budget *policyv1.PodDisruptionBudget) int {
 type Cause struct {
 	Taint *corev1.Taint
 	Due   time.Time
+	// Seen is when this process first saw that the pod is due because of the taint; zero means at Due. Breakers do not
+	// rely on Due, which follows from records that many clients may write.
+	Seen time.Time
+}
+
+// seen returns the later of due and first seen as due.
+func (c Cause) seen() time.Time {
+	if c.Seen.After(c.Due) {
+		return c.Seen
+	}
+	return c.Due
 }
 
 // CausesOf returns the taints of a node because of which a pod must leave according to a rule, now or later. They point

@@ -10,21 +10,21 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Latch is the memory of a breaker: it opens when too many pods are due, and closes once that has been over for the
-// duration of settle, so that it does not flap. The zero value is closed. If its state is lost, the number of due pods
-// alone decides.
+// Latch is the memory of a breaker: it opens when too many pods would leave at once, and closes once that has been over
+// for the duration of settle, so that it does not flap. The zero value is closed. If its state is lost, the demand
+// decides alone.
 type Latch struct {
 	// Tripped is when it opened; zero while it is closed.
 	Tripped time.Time
 
 	below time.Time // since when an open latch has counted at most maxDue
 
-	due, most, of int  // the arguments of the last count: due pods, how many may be due, selected pods
+	due, most, of int  // the arguments of the last count: its demand, how many pods may leave at once, selected pods
 	resumed       bool // whether the last count left out the pods that were due before resumedAt
 }
 
-// Count applies how many pods are due, without those that are [Breaker.Resumed], and how many are selected. It reports
-// whether the latch opened or closed.
+// Count applies how many pods would leave now, which is the [Demand] of the breaker, and how many are selected. It
+// reports whether the latch opened or closed.
 func (l *Latch) Count(b *Breaker, due, selected int, now time.Time) (changed bool) {
 	l.due, l.most, l.of = due, b.MaxDue(selected), selected
 	l.resumed = !b.resumedAt.IsZero() && !b.resumedAt.After(now)
@@ -66,9 +66,9 @@ func (l *Latch) Open() string {
 }
 
 func (l *Latch) count() string {
-	due := sentence.Part(l.due, l.of, "selected pod", "is due", "are due")
+	text := sentence.Part(l.due, l.of, "selected pod", "would leave", "would leave")
 	if l.resumed {
-		due += " (not counting pods that were due before resumedAt)"
+		text += " (not counting pods that were due before resumedAt)"
 	}
-	return due
+	return text
 }

@@ -107,11 +107,11 @@ func TestALatch(t *testing.T) {
 func TestALatchSaysWhyItIsOpen(t *testing.T) {
 	var latch policy.Latch
 	latch.Count(breaker(t, "10%"), 7, 65, at(0))
-	if got, want := latch.Open(), "7 of 65 selected pods are due, and the breaker allows 6"; got != want || !latch.Tripped.Equal(at(0)) {
+	if got, want := latch.Open(), "7 of 65 selected pods would leave, and the breaker allows 6"; got != want || !latch.Tripped.Equal(at(0)) {
 		t.Errorf("says %q, tripped at %v; want %q", got, latch.Tripped, want)
 	}
 	latch.Count(breaker(t, "10%"), 8, 66, at(1))
-	if got, want := latch.Open(), "8 of 66 selected pods are due, and the breaker allows 6"; got != want || !latch.Tripped.Equal(at(0)) {
+	if got, want := latch.Open(), "8 of 66 selected pods would leave, and the breaker allows 6"; got != want || !latch.Tripped.Equal(at(0)) {
 		t.Errorf("says %q, tripped at %v; want %q, and when it tripped first", got, latch.Tripped, want)
 	}
 }
@@ -120,8 +120,8 @@ func TestALatchSaysThatItDoesNotCountWhatWasDueBeforeItWasResumed(t *testing.T) 
 	b := breaker(t, "3", resumedAt(-5))
 	latch := policy.Latch{Tripped: at(-60)}
 	for due, want := range map[int]string{
-		0: "0 of 30 selected pods are due (not counting pods that were due before resumedAt); the breaker closes soon",
-		4: "4 of 30 selected pods are due (not counting pods that were due before resumedAt), and the breaker allows 3",
+		0: "0 of 30 selected pods would leave (not counting pods that were due before resumedAt); the breaker closes soon",
+		4: "4 of 30 selected pods would leave (not counting pods that were due before resumedAt), and the breaker allows 3",
 	} {
 		latch.Count(b, due, 30, at(0))
 		if got := latch.Open(); got != want {
@@ -133,7 +133,7 @@ func TestALatchSaysThatItDoesNotCountWhatWasDueBeforeItWasResumed(t *testing.T) 
 func TestALatchOpensAgainFromItsStatus(t *testing.T) {
 	b := breaker(t, "3")
 	latch := policy.Latch{Tripped: at(-60)}
-	if latch.Count(b, 3, 30, at(0)) || latch.Open() != "3 of 30 selected pods are due; the breaker closes soon" || !latch.Closes(b).Equal(at(10)) {
+	if latch.Count(b, 3, 30, at(0)) || latch.Open() != "3 of 30 selected pods would leave; the breaker closes soon" || !latch.Closes(b).Equal(at(10)) {
 		t.Errorf("it is open because %q, closes at %v; want open until 10 s after due", latch.Open(), latch.Closes(b))
 	}
 	if !latch.Count(b, 3, 30, at(10)) || latch.Open() != "" {

@@ -210,6 +210,16 @@ func (l *Line) call(m *member, until time.Time) {
 	}
 }
 
+// NodesOf returns the nodes of the pods that wait for some places.
+func (l *Line) NodesOf(places Places) (nodes []string) {
+	for _, m := range l.order {
+		if slices.Contains(m.Needs, places) && !slices.Contains(nodes, m.node) {
+			nodes = append(nodes, m.node)
+		}
+	}
+	return nodes
+}
+
 // Empty reports whether no pod waits and no places are kept.
 func (l *Line) Empty() bool { return len(l.order) == 0 && len(l.called) == 0 }
 

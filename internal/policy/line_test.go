@@ -144,7 +144,7 @@ func TestAPodThatIsNotNamedAgainLeavesNothingBehind(t *testing.T) {
 	wantCalled(t, l, noon, "0", "1")
 	l.Stays("n", "0", noon)
 	l.Set("n", nil, noon)
-	if n := len(l.nodes) + len(l.order) + len(l.called) + len(w.taken); n > 0 {
+	if n := len(l.nodes) + len(l.order) + len(l.called) + len(w.taken) + len(w.left); n > 0 {
 		t.Errorf("%d entries are left", n)
 	}
 }

@@ -55,7 +55,7 @@ func (p *Pace) In(node, zone string) string {
 	return ""
 }
 
-// Breaker stops all evictions while too many pods are due.
+// Breaker stops all evictions while too many pods would leave at once.
 type Breaker struct {
 	Settle time.Duration
 
@@ -147,7 +147,7 @@ func (p *Policy) HoldsWithoutEnd() bool { return p.action == v1alpha1.ActionHold
 // Asks reports whether the policy asks the Eviction API.
 func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }
 
-// MaxDue returns how many pods may be due at once, given how many are selected: at least 1.
+// MaxDue returns how many pods may leave at once, given how many are selected: at least 1.
 func (b *Breaker) MaxDue(selected int) int {
 	most, _ := b.scaled(selected) // New has returned the error
 	return max(most, 1)
@@ -157,18 +157,19 @@ func (b *Breaker) scaled(selected int) (int, error) {
 	return intstr.GetScaledValueFromIntOrPercent(&b.maxDue, selected, false)
 }
 
-// resumes returns since when the breaker does not hold pods that became due at this instant; zero means never.
-func (b *Breaker) resumes(due time.Time) time.Time {
-	if due.Before(b.resumedAt) {
+// resumes returns since when the breaker does not hold pods that were first seen as due at this instant; zero means
+// never.
+func (b *Breaker) resumes(seen time.Time) time.Time {
+	if seen.Before(b.resumedAt) {
 		return b.resumedAt
 	}
 	return time.Time{}
 }
 
-// Resumed reports whether a user has resumed the eviction of pods that became due at this instant. The breaker does not
-// hold them, and they do not count, because otherwise pods that another policy holds would keep it open.
-func (b *Breaker) Resumed(due, now time.Time) bool {
-	at := b.resumes(due)
+// Resumed reports whether a user has resumed the eviction of pods that were first seen as due at this instant. The
+// breaker does not hold them, and they do not count.
+func (b *Breaker) Resumed(seen, now time.Time) bool {
+	at := b.resumes(seen)
 	return !at.IsZero() && !at.After(now)
 }
 
@@ -181,21 +182,6 @@ func (p *Policy) Due(causes []Cause) (due time.Time, applies bool) {
 		}
 	}
 	return due, applies
-}
-
-// Count returns how many of the sorted instants at which pods became due the breaker counts now.
-func (b *Breaker) Count(dues []time.Time, now time.Time) int {
-	until, _ := slices.BinarySearchFunc(dues, now, func(due, now time.Time) int {
-		if due.After(now) {
-			return 1
-		}
-		return -1
-	})
-	if b.resumedAt.After(now) {
-		return until
-	}
-	from, _ := slices.BinarySearchFunc(dues[:until], b.resumedAt, time.Time.Compare)
-	return until - from
 }
 
 // Mismatch returns the field of a selector that does not match a pod on its node, whatever the taint; empty if the

@@ -207,7 +207,7 @@ func TestABrokenPolicyHoldsTooMuchRatherThanTooLittle(t *testing.T) {
 			if p.Breaker() != nil {
 				latch.Count(p.Breaker(), 2, 1000, due)
 			}
-			if got := p.Says(matching, due, due, policy.State{Open: latch.Open()}); got.Why != tt.want {
+			if got := p.Says(matching, policy.Cause{Due: due}, due, policy.State{Open: latch.Open()}); got.Why != tt.want {
 				t.Errorf("says %+v, want %s", got, tt.want)
 			}
 		})

@@ -38,14 +38,17 @@ func Full(state func(*Policy) State) func(*Policy) State {
 
 // Says returns the answer of one policy that selects the pod and applies to a taint because of which it is due. The
 // lines below follow the rule in the package comment.
-func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
+func (p *Policy) Says(pod *Pod, cause Cause, now time.Time, state State) Answer {
 	if p.DryRun || pod.NamespaceEnds {
 		return Answer{}
 	}
-	if halt := p.halts(pod, due, now, state); halt.Stays() {
-		return halt
+	if keeps := p.keeps(pod); keeps.Stays() {
+		return keeps
 	}
-	action := p.acts(pod, due, now)
+	if brakes := p.brakes(cause.seen(), now, state); brakes.Stays() {
+		return brakes
+	}
+	action := p.acts(pod, cause.Due, now)
 	if action.Stays() || state.Room == nil {
 		return action
 	}
@@ -59,19 +62,27 @@ func (p *Policy) Says(pod *Pod, due, now time.Time, state State) Answer {
 	}
 }
 
-// halts is lines 1 to 3: what keeps the pod regardless of the action and its deadline; Free if nothing does.
-func (p *Policy) halts(pod *Pod, due, now time.Time, state State) Answer {
+// keeps is what keeps the pod regardless of the action and its deadline, and of other pods; Free if nothing does.
+func (p *Policy) keeps(pod *Pod) Answer {
 	switch {
 	case p.keep && pod.Finished:
 		return p.answer(Hold, Finished, time.Time{}, "")
 	case p.paused != nil:
 		return p.answer(Hold, Paused, time.Time{}, *p.paused)
+	}
+	return Answer{}
+}
+
+// brakes is what the breaker says in lines 2 and 3 about a pod that was first seen as due at an instant; Free if it
+// lets the pod go.
+func (p *Policy) brakes(seen, now time.Time, state State) Answer {
+	switch {
 	case p.breaker == nil:
 		return Answer{}
-	case state.Open != "" && !p.breaker.Resumed(due, now):
-		return p.answer(Hold, BreakerOpen, p.breaker.resumes(due), state.Open)
-	case now.Before(due.Add(p.breaker.Settle)):
-		return p.answer(Wait, Settling, due.Add(p.breaker.Settle), "")
+	case state.Open != "" && !p.breaker.Resumed(seen, now):
+		return p.answer(Hold, BreakerOpen, p.breaker.resumes(seen), state.Open)
+	case now.Before(seen.Add(p.breaker.Settle)):
+		return p.answer(Wait, Settling, seen.Add(p.breaker.Settle), "")
 	}
 	return Answer{}
 }
@@ -157,7 +168,14 @@ func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state 
 
 // Decide returns what all policies that select a pod say about it together. The causes are all taints because of which
 // it must leave, due or not; at least one of them is due.
-func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (said Said) {
+func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) Said {
+	return decide(policies, causes, now, func(p *Policy, cause Cause) Answer {
+		return p.Says(pod, cause, now, state(p))
+	})
+}
+
+// decide is [Decide] with what one policy says about a pod that is due because of a taint.
+func decide(policies []*Policy, causes []Cause, now time.Time, says func(*Policy, Cause) Answer) (said Said) {
 	next := func(at time.Time) {
 		if at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
 			said.Again = at
@@ -174,10 +192,10 @@ func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state f
 			if !p.Applies(cause.Taint) {
 				continue
 			}
-			says := p.Says(pod, cause.Due, now, state(p))
-			next(says.Until)
-			if says.stricter(strictest) {
-				strictest = says
+			answer := says(p, cause)
+			next(answer.Until)
+			if answer.stricter(strictest) {
+				strictest = answer
 			}
 		}
 		if !found || said.stricter(strictest) {

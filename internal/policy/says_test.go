@@ -19,7 +19,7 @@ import (
 var (
 	maintenance = "maintenance until noon"
 	empty       = ""
-	tripped     = policy.State{Open: "9 of 30 selected pods are due, and the breaker allows 3"}
+	tripped     = policy.State{Open: "9 of 30 selected pods would leave, and the breaker allows 3"}
 
 	finished  = policy.Pod{Finished: true}
 	unready   = policy.Pod{Unready: true}
@@ -147,7 +147,7 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"7: finished: Keep keeps no other pod", spec{Action: v1alpha1.ActionDelete, Finished: v1alpha1.FinishedKeep}, unready, 0, policy.State{}, free},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := named(t, "p", tt.spec).Says(&tt.pod, due, at(tt.now), tt.state)
+			got := named(t, "p", tt.spec).Says(&tt.pod, policy.Cause{Due: due}, at(tt.now), tt.state)
 			if got != tt.want {
 				t.Errorf("%v s after due it says %+v, want %+v", tt.now, got, tt.want)
 			}

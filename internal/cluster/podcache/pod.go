@@ -17,7 +17,7 @@ import (
 )
 
 // Flags are the yes-or-no facts of a pod.
-type Flags uint8
+type Flags uint16
 
 const (
 	// Mirror marks the mirror pod of a static pod, which only its kubelet can stop.
@@ -36,6 +36,8 @@ const (
 	MarkedByBuiltIn
 	// Ready marks a pod that has a condition Ready that is not False.
 	Ready
+	// Pending marks a pod in phase Pending.
+	Pending
 	// deleted marks a terminating pod that only the answer to a delete has shown as terminating so far.
 	deleted
 )
@@ -120,8 +122,11 @@ func flagsOf(pod *corev1.Pod) Flags {
 	if pod.DeletionTimestamp != nil {
 		flags |= Terminating
 	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed:
 		flags |= Finished
+	case corev1.PodPending:
+		flags |= Pending
 	}
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]

@@ -34,7 +34,7 @@ func TestFlagsOfAPod(t *testing.T) {
 		{"the mirror of a static pod, without a hash", []edit{annotated(corev1.MirrorPodAnnotationKey, "")}, Mirror},
 		{"another annotation", []edit{annotated("kubernetes.io/config.source", "api")}, 0},
 		{"terminating", []edit{terminating}, Terminating},
-		{"pending", []edit{inPhase(corev1.PodPending)}, 0},
+		{"pending", []edit{inPhase(corev1.PodPending)}, Pending},
 		{"succeeded", []edit{inPhase(corev1.PodSucceeded)}, Finished},
 		{"failed", []edit{inPhase(corev1.PodFailed)}, Finished},
 		{"phase unknown", []edit{inPhase(corev1.PodUnknown)}, 0},

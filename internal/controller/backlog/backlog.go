@@ -13,6 +13,8 @@
 //  6. In a group that hangs, first tries come before retries. Retries are first come, first served.
 //  7. An eviction that was refused or failed waits for its own backoff. At most 50 of these are retried per second.
 //
+// Limits can also bound how many evictions of one group are in flight. Those that ask the Eviction API do that.
+//
 // A group is a namespace, because what hangs is a webhook, and webhooks select by namespace and labels, never by node.
 // Together, 1 and 2 keep at most 80 of the 98 seats that the API server gives to all controllers (workload-high), so
 // calls of other controllers get through.
@@ -39,6 +41,7 @@ type Limits struct {
 	Slow     int           // in flight for longer than Patience
 	Patience time.Duration // the longest that a prompt eviction takes
 	Pace     time.Duration // between two retries of evictions that were refused or failed
+	PerGroup int           // in flight in one group; 0 is no limit
 }
 
 // LimitsFor returns the limits for a number of places, which must be at least 1. With 16 places, at most 80 evictions
@@ -63,6 +66,7 @@ const (
 type group struct {
 	name             string
 	members          int
+	inFlight         int
 	hangs            bool
 	judged           time.Time // when the try began that decided whether it hangs
 	served           int       // its last turn
@@ -271,8 +275,9 @@ func (b *Backlog) take(e *Eviction) {
 
 // order puts a group in the order of turns, or takes it out.
 func (b *Backlog) order(g *group) {
-	b.ready.keep(g, !g.hangs && !g.firsts.empty())
-	b.careful.keep(g, g.hangs && !g.firsts.empty() || !g.retries.empty())
+	room := b.limits.PerGroup == 0 || g.inFlight < b.limits.PerGroup
+	b.ready.keep(g, room && !g.hangs && !g.firsts.empty())
+	b.careful.keep(g, room && (g.hangs && !g.firsts.empty() || !g.retries.empty()))
 }
 
 // Next returns the eviction to try now, which is then in flight until Done. If there is none, it returns when to call
@@ -355,12 +360,16 @@ func (b *Backlog) begin(g *group, retry bool, now time.Time) *Eviction {
 	b.take(e)
 	e.inFlight, e.began, e.retry, e.unsure, b.begun = true, now, retry, false, now
 	b.inFlight = append(b.inFlight, e)
+	g.inFlight++
+	b.order(g)
 	return e
 }
 
 // Done ends a try that Next started.
 func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	b.inFlight = slices.DeleteFunc(b.inFlight, func(f *Eviction) bool { return f == e })
+	e.group.inFlight--
+	b.order(e.group)
 	withdrawn := errors.Is(e.cancelled, ErrWithdrawn)
 	b.learn(e, o, withdrawn)
 	e.inFlight, e.cancelled, e.hung = false, nil, o.kind == hung

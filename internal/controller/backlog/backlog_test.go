@@ -67,6 +67,26 @@ func one(t *testing.T) (*Backlog, *Eviction) {
 	return b, begun[0]
 }
 
+func TestAGroupHasAtMostPerGroupInFlightHoweverLongTheyTake(t *testing.T) {
+	limits := std
+	limits.PerGroup = 2
+	b := New(limits, there)
+	b.Set("n", slices.Concat(pods("a", 9, t0), pods("b", 3, t0)), t0)
+	first := begin(b, t0)
+	if got := len(first); got != 4 {
+		t.Fatalf("%d evictions of two groups begin, want 2 of each", got)
+	}
+	if got := begin(b, t0.Add(time.Minute)); len(got) > 0 {
+		t.Errorf("%v begin while two of each group are slow", uids(got))
+	}
+	for _, e := range first[:2] { // one of each
+		b.Done(e, Over, t0.Add(time.Minute))
+	}
+	if got := begin(b, t0.Add(time.Minute)); len(got) != 2 || got[0].Group == got[1].Group {
+		t.Errorf("%v begin, want one of each group", uids(got))
+	}
+}
+
 func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
 	b := New(std, there)
 	b.Set("n", pods("a", 100, t0), t0)

@@ -13,15 +13,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 )
 
-// asksInFlight is how many pods the Eviction API is asked about at the same time. A call may take 10 s by design, so
-// these calls have places of their own.
-const asksInFlight = 8
-
-// asksLimits are the limits of evictions that ask. However long such an eviction takes, it never counts as hanging.
+// asksLimits are the limits of evictions that ask, which have places of their own because a call may take 10 s by
+// design. A namespace has at most two in flight, so one with a webhook that hangs leaves room for the others, and those
+// that take long move to slow places. With those of deletes, 96 of the API server's 98 seats are in use at most.
 func asksLimits() backlog.Limits {
 	return backlog.Limits{
-		Prompt: asksInFlight, Retries: asksInFlight, Slow: asksInFlight,
-		Patience: time.Hour, Pace: 20 * time.Millisecond,
+		Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: time.Second, Pace: 20 * time.Millisecond,
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // breakerOf returns a policy that stops everything while more than most pods are due.
@@ -61,7 +63,7 @@ func TestAWaveThatComesNodeByNodeTripsBeforeItsFirstPodLeaves(t *testing.T) {
 		w.Taint("m", "k:NoExecute")
 		w.Until(10 * time.Minute)
 		w.wantLeft(nil)
-		w.wantCount("event n0 EvictionHeld: Pod default/n0 is due to leave, but stays: EvictionPolicy brake has tripped: 5 of 5 selected pods are due, and the breaker allows 2", 1)
+		w.wantCount("event n0 EvictionHeld: Pod default/n0 is due to leave, but stays: EvictionPolicy brake has tripped: 5 of 5 selected pods would leave, and the breaker allows 2", 1)
 		w.Taint("m", "k-")
 		w.Pass(time.Minute)
 		w.wantLeft(left(10*time.Minute+10*sec, "n0", "n1")) // it closes when that has been so for 10 s
@@ -133,6 +135,191 @@ func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {
 		want := left(70*sec, "n0")
 		want["n1"] = time.Minute
 		w.wantLeft(want)
+	})
+}
+
+func TestABreakerDoesNotBelieveAnOldTimeAdded(t *testing.T) {
+	play(t, func(w *world) {
+		brake := breakerOf(intstr.FromString("20%"))
+		w.add("brake", brake)
+		for i := range 20 {
+			if i%2 == 0 {
+				w.AddNode(fmt.Sprint("x", i), "a")
+			}
+			w.AddPod(fmt.Sprintf("p%02d", i), fmt.Sprint("x", i-i%2))
+		}
+		w.run()
+		w.Until(time.Hour)
+		w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now()} })
+		old := metav1.NewTime(time.Now().Add(-30 * time.Minute))
+		for i := range 10 {
+			w.SetTaints(fmt.Sprint("x", 2*i), corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &old})
+			w.Pass(sec)
+		}
+		w.Pass(10 * time.Minute)
+		w.wantLeft(nil)
+	})
+}
+
+func TestAnOpenBreakerClosesWhenMorePodsAreSelectedAndItsPodsLeave(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromString("50%")))
+		w.addPods(3, 1)
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(time.Minute)
+		w.wantLeft(nil)
+		for i := range 16 {
+			w.AddPod(fmt.Sprint("new", i), "m")
+		}
+		w.Pass(2*countEvery + 15*sec)
+		for _, pod := range []string{"n0", "n1", "n2"} {
+			if got := w.deletes(pod); len(got) != 1 {
+				t.Errorf("pod %s was deleted at %v, want once: 3 of 20 selected pods are due, and the breaker allows 10", pod, got)
+			}
+		}
+		w.wantCondition("brake", v1alpha1.ConditionTripped, "FewDue", "")
+	})
+}
+
+func TestAnOldNumberOfSelectedPodsMakesABreakerOnlyStricter(t *testing.T) {
+	for name, lose := range map[string]func(w *world, pod string){
+		"pods are deleted":            func(w *world, pod string) { w.DeletePod("default", pod) },
+		"pods have other labels":      func(w *world, pod string) { w.ChangePod(pod, labeled("tier", "web")) },
+		"their node has other labels": func(w *world, _ string) { w.ChangeNode("m", func(node *corev1.Node) { node.Labels["pool"] = "b" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				brake := breakerOf(intstr.FromString("25%")) // 10 of 40 pods, 1 of 4
+				brake.PodSelector = matching("tier", "db")
+				brake.NodeSelector = &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{
+					{Key: "pool", Operator: metav1.LabelSelectorOpDoesNotExist},
+				}}
+				w.add("brake", brake)
+				for i := range 40 {
+					w.AddPod(fmt.Sprintf("db%02d", i), []string{"n", "m"}[min(i/4, 1)], labeled("tier", "db"))
+				}
+				w.run()
+				w.Until(20 * sec)
+				for i := 4; i < 40; i++ {
+					lose(w, fmt.Sprintf("db%02d", i))
+				}
+				w.Pass(2 * sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(5 * time.Minute)
+				for i := range 4 {
+					if got := w.deletes(fmt.Sprintf("db%02d", i)); len(got) > 0 {
+						t.Errorf("pod db%02d was deleted at %v: 4 of 4 selected pods are due, and the breaker allows 1", i, got)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestABreakerCountsOnlyPodsThatWouldLeaveIfItWereClosed(t *testing.T) {
+	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+	for name, keeps := range map[string]func(w *asking, brake *v1alpha1.EvictionPolicySpec){
+		"finished pods that the policy keeps": func(w *asking, brake *v1alpha1.EvictionPolicySpec) {
+			brake.Finished = v1alpha1.FinishedKeep
+			for i := range 5 {
+				w.AddPod(fmt.Sprint("kept", i), "n", finished)
+			}
+		},
+		"pods that another policy holds": func(w *asking, _ *v1alpha1.EvictionPolicySpec) {
+			db := hold(0)
+			db.PodSelector = matching("tier", "db")
+			w.add("db", db)
+			for i := range 5 {
+				w.AddPod(fmt.Sprint("kept", i), "n", labeled("tier", "db"))
+			}
+		},
+		"pods of a budget that allows no disruption": func(w *asking, _ *v1alpha1.EvictionPolicySpec) {
+			w.add("ask", evicts(0))
+			w.addBudget("db", "db", 0)
+			for i := range 5 {
+				w.AddPod(fmt.Sprint("kept", i), "n", labeled("app", "db"), ready4ever)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playAsking(t, func(w *asking) {
+				brake := breakerOf(intstr.FromInt32(2))
+				keeps(w, &brake)
+				w.add("brake", brake)
+				w.addPods(0, 2)
+				w.run()
+				w.Until(10 * sec)
+				w.Taint("n", "k:NoExecute")
+				w.Until(time.Minute)
+				w.wantCondition("brake", v1alpha1.ConditionTripped, "FewDue", "")
+				w.Taint("m", "k:NoExecute")
+				w.Pass(time.Minute)
+				w.wantThere(5)
+			})
+		})
+	}
+}
+
+func TestABreakerDoesNotCountWhatItsOwnPolicyHolds(t *testing.T) {
+	play(t, func(w *world) {
+		spec := hold(10 * sec)
+		spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(2), Settle: &metav1.Duration{Duration: sec}}
+		w.add("p", spec)
+		for i, seconds := range []int64{1, 4, 7} {
+			w.AddPod(fmt.Sprint("n", i), "n", scene.Tolerating("k", seconds))
+		}
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(time.Minute)
+		w.wantLeft(map[string]time.Duration{"n0": 12 * sec, "n1": 15 * sec, "n2": 18 * sec})
+	})
+}
+
+func TestPodsThatAnotherPolicyReleasesTogetherTripABreakerBeforeTheFirstLeaves(t *testing.T) {
+	for name, release := range map[string]func(w *world){
+		"the policy is deleted":    func(w *world) { w.remove("other") },
+		"it is a dry run from now": func(w *world) { w.edit("other", func(spec *v1alpha1.EvictionPolicySpec) { spec.DryRun = true }) },
+		"its deadline passes":      func(w *world) { w.Pass(6 * time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				brake := breakerOf(intstr.FromInt32(2))
+				brake.Breaker.Settle = &metav1.Duration{}
+				w.add("brake", brake)
+				w.add("other", hold(5*time.Minute))
+				w.addPods(3, 3)
+				w.run()
+				w.Until(sec)
+				w.Taint("n", "k:NoExecute")
+				w.Taint("m", "k:NoExecute")
+				w.Until(time.Minute)
+				w.wantCondition("brake", v1alpha1.ConditionTripped, "FewDue", "")
+				release(w)
+				w.Pass(time.Minute)
+				w.wantLeft(nil)
+				w.wantCondition("brake", v1alpha1.ConditionTripped, "TooManyDue", "6 of 6 selected pods would leave, and the breaker allows 2.")
+			})
+		})
+	}
+}
+
+// If each of two breakers took the other for something that keeps the pods, both would close, and open again.
+func TestTwoBreakersDoNotCloseEachOther(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("one", breakerOf(intstr.FromInt32(2)))
+		w.add("two", breakerOf(intstr.FromInt32(3)))
+		w.addPods(5, 0)
+		w.run()
+		w.Until(sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(time.Minute)
+		for _, name := range []string{"one", "two"} {
+			w.wantCondition(name, v1alpha1.ConditionTripped, "TooManyDue", "")
+		}
+		w.wantLeft(nil)
 	})
 }
 

@@ -31,9 +31,10 @@ const checkRightEvery = time.Minute
 // budgets follows the PodDisruptionBudgets once a policy asks the Eviction API. It is safe for concurrent use.
 type budgets struct {
 	client   kubernetes.Interface
-	line     *line       // has the budgets, and the pods that wait for them
-	labeled  func() bool // whether records of pods have the labels by which budgets select
-	selected func()      // called when budgets select other pods, or the permission has changed
+	line     *line                 // has the budgets, and the pods that wait for them
+	labeled  func() bool           // whether records of pods have the labels by which budgets select
+	selected func()                // called when budgets select other pods, or the permission has changed
+	tell     func(nodes ...string) // called when waiting pods on nodes may no longer need a place
 	informer cache.SharedIndexInformer
 	needed   chan struct{} // closed when a policy asks the Eviction API
 	once     sync.Once
@@ -45,18 +46,27 @@ type budgets struct {
 type budget struct {
 	*policy.Allowance
 
-	name     string // NAMESPACE/NAME
-	selector labels.Selector
+	name          string // NAMESPACE/NAME
+	selector      labels.Selector
+	sparesUnready bool
 }
 
-// newBudgets returns a follower of budgets that calls a function when they select other pods.
-func newBudgets(client kubernetes.Interface, line *line, labeled func() bool, selected func()) *budgets {
-	b := &budgets{client: client, line: line, labeled: labeled, selected: selected, needed: make(chan struct{})}
+// newBudgets returns a follower of budgets that calls functions when they select other pods, and when waiting pods may
+// no longer need a place.
+func newBudgets(
+	client kubernetes.Interface, line *line, labeled func() bool, selected func(), tell func(nodes ...string),
+) *budgets {
+	b := &budgets{
+		client: client, line: line, labeled: labeled, selected: selected, tell: tell, needed: make(chan struct{}),
+	}
 	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
 		Policy().V1().PodDisruptionBudgets().Informer()
 	change := func(before, after *policyv1.PodDisruptionBudget) {
-		if b.take(before, after) {
+		other, waiting := b.take(before, after)
+		if other {
 			selected()
+		} else if len(waiting) > 0 {
+			tell(waiting...)
 		}
 	}
 	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before it runs
@@ -125,8 +135,9 @@ func (b *budgets) checkRight(ctx context.Context) error {
 	return nil
 }
 
-// take applies a change of a budget, and reports whether it selects other pods now.
-func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool) {
+// take applies a change of a budget. It reports whether it selects other pods now, and the nodes of waiting pods that
+// may no longer need a place in it.
+func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool, waiting []string) {
 	b.line.mu.Lock()
 	defer b.line.mu.Unlock()
 	defer b.line.wake()
@@ -134,7 +145,7 @@ func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool)
 	all := b.line.budgets[in]
 	if after == nil {
 		b.line.budgets[in] = slices.DeleteFunc(all, func(is *budget) bool { return is.name == key(before) })
-		return true
+		return true, nil
 	}
 	i := slices.IndexFunc(all, func(is *budget) bool { return is.name == key(after) })
 	if i < 0 {
@@ -142,15 +153,19 @@ func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool)
 		b.line.budgets[in] = all
 	}
 	all[i].Allow(policy.Allowed(after))
+	if spares := policy.SparesUnready(after); spares != all[i].sparesUnready {
+		all[i].sparesUnready = spares
+		waiting = b.line.waiting.NodesOf(all[i])
+	}
 	if before != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
-		return false
+		return false, waiting
 	}
 	selector, err := metav1.LabelSelectorAsSelector(after.Spec.Selector)
 	if err != nil { // the API server refuses such a budget
 		selector = labels.Nothing()
 	}
 	all[i].selector = selector
-	return true
+	return true, nil
 }
 
 func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace + "/" + object.Name }
@@ -195,12 +210,26 @@ func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
 	if b.forbidden.Load() {
 		return policy.Budgets{Objects: policy.NotPermitted}
 	}
+	if pod.Flags&(podcache.Pending|podcache.Finished) != 0 { // as [policy.IgnoresBudgets]
+		return policy.Budgets{}
+	}
 	if !b.informer.HasSynced() || !b.labeled() {
 		return policy.Budgets{Objects: policy.BudgetsUnread}
 	}
+	of := b.of(pod)
+	if len(of) == 1 && !pod.Flags.Has(podcache.Ready) && b.spares(of[0]) {
+		return policy.Budgets{}
+	}
 	var names []string
-	for _, is := range b.of(pod) {
+	for _, is := range of {
 		names = append(names, is.name)
 	}
 	return policy.BudgetsNamed(names...)
+}
+
+// spares reports whether a budget lets pods go that are not ready.
+func (b *budgets) spares(is *budget) bool {
+	b.line.mu.Lock()
+	defer b.line.mu.Unlock()
+	return is.sparesUnready
 }

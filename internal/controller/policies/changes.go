@@ -14,6 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // lookAtMost is the shortest time between two looks at breakers, apart from looks for an answer.
@@ -34,14 +35,28 @@ func (f *Follower) podChanged(change podcache.Change) {
 		}
 	}
 	f.pace(change)
+	f.loseOf(change)
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
 	}
 }
 
+// loseOf notes that policies may no longer select a pod.
+func (f *Follower) loseOf(change podcache.Change) {
+	before, after := change.Before, change.After
+	if before == nil || before.Flags.Has(podcache.Terminating) {
+		return
+	}
+	same := after != nil && !after.Flags.Has(podcache.Terminating) && after.Node == before.Node &&
+		podcache.SameLabels(before, after)
+	if node, ok := f.config.Nodes.Get(before.Node); ok && !same {
+		f.lose(node, before)
+	}
+}
+
 // seesOther reports whether policies see another pod than before.
 func seesOther(before, after *podcache.Pod) bool {
-	const seen = podcache.Finished | podcache.Ready
+	const seen = podcache.Finished | podcache.Ready | podcache.Pending
 	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
 }
 
@@ -52,6 +67,7 @@ func (f *Follower) pace(change podcache.Change) {
 		(after == nil || after.Flags.Has(podcache.Terminating))
 	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
 	case leaves && ok && len(node.NoExecute) > 0:
+		f.sights.forget(node.Name, before.UID, node.NoExecute)
 		_, selecting := f.selecting(f.all(), before, node)
 		f.line.left(policy.Counting(selecting, node.NoExecute), node, before.UID)
 	case leaves:
@@ -67,6 +83,7 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
+	f.followNode(before, after)
 	switch {
 	case len(f.all()) == 0:
 	case before == nil:
@@ -76,6 +93,22 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 	case after == nil || len(after.NoExecute) == 0:
 	case !labels.Equals(before.Labels, after.Labels) || readiness.IsReady(before.Node) != readiness.IsReady(after.Node):
 		f.tell(after.Name)
+	}
+}
+
+// followNode follows what is remembered about a node and its pods.
+func (f *Follower) followNode(before, after *nodecache.Node) {
+	f.unready.nodeChanged(before, after)
+	if before == nil {
+		return
+	}
+	var taints []verdict.Taint
+	if after != nil {
+		taints = after.NoExecute
+	}
+	f.sights.keep(before.Name, taints)
+	if after == nil || !labels.Equals(before.Labels, after.Labels) {
+		f.lose(before, f.config.Pods.OnNode(before.Name)...)
 	}
 }
 

@@ -13,20 +13,31 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// demand counts, for every policy that has a breaker, the selected pods that are due. It counts state, not events, so a
-// process that has just started knows as much as one that has run for a week. It is safe for concurrent use.
+// demand counts, for every policy that has a breaker, the pods that would leave now if no policy had one. It counts
+// state, not events, so a process that has just started knows as much as one that has run for a week. It is safe for
+// concurrent use.
 type demand struct {
-	dues func(node string) map[string][]time.Time // when the pods that a breaker counts are due, by policy
-	of   func(p *policy.Policy, due int) int      // how many pods a policy selects, given how many are due
-	now  func() time.Time
+	on      func(node string) nodeDemand        // the demand of a node's pods
+	tainted func() []string                     // nodes with NoExecute taints
+	edition func() int                          // of the policies; what was counted for another one is not used
+	allowed func(budget string) int             // how many disruptions a budget allows
+	of      func(p *policy.Policy, due int) int // how many pods a policy selects at least, given how many would leave
+	now     func() time.Time
 	// known reports whether all nodes and pods are known. Before that, counts are meaningless, and nothing is evicted.
 	known func() bool
 
 	mu       sync.Mutex
 	breakers map[string]*breaker // by policy
 	stale    map[string]struct{} // nodes to count again
-	nodes    map[string]map[string][]time.Time
+	nodes    map[string]nodeDemand
+	counted  int           // the edition of the policies that nodes were counted for
 	changed  chan struct{} // signals that the counts may have changed
+}
+
+// nodeDemand is what breakers count on a node.
+type nodeDemand struct {
+	of    map[string]*policy.Demand // by policy; nil if the node has no NoExecute taint
+	again time.Time                 // when it changes if nothing but the time does; zero if it does not
 }
 
 type breaker struct {
@@ -38,7 +49,7 @@ type breaker struct {
 func newDemand(now func() time.Time) *demand {
 	return &demand{
 		now: now, breakers: map[string]*breaker{}, stale: map[string]struct{}{},
-		nodes: map[string]map[string][]time.Time{}, changed: make(chan struct{}, 1),
+		nodes: map[string]nodeDemand{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -71,6 +82,12 @@ func (d *demand) markStale(nodes ...string) {
 	for _, node := range nodes {
 		d.stale[node] = struct{}{}
 	}
+	d.wake()
+}
+
+// wake makes [demand.look] count. Whatever may change a latch or has changed one calls it, so that look always learns
+// of a latch that has flipped or will close.
+func (d *demand) wake() {
 	select {
 	case d.changed <- struct{}{}:
 	default:
@@ -107,46 +124,51 @@ func (d *demand) look() (changed []string, again time.Time) {
 		if b.told = !b.latch.Tripped.IsZero(); b.told != was {
 			changed = append(changed, name)
 		}
-		for _, at := range []time.Time{b.latch.Closes(b.policy.Breaker()), d.next(name, now)} {
-			again = timeline.Next(again, at)
+		again = timeline.Next(again, b.latch.Closes(b.policy.Breaker()))
+		if b.told { // it can close because more pods are selected
+			again = timeline.Next(again, now.Add(countEvery))
 		}
+	}
+	for _, node := range d.nodes {
+		again = timeline.Next(again, node.again)
 	}
 	return changed, again
 }
 
-// recount counts the stale nodes. The caller holds the lock.
+// recount counts the nodes whose demand may be another than when they were counted. The caller holds the lock.
 func (d *demand) recount() {
-	for node := range d.stale {
-		dues := d.dues(node)
-		for _, of := range dues {
-			slices.SortFunc(of, time.Time.Compare)
+	if edition := d.edition(); edition != d.counted {
+		d.counted = edition
+		for _, node := range d.tainted() {
+			d.stale[node] = struct{}{}
 		}
-		if d.nodes[node] = dues; len(dues) == 0 {
+	}
+	now := d.now()
+	for node, is := range d.nodes {
+		if !is.again.IsZero() && !is.again.After(now) {
+			d.stale[node] = struct{}{}
+		}
+	}
+	for node := range d.stale {
+		is := d.on(node)
+		if d.nodes[node] = is; is.of == nil {
 			delete(d.nodes, node)
 		}
 	}
 	clear(d.stale)
 }
 
-// count applies how many pods are due now. The caller holds the lock of the demand.
+// count applies how many pods would leave now. The caller holds the lock of the demand.
 func (b *breaker) count(d *demand) {
-	now := d.now()
-	due := 0
-	for _, of := range d.nodes {
-		due += b.policy.Breaker().Count(of[b.policy.Name], now)
-	}
-	b.latch.Count(b.policy.Breaker(), due, d.of(b.policy, due), now)
-}
-
-// next returns when the next pod that a policy selects is due; zero if none is. The caller holds the lock.
-func (d *demand) next(name string, now time.Time) (next time.Time) {
-	for _, of := range d.nodes {
-		for _, due := range of[name] { // sorted
-			if due.After(now) {
-				next = timeline.Next(next, due)
-				break
-			}
+	var all policy.Demand
+	for _, node := range d.nodes {
+		if of := node.of[b.policy.Name]; of != nil {
+			all.Join(*of)
 		}
 	}
-	return next
+	pods, was, is := all.Pods(d.allowed), b.latch, b.policy.Breaker()
+	b.latch.Count(is, pods, d.of(b.policy, pods), d.now())
+	if !b.latch.Tripped.Equal(was.Tripped) || !b.latch.Closes(is).Equal(was.Closes(is)) {
+		d.wake()
+	}
 }

@@ -4,9 +4,11 @@
 package policies
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +26,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
@@ -92,6 +96,8 @@ func (w *asking) passes(pod *corev1.Pod) error {
 		return apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget"))
 	}
 	switch status := &of[0].Status; {
+	case !isTrue(pod, corev1.PodReady) && of[0].Spec.UnhealthyPodEvictionPolicy != nil:
+		return nil
 	case !isTrue(pod, corev1.PodReady) && status.CurrentHealthy >= status.DesiredHealthy && status.DesiredHealthy > 0:
 		return nil
 	case status.ObservedGeneration < of[0].Generation:
@@ -281,6 +287,114 @@ func TestAPodThatHasNotBeenReadyIsDeletedUnlessThePolicyAsks(t *testing.T) {
 		w.wantLeft(map[string]time.Duration{"old": 10 * sec, "new": 40 * sec, "quorum": 70 * sec})
 		w.wantAsked(0, 1)
 	})
+}
+
+func TestANamespaceWhoseAsksHangLeavesRoomForOthers(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		for i := range 6 {
+			namespace := fmt.Sprint("hangs", i)
+			w.addNamespace(namespace, nil)
+			for j := range 60 {
+				w.AddPod(fmt.Sprintf("%s-%d", namespace, j), "n", ready4ever, func(pod *corev1.Pod) { pod.Namespace = namespace })
+			}
+		}
+		for i := range 60 {
+			w.AddPod(fmt.Sprint("web", i), "m", ready4ever)
+		}
+		w.run(func(c *eviction.Config) {
+			hang := func(ctx context.Context, q bubble.Request) error {
+				if q.Verb == "evict" && strings.HasPrefix(q.Name, "hangs") {
+					return bubble.Takes(ctx, 10*sec)
+				}
+				return nil
+			}
+			c.Client, c.EventClient = &bubble.Slow{Clientset: w.Client, Before: hang}, w.Client
+		})
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(2 * sec)
+		w.Taint("m", "k:NoExecute")
+		w.Pass(20 * sec)
+		w.wantThere(0)
+	})
+}
+
+func TestANodeThatIsNotReadyCostsItsPodsTheirBudgetOnlyAfterAWhile(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		turns := func(status corev1.ConditionStatus) {
+			w.ChangeNode("n", func(node *corev1.Node) {
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()}}
+			})
+		}
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(3)
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(20 * sec)
+		turns(corev1.ConditionFalse)
+		w.Pass(sec)
+		turns(corev1.ConditionTrue)
+		w.Until(2 * time.Minute)
+		w.wantThere(3)
+		turns(corev1.ConditionFalse)
+		w.Pass(20 * sec)
+		turns(corev1.ConditionUnknown) // which does not start again
+		w.Pass(time.Minute)
+		w.wantLeft(left(150*sec, "web0", "web1", "web2"))
+	})
+}
+
+func TestUnreadyPodsThatTheEvictionAPILetsGoNeedNoPlaceInTheirBudget(t *testing.T) {
+	always := policyv1.AlwaysAllow
+	unready := isReady(corev1.ConditionFalse, time.Minute)
+	for name, test := range map[string]struct {
+		change func(*policyv1.PodDisruptionBudget)
+		later  bool // the budget changes while the pods wait
+		pod    func(*corev1.Pod)
+	}{
+		"a budget with enough healthy pods": {change: func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DesiredHealthy = 2, 2 }, pod: unready},
+		"a budget that has them later":      {change: func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DesiredHealthy = 2, 2 }, pod: unready, later: true},
+		"a budget that always allows it":    {change: func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &always }, pod: unready},
+		"pods that are pending": {change: func(*policyv1.PodDisruptionBudget) {}, pod: func(pod *corev1.Pod) {
+			unready(pod)
+			pod.Status.Phase = corev1.PodPending
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playAsking(t, func(w *asking) {
+				spec := evicts(0)
+				spec.Unready = v1alpha1.UnreadyAsk
+				w.add("polite", spec)
+				for i := range 4 {
+					w.AddPod(fmt.Sprint("web", i), "n", labeled("app", "web"), test.pod)
+				}
+				w.addBudget("web", "web", 0)
+				change := func() {
+					is, err := w.Client.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "web", metav1.GetOptions{})
+					w.Must(nil, err)
+					test.change(is)
+					w.Must(w.Client.PolicyV1().PodDisruptionBudgets("default").Update(t.Context(), is, metav1.UpdateOptions{}))
+				}
+				if !test.later {
+					change()
+				}
+				w.run()
+				w.Until(10 * sec)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(10 * sec)
+				if test.later {
+					w.wantThere(4)
+					change()
+				}
+				w.Pass(2 * sec)
+				w.wantThere(0)
+				w.wantAsked(4, 4)
+			})
+		})
+	}
 }
 
 func TestWithoutTheBudgetsPodsStayUntilTheDeadline(t *testing.T) {

@@ -82,11 +82,13 @@ type Follower struct {
 	line       *line
 	budgets    *budgets
 	unready    *unready
+	sights     sights
 	known      chan struct{} // closed when the policies are known, or the resource is not installed
 	statusDue  chan struct{} // signals that a condition of a policy may have changed
 
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
+	edition     int        // how often they were replaced
 	labels      kept
 	labeled     atomic.Bool // whether the records of pods have all wanted labels
 	subscribers []func(node string)
@@ -111,12 +113,14 @@ func New(config Config) (*Follower, error) {
 		return nil, err
 	}
 	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
+	f.sights.of = map[string]map[sight]time.Time{}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
-	f.demand.dues, f.demand.of = f.dues, f.selected
+	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
-	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels)
+	f.demand.allowed = f.line.allowed
+	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels, f.tell)
 	f.unready = newUnready(config.Core, f.config.Clock, config.Pods.Get)
 	var err error
 	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
@@ -194,7 +198,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 		f.budgets.need()
 	}
 	f.mu.Lock()
-	f.policies = all
+	f.replace(all)
 	f.mu.Unlock()
 	f.demand.follow(all)
 	f.line.follow(all, f.watch.Listed() && f.config.Pods.HasSynced())
@@ -236,7 +240,7 @@ func (f *Follower) listed(number int) {
 
 // markLabeled notes which labels the records of pods have. The caller holds the lock.
 func (f *Follower) markLabeled() {
-	f.policies = f.labels.mark(f.policies)
+	f.replace(f.labels.mark(f.policies))
 	f.labeled.Store(f.labels.complete())
 }
 
@@ -292,6 +296,18 @@ func (f *Follower) all() []followed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.policies
+}
+
+// replace replaces the policies. The caller holds the lock.
+func (f *Follower) replace(all []followed) {
+	f.policies = all
+	f.edition++
+}
+
+func (f *Follower) editionOf() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.edition
 }
 
 // tripped returns since when the breaker of a policy has been open, according to its status; zero if it is not.

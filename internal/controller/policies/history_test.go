@@ -64,7 +64,7 @@ func newHistory(w *asking) *history {
 		asking: w, left: map[string]time.Time{}, asks: map[string]bool{}, gone: map[string]time.Time{}, lost: map[string]bool{},
 		at: []moment{{
 			at: time.Now(), labels: map[string]map[string]string{}, taints: map[string][]oracle.Taint{},
-			unready: map[string]bool{}, budgets: map[string]policyv1.PodDisruptionBudget{},
+			unready: map[string]time.Time{}, budgets: map[string]policyv1.PodDisruptionBudget{},
 			namespaces: map[string]corev1.Namespace{"default": {}, "other": {}}, pods: map[string]corev1.Pod{},
 		}},
 	}
@@ -77,7 +77,7 @@ type moment struct {
 	taints     map[string][]oracle.Taint
 	namespaces map[string]corev1.Namespace
 	pods       map[string]corev1.Pod                   // that have ever been there, by name
-	unready    map[string]bool                         // nodes
+	unready    map[string]time.Time                    // since when nodes are not ready
 	budgets    map[string]policyv1.PodDisruptionBudget // by name
 	policies   []v1alpha1.EvictionPolicy
 }
@@ -148,16 +148,27 @@ func (m *moment) model(name string, open map[string]bool) oracle.Policies {
 
 // may says what a pod may do at an instant.
 func (m *moment) may(name string, open map[string]bool, now time.Time) oracle.Leave {
-	is, pod := m.model(name, open), m.pods[name]
-	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	c := pod.Status.Conditions[ready]
-	is.Unready = m.unready[pod.Spec.NodeName] ||
-		c.Status == corev1.ConditionFalse && !c.LastTransitionTime.Add(30*sec).After(now)
-	is.Refused = len(m.budgetsOf(&pod)) > 1
+	is := m.modelAt(name, open, now)
 	return is.May(now)
 }
 
+// modelAt is the model with the facts that change with time.
+func (m *moment) modelAt(name string, open map[string]bool, now time.Time) oracle.Policies {
+	is, pod := m.model(name, open), m.pods[name]
+	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	c := pod.Status.Conditions[ready]
+	since, unready := m.unready[pod.Spec.NodeName]
+	is.Unready = unready && !since.Add(30*sec).After(now) ||
+		c.Status == corev1.ConditionFalse && !c.LastTransitionTime.Add(30*sec).After(now)
+	is.Refused = len(m.budgetsOf(&pod)) > 1
+	return is
+}
+
+// budgetsOf returns the budgets that the Eviction API asks about a pod.
 func (m *moment) budgetsOf(pod *corev1.Pod) (of []policyv1.PodDisruptionBudget) {
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return nil
+	}
 	for _, b := range m.budgets {
 		if b.Namespace == pod.Namespace && labels.Set(b.Spec.Selector.MatchLabels).AsSelector().Matches(labels.Set(pod.Labels)) {
 			of = append(of, b)
@@ -203,41 +214,55 @@ func (h *history) open(now time.Time) map[string]bool {
 		}
 		open[p.Name] = !slices.ContainsFunc(seen, func(m moment) bool {
 			i := slices.IndexFunc(m.policies, func(is v1alpha1.EvictionPolicy) bool { return is.Name == p.Name && is.Generation == p.Generation })
-			return i < 0 || h.dueBy(&m, &p, now) <= p.Spec.Breaker.MaxDue.IntValue()
+			return i < 0 || h.demand(&m, &p, now) <= p.Spec.Breaker.MaxDue.IntValue()
 		})
 	}
 	return open
 }
 
-// dueBy counts the pods that a breaker counts.
-func (h *history) dueBy(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (count int) {
+// demand counts the pods that would leave if no policy had a breaker, because of taints to which a policy applies. Of
+// the pods of a budget, it counts no more than the budget allows.
+func (h *history) demand(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (count int) {
+	now = now.Add(-seenWithin) // what is so for a while, the process has seen
+	asking := map[string]int{}
 	for name := range m.pods {
 		h.mu.Lock()
 		at, gone := h.gone[name]
 		h.mu.Unlock()
-		if gone && !at.After(now) {
+		if gone && !at.After(now.Add(seenWithin)) {
 			continue
 		}
-		pod := m.pods[name]
-		first := oracle.Never
-		for _, due := range m.dues(&pod) {
-			one := m.model(name, nil)
-			one.Dues = []oracle.DueBy{due}
-			bare := v1alpha1.EvictionPolicy{Spec: v1alpha1.EvictionPolicySpec{
-				Action: v1alpha1.ActionHold, Taints: p.Spec.Taints, NamespaceSelector: p.Spec.NamespaceSelector,
-				PodSelector: p.Spec.PodSelector, NodeSelector: p.Spec.NodeSelector,
-			}}
-			one.List, one.NamespaceEnds = []v1alpha1.EvictionPolicy{bare}, false
-			if one.May(due.At) == oracle.Stay && due.At.Before(first) {
-				first = due.At
-			}
+		is, pod := m.modelAt(name, nil, now), m.pods[name]
+		is.Dues = slices.DeleteFunc(is.Dues, func(due oracle.DueBy) bool { return !m.counts(name, p, due) })
+		is.List = slices.Clone(m.policies)
+		for i := range is.List {
+			is.List[i].Spec.Breaker = nil
+			is.List[i].Spec.DryRun = is.List[i].Spec.DryRun && is.List[i].Name != p.Name
 		}
-		resumed := p.Spec.Breaker.ResumedAt
-		if !first.After(now.Add(-seenWithin)) && (resumed == nil || !first.Before(resumed.Time)) {
+		of := m.budgetsOf(&pod)
+		switch may := is.May(now); {
+		case may == oracle.AskFirst && len(of) == 1:
+			asking[of[0].Name]++
+		case may != oracle.Stay:
 			count++
 		}
 	}
+	for name, pods := range asking {
+		count += min(pods, int(m.budgets[name].Status.DisruptionsAllowed))
+	}
 	return count
+}
+
+// counts reports whether the breaker of a policy counts a pod because of a taint, if the pod would leave.
+func (m *moment) counts(name string, p *v1alpha1.EvictionPolicy, due oracle.DueBy) bool {
+	one := m.model(name, nil)
+	one.List = []v1alpha1.EvictionPolicy{{Spec: v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionHold, Taints: p.Spec.Taints, NamespaceSelector: p.Spec.NamespaceSelector,
+		PodSelector: p.Spec.PodSelector, NodeSelector: p.Spec.NodeSelector,
+	}}}
+	one.Dues, one.NamespaceEnds = []oracle.DueBy{due}, false
+	resumed := p.Spec.Breaker.ResumedAt
+	return one.May(due.At) == oracle.Stay && (resumed == nil || !due.At.Before(resumed.Time))
 }
 
 // may says what a pod may do at an instant, according to anything that a process may have seen last.
@@ -377,7 +402,7 @@ func someSelector(r *rand.Rand) *v1alpha1.Selector {
 	return matching("a", pick(r, "1", "2"))
 }
 
-// someSpec returns a random policy, with a pace if it may have one.
+// someSpec returns a random policy, with a pace and a breaker if it may have them.
 func someSpec(r *rand.Rand, scarce bool) v1alpha1.EvictionPolicySpec {
 	spec := v1alpha1.EvictionPolicySpec{
 		NamespaceSelector: someSelector(r), PodSelector: someSelector(r), NodeSelector: someSelector(r),
@@ -399,7 +424,7 @@ func someSpec(r *rand.Rand, scarce bool) v1alpha1.EvictionPolicySpec {
 	if r.IntN(4) == 0 {
 		spec.Finished = v1alpha1.FinishedKeep
 	}
-	if r.IntN(3) == 0 {
+	if r.IntN(3) == 0 && scarce {
 		spec.Breaker = &v1alpha1.EvictionBreaker{
 			MaxDue: intstr.FromInt32(int32(1 + r.IntN(5))), Settle: &metav1.Duration{Duration: time.Duration(r.IntN(3)*4) * sec},
 		}
@@ -529,14 +554,20 @@ func (h *history) update(pod *corev1.Pod) {
 func (h *history) nodeReady(name string, ready bool) {
 	h.ChangeNode(name, func(object *corev1.Node) {
 		for i := range object.Status.Conditions {
-			if c := &object.Status.Conditions[i]; c.Type == corev1.NodeReady {
-				c.Status = corev1.ConditionFalse
-				if ready {
-					c.Status = corev1.ConditionTrue
-				}
+			c := &object.Status.Conditions[i]
+			if c.Type != corev1.NodeReady || (c.Status == corev1.ConditionTrue) == ready {
+				continue
 			}
+			c.Status, c.LastTransitionTime = corev1.ConditionFalse, metav1.Now()
+			if ready {
+				c.Status = corev1.ConditionTrue
+			}
+			h.change(func(m *moment) {
+				if m.unready[name] = time.Now(); ready {
+					delete(m.unready, name)
+				}
+			})
 		}
-		h.change(func(m *moment) { m.unready[name] = !ready })
 	})
 }
 
@@ -587,11 +618,22 @@ func (h *history) fault(kind int, lasts time.Duration) {
 	case kind == 0:
 		h.Stop()
 		h.Pass(lasts)
+		h.change((*moment).forgetResumed)
 		h.start()
 	default: // a list that fails would be tried again after as much as a minute
 		h.blind = time.Now().Add(lasts)
 		h.API.Watches("pods").Hold()
 		time.AfterFunc(lasts/2, h.API.Watches("pods").Expire)
+	}
+}
+
+// forgetResumed is what a process that starts does: it sees all pods as due only from now on.
+func (m *moment) forgetResumed() {
+	m.policies = slices.Clone(m.policies)
+	for i := range m.policies {
+		if b := m.policies[i].Spec.Breaker; b != nil {
+			m.policies[i].Spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: b.MaxDue, Settle: b.Settle}
+		}
 	}
 }
 
@@ -869,9 +911,9 @@ func TestPodsLeaveWhenTheModelLetsThemGoAndNotBefore(t *testing.T) {
 	}
 }
 
-// Where paces and budgets have places for some pods only, another pod can leave earlier if a policy holds one: these
-// histories have none, except the pace of the policy that is added. Nor do they have faults, which would not hit the
-// same calls.
+// Where paces and budgets have places for some pods only, and where a breaker counts the pods that would leave, another
+// pod can leave earlier if a policy holds one: these histories have none, except those of the policy that is added. Nor
+// do they have faults, which would not hit the same calls.
 func TestAPolicyThatIsAddedNeverMakesAPodLeaveEarlier(t *testing.T) {
 	later := 0
 	seeds := sample.Seeds(t, 60, 30)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,8 +43,9 @@ func newLine(now func() time.Time) *line {
 	}
 }
 
-// follow applies the policies. The windows of an unchanged pace continue. The windows of a changed pace count as full
-// at first, and so do those of a pace that may be older than this process; seen says that new ones are not.
+// follow applies the policies. Windows continue when a pace changes, unless its scope does. The windows of a changed
+// scope count as full at first, and so do those of a pace that may be older than this process; seen says that new ones
+// are not.
 func (l *line) follow(all []followed, seen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +56,8 @@ func (l *line) follow(all []followed, seen bool) {
 			continue
 		}
 		known := l.paced[p.Name]
-		if known != nil && known.pace == *pace {
+		if known != nil && known.pace.Scope == pace.Scope {
+			known.change(*pace, l.now())
 			next[p.Name] = known
 			continue
 		}
@@ -64,6 +67,16 @@ func (l *line) follow(all []followed, seen bool) {
 		}
 	}
 	l.paced = next
+	l.wake()
+}
+
+// change changes a pace. Its scope stays as it is.
+func (p *paced) change(pace policy.Pace, now time.Time) {
+	p.since = p.pace.KnownSince(pace, p.since, now)
+	for _, w := range p.windows {
+		w.Change(pace, now)
+	}
+	p.pace = pace
 }
 
 // windows returns the windows in which policies count pods that leave a node. The caller holds the lock.
@@ -123,6 +136,19 @@ func (l *line) lacks(needs needs) policy.Budgets {
 		lacks = cmp.Or(lacks, policy.BudgetBusy)
 	}
 	return policy.Budgets{Objects: lacks, Name: needs.budget.name}
+}
+
+// allowed returns how many disruptions a budget allows.
+func (l *line) allowed(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	namespace, _, _ := strings.Cut(name, "/")
+	for _, b := range l.budgets[namespace] {
+		if b.name == name {
+			return b.Allowed()
+		}
+	}
+	return 0
 }
 
 func (l *line) wake() {

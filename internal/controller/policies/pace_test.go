@@ -98,7 +98,7 @@ func TestThePodThatIsDueFirstLeavesFirst(t *testing.T) {
 	})
 }
 
-func TestAPaceThatIsNewLetsPodsGoAtOnceAndOneThatHasChangedDoesNot(t *testing.T) {
+func TestAPaceThatIsNewLetsPodsGoAtOnceAndOneThatIsRaisedLetsTheDifferenceGo(t *testing.T) {
 	play(t, func(w *world) {
 		w.addPods(30, 0)
 		w.run()
@@ -109,11 +109,43 @@ func TestAPaceThatIsNewLetsPodsGoAtOnceAndOneThatHasChangedDoesNot(t *testing.T)
 		w.Pass(sec)
 		w.wantPace("", 5, 5, 30*sec)
 		w.edit("slow", func(spec *v1alpha1.EvictionPolicySpec) { spec.Pace.Pods = 6 })
-		w.Pass(25 * sec)
-		w.wantPace("", 5, 5, 30*sec)
+		w.Pass(sec)
+		w.wantPace("", 6, 6, 30*sec)
+		w.Pass(27 * sec)
+		w.wantPace("", 6, 6, 30*sec)
 		w.Pass(10 * sec)
-		w.wantPace("", 11, 6, 30*sec)
+		w.wantPace("", 12, 6, 30*sec)
 	})
+}
+
+func TestAPaceThatChangesCountsWhatLeftBefore(t *testing.T) {
+	per := func(per time.Duration) func(*v1alpha1.EvictionPolicySpec) {
+		return func(spec *v1alpha1.EvictionPolicySpec) { spec.Pace.Per = metav1.Duration{Duration: per} }
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.EvictionPolicySpec) // 10 s after the first pod left, at 1 per minute
+		next   time.Duration                      // when the next pod leaves, after the first
+	}{
+		"a shorter window":        {per(30 * sec), 30 * sec},
+		"one that is over":        {per(5 * sec), 10 * sec},
+		"a longer window":         {per(2 * time.Minute), 2 * time.Minute},
+		"another scope":           {func(spec *v1alpha1.EvictionPolicySpec) { spec.Pace.Scope = v1alpha1.ScopeNode }, 70 * sec},
+		"the same, written again": {func(*v1alpha1.EvictionPolicySpec) {}, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				w.addPods(2, 0)
+				w.add("slow", paceOf(1, time.Minute, v1alpha1.ScopeCluster))
+				w.run()
+				w.Until(2 * time.Minute)
+				w.Taint("n", "k:NoExecute")
+				w.Pass(10 * sec)
+				w.edit("slow", test.change)
+				w.Pass(test.next + time.Minute)
+				w.wantLeft(map[string]time.Duration{"n0": 2 * time.Minute, "n1": 2*time.Minute + test.next})
+			})
+		})
+	}
 }
 
 func TestAProcessThatHasJustStartedWaitsForAWholeWindow(t *testing.T) {

@@ -45,21 +45,22 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	if len(selecting) == 0 {
 		return d
 	}
-	d = f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: f.causes(pod, taints)})
+	d = f.decide(f.asks(pod, node, is, selecting, f.causes(pod, taints)))
 	if d.Stays() {
 		f.conditionMayChange()
 	}
 	return d
 }
 
-// turnsUnready notes that a pod counts as unready, or returns when it will; zero if it is ready, or that is not known.
-func (f *Follower) turnsUnready(pod *podcache.Pod, is *policy.Pod) (at time.Time) {
-	if pod.Flags.Has(podcache.Ready) {
-		return time.Time{}
+// turnsUnready notes that a pod counts as unready, or returns when it will; zero if the pod and its node are ready, or
+// if that is not known.
+func (f *Follower) turnsUnready(pod *podcache.Pod, node *nodecache.Node, is *policy.Pod) (at time.Time) {
+	since := f.unready.ofNode(node)
+	if !pod.Flags.Has(podcache.Ready) {
+		since = timeline.Next(since, f.unready.of(pod))
 	}
-	since := f.unready.of(pod)
-	if since.IsZero() || is.Unready {
-		return time.Time{}
+	if since.IsZero() {
+		return since
 	}
 	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
 		return at
@@ -75,6 +76,19 @@ type asked struct {
 	is        *policy.Pod
 	selecting []*policy.Policy
 	causes    []policy.Cause
+	turns     time.Time // when the pod will count as unready; zero if it does not, or already does
+}
+
+// asks adds what the policies that select a pod need to know about its readiness and its budgets.
+func (f *Follower) asks(
+	pod *podcache.Pod, node *nodecache.Node, is *policy.Pod, selecting []*policy.Policy, causes []policy.Cause,
+) asked {
+	a := asked{pod: pod, node: node, is: is, selecting: selecting, causes: causes}
+	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
+		a.turns = f.turnsUnready(pod, node, is)
+	}
+	is.Budgets = f.budgets.object(pod)
+	return a
 }
 
 // decision is what the policies say about a pod.
@@ -89,15 +103,10 @@ type decision struct {
 // decide asks the policies. Places are scarce, so a pod needs places in its budget and in paces only if nothing else
 // objects: while another policy holds the pod, they would be wasted.
 func (f *Follower) decide(a asked) (d decision) {
-	var turns time.Time // when the pod counts as unready
-	if slices.ContainsFunc(a.selecting, (*policy.Policy).Asks) {
-		turns = f.turnsUnready(a.pod, a.is)
-	}
 	now := f.config.Clock.Now()
-	a.is.Budgets = f.budgets.object(a.pod)
 	d.selecting, d.state = a.selecting, f.state
 	d.Said = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
-	d.Again = timeline.Next(d.Again, turns)
+	d.Again = timeline.Next(d.Again, a.turns)
 	if d.Stays() {
 		return d
 	}

@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -11,16 +12,16 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// selecting returns what policies need to know about a pod, without its budgets, and the policies that select it.
+// selecting returns what policies need to know about a pod, without its readiness and its budgets, and the policies
+// that select it.
 func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.Node) (*policy.Pod, []*policy.Policy) {
 	is := &policy.Pod{
-		NodeLabels: labels.Set(node.Labels),
-		Finished:   pod.Flags.Has(podcache.Finished), Unready: !readiness.IsReady(node.Node),
+		NodeLabels: labels.Set(node.Labels), Finished: pod.Flags.Has(podcache.Finished),
 	}
 	is.NamespaceLabels, is.NamespaceEnds = f.namespaces.get(pod.Namespace)
 	podLabels := pod.Labels()
@@ -36,13 +37,14 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	return is, selecting
 }
 
-// dues returns when the pods of a node that breakers count are due, by policy.
-func (f *Follower) dues(name string) map[string][]time.Time {
+// demandOn returns what breakers count on a node.
+func (f *Follower) demandOn(name string) (on nodeDemand) {
 	node, ok := f.config.Nodes.Get(name)
 	if !ok || len(node.NoExecute) == 0 {
-		return nil
+		return on
 	}
-	all, dues := f.breakers(), map[string][]time.Time{}
+	all := f.all()
+	on.of = map[string]*policy.Demand{}
 	for _, pod := range f.config.Pods.OnNode(name) {
 		if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 			continue
@@ -51,41 +53,79 @@ func (f *Follower) dues(name string) map[string][]time.Time {
 		if len(causes) == 0 {
 			continue
 		}
-		_, selecting := f.selecting(all, pod, node)
-		for _, p := range selecting {
-			if due, applies := p.Due(causes); applies {
-				dues[p.Name] = append(dues[p.Name], due)
-			}
-		}
+		is, selecting := f.selecting(all, pod, node)
+		on.add(f.asks(pod, node, is, selecting, causes), f.config.Clock.Now())
 	}
-	return dues
+	return on
 }
 
-// breakers returns the policies that have a breaker.
-func (f *Follower) breakers() []followed {
-	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
+// add counts a pod for the breakers of its policies.
+func (on *nodeDemand) add(a asked, now time.Time) {
+	for _, p := range a.selecting {
+		if p.Breaker() == nil {
+			continue
+		}
+		on.again = timeline.Next(on.again, a.turns)
+		said, counts := p.Counts(a.selecting, a.is, a.causes, now)
+		on.again = timeline.Next(on.again, said.Again)
+		if !counts {
+			continue
+		}
+		if on.of[p.Name] == nil {
+			on.of[p.Name] = &policy.Demand{}
+		}
+		on.of[p.Name].Add(a.is, said, 1)
+	}
 }
 
-// countEvery is how long the number of pods that a policy selects is reused, because counting them walks over all pods.
-const countEvery = time.Minute
+const (
+	// countEvery is how long the number of pods that a policy selects is reused, because counting them walks over all
+	// pods.
+	countEvery = time.Minute
+	// countAtMost is the shortest time between two counts for a breaker that a new number may keep closed.
+	countAtMost = time.Second
+)
 
 // counts is how many pods each policy selected at an instant.
 type counts struct {
-	at time.Time
-	of map[*policy.Policy]int
+	at   time.Time
+	of   map[*policy.Policy]int
+	lost map[*policy.Policy]int // pods that are no longer selected
 }
 
-// selected returns how many pods a policy selects, on all nodes. One walk counts for all policies. The last count is
-// reused for countEvery, unless it is smaller than the number of due pods, all of which are selected.
-func (f *Follower) selected(p *policy.Policy, due int) int {
+// selected returns how many pods a policy selects on all nodes, or selected at most countEvery ago.
+func (f *Follower) selected(p *policy.Policy) int {
 	f.counting.Lock()
 	defer f.counting.Unlock()
-	now := f.config.Clock.Now()
-	if pods, known := f.counts.of[p]; known && pods >= due && now.Sub(f.counts.at) < countEvery {
-		return pods
+	if _, known := f.counts.of[p]; !known || f.config.Clock.Now().Sub(f.counts.at) >= countEvery {
+		f.count()
 	}
+	return f.counts.of[p]
+}
+
+// selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a
+// breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave
+// are selected.
+func (f *Follower) selectedAtLeast(p *policy.Policy, leave int) int {
+	last := f.selected(p)
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	b := p.Breaker()
+	least := func() int { return max(f.counts.of[p]-f.counts.lost[p], leave) }
+	uncertain := leave > b.MaxDue(least()) && (leave <= b.MaxDue(last) || last < leave)
+	if uncertain && f.config.Clock.Now().Sub(f.counts.at) >= countAtMost {
+		f.count()
+	}
+	return least()
+}
+
+// count counts the pods that policies select. One walk counts for all policies. The caller holds the lock.
+func (f *Follower) count() {
 	all := f.all()
-	f.counts = counts{at: now, of: make(map[*policy.Policy]int, len(all))}
+	was := f.counts.of
+	f.counts = counts{
+		at: f.config.Clock.Now(), of: make(map[*policy.Policy]int, len(all)), lost: map[*policy.Policy]int{},
+	}
 	for _, one := range all {
 		f.counts.of[one.Policy] = 0
 	}
@@ -99,10 +139,40 @@ func (f *Follower) selected(p *policy.Policy, due int) int {
 			f.counts.of[one]++
 		}
 	}
-	return f.counts.of[p]
+	if !maps.Equal(was, f.counts.of) {
+		f.demand.wake()
+	}
+}
+
+// lose notes that pods may no longer be selected by the policies that selected them on a node. A pod that a count has
+// already left out is noted too, which makes breakers stricter until the next count.
+func (f *Follower) lose(node *nodecache.Node, pods ...*podcache.Pod) {
+	breakers := f.breakers()
+	if len(breakers) == 0 {
+		return
+	}
+	f.counting.Lock()
+	defer f.counting.Unlock()
+	for _, pod := range pods {
+		_, selecting := f.selecting(breakers, pod, node)
+		for _, one := range selecting {
+			if f.counts.lost != nil {
+				f.counts.lost[one]++
+			}
+		}
+	}
+}
+
+// breakers returns the policies that have a breaker.
+func (f *Follower) breakers() []followed {
+	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
 }
 
 // causes returns the taints because of which a pod must leave, now or later.
 func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
-	return policy.CausesOf(f.config.Rule, pod.Rule(), taints)
+	causes := policy.CausesOf(f.config.Rule, pod.Rule(), taints)
+	if len(causes) > 0 {
+		f.sights.note(pod.Node, pod.UID, causes, f.config.Clock.Now())
+	}
+	return causes
 }

@@ -125,7 +125,7 @@ func (r *reporter) status(
 ) v1alpha1.EvictionPolicyStatus {
 	is := *was.DeepCopy()
 	is.ObservedGeneration = object.Generation
-	is.Selected = number(r.f.selected(p.Policy, t.due))
+	is.Selected = number(max(r.f.selected(p.Policy), t.due))
 	is.Due, is.Held, is.Asking = number(t.due), number(t.held), number(t.asking)
 	is.Since = nil
 	if t.held > 0 {
@@ -168,7 +168,7 @@ func (r *reporter) status(
 	case open != "":
 		say(v1alpha1.ConditionTripped, true, "TooManyDue", open+".")
 	default:
-		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that are due.")
+		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that would leave.")
 	}
 	held, reason, message := r.down.says(p)
 	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)

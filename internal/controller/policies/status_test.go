@@ -102,7 +102,7 @@ func TestABreakerThatTrippedStaysOpenAfterARestartUntilItHasSettled(t *testing.T
 		w.Until(sec)
 		w.Taint("n", "k:NoExecute")
 		w.Until(20 * sec)
-		w.wantCondition("brake", v1alpha1.ConditionTripped, "TooManyDue", "2 of 2 selected pods are due, and the breaker allows 1.")
+		w.wantCondition("brake", v1alpha1.ConditionTripped, "TooManyDue", "2 of 2 selected pods would leave, and the breaker allows 1.")
 		w.Stop()
 		w.DeletePod("default", "n1")
 		w.Until(30 * sec)

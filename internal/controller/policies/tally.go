@@ -54,7 +54,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		return
 	}
 	is, selecting := f.selecting(all, pod, node)
-	together := f.decide(asked{pod: pod, node: node, is: is, selecting: selecting, causes: causes})
+	together := f.decide(f.asks(pod, node, is, selecting, causes))
 	for _, p := range selecting {
 		due, applies := p.Due(causes)
 		if !applies || due.After(now) {

@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -15,13 +16,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// unready knows since when pods have not been ready. Records say only whether a pod is ready, so it reads each unready
-// pod from the API server, once, and again if that fails. It knows only pods that the cache shows as unready; a
-// decision can outlive its pod. It is safe for concurrent use.
+// unready knows since when pods and nodes have not been ready. Records of pods say only whether a pod is ready, so it
+// reads each unready pod from the API server, once, and again if that fails. It knows only pods that the cache shows as
+// unready; a decision can outlive its pod. It is safe for concurrent use.
 type unready struct {
 	client kubernetes.Interface
 	clock  *timeline.Clock
@@ -30,6 +33,7 @@ type unready struct {
 
 	mu     sync.Mutex
 	since  map[types.UID]time.Time // zero if it must be read
+	nodes  map[string]time.Time
 	toRead []*podcache.Pod
 }
 
@@ -41,7 +45,7 @@ func newUnready(
 ) *unready {
 	return &unready{
 		client: client, clock: clock, cached: cached,
-		asked: make(chan struct{}, 1), since: map[types.UID]time.Time{},
+		asked: make(chan struct{}, 1), since: map[types.UID]time.Time{}, nodes: map[string]time.Time{},
 	}
 }
 
@@ -59,6 +63,37 @@ func (u *unready) of(pod *podcache.Pod) time.Time {
 		u.ask(pod)
 	}
 	return time.Time{}
+}
+
+// ofNode returns since when a node has not been ready; zero if it is ready. Of a node that was not ready when it was
+// first seen, its condition says so.
+func (u *unready) ofNode(node *nodecache.Node) time.Time {
+	ready := readiness.Condition(node.Node, corev1.NodeReady)
+	if ready != nil && ready.Status == corev1.ConditionTrue {
+		return time.Time{}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	since, known := u.nodes[node.Name]
+	if !known {
+		if since = u.clock.Now(); ready != nil {
+			since = u.clock.See().Since(&ready.LastTransitionTime)
+		}
+		u.nodes[node.Name] = since
+	}
+	return since
+}
+
+// nodeChanged follows whether a node is ready.
+func (u *unready) nodeChanged(before, after *nodecache.Node) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case after == nil || readiness.IsReady(after.Node):
+		delete(u.nodes, cmp.Or(before, after).Name)
+	case before != nil && readiness.IsReady(before.Node):
+		u.nodes[after.Name] = u.clock.Now()
+	}
 }
 
 // ask requests a read of a pod. The caller holds the lock.

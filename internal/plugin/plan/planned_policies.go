@@ -11,19 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // selected is a pod of the cluster that policies select.
 type selected struct {
-	policies.Pod
+	policies.Candidate // without causes if it stays
 
-	node   *corev1.Node
-	on     policies.Node
-	by     []*policy.Policy
-	causes []policy.Cause // empty for a pod that stays
-
+	node     *corev1.Node
 	unwanted bool // its DaemonSet deletes it
 }
 
@@ -49,7 +46,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 		if is == nil || !pod.Leaves || is.unwanted {
 			continue
 		}
-		course := set.Course(is.by, is.Pod, is.on, is.causes, plan.At.Time)
+		course := set.Course(is.By, is.Pod, is.Node, is.Causes, plan.At.Time)
 		pod.Answer = answerOf(course)
 		tally(planned, is, course.First)
 		note(starts, is, course.Leaves)
@@ -82,10 +79,12 @@ func selectedPods(
 			continue
 		}
 		change, changes := changed[node.Name]
-		is := &selected{Pod: policies.PodOf(pod), node: node, on: policies.NodeOf(node)}
-		is.on.Ready = is.on.Ready && !change.silent // by the time its pods are due, it is not ready
-		is.by = set.Selecting(is.Pod, is.on)
-		if len(is.by) == 0 {
+		is := &selected{Candidate: policies.Candidate{Pod: policies.PodOf(pod), Node: policies.NodeOf(node)}, node: node}
+		if change.silent { // it is not ready from when it is tainted
+			is.Node.UnreadyAt = timeline.Next(is.Node.UnreadyAt, at.Add(policy.UnreadyFor))
+		}
+		is.By = set.Selecting(is.Pod, is.Node)
+		if len(is.By) == 0 {
 			continue
 		}
 		if all[pod.UID] = is; IsStatic(pod) {
@@ -93,11 +92,11 @@ func selectedPods(
 		}
 		facts := FactsOf(pod, at)
 		if changes {
-			is.causes = change.causes(facts)
+			is.Causes = change.causes(facts)
 		} else {
-			is.causes = policy.CausesOf(Rule, facts, Tainted(node, at))
+			is.Causes = policy.CausesOf(Rule, facts, Tainted(node, at))
 		}
-		is.unwanted = Unwanted(pod, is.causes)
+		is.unwanted = Unwanted(pod, is.Causes)
 	}
 	return all
 }
@@ -107,24 +106,19 @@ func trip(set *policies.Set, p *policy.Policy, all map[types.UID]*selected, now 
 	if p.DryRun {
 		return time.Time{}, ""
 	}
-	var dues []time.Time
-	number := 0
+	var selected []policies.Candidate
 	for _, pod := range all {
-		if !slices.Contains(pod.by, p) {
-			continue
-		}
-		number++
-		if due, applies := p.Due(pod.causes); applies {
-			dues = append(dues, due)
+		if slices.Contains(pod.By, p) {
+			selected = append(selected, pod.Candidate)
 		}
 	}
-	return set.Trip(p, dues, number, now)
+	return set.Trip(p, selected, now)
 }
 
 // tally counts a pod that leaves for the policies that select it, according to the answer when it is due.
 func tally(planned map[string]*cliv1alpha1.PlannedPolicy, pod *selected, answer policy.Answer) {
-	for _, p := range pod.by {
-		_, applies := p.Due(pod.causes)
+	for _, p := range pod.By {
+		_, applies := p.Due(pod.Causes)
 		planned[p.Name].Pods += count(applies)
 	}
 	if of := planned[answer.Policy]; of != nil {
@@ -138,8 +132,8 @@ func note(starts map[*policy.Policy]map[string][]time.Time, pod *selected, leave
 	if leaves.IsZero() {
 		return
 	}
-	for _, p := range pod.by {
-		if _, applies := p.Due(pod.causes); p.Pace() == nil || !applies {
+	for _, p := range pod.By {
+		if _, applies := p.Due(pod.Causes); p.Pace() == nil || !applies {
 			continue
 		}
 		scope := p.Pace().In(pod.node.Name, pod.node.Labels[corev1.LabelTopologyZone])

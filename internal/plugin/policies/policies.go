@@ -40,6 +40,7 @@ type Set struct {
 	mayNotAsk  bool               // Taintkeeper may not use the Eviction API
 	namespaces map[string]*corev1.Namespace
 	budgets    BudgetsOf
+	allows     map[string]int // how many disruptions budgets allow, by name
 }
 
 // BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
@@ -56,7 +57,7 @@ type opening struct {
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{
 		made: map[string]bool{}, open: map[string]opening{}, full: map[string]bool{},
-		namespaces: map[string]*corev1.Namespace{}, budgets: budgets,
+		namespaces: map[string]*corev1.Namespace{}, budgets: budgets, allows: map[string]int{},
 	}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
@@ -86,6 +87,8 @@ type Pod struct {
 	Namespace string
 	Labels    labels.Set
 	Finished  bool
+	// IgnoresBudgets is set if the Eviction API evicts the pod whatever its budgets say.
+	IgnoresBudgets bool
 	// UnreadyAt is when the pod counts as unready. It is zero if the pod is ready.
 	UnreadyAt time.Time
 }
@@ -94,7 +97,8 @@ type Pod struct {
 func PodOf(pod *corev1.Pod) Pod {
 	is := Pod{
 		Namespace: pod.Namespace, Labels: pod.Labels,
-		Finished: pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Finished:       pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		IgnoresBudgets: policy.IgnoresBudgets(pod.Status.Phase),
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
@@ -107,11 +111,20 @@ func PodOf(pod *corev1.Pod) Pod {
 // Node is what policies read of a node.
 type Node struct {
 	Labels labels.Set
-	Ready  bool
+	// UnreadyAt is when its pods count as unready because of the node. It is zero if the node is ready.
+	UnreadyAt time.Time
 }
 
 // NodeOf returns what policies read of a node.
-func NodeOf(node *corev1.Node) Node { return Node{node.Labels, readiness.IsReady(node)} }
+func NodeOf(node *corev1.Node) Node {
+	is := Node{Labels: node.Labels}
+	if ready := readiness.Condition(node, corev1.NodeReady); ready == nil {
+		is.UnreadyAt = node.CreationTimestamp.Add(policy.UnreadyFor)
+	} else if ready.Status != corev1.ConditionTrue {
+		is.UnreadyAt = ready.LastTransitionTime.Add(policy.UnreadyFor)
+	}
+	return is
+}
 
 // Mismatch returns the selector of a policy that does not match a pod on its node. It is empty if the policy selects
 // the pod.
@@ -183,19 +196,17 @@ func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) 
 // pod will count as unready.
 func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
 	is = s.facts(pod, node)
-	switch {
-	case is.Unready, pod.UnreadyAt.IsZero():
-	case pod.UnreadyAt.After(at):
-		turns = pod.UnreadyAt
-	default:
-		is.Unready = true
+	turns = timeline.Next(pod.UnreadyAt, node.UnreadyAt)
+	if turns.IsZero() || turns.After(at) {
+		return is, turns
 	}
-	return is, turns
+	is.Unready = true
+	return is, time.Time{}
 }
 
 // facts returns what policies need to know about a pod that does not count as unready, without its budgets.
 func (s *Set) facts(pod Pod, node Node) *policy.Pod {
-	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished, Unready: !node.Ready}
+	is := &policy.Pod{Labels: pod.Labels, NodeLabels: node.Labels, Finished: pod.Finished}
 	if namespace := s.namespaces[pod.Namespace]; namespace != nil {
 		is.NamespaceLabels, is.NamespaceEnds = labels.Set(namespace.Labels), namespace.DeletionTimestamp != nil
 	}
@@ -205,9 +216,14 @@ func (s *Set) facts(pod Pod, node Node) *policy.Pod {
 // object returns what the budgets of a pod say in their current state.
 func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
+	if pod.IgnoresBudgets || len(all) == 1 && !pod.UnreadyAt.IsZero() && policy.SparesUnready(all[0]) {
+		return s.BudgetsNamed()
+	}
 	var names []string
 	for _, budget := range all {
-		names = append(names, budget.Namespace+"/"+budget.Name)
+		name := budget.Namespace + "/" + budget.Name
+		names = append(names, name)
+		s.allows[name] = policy.Allowed(budget)
 	}
 	is := s.BudgetsNamed(names...)
 	if len(all) == 1 && is.Objects == "" && policy.Allowed(all[0]) == 0 {
@@ -237,38 +253,81 @@ func MadeByPause(object *v1alpha1.EvictionPolicy) bool { return object.Labels[Ma
 // IsPause reports the same about a policy of the set.
 func (s *Set) IsPause(p *policy.Policy) bool { return s.made[p.Name] }
 
-// Trip finds out whether the breaker of a policy opens when selected pods become due at these instants, and remembers
-// it. It returns when and why, or nothing if the breaker stays closed or is already open. Without other objections, a
-// pod leaves when settle is over, so only pods that are due within that time count.
-func (s *Set) Trip(p *policy.Policy, dues []time.Time, selected int, now time.Time) (at time.Time, why string) {
+// Candidate is a pod that policies select, and why it must leave, now or later.
+type Candidate struct {
+	Pod
+	Node   Node
+	By     []*policy.Policy
+	Causes []policy.Cause
+}
+
+// Trip finds out whether the breaker of a policy opens because of the pods that it selects, and remembers it. It
+// returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when
+// the pod would leave without breakers until it leaves.
+func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at time.Time, why string) {
 	b := p.Breaker()
 	if b == nil || s.open[p.Name].why != "" {
 		return time.Time{}, ""
 	}
-	var counted []time.Time
-	for _, due := range dues {
-		if b.Resumed(due, now) {
+	come, leave := s.demands(p, selected, now)
+	var demand policy.Demand
+	for i, is := range come {
+		for len(leave) > 0 && !leave[0].until.After(is.from) && leave[0].from.Before(is.from) {
+			demand.Add(leave[0].pod, leave[0].said, -1)
+			leave = leave[1:]
+		}
+		demand.Add(is.pod, is.said, 1)
+		if i+1 < len(come) && come[i+1].from.Equal(is.from) { // those that come together are counted together
 			continue
 		}
-		if due.Before(now) {
-			due = now
-		}
-		counted = append(counted, due)
-	}
-	slices.SortFunc(counted, time.Time.Compare)
-	for i := b.MaxDue(selected); i < len(counted); i++ {
-		last, first := counted[i], counted[i-b.MaxDue(selected)]
-		if first.Before(last) && last.Sub(first) >= b.Settle {
-			continue
-		}
-		together := slices.DeleteFunc(slices.Clone(counted), func(due time.Time) bool {
-			return due.After(last) || due.Before(last) && last.Sub(due) >= b.Settle
-		})
 		var latch policy.Latch
-		if latch.Count(b, len(together), selected, last) {
-			s.open[p.Name] = opening{last, latch.Open()}
-			return last, latch.Open()
+		if latch.Count(b, demand.Pods(func(budget string) int { return s.allows[budget] }), len(selected), is.from) {
+			s.open[p.Name] = opening{is.from, latch.Open()}
+			return is.from, latch.Open()
 		}
 	}
 	return time.Time{}, ""
+}
+
+// counted is a pod that a breaker counts, from an instant until another one.
+type counted struct {
+	pod         *policy.Pod
+	said        policy.Said
+	from, until time.Time
+}
+
+// demands returns the pods that the breaker of a policy counts, in the order in which they come and in the order in
+// which they leave.
+func (s *Set) demands(p *policy.Policy, selected []Candidate, now time.Time) (come, leave []counted) {
+	for _, c := range selected {
+		if len(c.Causes) == 0 {
+			continue
+		}
+		is, ok := s.countedFrom(p, c, now)
+		if !ok {
+			continue
+		}
+		come = append(come, is)
+		if is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves; !is.until.IsZero() {
+			leave = append(leave, is)
+		}
+	}
+	slices.SortFunc(come, func(a, b counted) int { return a.from.Compare(b.from) })
+	slices.SortFunc(leave, func(a, b counted) int { return a.until.Compare(b.until) })
+	return come, leave
+}
+
+// countedFrom returns from when the breaker of a policy counts a pod.
+func (s *Set) countedFrom(p *policy.Policy, c Candidate, at time.Time) (_ counted, ok bool) {
+	for {
+		is, turns := s.FactsAt(c.Pod, c.Node, at)
+		is.Budgets = s.object(c.Pod)
+		said, counts := p.Counts(c.By, is, c.Causes, at)
+		if counts {
+			return counted{pod: is, said: said, from: at}, true
+		}
+		if at = timeline.Next(said.Again, turns); at.IsZero() {
+			return counted{}, false
+		}
+	}
 }

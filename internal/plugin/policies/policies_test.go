@@ -65,7 +65,7 @@ func TestACourse(t *testing.T) {
 	}
 	tripped := named("brake", brake)
 	tripped.Status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionTripped, Status: metav1.ConditionTrue, Message: "9 of 9 selected pods are due."},
+		{Type: v1alpha1.ConditionTripped, Status: metav1.ConditionTrue, Message: "9 of 9 selected pods would leave."},
 	}
 	for name, test := range map[string]struct {
 		policies []*v1alpha1.EvictionPolicy
@@ -153,46 +153,80 @@ func TestANamespaceThatIsNotKnownIsSelected(t *testing.T) {
 	}
 }
 
-func TestABreakerTripsWhenMoreAreDueTogetherThanMayBe(t *testing.T) {
+func TestABreakerTripsWhenMoreWouldLeaveTogetherThanMay(t *testing.T) {
 	resumed := metav1.NewTime(due.Add(-time.Minute))
+	const why = "3 of 10 selected pods would leave, and the breaker allows 2"
+	held := []*v1alpha1.EvictionPolicy{named("z", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})}
 	for name, test := range map[string]struct {
 		dues    []time.Duration // relative to due, which is now
 		settle  time.Duration
 		resumed *metav1.Time
+		action  v1alpha1.EvictionAction // Delete if empty
+		lasts   *metav1.Duration        // the action's deadline
+		allowed int32                   // by the budget of all pods
+		with    []*v1alpha1.EvictionPolicy
 		trips   time.Duration // negative if never
-		why     string
 	}{
 		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},
-		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second, why: "3 of 10 selected pods are due, and the breaker allows 2"},
-		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second, why: "3 of 10 selected pods are due, and the breaker allows 2"},
+		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second},
+		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second},
 		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: -1},
-		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour, why: "3 of 10 selected pods are due, and the breaker allows 2"},
-		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second, why: "3 of 10 selected pods are due, and the breaker allows 2"},
+		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour},
+		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second},
 		"what somebody resumed is not": {dues: []time.Duration{-time.Hour, -time.Hour, 0}, settle: time.Second, resumed: &resumed, trips: -1},
+		"what the action holds does not count": {
+			dues: []time.Duration{0, 3 * time.Second, 6 * time.Second}, settle: time.Second,
+			action: v1alpha1.ActionHold, lasts: lasting(10 * time.Second), trips: -1,
+		},
+		"what the action holds counts from its deadline": {
+			dues: []time.Duration{0, 0, 0}, settle: time.Second, action: v1alpha1.ActionHold, lasts: lasting(time.Minute), trips: time.Minute,
+		},
+		"what another policy holds does not count": {dues: []time.Duration{0, 0, 0}, settle: time.Second, with: held, trips: -1},
+		"of the pods of a budget it counts as many as may leave": {
+			dues: []time.Duration{0, 0, 0}, settle: time.Second, action: v1alpha1.ActionEvict, allowed: 2, trips: -1,
+		},
+		"and if these are too many, it opens": {
+			dues: []time.Duration{0, 0, 0, 0}, settle: time.Second, action: v1alpha1.ActionEvict, allowed: 3,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			breaker := &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%"), Settle: lasting(test.settle), ResumedAt: test.resumed}
-			object := named("b", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: breaker})
-			set := policies.New([]*v1alpha1.EvictionPolicy{object}, nil, func(string, labels.Set) []*policyv1.PodDisruptionBudget { return nil })
-			var dues []time.Time
-			for _, since := range test.dues {
-				dues = append(dues, due.Add(since))
+			spec := v1alpha1.EvictionPolicySpec{
+				Action: cmp.Or(test.action, v1alpha1.ActionDelete), Deadline: test.lasts,
+				Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%"), Settle: lasting(test.settle), ResumedAt: test.resumed},
 			}
-			want := due.Add(test.trips)
+			budgets := []*policyv1.PodDisruptionBudget{budget("web", test.allowed, 2)}
+			set := policies.New(append(test.with, named("b", spec)), nil, func(string, labels.Set) []*policyv1.PodDisruptionBudget { return budgets })
+			selected := tenPods(set, test.dues)
+			want, says := due.Add(test.trips), why
 			if test.trips < 0 {
-				want = time.Time{}
+				want, says = time.Time{}, ""
 			}
-			if at, why := set.Trip(set.All[0], dues, 10, due); !at.Equal(want) || why != test.why {
-				t.Errorf("it trips at %v: %q, want %v: %q", at, why, want, test.why)
+			at, got := set.Trip(set.All[0], selected, due)
+			if !at.Equal(want) || got != says {
+				t.Errorf("it trips at %v: %q, want %v: %q", at, got, want, says)
 			}
-			if test.why == "" {
+			if says == "" {
 				return
 			}
 			causes := []policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: want}}
-			course := set.Course(set.All, policies.PodOf(newPod()), policies.NodeOf(newNode(corev1.ConditionTrue)), causes, due)
-			if course.First.Why != policy.BreakerOpen || course.First.Detail != test.why || !course.Leaves.IsZero() {
+			course := set.Course(set.All, selected[0].Pod, selected[0].Node, causes, due)
+			if course.First.Why != policy.BreakerOpen || course.First.Detail != says || !course.Leaves.IsZero() {
 				t.Errorf("from then on the course is %+v", course)
 			}
 		})
 	}
+}
+
+// tenPods returns ten pods that all policies select, the first of which are due at these instants, relative to due.
+func tenPods(set *policies.Set, dues []time.Duration) []policies.Candidate {
+	pods := make([]policies.Candidate, 10)
+	for i := range pods {
+		pods[i] = policies.Candidate{
+			Pod: policies.PodOf(newPod()), Node: policies.NodeOf(newNode(corev1.ConditionTrue)), By: set.All,
+		}
+		if i < len(dues) {
+			pods[i].Causes = []policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: due.Add(dues[i])}}
+		}
+	}
+	return pods
 }

@@ -34,8 +34,10 @@ type node struct {
 	silent bool // its kubelet gives no sign of life
 	waits  bool // its kubelet is back, but waits for the API server
 	look   once
-	dues   map[*policy.Policy][]time.Time // when the pods that breakers count are due; nil if not known
-	told   *cliv1alpha1.SimulatedNode     // nil as long as nothing happens to it
+	told   *cliv1alpha1.SimulatedNode // nil as long as nothing happens to it
+
+	demand  map[*policy.Policy]*policy.Demand // what breakers count; nil if it must be counted
+	recount time.Time                         // when that changes with time; zero if it does not
 }
 
 // stage is the stage of a pod's life.
@@ -146,9 +148,9 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 // put binds a pod to a node.
 func (s *simulation) put(p *pod, n *node) {
 	p.stage, p.on = bound, n
-	n.pods, n.dues = append(n.pods, p), nil
+	n.pods, n.demand = append(n.pods, p), nil
 	if s.policies != nil {
-		p.selecting = s.policies.set.Selecting(p.is, policies.Node{Labels: n.Labels, Ready: n.ready})
+		p.selecting = s.policies.set.Selecting(p.is, policies.NodeOf(n.Node))
 		s.policies.selects(p.selecting, 1)
 	}
 }
@@ -181,7 +183,7 @@ func (s *simulation) roomFor(now time.Time) {
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
 	n.Node = object
-	n.taints, n.dues = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now)), nil
+	n.taints, n.demand = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now)), nil
 	if ready := readiness.IsReady(object); ready != n.ready {
 		n.ready = ready
 		for _, p := range n.pods {
@@ -235,6 +237,7 @@ func (s *simulation) recount(p *pod) {
 	}
 	if s.policies != nil && len(p.budgets) > 0 {
 		s.policies.calls.set(s.now)
+		s.policies.counting.set(s.now)
 	}
 }
 

@@ -152,4 +152,11 @@ func scaled(number *intstr.IntOrString, of int) int {
 // room returns how many disruptions the budget allows now.
 func (b *budget) room() int { return max(b.number-b.desired, 0) }
 
+// sparesUnready is [policy.SparesUnready] now.
+func (b *budget) sparesUnready() bool {
+	now := policyv1.PodDisruptionBudget{Spec: b.Spec}
+	now.Status.CurrentHealthy, now.Status.DesiredHealthy = int32(b.number), int32(b.desired)
+	return policy.SparesUnready(&now)
+}
+
 func (b *budget) allow() { b.allowance.Allow(b.room()) }

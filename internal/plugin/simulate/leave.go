@@ -88,7 +88,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 		p.stage = gone
 		return
 	}
-	n.dues = nil
+	n.demand = nil
 	switch {
 	case !n.silent || s.collects(n):
 		s.isGone(p, now)

@@ -109,13 +109,8 @@ type question struct {
 func (s *simulation) ask(l leaver, now time.Time) question {
 	n := l.on
 	q := question{leaver: l, causes: policy.CausesOf(plan.Rule, l.facts, n.taints)}
-	known, turns := s.policies.set.FactsAt(l.is, policies.Node{Labels: n.Labels, Ready: n.ready}, now)
+	known, turns := s.known(l.pod, now)
 	q.known = known
-	var names []string
-	for _, b := range l.budgets {
-		names = append(names, b.Namespace+"/"+b.Name)
-	}
-	q.known.Budgets = s.policies.set.BudgetsNamed(names...)
 	q.said = policy.Decide(l.selecting, q.known, q.causes, now, s.policies.state)
 	q.said.Again = timeline.Next(q.said.Again, turns)
 	if q.said.Stays() {
@@ -128,6 +123,19 @@ func (s *simulation) ask(l leaver, now time.Time) question {
 		q.needs = append(q.needs, q.budget.allowance)
 	}
 	return q
+}
+
+// known returns what policies need to know about a pod on its node, and when it will count as unready.
+func (s *simulation) known(p *pod, now time.Time) (known *policy.Pod, turns time.Time) {
+	known, turns = s.policies.set.FactsAt(p.is, policies.NodeOf(p.on.Node), now)
+	var names []string
+	for _, b := range p.budgets {
+		if !p.is.IgnoresBudgets && (len(p.budgets) > 1 || p.ready || !b.sparesUnready()) {
+			names = append(names, b.Namespace+"/"+b.Name)
+		}
+	}
+	known.Budgets = s.policies.set.BudgetsNamed(names...)
+	return known, turns
 }
 
 // goes reports whether a pod gets all the places that it needs, and may leave.
@@ -204,16 +212,28 @@ func (s *simulation) call(now time.Time) {
 // count lets breakers count the pods that are due.
 func (s *simulation) count(now time.Time) {
 	r := s.policies
+	demand := map[*policy.Policy]*policy.Demand{}
+	for _, name := range s.names {
+		n := s.nodes[name]
+		s.demandOn(n, now)
+		for p, of := range n.demand {
+			if demand[p] == nil {
+				demand[p] = &policy.Demand{}
+			}
+			demand[p].Join(*of)
+		}
+		r.counting.set(n.recount)
+	}
 	for _, p := range r.set.All {
 		latch := r.latches[p]
 		if latch == nil {
 			continue
 		}
-		due := 0
-		for _, name := range s.names {
-			due += p.Breaker().Count(s.duesOf(s.nodes[name])[p], now)
+		pods := 0
+		if of := demand[p]; of != nil {
+			pods = of.Pods(func(budget string) int { return s.allowed[budget].room() })
 		}
-		if latch.Count(p.Breaker(), due, r.selected[p], now) {
+		if latch.Count(p.Breaker(), pods, r.selected[p], now) {
 			s.tellBreaker(p, latch, now)
 			for _, name := range s.names {
 				if n := s.nodes[name]; len(n.taints) > 0 {
@@ -225,25 +245,34 @@ func (s *simulation) count(now time.Time) {
 	}
 }
 
-// duesOf returns when those pods of a node are due that breakers count.
-func (s *simulation) duesOf(n *node) map[*policy.Policy][]time.Time {
-	if n.dues != nil || len(n.taints) == 0 {
-		return n.dues
+// demandOn updates what breakers count on a node, if that may have changed.
+func (s *simulation) demandOn(n *node, now time.Time) {
+	if n.demand != nil && (n.recount.IsZero() || n.recount.After(now)) {
+		return
 	}
-	n.dues = map[*policy.Policy][]time.Time{}
+	if n.demand, n.recount = nil, (time.Time{}); len(n.taints) == 0 {
+		return
+	}
+	n.demand = map[*policy.Policy]*policy.Demand{}
 	for _, p := range n.pods {
 		if p.stage != bound || plan.IsStatic(p.Pod) {
 			continue
 		}
+		known, turns := s.known(p, now)
 		causes := policy.CausesOf(plan.Rule, p.facts, n.taints)
 		for _, of := range p.selecting {
-			if due, applies := of.Due(causes); applies && of.Breaker() != nil {
-				n.dues[of] = append(n.dues[of], due)
+			if of.Breaker() == nil {
+				continue
 			}
+			said, counts := of.Counts(p.selecting, known, causes, now)
+			n.recount = timeline.Next(n.recount, timeline.Next(said.Again, turns))
+			if !counts {
+				continue
+			}
+			if n.demand[of] == nil {
+				n.demand[of] = &policy.Demand{}
+			}
+			n.demand[of].Add(known, said, 1)
 		}
 	}
-	for _, dues := range n.dues {
-		slices.SortFunc(dues, time.Time.Compare)
-	}
-	return n.dues
 }

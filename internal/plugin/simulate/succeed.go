@@ -196,6 +196,9 @@ func (s *simulation) started(p *pod, now time.Time) {
 		p.starts = true
 	default:
 		p.ready, p.is.UnreadyAt = true, time.Time{}
+		if p.on != nil {
+			p.on.demand = nil
+		}
 		s.recount(p)
 	}
 }

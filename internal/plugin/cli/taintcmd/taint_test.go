@@ -322,7 +322,7 @@ func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
 				}
 				s.mustFail(err, refused)
 				s.mustHave("n", test.before...)
-				s.mustSay(s.err.String(), "EvictionPolicy brake would trip at once: 2 of 2 selected pods are due, and the breaker allows 1.\n")
+				s.mustSay(s.err.String(), "EvictionPolicy brake would trip at once: 2 of 2 selected pods would leave, and the breaker allows 1.\n")
 			}, objects...)
 		})
 	}

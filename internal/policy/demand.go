@@ -1,0 +1,83 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import "time"
+
+// Demand is what a breaker counts: the pods that would start to leave now if no policy had a breaker. A pod that
+// something else keeps, such as a Hold, a pause or a full budget, cannot leave when the breaker closes, so it does not
+// count. A pace does not keep pods, it only spreads them over time, so those that wait for one count. The zero value is
+// no demand.
+type Demand struct {
+	free   int
+	asking map[string]int // pods that the Eviction API is asked about, by their PodDisruptionBudget
+}
+
+// Counts returns what would happen to a pod now if no policy had a breaker, and whether the breaker of a policy counts
+// the pod, because it would start to leave and a taint to which the policy applies is a reason. Pods that are
+// [Breaker.Resumed] do not count. A dry run counts as it would in earnest.
+func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.Time) (said Said, counts bool) {
+	var counted []Cause
+	due := false
+	for _, cause := range causes {
+		if !p.Applies(cause.Taint) || p.breaker.Resumed(cause.seen(), now) {
+			continue
+		}
+		counted = append(counted, cause)
+		due = due || !cause.Due.After(now)
+	}
+	said = decide(policies, counted, now, func(other *Policy, cause Cause) Answer {
+		if other.DryRun && other.Name != p.Name {
+			return Answer{}
+		}
+		return other.withoutBreaker(pod, cause.Due, now)
+	})
+	if at := p.breaker.resumedAt; at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
+		said.Again = at
+	}
+	return said, due && !said.Stays()
+}
+
+// withoutBreaker is what a policy says that has neither a breaker nor a pace.
+func (p *Policy) withoutBreaker(pod *Pod, due, now time.Time) Answer {
+	if pod.NamespaceEnds {
+		return Answer{}
+	}
+	if keeps := p.keeps(pod); keeps.Stays() {
+		return keeps
+	}
+	return p.acts(pod, due, now)
+}
+
+// Add counts a pod that [Policy.Counts], once or, when it no longer counts, minus once.
+func (d *Demand) Add(pod *Pod, said Said, times int) {
+	if said.Step != Ask || pod.Budgets.Name == "" {
+		d.free += times
+		return
+	}
+	if d.asking == nil {
+		d.asking = map[string]int{}
+	}
+	d.asking[pod.Budgets.Name] += times
+}
+
+// Join adds another demand.
+func (d *Demand) Join(other Demand) {
+	d.free += other.free
+	for budget, pods := range other.asking {
+		if d.asking == nil {
+			d.asking = map[string]int{}
+		}
+		d.asking[budget] += pods
+	}
+}
+
+// Pods returns how many pods would start to leave. Of the pods of a budget, no more than it allows now.
+func (d *Demand) Pods(allowed func(budget string) int) int {
+	pods := d.free
+	for budget, asking := range d.asking {
+		pods += min(asking, allowed(budget))
+	}
+	return pods
+}
