@@ -69,7 +69,7 @@ func TestBudgetsFollowTheRestoredState(t *testing.T) {
 	s.writeMuch(t)
 	await.Until(t, time.Now().Add(5*time.Second))
 	s.untouched(t, pod)
-	s.restore(t, snapshot)
+	s.standingStill(t, func() { s.restore(t, snapshot) })
 	await.Eventually(t, "the pod leaves", func(ctx context.Context) error {
 		is, err := admin.CoreV1().Pods(s.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err == nil && is.DeletionTimestamp == nil {

@@ -64,7 +64,18 @@ func restarting() (acts []act) {
 			})
 		}
 	}
-	return acts
+	return append(acts, act{
+		name:    "the pods' budget allows nothing, kube-controller-manager restarts after its backlog, clean stop",
+		setting: setting{due: due, oneReplica: true},
+		play: func(s *scene) {
+			s.allowNothing()
+			s.taint()
+			s.backlogEnds()
+			s.restartAgain()
+			s.begun(due / 4)
+			s.stop()
+		},
+	})
 }
 
 // restartAgain restarts kube-controller-manager. Only the evictions of the new process count from then on.

@@ -64,25 +64,26 @@ func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
 // A held pod is due for as long as it is held. kube-controller-manager can restart at any time.
 func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
 	const held = 100
+	const takes = held * triesPerRestart * perTry
 	var h hold
 	h.decided(eviction.NodeDecision{Node: "n", Tries: held, From: began, Due: held}, began, perTry)
 	var last time.Time
 	for at := time.Duration(0); at <= time.Hour; at += renewEvery {
 		last = after(at)
 		h.restarted(last, perTry)
-		if until := last.Add(held*perTry + slack); h.over(until.Add(-1)) {
+		if until := last.Add(takes + slack); h.over(until.Add(-1)) {
 			t.Fatalf("after %v it is over before %v more", at, until.Sub(last))
 		}
 	}
-	if since := last.Sub(h.record(last).since); since > held*perTry+slack+2*renewEvery {
+	if since := last.Sub(h.record(last).since); since > takes+slack+2*renewEvery {
 		t.Errorf("it is since %v ago, when no try can be left that began then", since)
 	}
-	if got := len(h.tries); got > int((held*perTry+slack)/renewEvery)+1 {
+	if got := len(h.tries); got > int((takes+slack)/renewEvery)+1 {
 		t.Errorf("it remembers %d tries", got)
 	}
 	h.decided(eviction.NodeDecision{Node: "n", Spared: last, Stays: true}, last, perTry)
 	h.wantSpared(t, "n")
-	end := last.Add(held*perTry + slack)
+	end := last.Add(takes + slack)
 	if h.over(end.Add(-1)) || !h.over(end) {
 		t.Errorf("once no pod is due, it is over at %v, want %v", h.end().Add(slack), end)
 	}
@@ -98,7 +99,7 @@ func TestAnUntaintOfDuePodsSparesTheNodeWhetherAStormIsKnownOrNot(t *testing.T) 
 	}
 	h.decided(eviction.NodeDecision{Node: "n", Spared: at, Stays: true}, at, perTry)
 	h.wantSpared(t, "n")
-	if h.over(at.Add(4 * perTry)) {
+	if h.over(at.Add(4*triesPerRestart*perTry + slack - 1)) {
 		t.Error("the tries of a restarted built-in are not waited for")
 	}
 }
@@ -108,7 +109,7 @@ func TestANodeIsSparedUntilAllTriesAreOverThatBeganBefore(t *testing.T) {
 	var h hold
 	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began, Due: 11}, began, perTry)
 	h.decided(eviction.NodeDecision{Node: "n", Spared: began, Stays: true, Due: 10}, began, perTry)
-	end := 11*perTry + slack
+	end := 10*triesPerRestart*perTry + slack // all were due for the last time when the node was spared
 	for at := time.Duration(0); at < end; at += time.Second {
 		h.restarted(after(at), perTry)
 		h.forget(after(at))
