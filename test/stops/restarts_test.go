@@ -64,9 +64,9 @@ func restarting() (acts []act) {
 			})
 		}
 	}
-	return append(acts, act{
+	return append(acts, act{ // the built-in tries each pod twice, and its second DELETE can be of a replacement
 		name:    "the pods' budget allows nothing, kube-controller-manager restarts after its backlog, clean stop",
-		setting: setting{due: due, oneReplica: true},
+		setting: setting{due: due, oneReplica: true}, unprotected: true,
 		play: func(s *scene) {
 			s.allowNothing()
 			s.taint()
