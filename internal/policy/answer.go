@@ -36,7 +36,11 @@ const (
 	Budget         Why = "Budget"     // a budget allows no disruption now
 	BudgetBusy     Why = "BudgetBusy" // other pods of the budget are asked about first
 	Paced          Why = "Pace"
+	PoliciesUnread Why = "PoliciesUnread" // Taintkeeper is still reading the policies
 )
+
+// Unread is the answer while it is not known which policies there are: any of them might hold the pod.
+var Unread = Answer{Step: Hold, Why: PoliciesUnread}
 
 // Answer is what policies say about a pod at an instant. The zero value lets it leave.
 type Answer struct {
@@ -73,6 +77,8 @@ func (a Answer) String() string {
 		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has used up its pace",
 	}[a.Why]
 	switch {
+	case a.Why == PoliciesUnread:
+		return "Taintkeeper is still reading the EvictionPolicies"
 	case a.Policy == "":
 		return "no policy holds it"
 	case a.Step == Ask:

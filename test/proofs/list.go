@@ -121,7 +121,7 @@ var proofs = []proof{
 		withArgs: in("", "bin/chaos -seed={SEED}"),
 	},
 	{
-		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 75,
+		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 120,
 		needs: []string{plane, "bin/chaos-taintkeeper", settable}, packages: []string{"./test/stops"},
 		commands: []command{stops}, withArgs: stops,
 	},

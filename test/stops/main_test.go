@@ -55,5 +55,5 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog())
-	return nil
+	return cluster.InstallResources(ctx)
 }

@@ -105,13 +105,14 @@ func (a *Account) Decided(d eviction.NodeDecision) {
 
 // Left records, once nothing more is decided, how many pods of a node are due, and since when the first of them has
 // been due, on the timeline. The built-in may try them once more. If some pods stay, the node is spared.
-func (a *Account) Left(node string, pods int, since time.Time, spared bool) {
+func (a *Account) Left(node string, pods int, since time.Time, stays bool) {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.hold.restarted(at, a.perTry)
 	a.hold.tried(pods, since, at, a.perTry)
-	if spared {
-		a.hold.spare(node, true)
+	if stays {
+		a.hold.spare(node, spared{at: at, inherited: true})
 	}
 }
 
@@ -162,6 +163,7 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 		}
 		at := a.config.Clock.Now()
 		a.mu.Lock()
+		a.hold.restarted(at, a.perTry)
 		next := a.hold.record(at)
 		a.mu.Unlock()
 		answer, err := a.patch(ctx, next, annotations)
@@ -305,12 +307,13 @@ type Backlog struct {
 	AllSpared bool
 }
 
-// Working returns how long the built-in will still try pods, as far as this process knows.
+// Working returns how long the built-in will still try pods, as far as this process knows. It may have restarted
+// meanwhile, and try all due pods again.
 func (a *Account) Working() time.Duration {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.hold.left(at)
+	return a.hold.working(at)
 }
 
 // Backlog returns the built-in's backlog as this process knows it.
@@ -319,7 +322,7 @@ func (a *Account) Backlog() Backlog {
 	_, most := a.config.Clock.Ahead()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.hold.over(at) {
+	if a.hold.forget(at); a.hold.over(at) {
 		return Backlog{}
 	}
 	backlog := Backlog{

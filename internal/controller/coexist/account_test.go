@@ -113,6 +113,34 @@ func TestWithoutPodsThatAreDueNothingIsRecorded(t *testing.T) {
 	})
 }
 
+// The built-in may restart at any time while a policy, a budget or a webhook keeps pods that are due.
+func TestWhilePodsAreDueEachRenewalRecordsThatTheBuiltInMayTryThemAllAgain(t *testing.T) {
+	play(t, func(s *scene) {
+		s.pass(time.Second)
+		s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Tries: 100, From: time.Now(), Due: 100})
+		s.pass(time.Hour)
+		if until := recordOf(s.account().Annotations).until; until.Before(time.Now().Add(slack + 50*time.Second)) {
+			t.Errorf("after an hour the record ends in %v", time.Until(until))
+		}
+		s.untaint()
+		s.pass(time.Millisecond)
+		if found := recordOf(s.account().Annotations); found.spared != "n" || found.until.Before(time.Now().Add(slack)) {
+			t.Errorf("after the untaint the record is %+v", found)
+		}
+	})
+}
+
+// Working decides whether a hand-back makes the built-in look again. Nobody sees a restart, and without one it has given up.
+func TestWhetherTheBuiltInStillWorksIsNotAMatterOfARestartThatNobodySaw(t *testing.T) {
+	play(t, func(s *scene) {
+		s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Tries: 100, From: time.Now(), Due: 100})
+		s.pass(time.Minute)
+		if working := s.keeper.config.Account.Working(); working != 0 {
+			t.Errorf("it works for another %v", working)
+		}
+	})
+}
+
 func TestASparedNodeIsRecordedAtOnceAndNotWithTheNextRenewal(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)

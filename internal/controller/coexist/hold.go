@@ -18,6 +18,9 @@ const (
 	// (pkg/controller/tainteviction/taint_eviction.go). Measured on v1.36.3: 320 refused tries took 155 s at 20 calls a
 	// second.
 	callsPerTry = 11
+	// triesPerRestart is how often a built-in that has restarted tries a due pod: once when its watch of nodes brings the
+	// node, and once when its watch of pods brings the pod. Measured on v1.37.2: 80 tries of 40 pods.
+	triesPerRestart = 2
 	// slack is how much longer than computed the built-in may take. A stalled API server delays it, as do calls that get a
 	// 429 or 5xx and that client-go repeats.
 	slack = 2 * time.Minute
@@ -34,73 +37,136 @@ const (
 
 // hold is what the built-in may not mark for a while, whether the clock is fresh or not: the rest of the evictions that
 // it began while Taintkeeper kept it from carrying them out. It works through these by name, at its client's rate
-// limit, whatever has happened to the pods and their nodes. Until T (end plus slack), it therefore may not mark
+// limit, whatever has happened to the pods and their nodes. Until T, the last try plus slack, it may not mark
 //
-//   - a pod that was created since the storm began, because it can have the name of one that left, nor
-//   - a pod on a spared node: one with a pod that the built-in has tried in this storm and that stays.
+//   - a pod that was created since the oldest of these tries began, because it can have the name of one that left, nor
+//   - a pod on a spared node: one with a pod that stays although the built-in has begun to try it.
+//
+// A restart of kube-controller-manager is not visible from outside, and the built-in then begins to try all due pods
+// again. So whenever something is recorded or decided, all pods that are due until then count as tried now.
 //
 // All instants are on the timeline, so that a wrong Date cannot end it. A hold has no clock and no lock; the zero value
 // holds nothing.
 type hold struct {
-	since  time.Time       // the storm began
-	end    time.Time       // the built-in has made all its calls
-	spared map[string]bool // nodes; true if another process recorded it, so which pods it spared is not known
-	all    bool            // every node is spared
+	due    int       // pods that the built-in tries again if it restarts
+	tries  []tries   // that it may still make; those that began later end later
+	known  time.Time // it has made all tries but those after a restart that nobody has seen
+	spared map[string]spared
+}
+
+// tries are tries of the built-in that began at about the same time: not before one instant, the last at another.
+type tries struct{ from, end time.Time }
+
+func (t tries) over(at time.Time) bool { return !at.Before(t.end.Add(slack)) }
+
+// spared says when a node was spared. If another process recorded it, which pods it spared is not known.
+type spared struct {
+	at        time.Time
+	inherited bool
 }
 
 // over reports whether nothing is held at an instant.
-func (h *hold) over(at time.Time) bool { return h.end.IsZero() || !at.Before(h.end.Add(slack)) }
+func (h *hold) over(at time.Time) bool { return len(h.tries) == 0 || h.tries[len(h.tries)-1].over(at) }
+
+// end is when the built-in has made all its calls; zero if there are none.
+func (h *hold) end() time.Time {
+	if len(h.tries) == 0 {
+		return time.Time{}
+	}
+	return h.tries[len(h.tries)-1].end
+}
+
+// since is when the oldest of the tries began.
+func (h *hold) since() (since time.Time) {
+	for _, t := range h.tries {
+		since = timeline.Next(since, t.from)
+	}
+	return since
+}
 
 // until is T, or the latest end that may be written at an instant if that is earlier.
 func (h *hold) until(at time.Time) time.Time {
-	return timeline.Earlier(h.end.Add(slack), at.Add(ahead))
+	return timeline.Earlier(h.end().Add(slack), at.Add(ahead))
+}
+
+// forget drops what is over at an instant: tries, and nodes that were spared before all that are left began.
+func (h *hold) forget(at time.Time) {
+	h.tries = slices.DeleteFunc(h.tries, func(t tries) bool { return t.over(at) })
+	since := h.since()
+	maps.DeleteFunc(h.spared, func(_ string, s spared) bool { return len(h.tries) == 0 || s.at.Before(since) })
 }
 
 // decided applies what the built-in does about a node, on the timeline. Each try takes it perTry.
 func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Duration) {
-	if h.tried(d.Tries, d.From, at, perTry); h.over(at) {
+	h.restarted(at, perTry)
+	h.due = d.Due
+	h.tried(d.Tries, d.From, at, perTry)
+	if h.over(at) {
 		return
 	}
-	switch inherited, listed := h.spared[d.Node]; {
-	case !d.Spared.Before(h.since):
-		h.spare(d.Node, false)
-	case listed && (!inherited || !d.Stays):
+	switch is, listed := h.spared[d.Node]; {
+	case !d.Spared.Before(h.since()):
+		h.spare(d.Node, spared{at: d.Spared})
+	case listed && (!is.inherited || !d.Stays):
 		delete(h.spared, d.Node)
 	}
 }
 
 // tried extends the hold by tries of the built-in, the first of which began at an instant.
-func (h *hold) tried(tries int, from, at time.Time, perTry time.Duration) {
-	if tries == 0 {
+func (h *hold) tried(count int, from, at time.Time, perTry time.Duration) {
+	if count == 0 {
 		return
 	}
-	if h.over(at) {
-		*h = hold{since: at}
-	}
-	h.end = timeline.Later(h.end, at).Add(time.Duration(tries) * perTry)
-	h.since = timeline.Earlier(h.since, timeline.Later(from, at.Add(-longest)).Add(-before))
+	h.forget(at)
+	took := time.Duration(count) * perTry
+	h.add(tries{timeline.Later(from, at.Add(-longest)).Add(-before), timeline.Later(h.end(), at).Add(took)})
+	h.known = timeline.Later(h.known, at).Add(took)
 }
 
-func (h *hold) spare(node string, inherited bool) {
-	if h.spared == nil {
-		h.spared = map[string]bool{}
+// restarted extends the hold because the built-in may have restarted by now. What it began before ends with it.
+func (h *hold) restarted(at time.Time, perTry time.Duration) {
+	h.forget(at)
+	if h.due > 0 {
+		h.add(tries{at.Add(-before), at.Add(time.Duration(triesPerRestart*h.due) * perTry)})
 	}
-	h.spared[node] = inherited
+}
+
+// add adds tries. Those that began soon after others, or end before them, count as part of these.
+func (h *hold) add(t tries) {
+	if len(h.tries) == 0 {
+		h.tries = []tries{t}
+		return
+	}
+	last := &h.tries[len(h.tries)-1]
+	if t.from.Sub(last.from) >= renewEvery && t.end.After(last.end) {
+		h.tries = append(h.tries, t)
+		return
+	}
+	last.from, last.end = timeline.Earlier(last.from, t.from), timeline.Later(last.end, t.end)
+}
+
+func (h *hold) spare(node string, as spared) {
+	if h.spared == nil {
+		h.spared = map[string]spared{}
+	}
+	h.spared[node] = as
 }
 
 // stalled extends a hold by the time in which the API server did not answer.
 func (h *hold) stalled(from, to time.Time) {
-	if !h.over(from) {
-		h.end = h.end.Add(to.Sub(from))
+	for i := range h.tries {
+		if !h.tries[i].over(from) {
+			h.tries[i].end = h.tries[i].end.Add(to.Sub(from))
+		}
+	}
+	if h.known.After(from) {
+		h.known = h.known.Add(to.Sub(from))
 	}
 }
 
-// left returns how long the built-in is still busy after an instant, without the slack.
-func (h *hold) left(at time.Time) time.Duration { return max(h.end.Sub(at), 0) }
-
 // nodes returns the names of the spared nodes, in order; nil and true if all nodes are spared.
 func (h *hold) nodes() (names []string, all bool) {
-	if h.all || len(h.spared) > sparedNodes {
+	if _, all = h.spared[allNodes]; all || len(h.spared) > sparedNodes {
 		return nil, true
 	}
 	return slices.Sorted(maps.Keys(h.spared)), false
@@ -114,7 +180,7 @@ type record struct {
 
 // record returns what to write of a hold at an instant.
 func (h *hold) record(at time.Time) record {
-	if h.over(at) {
+	if h.forget(at); h.over(at) {
 		return record{}
 	}
 	names, all := h.nodes()
@@ -122,7 +188,7 @@ func (h *hold) record(at time.Time) record {
 		names = []string{allNodes}
 	}
 	return record{
-		since:  h.since.Truncate(time.Second),
+		since:  h.since().Truncate(time.Second),
 		until:  h.until(at).Add(time.Second - 1).Truncate(time.Second),
 		spared: strings.Join(names, " "),
 	}
@@ -143,20 +209,22 @@ func (h *hold) merge(r record, at, witnessed time.Time) {
 	if !r.until.After(at) || r.until.After(at.Add(longest)) {
 		return
 	}
+	h.forget(at)
 	end := r.until.Add(-slack)
-	switch {
-	case h.over(at):
-		*h = hold{since: r.since}
-	case r.since.Before(h.since) && r.since.Before(witnessed):
+	if !h.over(at) && r.since.Before(h.since()) && r.since.Before(witnessed) {
 		end = end.Add(h.left(at))
 	}
-	h.since = timeline.Earlier(h.since, r.since)
-	h.end = timeline.Later(h.end, end)
+	h.add(tries{r.since, timeline.Later(h.end(), end)})
+	h.known = timeline.Later(h.known, end)
 	for name := range strings.FieldsSeq(r.spared) {
-		if _, ok := h.spared[name]; name == allNodes {
-			h.all = true
-		} else if !ok {
-			h.spare(name, true)
+		if _, ok := h.spared[name]; !ok {
+			h.spare(name, spared{at: at, inherited: true})
 		}
 	}
 }
+
+// left returns how long the built-in may still be busy after an instant, without the slack.
+func (h *hold) left(at time.Time) time.Duration { return max(h.end().Sub(at), 0) }
+
+// working returns how long it is busy even if it has not restarted unseen.
+func (h *hold) working(at time.Time) time.Duration { return max(h.known.Sub(at), 0) }

@@ -19,8 +19,8 @@ func after(d time.Duration) time.Time { return began.Add(d) }
 
 const perTry = time.Second / 2
 
-// due makes pods of a node due at an instant.
-func (h *hold) due(at time.Time, node string, tries int) {
+// storm makes pods of a node due at an instant.
+func (h *hold) storm(at time.Time, node string, tries int) {
 	h.decided(eviction.NodeDecision{Node: node, Tries: tries, From: at}, at, perTry)
 }
 
@@ -37,15 +37,15 @@ func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
 		play func(h *hold)
 		want time.Duration // until T
 	}{
-		"one storm":                             {func(h *hold) { h.due(began, "n", 100) }, 50*time.Second + slack},
-		"two nodes at once":                     {func(h *hold) { h.due(began, "n", 100); h.due(began, "m", 20) }, time.Minute + slack},
-		"more while the first are worked off":   {func(h *hold) { h.due(began, "n", 100); h.due(after(20*time.Second), "m", 20) }, time.Minute + slack},
-		"more after the first are worked off":   {func(h *hold) { h.due(began, "n", 10); h.due(after(time.Minute), "m", 20) }, 70*time.Second + slack},
-		"the API server stands still meanwhile": {func(h *hold) { h.due(began, "n", 100); h.stalled(after(10*time.Second), after(50*time.Second)) }, 90*time.Second + slack},
-		"it stands still once all is over":      {func(h *hold) { h.due(began, "n", 100); h.stalled(after(time.Hour), after(2*time.Hour)) }, 50*time.Second + slack},
+		"one storm":                             {func(h *hold) { h.storm(began, "n", 100) }, 50*time.Second + slack},
+		"two nodes at once":                     {func(h *hold) { h.storm(began, "n", 100); h.storm(began, "m", 20) }, time.Minute + slack},
+		"more while the first are worked off":   {func(h *hold) { h.storm(began, "n", 100); h.storm(after(20*time.Second), "m", 20) }, time.Minute + slack},
+		"more after the first are worked off":   {func(h *hold) { h.storm(began, "n", 10); h.storm(after(time.Minute), "m", 20) }, 70*time.Second + slack},
+		"the API server stands still meanwhile": {func(h *hold) { h.storm(began, "n", 100); h.stalled(after(10*time.Second), after(50*time.Second)) }, 90*time.Second + slack},
+		"it stands still once all is over":      {func(h *hold) { h.storm(began, "n", 100); h.stalled(after(time.Hour), after(2*time.Hour)) }, 50*time.Second + slack},
 		"what is decided again is not tried again": {func(h *hold) {
-			h.due(began, "n", 100)
-			h.due(after(time.Second), "n", 0)
+			h.storm(began, "n", 100)
+			h.storm(after(time.Second), "n", 0)
 		}, 50*time.Second + slack},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,9 +61,70 @@ func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
 	}
 }
 
+// A held pod is due for as long as it is held. kube-controller-manager can restart at any time.
+func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
+	const held = 100
+	const takes = held * triesPerRestart * perTry
+	var h hold
+	h.decided(eviction.NodeDecision{Node: "n", Tries: held, From: began, Due: held}, began, perTry)
+	var last time.Time
+	for at := time.Duration(0); at <= time.Hour; at += renewEvery {
+		last = after(at)
+		h.restarted(last, perTry)
+		if until := last.Add(takes + slack); h.over(until.Add(-1)) {
+			t.Fatalf("after %v it is over before %v more", at, until.Sub(last))
+		}
+	}
+	if since := last.Sub(h.record(last).since); since > takes+slack+2*renewEvery {
+		t.Errorf("it is since %v ago, when no try can be left that began then", since)
+	}
+	if got := len(h.tries); got > int((takes+slack)/renewEvery)+1 {
+		t.Errorf("it remembers %d tries", got)
+	}
+	h.decided(eviction.NodeDecision{Node: "n", Spared: last, Stays: true}, last, perTry)
+	h.wantSpared(t, "n")
+	end := last.Add(takes + slack)
+	if h.over(end.Add(-1)) || !h.over(end) {
+		t.Errorf("once no pod is due, it is over at %v, want %v", h.end().Add(slack), end)
+	}
+}
+
+// Nothing was tried for an hour, as far as this process knows, so no storm is known.
+func TestAnUntaintOfDuePodsSparesTheNodeWhetherAStormIsKnownOrNot(t *testing.T) {
+	var h hold
+	h.decided(eviction.NodeDecision{Node: "n", Tries: 4, From: began, Due: 4}, began, perTry)
+	at := after(time.Hour)
+	if !h.over(at) {
+		t.Fatal("the storm is not over after an hour without a renewal")
+	}
+	h.decided(eviction.NodeDecision{Node: "n", Spared: at, Stays: true}, at, perTry)
+	h.wantSpared(t, "n")
+	if h.over(at.Add(4*triesPerRestart*perTry + slack - 1)) {
+		t.Error("the tries of a restarted built-in are not waited for")
+	}
+}
+
+// Other pods stay due indefinitely.
+func TestANodeIsSparedUntilAllTriesAreOverThatBeganBefore(t *testing.T) {
+	var h hold
+	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began, Due: 11}, began, perTry)
+	h.decided(eviction.NodeDecision{Node: "n", Spared: began, Stays: true, Due: 10}, began, perTry)
+	end := 10*triesPerRestart*perTry + slack // all were due for the last time when the node was spared
+	for at := time.Duration(0); at < end; at += time.Second {
+		h.restarted(after(at), perTry)
+		h.forget(after(at))
+		h.wantSpared(t, "n")
+	}
+	for at := end; at < end+2*renewEvery; at += time.Second {
+		h.restarted(after(at), perTry)
+	}
+	h.forget(after(end + 2*renewEvery))
+	h.wantSpared(t, "")
+}
+
 func TestAHoldIsNeverWrittenFurtherAheadThanThePolicyHeeds(t *testing.T) {
 	var h hold
-	h.due(began, "n", 10_000)
+	h.storm(began, "n", 10_000)
 	for _, at := range []time.Duration{0, time.Minute, time.Hour} {
 		if until := h.record(after(at)).until; !until.Before(after(at + longest)) {
 			t.Errorf("at %v it is written until %v", at, until.Sub(began))
@@ -73,12 +134,12 @@ func TestAHoldIsNeverWrittenFurtherAheadThanThePolicyHeeds(t *testing.T) {
 
 func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
 	var h hold
-	h.due(began, "n", 10)
-	h.due(after(30*time.Second), "m", 10)
+	h.storm(began, "n", 10)
+	h.storm(after(30*time.Second), "m", 10)
 	if since := h.record(after(30 * time.Second)).since; since.After(began) {
 		t.Errorf("it began %v after its first pod", since.Sub(began))
 	}
-	h.due(after(time.Hour), "n", 10)
+	h.storm(after(time.Hour), "n", 10)
 	if since := h.record(after(time.Hour)).since; since.Before(after(time.Hour-5*time.Second)) || since.After(after(time.Hour)) {
 		t.Errorf("the storm of an hour later began after %v", since.Sub(began))
 	}
@@ -132,12 +193,12 @@ func TestANodeIsSparedAsLongAsAPodStaysThatWasTriedInThisStorm(t *testing.T) {
 		}, ""},
 		"all is over": {func(h *hold) {
 			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
-			h.due(after(time.Hour), "m", 1)
+			h.storm(after(time.Hour), "m", 1)
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h hold
-			h.due(began, "m", 2)
+			h.storm(began, "m", 2)
 			test.play(&h)
 			h.wantSpared(t, test.want)
 		})
@@ -157,11 +218,11 @@ func TestWhatIsFoundAndWhatWasTriedMeanwhileAreWorkedOffOneAfterTheOther(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			var next hold
-			next.due(after(test.own), "m", 600)
+			next.storm(after(test.own), "m", 600)
 			for range 2 {
 				next.merge(found, after(test.own), after(test.witnessed))
 			}
-			if got := next.end.Sub(began); got < test.want || got > test.want+time.Minute {
+			if got := next.end().Sub(began); got < test.want || got > test.want+time.Minute {
 				t.Errorf("all is tried after %v, want %v", got, test.want)
 			}
 		})
@@ -170,7 +231,7 @@ func TestWhatIsFoundAndWhatWasTriedMeanwhileAreWorkedOffOneAfterTheOther(t *test
 
 func TestWithTooManySparedNodesAllAreSpared(t *testing.T) {
 	var h hold
-	h.due(began, "n", 1)
+	h.storm(began, "n", 1)
 	for i := range sparedNodes + 1 {
 		h.decided(eviction.NodeDecision{Node: fmt.Sprintf("n%d", i), Spared: began, Stays: true}, began, perTry)
 	}

@@ -25,6 +25,9 @@ type NodeDecision struct {
 	// Tries is how many evictions the built-in has begun since the last decision, From the instant of the first of these.
 	Tries int
 	From  time.Time
+	// Due is how many pods of all nodes are due now, including those that are held, refused or terminating. If the
+	// built-in restarts, it tries all of them again.
+	Due int
 	// Spared is when the last pod that the built-in tried and that stays was spared; zero if there is none.
 	Spared time.Time
 	// Stays reports whether some pod of the node stays, for now or for good, whether it was tried or not.

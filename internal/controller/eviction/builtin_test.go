@@ -49,6 +49,16 @@ func (b *backlogBook) tries() (tries int) {
 	return tries
 }
 
+// due returns how many pods are due, according to the last decision.
+func (b *backlogBook) due() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.told) == 0 {
+		return 0
+	}
+	return b.told[len(b.told)-1].Due
+}
+
 // spared reports whether, according to the last decision, the node has a pod that was tried and stays.
 func (b *backlogBook) spared() bool {
 	b.mu.Lock()
@@ -84,6 +94,49 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 				w.Pass(sec)
 				if got := book.tries(); got != test.want {
 					t.Errorf("%d tries are reported, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// After a restart the built-in tries all of them.
+func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		play func(w *world)
+		want int
+	}{
+		"refused by a webhook":       {func(*world) {}, 4},
+		"one tolerates it for now":   {func(w *world) { w.ChangePod("p", tolerating("k", 3600)) }, 3},
+		"one tolerated it until now": {func(w *world) { w.ChangePod("p", tolerating("k", 60)); w.Pass(2 * time.Minute) }, 4},
+		"one terminates": {func(w *world) {
+			w.ChangePod("p", func(p *corev1.Pod) {
+				p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x"}
+			})
+		}, 4},
+		"a node is untainted":       {func(w *world) { w.Taint("n", "k-") }, 2},
+		"the other node is deleted": {func(w *world) { w.DeleteNode("m") }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				var book backlogBook
+				w.On("delete", "pods", "", func() error { return errors.New("not now") })
+				for _, node := range []string{"n", "m"} {
+					w.addNode(node)
+				}
+				w.addPod("p")
+				w.addPod("q")
+				w.AddPod("r", "m")
+				w.AddPod("s", "m")
+				w.run(book.use, func(c *Config) { c.NeverStamp = true })
+				w.Until(sec)
+				w.Taint("n", "k:NoExecute")
+				w.Taint("m", "k:NoExecute")
+				w.Pass(sec)
+				test.play(w)
+				w.Pass(sec)
+				if got := book.due(); got != test.want {
+					t.Errorf("%d pods are reported as due, want %d", got, test.want)
 				}
 			})
 		})

@@ -22,7 +22,8 @@ import (
 //   - and when its timer fires. The first taint that is tolerated for a while sets the timer, which keeps its instant,
 //     whatever comes later, until the pod stays for good or is due at once.
 //
-// It tries terminating pods, too. If the built-in's instants are not known, witness assumes the earliest instant at
+// It tries terminating pods, too. When it restarts, it tries all due pods again, and nobody sees that: witness counts
+// them. If the built-in's instants are not known, witness assumes the earliest instant at
 // which the rule made the pod due since the pod has had to leave.
 //
 // A nil witness sees nothing. It is safe for concurrent use.
@@ -34,6 +35,7 @@ type witness struct {
 
 	mu     sync.Mutex
 	byNode map[string]*witnessed
+	due    int // pods of all nodes
 }
 
 // witnessed is what is known about a node and its pods. A node without taints is kept as long as it has pods that were
@@ -41,7 +43,7 @@ type witness struct {
 type witnessed struct {
 	state  *nodecache.Node // nil without taints
 	pods   map[types.UID]*triedPod
-	told   NodeDecision // except for its Tries and From
+	told   NodeDecision // except for its Tries and From; Due is of this node
 	looked time.Time    // when all its pods were seen last
 }
 
@@ -50,6 +52,7 @@ type triedPod struct {
 	pod    *podcache.Pod
 	fires  time.Time // its timer; zero if there is none
 	tried  bool
+	due    bool
 	spared time.Time // since when it has stayed after a try; zero if it does not stay
 	stays  bool      // now, or for good
 }
@@ -162,7 +165,8 @@ func (w *witness) see(on *witnessed, pod *podcache.Pod, at time.Time, retainted 
 	if !leaves {
 		p.fires = time.Time{}
 	}
-	p.note(!pod.Flags.Has(podcache.Terminating) && (!leaves || due.After(at)), at)
+	p.due = leaves && !due.After(at)
+	p.note(!pod.Flags.Has(podcache.Terminating) && !p.due, at)
 }
 
 func (p *triedPod) fired(at time.Time) bool { return !p.fires.IsZero() && !p.fires.After(at) }
@@ -196,6 +200,9 @@ func (w *witness) tell(name string, known *witnessed, news NodeDecision) {
 	is, idle := NodeDecision{Node: name}, known.state == nil
 	for _, p := range known.pods {
 		is.Stays = is.Stays || p.stays
+		if p.due {
+			is.Due++
+		}
 		is.Spared = timeline.Later(is.Spared, p.spared)
 		idle = idle && !p.tried
 	}
@@ -205,7 +212,8 @@ func (w *witness) tell(name string, known *witnessed, news NodeDecision) {
 	if news.Tries == 0 && is == known.told {
 		return
 	}
+	w.due += is.Due - known.told.Due
 	known.told = is
-	is.Tries, is.From = news.Tries, news.From
+	is.Tries, is.From, is.Due = news.Tries, news.From, w.due
 	w.builtIn.Decided(is)
 }

@@ -16,10 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -59,8 +60,15 @@ func newBudgets(
 	b := &budgets{
 		client: client, line: line, labeled: labeled, selected: selected, tell: tell, needed: make(chan struct{}),
 	}
-	b.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimBudget)).
-		Policy().V1().PodDisruptionBudgets().Informer()
+	of := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	calls := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return of.List(ctx, options)
+		},
+		WatchFuncWithContext: of.Watch,
+	}
+	b.informer = cache.NewSharedIndexInformer(listwatch.Bounded(calls, client), &policyv1.PodDisruptionBudget{}, 0, nil)
+	_ = b.informer.SetTransform(trimBudget) // cannot fail before it runs
 	change := func(before, after *policyv1.PodDisruptionBudget) {
 		other, waiting := b.take(before, after)
 		if other {

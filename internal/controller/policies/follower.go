@@ -89,6 +89,7 @@ type Follower struct {
 	mu          sync.Mutex
 	policies    []followed // replaced, never modified
 	edition     int        // how often they were replaced
+	read        bool       // whether these are all policies
 	labels      kept
 	labeled     atomic.Bool // whether the records of pods have all wanted labels
 	subscribers []func(node string)
@@ -122,10 +123,7 @@ func New(config Config) (*Follower, error) {
 	f.demand.allowed = f.line.allowed
 	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels, f.tell)
 	f.unready = newUnready(config.Core, f.config.Clock, config.Pods.Get)
-	var err error
-	if f.watch, err = custom.New(config.Client, resource, config.Logger, f.set); err != nil {
-		return nil, fmt.Errorf("prepare the watch of policies: %w", err)
-	}
+	f.watch = custom.New(config.Client, resource, config.Logger, f.set)
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
 	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run,
@@ -181,8 +179,8 @@ func (f *Follower) awaitKnown(ctx context.Context) error {
 	return nil
 }
 
-// set replaces all policies.
-func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
+// set replaces all policies. Known reports whether these are all.
+func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 	if len(objects) > 0 {
 		f.namespaces.need()
 	}
@@ -199,6 +197,7 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy) {
 	}
 	f.mu.Lock()
 	f.replace(all)
+	f.read = known
 	f.mu.Unlock()
 	f.demand.follow(all)
 	f.line.follow(all, f.watch.Listed() && f.config.Pods.HasSynced())
@@ -293,9 +292,15 @@ func (f *Follower) tainted() (nodes []string) {
 
 // all returns the policies. They must not be modified.
 func (f *Follower) all() []followed {
+	all, _ := f.allRead()
+	return all
+}
+
+// allRead also reports whether these are all policies.
+func (f *Follower) allRead() (all []followed, read bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.policies
+	return f.policies, f.read
 }
 
 // replace replaces the policies. The caller holds the lock.

@@ -241,10 +241,29 @@ func TestWithoutTheResourceNoPolicyObjects(t *testing.T) {
 		w.wantLeft(map[string]time.Duration{"p": sec})
 		w.missing.Store(false)
 		w.add("stay", hold(0))
-		w.Until(3 * time.Minute)
+		w.Pass(2 * sec)
 		w.AddPod("q", "n")
 		w.Until(4 * time.Minute)
 		w.wantLeft(map[string]time.Duration{"p": sec})
+	})
+}
+
+func TestWhileTheResourceComesBackNothingLeaves(t *testing.T) {
+	play(t, func(w *world) {
+		w.missing.Store(true)
+		w.AddPod("p", "n")
+		w.run()
+		w.Until(sec)
+		w.missing.Store(false)
+		w.down.Store(true)
+		w.Pass(2 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(time.Minute)
+		w.wantLeft(nil)
+		w.down.Store(false)
+		w.Until(2 * time.Minute)
+		w.wantCount("delete p", 1)
+		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, but stays: Taintkeeper is still reading the EvictionPolicies", 1)
 	})
 }
 

@@ -37,8 +37,11 @@ func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) 
 }
 
 func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) (d decision) {
-	all := f.all()
-	if len(all) == 0 {
+	all, read := f.allRead()
+	if !read {
+		d.Answer = policy.Unread
+	}
+	if len(all) == 0 || !read {
 		return d
 	}
 	is, selecting := f.selecting(all, pod, node)

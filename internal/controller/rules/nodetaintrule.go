@@ -91,14 +91,11 @@ func New(config Config) (*Controller, error) {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
 	requests := &requests{view: view, nodes: config.Nodes}
-	watch, err := custom.New(config.Rules, resource, config.Logger, func(all []*v1alpha1.NodeTaintRule) {
+	watch := custom.New(config.Rules, resource, config.Logger, func(all []*v1alpha1.NodeTaintRule, _ bool) {
 		if view.setRules(all, config.Clock.See()) {
 			requests.add(0, view.requests()...)
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("prepare the watch of rules: %w", err)
-	}
 	requests.rules = watch.Checker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {
 		if change.After == nil {
