@@ -40,6 +40,8 @@ type EvictionPolicy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.deadline) || self.action != 'Delete'",message="a deadline ends the action Evict or Hold, and the action Delete needs none: remove the deadline, or choose another action"
 // +kubebuilder:validation:XValidation:rule="!has(self.unready) || self.action == 'Evict'",message="unready says what happens to pods that the action Evict asks about: remove it, or set the action to Evict"
 // +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.pace) || has(self.breaker) || has(self.paused) || has(self.finished) && self.finished == 'Keep' || has(self.ifDown) && self.ifDown == 'Hold'",message="the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
+// +kubebuilder:validation:XValidation:rule="!has(self.dryRun) || !self.dryRun || !has(self.paused)",message="a dry run holds nothing, so it pauses nothing: remove dryRun, or paused"
+// +kubebuilder:validation:XValidation:rule="!has(self.dryRun) || !self.dryRun || !has(self.ifDown) || self.ifDown != 'Hold'",message="a dry run holds nothing, so it does not hold back the built-in controller: remove dryRun, or ifDown: Hold"
 type EvictionPolicySpec struct {
 	// The NoExecute taints that the policy applies to. The default is all of them except
 	// node.kubernetes.io/out-of-service.
@@ -216,10 +218,10 @@ const (
 // maxDue for the time that settle sets.
 type EvictionBreaker struct {
 	// How many selected pods may be due at once, as a number or as a percentage of the selected pods, rounded down but at
-	// least 1. While more are due, none leaves.
+	// least 1. While more are due, none leaves. 100% is not accepted, because such a breaker would never open.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^(100|[1-9][0-9]?)%$')",message="it must be a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^[1-9][0-9]?%$')",message="it must be a number of pods, 1 or more, or a percentage from 1% to 99%: to let none leave, use paused or the action Hold"
 	MaxDue intstr.IntOrString `json:"maxDue"`
 
 	// How long a pod stays after it was due, so that the size of a wave is known before its first pod leaves.

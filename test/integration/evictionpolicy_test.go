@@ -84,7 +84,7 @@ const (
 	saySettle   = "it must be from 0s to 10m, for example 30s"
 	sayPer      = "a window must be 1s to 1h long, for example 30s or 5m"
 	sayPods     = "a number of pods from 1 to 10000: to let none leave, use paused or the action Hold"
-	sayMaxDue   = "a number of pods, 1 or more, or a percentage from 1% to 100%: to let none leave, use paused or the action Hold"
+	sayMaxDue   = "a number of pods, 1 or more, or a percentage from 1% to 99%: to let none leave, use paused or the action Hold"
 	sayNothing  = "the policy does nothing: set the action to Evict or Hold, or add a pace, a breaker, paused, finished: Keep, or ifDown: Hold"
 	sayKey      = "the key of a taint: a name of at most 63 characters, after a DNS prefix of at most 253 and a slash if there is one"
 	sayValue    = "the value of a taint: letters, digits, dashes, underscores and dots"
@@ -138,6 +138,9 @@ var refusedPolicies = map[string]struct {
 	"a breaker at a negative number of pods":          {breaker(int64(-1)), sayMaxDue},
 	"a breaker at no percent":                         {breaker("0%"), sayMaxDue},
 	"a breaker above all":                             {breaker("101%"), sayMaxDue},
+	"a breaker that never opens":                      {breaker("100%"), sayMaxDue},
+	"a dry run that is paused":                        {and(with(true, "dryRun"), with("x", "paused")), "so it pauses nothing"},
+	"a dry run that holds if down":                    {and(with(true, "dryRun"), with("Hold", "ifDown")), "so it does not hold back the built-in"},
 	"a breaker at a number as text":                   {breaker("5"), sayMaxDue},
 	"a breaker at a number that does not fit 32 bits": {breaker(int64(1) << 40), sayMaxDue},
 	"a settle of more than 10m":                       {and(breaker("10%"), with("10m1s", "breaker", "settle")), saySettle},
@@ -173,7 +176,11 @@ var acceptedPolicies = map[string]struct{ spec, want string }{
 	"everything, at its most": {
 		`{action: Evict, taints: [{key: node.kubernetes.io/unreachable}, {key: example.com/drain, value: a.b_c-1}], namespaceSelector: {matchLabels: {team: red}}, ` +
 			`podSelector: {matchExpressions: [{key: app, operator: NotIn, values: [db]}]}, nodeSelector: {matchLabels: {topology.kubernetes.io/zone: a}}, deadline: 167h60m, unready: Ask, ` +
-			`finished: Keep, pace: {pods: 10000, per: 1h, scope: Cluster}, breaker: {maxDue: 100%, settle: 10m, resumedAt: "2026-11-25T12:00:00Z"}, paused: maintenance until noon, ifDown: Hold, dryRun: true}`, "",
+			`finished: Keep, pace: {pods: 10000, per: 1h, scope: Cluster}, breaker: {maxDue: 99%, settle: 10m, resumedAt: "2026-11-25T12:00:00Z"}, paused: maintenance until noon, ifDown: Hold}`, "",
+	},
+	"a dry run": {
+		`{action: Hold, breaker: {maxDue: 99%}, dryRun: true}`,
+		`{action: Hold, breaker: {maxDue: 99%, settle: 10s}, finished: Delete, ifDown: Evict, dryRun: true}`,
 	},
 	"Delete with a breaker":          {`{action: Delete, breaker: {maxDue: 2147483647, settle: 10s}, finished: Delete, ifDown: Evict}`, ""},
 	"Delete with a pause":            {`{action: Delete, paused: x, finished: Delete, ifDown: Evict}`, ""},
