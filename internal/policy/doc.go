@@ -29,7 +29,7 @@
 // Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
 //
 // For a breaker, lines 2 and 3, a pod is due when the process first saw that it is due, if that is later. A due instant
-// follows from records that many clients may write, and a breaker must not believe those that say "long ago".
+// follows from records that many clients may write, and a breaker must not rely on one that says "long ago".
 //
 // The deadline ends only the action. Paused, breaker and pace outrank it, because the passing of time must not end a
 // pause or let a storm through.

@@ -61,7 +61,7 @@ func IgnoresBudgets(phase corev1.PodPhase) bool {
 }
 
 // SparesUnready reports whether the Eviction API evicts pods of a budget that are not ready without charging it. They
-// do not count towards the healthy pods of the budget, so their eviction disrupts nothing.
+// do not count toward the healthy pods of the budget, so their eviction disrupts nothing.
 func SparesUnready(budget *policyv1.PodDisruptionBudget) bool {
 	always := budget.Spec.UnhealthyPodEvictionPolicy
 	return always != nil && *always == policyv1.AlwaysAllow ||

@@ -185,7 +185,7 @@ func TestWhatComesBackIsNotKnownBeforeItsFirstListIsComplete(t *testing.T) {
 				bubble.Pass(time.Hour)
 				told.want(t, test.log, "[] known: false")
 				if w.Listed() {
-					t.Error("all objects are said to have been known")
+					t.Error("it reports all objects as known")
 				}
 				from.refuseLists(nil)
 				from.becomes(nil, "new")
