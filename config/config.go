@@ -14,7 +14,7 @@ import _ "embed"
 //go:embed rbac.yaml
 var RBAC []byte
 
-// Viewer is viewer.yaml: the role for users of kubectl taintkeeper.
+// Viewer is viewer.yaml: the roles for users of kubectl taintkeeper, and for people on call.
 //
 //go:embed viewer.yaml
 var Viewer []byte
