@@ -22,9 +22,9 @@ import (
 //   - and when its timer fires. The first taint that is tolerated for a while sets the timer, which keeps its instant,
 //     whatever comes later, until the pod stays for good or is due at once.
 //
-// It tries terminating pods, too. When it restarts, it tries all due pods again, and nobody sees that: witness counts
-// them. If the built-in's instants are not known, witness assumes the earliest instant at
-// which the rule made the pod due since the pod has had to leave.
+// It tries terminating pods, too. When it restarts, it tries all due pods again. A restart is not visible from outside,
+// so witness reports how many pods are due. If the built-in's instants are not known, witness assumes the earliest
+// instant at which the rule made the pod due since the pod has had to leave.
 //
 // A nil witness sees nothing. It is safe for concurrent use.
 type witness struct {

@@ -47,9 +47,11 @@ func (f *Follower) loseOf(change podcache.Change) {
 	if before == nil || before.Flags.Has(podcache.Terminating) {
 		return
 	}
-	same := after != nil && !after.Flags.Has(podcache.Terminating) && after.Node == before.Node &&
-		podcache.SameLabels(before, after)
-	if node, ok := f.config.Nodes.Get(before.Node); ok && !same {
+	if after != nil && !after.Flags.Has(podcache.Terminating) && after.Node == before.Node &&
+		podcache.SameLabels(before, after) {
+		return
+	}
+	if node, ok := f.config.Nodes.Get(before.Node); ok {
 		f.lose(node, before)
 	}
 }

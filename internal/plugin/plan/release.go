@@ -29,11 +29,11 @@ func (s *Subject) release(
 		}
 		say("Remove spec.paused from EvictionPolicy "+p.Name, "kubectl taintkeeper resume "+p.Name)
 	case policy.BreakerOpen:
-		what := fmt.Sprintf("Let EvictionPolicy %s release the pods that are due", p.Name)
+		let := "Let"
 		if due.After(s.At) {
-			what = fmt.Sprintf("Once the pod is due, let EvictionPolicy %s release the pods that are due", p.Name)
+			let = "Once the pod is due, let"
 		}
-		say(what, "kubectl taintkeeper resume "+p.Name)
+		say(let+" EvictionPolicy "+p.Name+" release the pods that are due", "kubectl taintkeeper resume "+p.Name)
 	case policy.Held:
 		verb := "Set"
 		if !first.Until.IsZero() {
