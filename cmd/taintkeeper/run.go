@@ -344,12 +344,16 @@ func addHealth(mgr manager.Manager, parts []part) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	for _, p := range parts {
-		if able, ok := p.(interface{ Ready() error }); ok {
-			if err := mgr.AddReadyzCheck("silence", func(*http.Request) error { return able.Ready() }); err != nil {
-				return err
+	ready := func(*http.Request) (err error) {
+		for _, p := range parts {
+			if able, ok := p.(interface{ Ready() error }); ok {
+				err = errors.Join(err, able.Ready())
 			}
 		}
+		return err
+	}
+	if err := mgr.AddReadyzCheck("able", ready); err != nil {
+		return err
 	}
 	return mgr.AddReadyzCheck("caches", func(*http.Request) error {
 		if slices.ContainsFunc(parts, func(p part) bool { return !p.HasSynced() }) {

@@ -36,7 +36,7 @@ const (
 	Budget         Why = "Budget"     // a budget allows no disruption now
 	BudgetBusy     Why = "BudgetBusy" // other pods of the budget are asked about first
 	Paced          Why = "Pace"
-	PoliciesUnread Why = "PoliciesUnread" // Taintkeeper is still reading the policies
+	PoliciesUnread Why = "PoliciesUnread" // Taintkeeper cannot list or watch the policies
 )
 
 // Unread is the answer while it is not known which policies there are: any of them might hold the pod.
@@ -78,7 +78,7 @@ func (a Answer) String() string {
 	}[a.Why]
 	switch {
 	case a.Why == PoliciesUnread:
-		return "Taintkeeper is still reading the EvictionPolicies"
+		return "Taintkeeper cannot read the EvictionPolicies yet"
 	case a.Policy == "":
 		return "no policy holds it"
 	case a.Step == Ask:

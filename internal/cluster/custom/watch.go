@@ -7,6 +7,7 @@ package custom
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -26,12 +27,14 @@ import (
 )
 
 const (
-	// lookAgain is how often to check whether the resource is installed. After other failures, the wait doubles up to
-	// lastWait.
+	// lookAgain is how long to wait after the API server did not answer, refused, or did not know the resource.
 	lookAgain = time.Second
-	lastWait  = 8 * time.Second
 	// unknownFor is how long an API server that has just started may not know the permissions yet.
 	unknownFor = 30 * time.Second
+	// closedFor is how long the watch may be closed, and silentFor how long it may bring nothing, before the objects are
+	// unknown. Without changes, the API server sends the first bookmark after two minutes and then one a minute.
+	closedFor = 2 * time.Second
+	silentFor = 150 * time.Second
 )
 
 // Resource is a resource to watch.
@@ -54,20 +57,27 @@ type Watch[T client.Object] struct {
 	changed   func(all []T, known bool)
 	listed    done          // all objects were known for the first time
 	absent    chan struct{} // closed when the resource was first found not to be installed
+	watchdog  *time.Timer   // calls broken
+	telling   sync.Mutex    // keeps what is told in order
+	said      string        // why Run cannot list or watch
 
 	mu      sync.Mutex
 	objects map[string]T
 	state   state
+	opened  watch.Interface // the open watch, nil if it is closed
 }
 
 // state is what is known about a resource.
 type state int
 
 const (
-	unread    state = iota // all objects are not known yet; also when the resource comes back
+	unread    state = iota // all objects are not known yet, or no longer, because the watch does not work
 	installed              // they are known
 	missing                // the resource is not installed
 )
+
+// errUnknown says that the objects must be listed before they are watched.
+var errUnknown = errors.New("the watch did not work for a while")
 
 // done is a cache.DoneChecker.
 type done struct {
@@ -82,8 +92,8 @@ func (d done) Name() string { return d.name }
 func (d done) Done() <-chan struct{} { return d.at }
 
 // New returns a watch that calls a function with all objects when they are known, when one is added or deleted or its
-// spec changes, and when the resource goes or comes back. It tells the function whether all objects are known: they are
-// not while the resource comes back, until the first list. Run must be called once.
+// spec changes, and when the resource goes or comes back. It tells the function whether all objects are known. They are
+// not while the resource comes back or the watch does not work, until the next complete list. Run must be called once.
 func New[T client.Object](
 	from client.WithWatch, resource Resource[T], log logr.Logger, changed func(all []T, known bool),
 ) *Watch[T] {
@@ -91,9 +101,11 @@ func New[T client.Object](
 		resource: resource, client: from, log: log, changed: changed,
 		listed: done{resource.Kind, make(chan struct{})}, absent: make(chan struct{}), objects: map[string]T{},
 	}
+	w.watchdog = time.AfterFunc(silentFor, w.broken)
+	w.watchdog.Stop()
 	w.reflector = cache.NewReflectorWithOptions(w.lister(), resource.Object, store[T]{w}, cache.ReflectorOptions{
 		Name:    resource.Kind,
-		Backoff: &wait.Backoff{Duration: lookAgain, Factor: 2, Steps: 4, Cap: lastWait}, // to open the watch again
+		Backoff: &wait.Backoff{Duration: lookAgain}, // to open the watch again
 	})
 	return w
 }
@@ -108,31 +120,95 @@ func SameSpec(a, b client.Object) bool {
 func (w *Watch[T]) lister() cache.ListerWatcher {
 	return listwatch.Bounded(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.ResourceVersion, options.ResourceVersionMatch = "", "" // a cache may be of before the watch broke
 			list := w.resource.List()
 			return list, w.client.List(ctx, list, &client.ListOptions{Raw: &options})
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return w.client.Watch(ctx, w.resource.List(), &client.ListOptions{Raw: &options})
-		},
+		WatchFuncWithContext: w.open,
 	}, w.client)
+}
+
+// open opens the watch. If the objects are unknown, they must be listed first, because a watch does not say what has
+// changed meanwhile.
+func (w *Watch[T]) open(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w.closed()
+	lists := options.SendInitialEvents != nil && *options.SendInitialEvents
+	if !lists && w.is(unread) {
+		return nil, errUnknown
+	}
+	if lists {
+		options.ResourceVersion = "" // the newest
+	}
+	opened, err := w.client.Watch(ctx, w.resource.List(), &client.ListOptions{Raw: &options})
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.opened = opened
+	w.mu.Unlock()
+	if !lists { // otherwise it works when it has brought the list
+		w.works()
+	}
+	return opened, nil
+}
+
+// closed notes that the watch is closed.
+func (w *Watch[T]) closed() {
+	w.mu.Lock()
+	was := w.opened
+	w.opened = nil
+	w.mu.Unlock()
+	if was != nil {
+		w.works()
+	}
+}
+
+// works notes that the watch works now. It is broken when it stays closed or brings nothing for too long.
+func (w *Watch[T]) works() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.opened == nil {
+		w.watchdog.Reset(closedFor)
+	} else {
+		w.watchdog.Reset(silentFor)
+	}
+}
+
+// broken notes that the watch does not work.
+func (w *Watch[T]) broken() {
+	w.mu.Lock()
+	was, opened := w.state, w.opened
+	if was == installed {
+		w.state = unread
+	}
+	w.mu.Unlock()
+	if opened != nil {
+		opened.Stop()
+	}
+	if was == installed {
+		w.log.Info("The watch of the resource " + w.resource.Kind + " does not work; trying to list it again")
+		w.tell()
+	}
 }
 
 // Run watches until the context ends. Errors are retried indefinitely, with one exception: if the resource is Required,
 // it returns the error of a first list that is forbidden for half a minute.
 func (w *Watch[T]) Run(ctx context.Context) error {
+	defer w.watchdog.Stop()
 	var patience <-chan time.Time // with an API server that refuses
-	for pause := lookAgain; ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		err := w.once(ctx)
-		if pause = min(2*pause, lastWait); err == nil || notInstalled(err) {
-			pause = lookAgain
+		if errors.Is(err, errUnknown) {
+			continue
 		}
+		w.say(err)
 		switch {
 		case !w.resource.Required || !apierrors.IsForbidden(err) || cache.IsDone(w.listed):
 			patience = nil
 		case patience == nil:
 			patience = time.After(unknownFor)
 		}
-		next := time.After(pause)
+		next := time.After(lookAgain)
 		select {
 		case <-ctx.Done():
 		case <-next:
@@ -152,21 +228,28 @@ func (w *Watch[T]) once(ctx context.Context) error {
 		}
 		if err == nil {
 			w.log.Info("The resource " + w.resource.Kind + " is installed now")
-		} else {
-			w.log.Info("Cannot tell whether the resource "+w.resource.Kind+" is installed", "reason", err.Error())
 		}
 		w.set(unread, map[string]T{})
 	}
 	err := w.reflector.ListAndWatchWithContext(ctx)
-	switch {
-	case ctx.Err() != nil || err == nil:
-	case notInstalled(err):
+	w.closed()
+	if ctx.Err() == nil && notInstalled(err) {
 		w.log.Info("The resource " + w.resource.Kind + " is not installed, " + w.resource.Without)
 		w.set(missing, map[string]T{})
-	default:
-		cache.DefaultWatchErrorHandler(ctx, w.reflector, err)
 	}
 	return err
+}
+
+// say logs why the objects cannot be listed and watched, when that changes.
+func (w *Watch[T]) say(err error) {
+	now := ""
+	if err != nil && !notInstalled(err) {
+		now = err.Error()
+	}
+	if now != "" && now != w.said {
+		w.log.Info("Cannot list and watch the resource "+w.resource.Kind+", will retry", "reason", now)
+	}
+	w.said = now
 }
 
 func notInstalled(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
@@ -195,8 +278,15 @@ func (w *Watch[T]) is(state state) bool {
 	return w.state == state
 }
 
-// tell passes on all that is known. Only Run's goroutine changes it.
-func (w *Watch[T]) tell() { w.changed(w.All(), !w.is(unread)) }
+// tell passes on all that is known.
+func (w *Watch[T]) tell() {
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	w.changed(w.All(), w.Known())
+}
+
+// Known reports whether all objects are known; they are if the resource is not installed.
+func (w *Watch[T]) Known() bool { return !w.is(unread) }
 
 // Listed reports whether all objects have ever been known.
 func (w *Watch[T]) Listed() bool { return cache.IsDone(w.listed) }
@@ -241,6 +331,10 @@ func (s store[T]) Update(object any) error {
 	return nil
 }
 
+// UpdateResourceVersion implements cache.ResourceVersionUpdater. The reflector calls it for each event, and for
+// bookmarks, which a quiet watch brings.
+func (s store[T]) UpdateResourceVersion(string) { s.w.works() }
+
 // Delete implements cache.ReflectorStore.
 func (s store[T]) Delete(object any) error {
 	s.w.mu.Lock()
@@ -256,6 +350,7 @@ func (s store[T]) Replace(list []any, _ string) error {
 	for _, object := range list {
 		objects[object.(T).GetName()] = object.(T)
 	}
+	s.w.works()
 	s.w.set(installed, objects)
 	return nil
 }

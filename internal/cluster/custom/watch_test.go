@@ -38,6 +38,7 @@ type server struct {
 	names   []string
 	open    *watch.FakeWatcher
 	lists   int
+	old     int // lists that a cache may answer
 }
 
 // becomes changes what the server has and cuts the open watch.
@@ -74,6 +75,9 @@ func (s *server) List(_ context.Context, into client.ObjectList, options ...clie
 	s.lists++
 	if s.refusal != nil {
 		return s.refusal
+	}
+	if is := (&client.ListOptions{}).ApplyOptions(options); is.Raw != nil && is.Raw.ResourceVersion != "" {
+		s.old++
 	}
 	if !slices.Contains(options, client.ListOption(client.Limit(1))) && s.slow != nil {
 		return s.slow
@@ -128,7 +132,8 @@ func (t *told) want(test *testing.T, want ...string) {
 const (
 	logGone   = "The resource EvictionPolicy is not installed, so nothing is held"
 	logBack   = "The resource EvictionPolicy is installed now"
-	logUnsure = "Cannot tell whether the resource EvictionPolicy is installed"
+	logFails  = "Cannot list and watch the resource EvictionPolicy, will retry"
+	logBroken = "The watch of the resource EvictionPolicy does not work; trying to list it again"
 )
 
 // play runs a watch of a server in virtual time.
@@ -164,11 +169,8 @@ func TestWhatIsGoneHoldsNothingAndWhatComesBackIsKnownWithinTwoSeconds(t *testin
 	from := &server{names: []string{"old"}}
 	play(t, from, func(told *told, _ *Watch[*v1alpha1.EvictionPolicy]) {
 		told.want(t, "[old] known: true")
-		from.becomes(errDown)
-		bubble.Pass(time.Hour)
-		told.want(t) // what was known counts while nobody can say otherwise
 		from.becomes(errGone)
-		bubble.Pass(2 * lastWait)
+		bubble.Pass(2 * lookAgain)
 		told.want(t, logGone, "[] known: true")
 		from.becomes(nil, "new")
 		bubble.Pass(2 * time.Second)
@@ -179,10 +181,15 @@ func TestWhatIsGoneHoldsNothingAndWhatComesBackIsKnownWithinTwoSeconds(t *testin
 func TestWhatComesBackIsNotKnownBeforeItsFirstListIsComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		back func(*server)
-		log  string
+		logs []string
 	}{
-		"the list fails":               {func(s *server) { s.refuseLists(errDown); s.becomes(nil, "new") }, logBack},
-		"the API server does not tell": {func(s *server) { s.becomes(errDown, "new") }, logUnsure},
+		"the list fails": {
+			func(s *server) { s.refuseLists(errDown); s.becomes(nil, "new") },
+			[]string{logBack, "[] known: false", logFails},
+		},
+		"the API server does not tell": {
+			func(s *server) { s.becomes(errDown, "new") }, []string{"[] known: false", logFails},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := &server{refusal: errGone}
@@ -190,17 +197,68 @@ func TestWhatComesBackIsNotKnownBeforeItsFirstListIsComplete(t *testing.T) {
 				told.want(t, logGone, "[] known: true")
 				test.back(from)
 				bubble.Pass(time.Hour)
-				told.want(t, test.log, "[] known: false")
+				told.want(t, test.logs...)
 				if w.Listed() {
 					t.Error("it reports all objects as known")
 				}
 				from.refuseLists(nil)
 				from.becomes(nil, "new")
-				bubble.Pass(lastWait)
+				bubble.Pass(lookAgain)
 				told.want(t, "[new] known: true")
 			})
 		})
 	}
+}
+
+func TestNothingIsKnownWithoutAWatchUntilAListOfTheNewestStateIsComplete(t *testing.T) {
+	from := &server{names: []string{"old"}}
+	play(t, from, func(told *told, w *Watch[*v1alpha1.EvictionPolicy]) {
+		told.want(t, "[old] known: true")
+		from.becomes(errDown)
+		bubble.Pass(closedFor - time.Millisecond)
+		told.want(t, logFails)
+		bubble.Pass(time.Hour)
+		told.want(t, logBroken, "[old] known: false")
+		if w.Known() {
+			t.Error("the objects are known without a watch")
+		}
+		from.becomes(nil, "new")
+		bubble.Pass(lookAgain)
+		told.want(t, "[new] known: true")
+		if from.old > 0 {
+			t.Errorf("%d lists may be of before the watch broke", from.old)
+		}
+	})
+}
+
+func TestAWatchThatEndsAndIsOpenedAgainChangesNothing(t *testing.T) {
+	from := &server{names: []string{"one"}}
+	play(t, from, func(told *told, _ *Watch[*v1alpha1.EvictionPolicy]) {
+		told.want(t, "[one] known: true")
+		lists := from.listed()
+		for range 10 {
+			from.becomes(nil, "one")
+			bubble.Pass(time.Minute)
+		}
+		told.want(t)
+		if again := from.listed() - lists; again > 10 { // one each to compare versions
+			t.Errorf("%d lists for 10 watches that ended", again)
+		}
+	})
+}
+
+func TestAWatchThatBringsNothingIsReplaced(t *testing.T) {
+	from := &server{names: []string{"one"}}
+	play(t, from, func(told *told, _ *Watch[*v1alpha1.EvictionPolicy]) {
+		told.want(t, "[one] known: true")
+		for range 10 { // bookmarks
+			from.open.Action(watch.Bookmark, named(""))
+			bubble.Pass(silentFor - time.Second)
+		}
+		told.want(t)
+		bubble.Pass(time.Second)
+		told.want(t, logBroken, "[one] known: false", "[one] known: true")
+	})
 }
 
 func TestAChangeIsToldAtOnceAndAnotherStatusIsNot(t *testing.T) {

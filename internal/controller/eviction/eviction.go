@@ -155,7 +155,9 @@ func New(config Config) (*Evictor, error) {
 		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
 	}
 	if config.Registerer != nil {
-		backlog := backlogCollector{nodes: e.nodes, stats: e.stats, clock: config.Clock, decider: e.decider}
+		backlog := backlogCollector{
+			nodes: e.nodes, stats: e.stats, clock: config.Clock, decider: e.decider, policies: config.Policies,
+		}
 		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}

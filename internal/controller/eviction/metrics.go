@@ -90,7 +90,8 @@ type backlogCollector struct {
 	stats func() (backlog.Stats, time.Time)
 	clock *timeline.Clock
 
-	decider *decider
+	decider  *decider
+	policies Policies // nil if there are none
 }
 
 var (
@@ -108,6 +109,9 @@ var (
 	heldDesc = prometheus.NewDesc("taintkeeper_held_pods",
 		"Pods that are due to leave their node and held by an EvictionPolicy, by policy and reason. They do not count as due or overdue.",
 		[]string{"policy", "reason"}, nil)
+	knownDesc = prometheus.NewDesc("taintkeeper_policies_known",
+		"1 if all EvictionPolicies are known or the resource is not installed; 0 while they cannot be watched, and no pod is evicted.",
+		nil, nil)
 	offsetDesc = prometheus.NewDesc("taintkeeper_clock_offset_seconds",
 		"Smallest possible lead of the API server's clock over this machine's, negative if it is behind; "+
 			"0 if they agree to the second. After a restart, evictions can be late by that much.", nil, nil)
@@ -118,7 +122,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		pendingDesc, nextDesc, dueDesc, overdueDesc, heldDesc, refusedDesc, offsetDesc, taintedDesc,
+		pendingDesc, nextDesc, dueDesc, overdueDesc, heldDesc, knownDesc, refusedDesc, offsetDesc, taintedDesc,
 	} {
 		descs <- desc
 	}
@@ -140,6 +144,13 @@ func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for by, count := range c.decider.objections() {
 		metrics <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(count), by.policy, string(by.why))
+	}
+	switch {
+	case c.policies == nil:
+	case c.policies.Known():
+		gauge(knownDesc, 1)
+	default:
+		gauge(knownDesc, 0)
 	}
 	if ahead.Pending > 0 {
 		gauge(nextDesc, ahead.Next.Sub(at).Seconds())

@@ -19,6 +19,8 @@ import (
 type Policies interface {
 	// DoneChecker reports when the policies are known. No pod is evicted before then.
 	cache.DoneChecker
+	// Known reports whether all policies are known now. While they are not, they hold every pod.
+	Known() bool
 	// Look returns what they say about the due pods of a node. If only some pods may leave at a time, these pods wait in
 	// line until the next look, and no other pods of the node do. A node must therefore be looked at again when its pods
 	// or taints change.

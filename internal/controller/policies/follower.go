@@ -153,6 +153,17 @@ func (f *Follower) HasSynced() bool {
 	}
 }
 
+// Known reports whether all policies are known now.
+func (f *Follower) Known() bool { return f.watch.Known() }
+
+// Ready returns an error while the policies cannot be watched.
+func (f *Follower) Ready() error {
+	if f.Known() {
+		return nil
+	}
+	return errors.New("the EvictionPolicies cannot be listed and watched, so no pod is evicted; the log says why")
+}
+
 // Name implements cache.DoneChecker.
 func (f *Follower) Name() string { return "eviction policies" }
 

@@ -263,7 +263,7 @@ func TestWhileTheResourceComesBackNothingLeaves(t *testing.T) {
 		w.down.Store(false)
 		w.Until(2 * time.Minute)
 		w.wantCount("delete p", 1)
-		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, but stays: Taintkeeper is still reading the EvictionPolicies", 1)
+		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, but stays: Taintkeeper cannot read the EvictionPolicies yet", 1)
 	})
 }
 
@@ -354,15 +354,29 @@ func TestAPodOfANamespaceThatIsBeingDeletedIsNotHeldAndWaitsForNoPace(t *testing
 	})
 }
 
-func TestPoliciesHoldWhenTheirResourceCannotBeListedAnyMore(t *testing.T) {
+func TestNothingLeavesWithoutAWorkingWatchOfPolicies(t *testing.T) {
 	play(t, func(w *world) {
-		w.add("stay", hold(0))
 		w.AddPod("p", "n")
 		w.run()
-		w.Taint("n", "k:NoExecute")
 		w.Until(sec)
-		w.missing.Store(true)
-		w.Until(10 * time.Minute)
+		w.secret.Store(true)
+		w.Until(3 * time.Minute) // the watch, which brings nothing, is opened again
+		if w.follower.Ready() == nil || w.follower.Known() {
+			w.T.Error("it is ready without a watch of policies")
+		}
+		w.Taint("n", "k:NoExecute")
+		w.Pass(time.Hour)
 		w.wantLeft(nil)
+		w.wantCount("event p EvictionHeld: Pod default/p is due to leave, but stays: Taintkeeper cannot read the EvictionPolicies yet", 1)
+		back := w.Now()
+		w.secret.Store(false)
+		w.Pass(time.Minute)
+		w.wantCount("delete p", 1)
+		if at := w.Did("delete p")[0]; at > back+2*sec {
+			w.T.Errorf("it left at %s, but the policies could be read again at %s", at, back)
+		}
+		if err := w.follower.Ready(); err != nil {
+			w.T.Error("the watch works:", err)
+		}
 	})
 }

@@ -41,6 +41,7 @@ type world struct {
 
 	policies client.WithWatch
 	evictor  *eviction.Evictor
+	follower *Follower
 	writes   atomic.Int32 // of statuses
 	missing  atomic.Bool  // the resource is not installed
 	secret   atomic.Bool  // no policy may be listed
@@ -240,12 +241,13 @@ func (w *world) run(change ...func(*eviction.Config)) {
 func (w *world) process(change ...func(*eviction.Config)) func(context.Context) error {
 	w.T.Helper()
 	caches := rig.NewCaches(w.Client, w.Clock, false)
-	follower, err := New(Config{
+	var err error
+	w.follower, err = New(Config{
 		Client: w.policies, Core: w.Client, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
 	})
 	w.Must(nil, err)
 	w.Registry = prometheus.NewRegistry()
-	config := eviction.Config{Registerer: w.Registry, Client: w.Client, Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods, Policies: follower}
+	config := eviction.Config{Registerer: w.Registry, Client: w.Client, Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods, Policies: w.follower}
 	for _, apply := range change {
 		apply(&config)
 	}
@@ -253,7 +255,7 @@ func (w *world) process(change ...func(*eviction.Config)) func(context.Context) 
 	w.Must(nil, err)
 	return caches.With(func(ctx context.Context) error {
 		var parts stage.Parts
-		parts.InEveryReplica(follower.Run, w.evictor.Run)
+		parts.InEveryReplica(w.follower.Run, w.evictor.Run)
 		return parts.Run(ctx)
 	})
 }

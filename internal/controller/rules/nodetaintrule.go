@@ -92,9 +92,8 @@ func New(config Config) (*Controller, error) {
 	}
 	requests := &requests{view: view, nodes: config.Nodes}
 	watch := custom.New(config.Rules, resource, config.Logger, func(all []*v1alpha1.NodeTaintRule, _ bool) {
-		if view.setRules(all, config.Clock.See()) {
-			requests.add(0, view.requests()...)
-		}
+		view.setRules(all, config.Clock.See())
+		requests.add(0, view.requests()...)
 	})
 	requests.rules = watch.Checker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {

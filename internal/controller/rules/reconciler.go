@@ -89,11 +89,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 	return reconcile.Result{}, err
 }
 
-// admit reports whether the rule may add its taint to nodes now. The rule must have our finalizer, so that it stays
-// until its taints are removed, and the API server must say which nodes have the taint, so that there are never more
-// than maxTainted. It returns a plan that takes that into account.
+// admit reports whether the rule may add its taint to nodes now. The watch of rules must work, so that no old rule
+// taints nodes. The rule must have our finalizer, so that it stays until its taints are removed. The API server must say
+// which nodes have the taint, so that there are never more than maxTainted. It returns a plan that takes that into
+// account.
 func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error) {
-	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() {
+	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() || !r.watch.Known() {
 		return p, false, nil
 	}
 	may := false

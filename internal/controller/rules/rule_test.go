@@ -672,6 +672,26 @@ func TestRulesThatMayNotBeReadAreFollowedOnceTheyMay(t *testing.T) {
 	})
 }
 
+func TestWithoutAWorkingWatchOfRulesNoNodeIsTainted(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addZone("a", 5)
+		w.addRule("deadlock")
+		w.run()
+		w.locks("a-0", "a-1")
+		w.waitForPlans()
+		w.wantDeadlocked("a-0", "a-1")
+		w.secret.Store(true)
+		w.Until(10 * time.Minute) // the watch, which brings nothing, is opened again
+		w.locks("a-2")
+		w.unlocks("a-1")
+		w.Until(20 * time.Minute)
+		w.wantDeadlocked("a-0")
+		w.secret.Store(false)
+		w.Until(21 * time.Minute)
+		w.wantDeadlocked("a-0", "a-2")
+	})
+}
+
 func TestMaxTaintedHoldsWhenTheLabelIsRemoved(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 5)

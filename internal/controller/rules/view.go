@@ -69,29 +69,27 @@ func newView(dryRun bool) *view {
 	return &view{dryRun: dryRun, nodes: map[string]*corev1.Node{}, rules: map[types.UID]*followed{}}
 }
 
-// setRules notes which rules exist now, and reports whether any has changed. If so, all must be planned again, because
-// one rule may take what another leaves.
-func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) (news bool) {
+// setRules notes which rules exist now. All must then be planned again, because one rule may take what another leaves.
+func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for uid, f := range v.rules {
 		if !f.gone && !slices.ContainsFunc(all, func(o *v1alpha1.NodeTaintRule) bool { return o.UID == uid }) {
 			object := f.object.DeepCopy()
 			object.DeletionTimestamp = &metav1.Time{Time: seen.At}
-			f.gone, news = true, true
+			f.gone = true
 			v.define(f, object, f.verdict, seen)
 		}
 	}
 	for _, object := range all {
-		news = v.setRule(object, judge(object, all), seen) || news
+		v.setRule(object, judge(object, all), seen)
 	}
-	return news
 }
 
-func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) (changed bool) {
+func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) {
 	f, ok := v.rules[object.UID]
 	if ok && f.verdict == ruled && custom.SameSpec(f.object, object) {
-		return false
+		return
 	}
 	if !ok {
 		f = &followed{unanswered: map[string]unanswered{}}
@@ -101,7 +99,6 @@ func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdic
 	maps.DeleteFunc(v.rules, func(_ types.UID, old *followed) bool { // what it has left belongs to the new one
 		return old.gone && old.rule.label == f.rule.label && old.rule.print == f.rule.print
 	})
-	return true
 }
 
 // define sets the spec of a rule, and looks at all nodes again.
