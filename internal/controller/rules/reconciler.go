@@ -90,8 +90,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 }
 
 // admit reports whether the rule may add its taint to nodes now. The watch of rules must work, so that no old rule
-// taints nodes. The rule must have our finalizer, so that it stays until its taints are removed. The API server must say
-// which nodes have the taint, so that there are never more than maxTainted. It returns a plan that takes that into
+// taints nodes. The rule must have our finalizer, so that it stays until its taints are removed. The API server must
+// say which nodes have the taint, so that there are never more than maxTainted. It returns a plan that takes that into
 // account.
 func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error) {
 	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() || !r.watch.Known() {
