@@ -64,7 +64,7 @@ type Breaker struct {
 }
 
 // defaultSettle is the CRD's default, for objects that were made without it.
-const defaultSettle = 10 * time.Second
+const defaultSettle = time.Minute
 
 // New compiles a policy. An error names the invalid fields. The API server refuses such a policy, but may have accepted
 // it under another version of the CRD. The policy that is returned with an error holds too much rather than too little:

@@ -131,8 +131,8 @@ func TestAPolicyHasTheDefaultsOfTheCRD(t *testing.T) {
 	if got, want := *p.Pace(), (policy.Pace{Pods: 5, Per: time.Minute, Scope: v1alpha1.ScopeCluster}); got != want {
 		t.Errorf("pace %+v, want %+v", got, want)
 	}
-	if got := p.Breaker(); got.Settle != 10*time.Second || got.MaxDue(100) != 7 {
-		t.Errorf("breaker %+v, want a settle of 10s and a maxDue of 7", got)
+	if got := p.Breaker(); got.Settle != time.Minute || got.MaxDue(100) != 7 {
+		t.Errorf("breaker %+v, want a settle of 1m and a maxDue of 7", got)
 	}
 	if p := named(t, "p", spec{Action: v1alpha1.ActionHold}); p.Pace() != nil || p.Breaker() != nil || p.Asks() {
 		t.Errorf("without a pace and a breaker it is compiled to %+v", p)

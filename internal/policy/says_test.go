@@ -111,7 +111,7 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"3: a pod waits until due + settle, before the action counts", everything(unpaused), policy.Pod{}, 0, room(3600), waits(policy.Settling, 10)},
 		{"3: an unready pod waits too", everything(unpaused, evicts), blockedUnready, 9.999, room(3600), waits(policy.Settling, 10)},
 		{"3: and not longer", everything(unpaused), policy.Pod{}, 10, room(3600), held(policy.Held, 600, "")},
-		{"3: settle outranks the deadline", spec{Action: v1alpha1.ActionHold, Deadline: seconds(5), Breaker: &v1alpha1.EvictionBreaker{}}, policy.Pod{}, 7, policy.State{}, waits(policy.Settling, 10)},
+		{"3: settle outranks the deadline", spec{Action: v1alpha1.ActionHold, Deadline: seconds(5), Breaker: &v1alpha1.EvictionBreaker{Settle: seconds(10)}}, policy.Pod{}, 7, policy.State{}, waits(policy.Settling, 10)},
 
 		{"4: Hold holds until due + deadline", spec{Action: v1alpha1.ActionHold, Deadline: seconds(60)}, policy.Pod{}, 59.999, policy.State{}, held(policy.Held, 60, "")},
 		{"4: and not longer", spec{Action: v1alpha1.ActionHold, Deadline: seconds(60)}, policy.Pod{}, 60, policy.State{}, free},

@@ -19,7 +19,9 @@ import (
 
 // breakerOf returns a policy that stops everything while more than most pods are due.
 func breakerOf(most intstr.IntOrString) v1alpha1.EvictionPolicySpec {
-	return v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: most}}
+	return v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{
+		MaxDue: most, Settle: &metav1.Duration{Duration: 10 * sec},
+	}}
 }
 
 // addPods creates the given number of pods on each of two nodes.
@@ -381,6 +383,29 @@ func TestABreakerThatHasTrippedStaysOpenWhenItsStatusIsWiped(t *testing.T) {
 			w.Stop()
 			w.run()
 		}
+		w.wantLeft(nil)
+	})
+}
+
+// Node health taints one node of a zone in 10 s by default.
+func TestTheDefaultSettleSeesNodesThatNodeHealthTaintsOneByOne(t *testing.T) {
+	play(t, func(w *world) {
+		brake := breakerOf(intstr.FromString("20%"))
+		brake.Breaker.Settle = nil
+		w.add("brake", brake)
+		for i := range 20 {
+			w.AddNode(fmt.Sprint("x", i), "a")
+			for j := range 5 {
+				w.AddPod(fmt.Sprintf("x%d-%d", i, j), fmt.Sprint("x", i))
+			}
+		}
+		w.run()
+		w.Until(sec)
+		for i := range 20 {
+			w.Taint(fmt.Sprint("x", i), "node.kubernetes.io/unreachable:NoExecute")
+			w.Pass(10 * sec)
+		}
+		w.Pass(time.Hour)
 		w.wantLeft(nil)
 	})
 }

@@ -93,7 +93,7 @@ func TestACourse(t *testing.T) {
 			policies: []*v1alpha1.EvictionPolicy{named("h", briefly), named("b", brake)}, first: policy.Held, last: "h", leaves: time.Minute,
 		},
 		"a breaker first sees how many are due": {
-			policies: []*v1alpha1.EvictionPolicy{named("b", brake)}, first: policy.Settling, last: "b", leaves: 10 * time.Second,
+			policies: []*v1alpha1.EvictionPolicy{named("b", brake)}, first: policy.Settling, last: "b", leaves: time.Minute,
 		},
 		"a breaker is open if its status says so": {policies: []*v1alpha1.EvictionPolicy{tripped}, first: policy.BreakerOpen, last: "brake", leaves: -1},
 		"a ready pod is asked about":              {policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, asks: true},

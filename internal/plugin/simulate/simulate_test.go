@@ -535,7 +535,7 @@ func TestPoliciesHoldPods(t *testing.T) {
 		},
 		"a breaker that does not trip": {
 			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(4)}},
-			left: []time.Duration{70 * time.Second, 70 * time.Second, 70 * time.Second, 70 * time.Second},
+			left: []time.Duration{2 * time.Minute, 2 * time.Minute, 2 * time.Minute, 2 * time.Minute},
 		},
 		"a budget that allows one to be missing": { // each successor takes 5 s to be ready
 			spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict},
@@ -565,6 +565,28 @@ func TestPoliciesHoldPods(t *testing.T) {
 				t.Errorf("%d are held, want %d; pods leave at other times (-want +got):\n%s\nthe story is %q", report.Summary.Held, test.held, diff, story(report))
 			}
 		})
+	}
+}
+
+func TestABreakerWithTheDefaultsSeesAnOutageThatNodeHealthTaintsNodeByNode(t *testing.T) {
+	cluster := &plan.Cluster{Policies: []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%")},
+	})}}
+	var silent []string
+	for i := range 50 { // 20 of 50 are no disruption of the zone
+		name := fmt.Sprint("n", i)
+		cluster.Nodes = append(cluster.Nodes, node("c", name))
+		if i >= 20 {
+			continue
+		}
+		silent = append(silent, name)
+		for j := range 5 {
+			cluster.Pods = append(cluster.Pods, pod(name, "ReplicaSet", "web", fmt.Sprintf("web-%d-%d", i, j), 300))
+		}
+	}
+	report := play(t, cluster, "{at: 10s, silent: {nodes: ["+strings.Join(silent, ", ")+"]}}")
+	if report.Summary.Held != 100 {
+		t.Errorf("%d of 100 pods are held: %q", report.Summary.Held, story(report))
 	}
 }
 
