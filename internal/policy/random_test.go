@@ -80,8 +80,11 @@ func newWorld(r *rand.Rand) *world {
 			taint.Key = "x"
 		}
 		by := oracle.DueBy{Taint: taint, At: due.Add(someSeconds(r).Duration)}
+		if r.IntN(3) == 0 {
+			by.Seen = by.At.Add(someSeconds(r).Duration)
+		}
 		w.Dues = append(w.Dues, by)
-		w.causes = append(w.causes, policy.Cause{Taint: &by.Taint, Due: by.At})
+		w.causes = append(w.causes, policy.Cause{Taint: &by.Taint, Due: by.At, Seen: by.Seen})
 	}
 	for i := range r.IntN(4) {
 		w.add(r, string(rune('a'+i)))
@@ -161,7 +164,7 @@ func randomPolicy(r *rand.Rand, name string) v1alpha1.EvictionPolicy {
 		s.Deadline = someSeconds(r)
 	}
 	if r.IntN(3) == 0 {
-		s.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1), Settle: one(r, nil, someSeconds(r))}
+		s.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1), Settle: one(r, nil, someSeconds(r), someSeconds(r), someSeconds(r), someSeconds(r))}
 		if r.IntN(2) == 0 {
 			s.Breaker.ResumedAt = &metav1.Time{Time: at(float64(r.IntN(12)))}
 		}

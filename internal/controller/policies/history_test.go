@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -66,6 +67,7 @@ func newHistory(w *asking) *history {
 			at: time.Now(), labels: map[string]map[string]string{}, taints: map[string][]oracle.Taint{},
 			unready: map[string]time.Time{}, budgets: map[string]policyv1.PodDisruptionBudget{},
 			namespaces: map[string]corev1.Namespace{"default": {}, "other": {}}, pods: map[string]corev1.Pod{},
+			elsewhere: map[string]corev1.Pod{}, tolerates: map[string]time.Time{},
 		}},
 	}
 }
@@ -77,6 +79,8 @@ type moment struct {
 	taints     map[string][]oracle.Taint
 	namespaces map[string]corev1.Namespace
 	pods       map[string]corev1.Pod                   // that have ever been there, by name
+	elsewhere  map[string]corev1.Pod                   // those that have replaced them
+	tolerates  map[string]time.Time                    // since when a pod has had its tolerations
 	unready    map[string]time.Time                    // since when nodes are not ready
 	budgets    map[string]policyv1.PodDisruptionBudget // by name
 	policies   []v1alpha1.EvictionPolicy
@@ -85,6 +89,7 @@ type moment struct {
 func (m *moment) clone() moment {
 	return moment{
 		time.Now(), maps.Clone(m.labels), maps.Clone(m.taints), maps.Clone(m.namespaces), maps.Clone(m.pods),
+		maps.Clone(m.elsewhere), maps.Clone(m.tolerates),
 		maps.Clone(m.unready), maps.Clone(m.budgets), slices.Clone(m.policies),
 	}
 }
@@ -124,12 +129,14 @@ func (h *history) within(now time.Time, d time.Duration) []moment {
 	return h.at[first:last]
 }
 
-// dues returns when a pod is due because of the taints of its node.
+// dues returns when a pod is due because of the taints of its node. Nobody can see that before the taint and the
+// tolerations are there.
 func (m *moment) dues(pod *corev1.Pod) (dues []oracle.DueBy) {
 	is := oracle.Pod{Tolerations: pod.Spec.Tolerations, Bound: oracle.At(pod.CreationTimestamp.Time)}
 	for _, taint := range m.taints[pod.Spec.NodeName] {
 		if due := (oracle.Rule{}).Due(is, []oracle.Taint{taint}); due.From.Before(oracle.Never) {
-			dues = append(dues, oracle.DueBy{Taint: taint.Taint, At: due.From})
+			seen := oracle.Later(taint.Seen.From, m.tolerates[pod.Name])
+			dues = append(dues, oracle.DueBy{Taint: taint.Taint, At: due.From, Seen: seen})
 		}
 	}
 	return dues
@@ -214,10 +221,47 @@ func (h *history) open(now time.Time) map[string]bool {
 		}
 		open[p.Name] = !slices.ContainsFunc(seen, func(m moment) bool {
 			i := slices.IndexFunc(m.policies, func(is v1alpha1.EvictionPolicy) bool { return is.Name == p.Name && is.Generation == p.Generation })
-			return i < 0 || h.demand(&m, &p, now) <= p.Spec.Breaker.MaxDue.IntValue()
+			return i < 0 || h.demand(&m, &p, now) <= h.maxDue(seen, &p, now)
 		})
 	}
 	return open
+}
+
+// maxDue is how many pods may be due at once for the breaker of a policy, at most.
+func (h *history) maxDue(seen []moment, p *v1alpha1.EvictionPolicy, now time.Time) int {
+	most := p.Spec.Breaker.MaxDue
+	if most.Type == intstr.Int {
+		return most.IntValue()
+	}
+	selected := 0
+	for _, m := range seen {
+		selected = max(selected, h.selected(&m, p, now))
+	}
+	share, err := intstr.GetScaledValueFromIntOrPercent(&most, selected, false)
+	h.Must(nil, err)
+	return max(share, 1)
+}
+
+// selected counts the pods that a policy selects and that a process may still know.
+func (h *history) selected(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (count int) {
+	some := oracle.DueBy{Taint: corev1.Taint{Key: "x"}}
+	bare := *p.DeepCopy()
+	bare.Spec.Taints, bare.Spec.Breaker.ResumedAt = nil, nil
+	for name := range m.pods {
+		h.mu.Lock()
+		at, gone := h.gone[name]
+		h.mu.Unlock()
+		if (!gone || at.After(now.Add(-seenWithin))) && m.counts(name, &bare, some) {
+			count++
+		}
+	}
+	for name := range m.elsewhere {
+		there := moment{pods: m.elsewhere, namespaces: m.namespaces, labels: m.labels}
+		if there.counts(name, &bare, some) {
+			count++
+		}
+	}
+	return count
 }
 
 // demand counts the pods that would leave if no policy had a breaker, because of taints to which a policy applies. Of
@@ -262,7 +306,7 @@ func (m *moment) counts(name string, p *v1alpha1.EvictionPolicy, due oracle.DueB
 	}}}
 	one.Dues, one.NamespaceEnds = []oracle.DueBy{due}, false
 	resumed := p.Spec.Breaker.ResumedAt
-	return one.May(due.At) == oracle.Stay && (resumed == nil || !due.At.Before(resumed.Time))
+	return one.May(due.At) == oracle.Stay && (resumed == nil || !oracle.Later(due.At, due.Seen).Before(resumed.Time))
 }
 
 // may says what a pod may do at an instant, according to anything that a process may have seen last.
@@ -344,8 +388,8 @@ func someEvent(r *rand.Rand, number int, scarce bool) event {
 	node, seconds := pick(r, "n", "m", "l"), int64(r.IntN(4)*5)
 	switch r.IntN(17) {
 	case 0, 1, 2:
-		key := pick(r, "x", "x", "x", "y", corev1.TaintNodeOutOfService)
-		return func(h *history) { h.toggle(node, key) }
+		key, old := pick(r, "x", "x", "x", "y", corev1.TaintNodeOutOfService), pick(r, 0, 0, time.Duration(r.IntN(100))*sec)
+		return func(h *history) { h.toggle(node, key, old) }
 	case 3:
 		value := pick(r, "1", "2")
 		return func(h *history) { h.label(node, value) }
@@ -426,7 +470,8 @@ func someSpec(r *rand.Rand, scarce bool) v1alpha1.EvictionPolicySpec {
 	}
 	if r.IntN(3) == 0 && scarce {
 		spec.Breaker = &v1alpha1.EvictionBreaker{
-			MaxDue: intstr.FromInt32(int32(1 + r.IntN(5))), Settle: &metav1.Duration{Duration: time.Duration(r.IntN(3)*4) * sec},
+			MaxDue: pick(r, intstr.FromInt32(int32(1+r.IntN(5))), intstr.FromString(pick(r, "20%", "50%", "80%"))),
+			Settle: pick(r, nil, new(metav1.Duration), &metav1.Duration{Duration: 4 * sec}, &metav1.Duration{Duration: 8 * sec}),
 		}
 	}
 	if r.IntN(2) == 0 && scarce {
@@ -438,8 +483,8 @@ func someSpec(r *rand.Rand, scarce bool) v1alpha1.EvictionPolicySpec {
 	return spec
 }
 
-// toggle taints a node, or takes the taint away.
-func (h *history) toggle(node, key string) {
+// toggle taints a node, or takes the taint away. A taint that is old has a timeAdded that another client has written.
+func (h *history) toggle(node, key string, old time.Duration) {
 	was := h.newest().taints[node]
 	next := oracle.Version{At: oracle.At(time.Now())}
 	for _, taint := range was {
@@ -447,13 +492,19 @@ func (h *history) toggle(node, key string) {
 			next.Taints = append(next.Taints, taint.Taint)
 		}
 	}
-	turn := key + "-"
-	if len(next.Taints) == len(was) {
-		next.Taints = append(next.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
-		turn = key + ":NoExecute"
+	added := []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoExecute}}
+	if old > 0 {
+		added[0].TimeAdded = &metav1.Time{Time: time.Now().Add(-old).Truncate(sec)}
 	}
+	if len(next.Taints) < len(was) {
+		added = nil
+	}
+	next.Taints = append(next.Taints, added...)
 	h.change(func(m *moment) { m.taints[node] = oracle.Next(was, next) })
-	h.Taint(node, turn)
+	h.ChangeNode(node, func(object *corev1.Node) {
+		others := slices.DeleteFunc(object.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
+		object.Spec.Taints = append(others, added...)
+	})
 }
 
 func (h *history) label(node, value string) {
@@ -473,7 +524,7 @@ func (h *history) comes(name, namespace, node string, labels map[string]string, 
 		}
 		model := *pod.DeepCopy()
 		model.CreationTimestamp = metav1.Now()
-		h.change(func(m *moment) { m.pods[name] = model })
+		h.change(func(m *moment) { m.pods[name], m.tolerates[name] = model, time.Now() })
 	})
 }
 
@@ -508,6 +559,7 @@ func (h *history) goes(name string) {
 	}
 	h.AddPod(name, "safe", ready4ever, func(pod *corev1.Pod) {
 		pod.Namespace, pod.UID, pod.Labels = was.Namespace, "replacement-of-"+pod.UID, was.Labels
+		h.change(func(m *moment) { m.elsewhere[name] = *pod })
 	})
 }
 
@@ -544,7 +596,11 @@ func (h *history) ready(name string, ready bool) {
 func (h *history) update(pod *corev1.Pod) {
 	model := *pod.DeepCopy()
 	h.change(func(m *moment) {
-		model.CreationTimestamp = m.pods[pod.Name].CreationTimestamp
+		was := m.pods[pod.Name]
+		model.CreationTimestamp = was.CreationTimestamp
+		if !apiequality.Semantic.DeepEqual(model.Spec.Tolerations, was.Spec.Tolerations) {
+			m.tolerates[pod.Name] = time.Now()
+		}
 		m.pods[pod.Name] = model
 	})
 	h.Must(h.Client.CoreV1().Pods(pod.Namespace).Update(h.T.Context(), pod, metav1.UpdateOptions{}))

@@ -52,11 +52,11 @@ func playScene(t *testing.T, begins func(h *history), what func() string) {
 			at time.Duration
 			do func()
 		}{
-			{8 * sec, func() { h.toggle("n", "x") }},
-			{20 * sec, func() { h.toggle("m", "x") }},
-			{27 * sec, func() { h.toggle("m", "x") }},
+			{8 * sec, func() { h.toggle("n", "x", 0) }},
+			{20 * sec, func() { h.toggle("m", "x", 0) }},
+			{27 * sec, func() { h.toggle("m", "x", 0) }},
 			{35 * sec, func() { h.goes("app-n1") }},
-			{60 * sec, func() { h.toggle("m", "x") }},
+			{60 * sec, func() { h.toggle("m", "x", 0) }},
 		} {
 			h.Until(step.at)
 			step.do()

@@ -43,7 +43,12 @@ type Policies struct {
 type DueBy struct {
 	Taint corev1.Taint
 	At    time.Time
+	// Seen is when anybody could first see that; zero means at once.
+	Seen time.Time
 }
+
+// seen is the later of due and seen as due.
+func (d DueBy) seen() time.Time { return Later(d.At, d.Seen) }
 
 // objection is what a policy lets a pod do during a time. The time ends just before To.
 type objection struct {
@@ -88,8 +93,8 @@ func (p Policies) objections(policy *v1alpha1.EvictionPolicy, due DueBy) (all []
 	object(spec.Finished == v1alpha1.FinishedKeep && p.Finished, Never, Stay)
 	object(spec.Paused != nil, Never, Stay)
 	if breaker := spec.Breaker; breaker != nil {
-		object(p.Open[policy.Name], resumed(breaker, due.At), Stay)
-		object(true, due.At.Add(settles(breaker)), Stay)
+		object(p.Open[policy.Name], resumed(breaker, due.seen()), Stay)
+		object(true, due.seen().Add(settles(breaker)), Stay)
 	}
 	deadline := Never
 	if spec.Deadline != nil {
@@ -113,9 +118,9 @@ func (p Policies) action(spec *v1alpha1.EvictionPolicySpec) Leave {
 	}[spec.Action] // Stay, if it is not known
 }
 
-// resumed is when an open breaker lets a pod go that became due at this instant.
-func resumed(breaker *v1alpha1.EvictionBreaker, due time.Time) time.Time {
-	if at := breaker.ResumedAt; at != nil && at.After(due) {
+// resumed is when an open breaker lets a pod go that was seen as due at this instant.
+func resumed(breaker *v1alpha1.EvictionBreaker, seen time.Time) time.Time {
+	if at := breaker.ResumedAt; at != nil && at.After(seen) {
 		return at.Time
 	}
 	return Never
@@ -123,7 +128,7 @@ func resumed(breaker *v1alpha1.EvictionBreaker, due time.Time) time.Time {
 
 func settles(breaker *v1alpha1.EvictionBreaker) time.Duration {
 	if breaker.Settle == nil {
-		return 10 * time.Second
+		return time.Minute
 	}
 	return breaker.Settle.Duration
 }
