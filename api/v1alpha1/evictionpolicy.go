@@ -99,7 +99,7 @@ type EvictionPolicySpec struct {
 	// +optional
 	Pace *EvictionPace `json:"pace,omitempty"`
 
-	// Stops all evictions of selected pods when too many are due at once.
+	// Stops all evictions of selected pods when too many would leave at once.
 	// +optional
 	Breaker *EvictionBreaker `json:"breaker,omitempty"`
 
@@ -214,11 +214,12 @@ const (
 	ScopeCluster PaceScope = "Cluster"
 )
 
-// EvictionBreaker stops evictions when too many pods are due at once. It stays open until the number has been at most
-// maxDue for the time that settle sets.
+// EvictionBreaker stops evictions when too many pods would leave at once. It counts the pods that are due and that
+// nothing but breakers and paces keeps. It stays open until the number has been at most maxDue for the time that settle
+// sets.
 type EvictionBreaker struct {
-	// How many selected pods may be due at once, as a number or as a percentage of the selected pods, rounded down but at
-	// least 1. While more are due, none leaves. 100% is not accepted, because such a breaker would never open.
+	// How many selected pods may leave at once, as a number or as a percentage of the selected pods, rounded down but at
+	// least 1. While more would leave, none does. 100% is not accepted, because such a breaker would never open.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 2147483647 : type(self) == string && self.matches('^[1-9][0-9]?%$')",message="it must be a number of pods, 1 or more, or a percentage from 1% to 99%: to let none leave, use paused or the action Hold"

@@ -503,7 +503,7 @@ func (h *history) toggle(node, key string, old time.Duration) {
 	h.change(func(m *moment) { m.taints[node] = oracle.Next(was, next) })
 	h.ChangeNode(node, func(object *corev1.Node) {
 		others := slices.DeleteFunc(object.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
-		object.Spec.Taints = append(others, added...)
+		object.Spec.Taints = slices.Concat(others, added)
 	})
 }
 
