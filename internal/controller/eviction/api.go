@@ -25,6 +25,7 @@ type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil for no limit
 	clock   *timeline.Clock
+	writers *writers
 }
 
 // token waits for a token of the rate limit.

@@ -176,6 +176,10 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	if x.mode == DryRun {
 		return resultDryRun, nil
 	}
+	if !x.api.writers.begin(t.UID) {
+		return "", errUnconfirmed
+	}
+	defer x.api.writers.end(t.UID)
 	if x.asks {
 		return x.ask(ctx, t, pod)
 	}

@@ -196,7 +196,7 @@ func (e *Evictor) judge() judge {
 }
 
 func (e *Evictor) addControllers(metrics *metrics) error {
-	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock}
+	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock, writers: &writers{}}
 	live := newLiveNodes(calls, e.config.Clock)
 	judge := e.judge()
 	execute := func(queue *queue) manager.Runnable {

@@ -6,9 +6,11 @@ package eviction
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
@@ -19,6 +21,33 @@ import (
 // blocks the delete. It is still tried first each time. In upstream, a status patch that could never succeed once
 // blocked evictions permanently (kubernetes/kubernetes#112517).
 const markTries = 3
+
+// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could be
+// carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
+type writers struct {
+	mu sync.Mutex
+	of map[types.UID]struct{}
+}
+
+// begin reports whether the caller is the pod's writer now, until it calls end.
+func (w *writers) begin(pod types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, busy := w.of[pod]; busy {
+		return false
+	}
+	if w.of == nil {
+		w.of = map[types.UID]struct{}{}
+	}
+	w.of[pod] = struct{}{}
+	return true
+}
+
+func (w *writers) end(pod types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, pod)
+}
 
 // mark sets the condition DisruptionTarget, with which Job pod failure policies recognize an eviction, unless the pod
 // has it. It returns the pod as the API server has it now: the answer to the patch costs no further call, and shows

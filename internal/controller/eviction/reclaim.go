@@ -40,6 +40,10 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 	if !ok || !r.marked(pod) {
 		return reconcile.Result{}, nil
 	}
+	if !r.api.writers.begin(req.UID) {
+		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
+	}
+	defer r.api.writers.end(req.UID)
 	due, held, why := r.judge.held(pod, r.nodes)
 	status, message := corev1.ConditionFalse, v1alpha1.UnmarkMessage
 	switch {

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
@@ -377,6 +379,62 @@ func TestNothingLeavesWithoutAWorkingWatchOfPolicies(t *testing.T) {
 		}
 		if err := w.follower.Ready(); err != nil {
 			w.T.Error("the watch works:", err)
+		}
+	})
+}
+
+// The PATCH that takes the mark away is carried out late: after the eviction could have read the mark, and before its
+// DELETE.
+func TestTheMarkIsNotTakenFromAPodThatLeaves(t *testing.T) {
+	play(t, func(w *world) {
+		var refuse, slow atomic.Bool
+		refuse.Store(true)
+		w.On("delete", "pods", "", func() error {
+			if refuse.Load() {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		w.Client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch, patches := action.(clienttesting.PatchActionImpl)
+			switch {
+			case !slow.Load():
+			case patches && strings.Contains(string(patch.Patch), `"False"`):
+				w.Client.Unlock()
+				w.InCall(120 * time.Millisecond)
+				w.Client.Lock()
+			case action.GetVerb() == "get":
+				live, err := w.Client.Tracker().Get(action.GetResource(), "default", "p")
+				w.Client.Unlock()
+				w.InCall(100 * time.Millisecond)
+				w.Client.Lock()
+				return true, live, err
+			}
+			return false, nil, nil
+		})
+		spec := hold(0)
+		spec.DryRun = true
+		w.add("stay", spec)
+		w.AddPod("p", "n")
+		w.run()
+		w.Until(20 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(20 * time.Millisecond) // it is marked, and its DELETE is refused
+		slow.Store(true)
+		refuse.Store(false)
+		w.edit("stay", func(s *v1alpha1.EvictionPolicySpec) { s.DryRun = false })
+		w.Pass(50 * time.Millisecond)
+		w.edit("stay", func(s *v1alpha1.EvictionPolicySpec) { s.DryRun = true })
+		w.Pass(5 * sec)
+		w.wantCount("delete p", 2)
+		var marks []string
+		for _, call := range w.Book.Calls() {
+			if strings.HasPrefix(call.What, "patch p") {
+				marks = append(marks, call.What)
+			}
+		}
+		if len(marks) == 0 || strings.Contains(marks[len(marks)-1], `"False"`) {
+			t.Errorf("the pod left after %q", marks)
 		}
 	})
 }
