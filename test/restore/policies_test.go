@@ -63,10 +63,14 @@ func TestBudgetsFollowTheRestoredState(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "late"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}},
 	}
-	_, err := admin.PolicyV1().PodDisruptionBudgets(s.Namespace).Create(t.Context(), budget, metav1.CreateOptions{})
+	budgets := admin.PolicyV1().PodDisruptionBudgets(s.Namespace)
+	budget, err := budgets.Create(t.Context(), budget, metav1.CreateOptions{})
 	await.Must(t, err)
 	s.keep(t)
 	s.writeMuch(t)
+	budget.Labels = map[string]string{"changed": "last"} // the watch brings a version that the snapshot does not reach
+	_, err = budgets.Update(t.Context(), budget, metav1.UpdateOptions{})
+	await.Must(t, err)
 	await.Until(t, time.Now().Add(5*time.Second))
 	s.untouched(t, pod)
 	s.standingStill(t, func() { s.restore(t, snapshot) })

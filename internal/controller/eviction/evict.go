@@ -176,6 +176,11 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	if x.mode == DryRun {
 		return resultDryRun, nil
 	}
+	return x.carryOut(ctx, t, pod)
+}
+
+// carryOut asks the Eviction API about the pod, or marks and deletes it.
+func (x *executor) carryOut(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
 	if !x.api.writers.begin(t.UID) {
 		return "", errUnconfirmed
 	}
@@ -187,7 +192,8 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	if done != "" || err != nil {
 		return done, err
 	}
-	if pod, v, done, err = x.decideWithToken(ctx, t, live); done != "" || err != nil {
+	pod, v, done, err := x.decideWithToken(ctx, t, live)
+	if done != "" || err != nil {
 		return done, err
 	}
 	return x.delete(ctx, t, pod, v)

@@ -22,8 +22,8 @@ import (
 // blocked evictions permanently (kubernetes/kubernetes#112517).
 const markTries = 3
 
-// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could be
-// carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
+// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could
+// be carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
 type writers struct {
 	mu sync.Mutex
 	of map[types.UID]struct{}
