@@ -126,7 +126,8 @@ func (f *found) doubt(at time.Time) string {
 	eviction := check.Make(f.Cluster, nil, "", at).Controllers[0]
 	switch eviction.Who {
 	case cliv1alpha1.WhoBuiltIn, cliv1alpha1.WhoBoth:
-		return "Warning: the built-in controller ignores EvictionPolicies, so its evictions continue: " + eviction.Message
+		return "Warning: the built-in controller evicts too, and only ValidatingAdmissionPolicy taintkeeper-held of " +
+			"config/coexistence.yaml, if it is installed, keeps it from these pods: " + eviction.Message
 	case cliv1alpha1.WhoUnknown:
 		return "Note: " + eviction.Message + " Only Taintkeeper obeys EvictionPolicies."
 	}

@@ -355,7 +355,7 @@ func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
 	if _, err := s.objects.CoreV1().Events("shop").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.pause("x"); !strings.Contains(got, "\nWarning: the built-in controller ignores EvictionPolicies, so its evictions continue: ") {
+	if got := s.pause("x"); !strings.Contains(got, "\nWarning: the built-in controller evicts too, and only ValidatingAdmissionPolicy taintkeeper-held of ") {
 		t.Errorf("printed\n%s\nwant a warning", got)
 	}
 }
