@@ -234,8 +234,9 @@ type EvictionBreaker struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) <= duration('10m')",message="it must be from 0s to 10m, for example 30s"
 	Settle *metav1.Duration `json:"settle,omitempty"`
 
-	// Releases the pods that were due before this instant: the breaker neither holds nor counts them. It still counts pods
-	// that are due later. An instant in the future has no effect yet.
+	// Set it to the current time to release the pods that are due now: the breaker neither holds nor counts them. It still
+	// counts pods that are due later. What counts is when Taintkeeper sees that the field changes, so the clock with which
+	// it was set need not be right.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
 }

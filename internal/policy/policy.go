@@ -157,6 +157,12 @@ func (b *Breaker) scaled(selected int) (int, error) {
 	return intstr.GetScaledValueFromIntOrPercent(&b.maxDue, selected, false)
 }
 
+// ResumeAt sets when a user resumed the breaker, for a caller that knows better than the spec.
+func (b *Breaker) ResumeAt(at time.Time) { b.resumedAt = at }
+
+// ResumedAt returns when a user resumed the breaker; zero if never.
+func (b *Breaker) ResumedAt() time.Time { return b.resumedAt }
+
 // resumes returns since when the breaker does not hold pods that were first seen as due at this instant; zero means
 // never.
 func (b *Breaker) resumes(seen time.Time) time.Time {

@@ -106,22 +106,28 @@ func TestANewProcessCountsBeforeItsFirstDelete(t *testing.T) {
 	})
 }
 
-func TestResumedAtLetsWhatWasDueGoAndCountsWhatComesLater(t *testing.T) {
-	play(t, func(w *world) {
-		w.add("brake", breakerOf(intstr.FromInt32(1)))
-		w.addPods(2, 3)
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.Until(time.Minute)
-		w.wantLeft(nil)
-		w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now()} })
-		w.Until(2 * time.Minute)
-		w.wantLeft(left(time.Minute, "n0", "n1"))
-		w.Taint("m", "k:NoExecute")
-		w.Until(5 * time.Minute)
-		w.wantLeft(left(time.Minute, "n0", "n1"))
-	})
+func TestResumedAtLetsWhatWasDueGoAndCountsWhatComesLaterWhateverClockSetIt(t *testing.T) {
+	for _, ahead := range []time.Duration{0, -2 * time.Hour, 2 * time.Hour} {
+		play(t, func(w *world) {
+			w.add("brake", breakerOf(intstr.FromInt32(1)))
+			w.addPods(2, 3)
+			w.run()
+			w.Until(sec)
+			w.Taint("n", "k:NoExecute")
+			w.Until(time.Minute)
+			w.wantLeft(nil)
+			w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) {
+				spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now().Add(ahead)}
+			})
+			w.Until(2 * time.Minute)
+			w.wantLeft(left(time.Minute, "n0", "n1"))
+			w.Taint("m", "k:NoExecute")
+			w.Until(5 * time.Minute)
+			w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) { spec.Pace = nil }) // another change resumes nothing
+			w.Until(5 * time.Hour)
+			w.wantLeft(left(time.Minute, "n0", "n1"))
+		})
+	}
 }
 
 func TestAPodThatGoesByItselfClosesTheBreaker(t *testing.T) {

@@ -105,6 +105,7 @@ type followed struct {
 	uid     types.UID
 	flaw    error     // the part that cannot be read
 	tripped time.Time // the breaker, from the status when the policy was first seen
+	resumed string    // the breaker, as the spec says
 	labeled bool      // whether the records of pods have all labels by which it selects
 }
 
@@ -201,7 +202,9 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 		if err != nil {
 			f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 		}
-		all = append(all, followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)})
+		is := followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)}
+		f.resume(&is, object)
+		all = append(all, is)
 	}
 	if slices.ContainsFunc(all, followed.Asks) {
 		f.budgets.need()
@@ -324,6 +327,25 @@ func (f *Follower) editionOf() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.edition
+}
+
+// resume notes when users resumed the breaker of a policy: when this process saw that resumedAt changed, because the
+// clock that set it may be wrong.
+func (f *Follower) resume(is *followed, object *v1alpha1.EvictionPolicy) {
+	if object.Spec.Breaker == nil || object.Spec.Breaker.ResumedAt == nil {
+		return
+	}
+	is.resumed = object.Spec.Breaker.ResumedAt.String()
+	all, now := f.all(), f.config.Clock.Now()
+	was := slices.IndexFunc(all, func(p followed) bool { return p.uid == object.UID && p.Breaker() != nil })
+	switch {
+	case was < 0:
+		is.Breaker().ResumeAt(timeline.Earlier(is.Breaker().ResumedAt(), now))
+	case all[was].resumed == is.resumed:
+		is.Breaker().ResumeAt(all[was].Breaker().ResumedAt())
+	default:
+		is.Breaker().ResumeAt(now)
+	}
 }
 
 // tripped returns since when the breaker of a policy has been open, according to its status; zero if it is not.

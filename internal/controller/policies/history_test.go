@@ -704,10 +704,13 @@ func (h *history) policy(name string, spec v1alpha1.EvictionPolicySpec, removed,
 	default:
 		if resumed && known[i].Spec.Breaker != nil {
 			spec = *known[i].Spec.DeepCopy()
-			spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now().Truncate(sec)}
+			spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now()}
 		}
-		known[i].Spec = spec
+		known[i].Spec = *spec.DeepCopy()
 		known[i].Generation++
+		if b := spec.Breaker; b != nil && b.ResumedAt != nil { // by a clock that is wrong
+			b.ResumedAt.Time = b.ResumedAt.Add(time.Duration(known[i].Generation%3-1) * time.Hour).Truncate(sec)
+		}
 	}
 	h.change(func(m *moment) { m.policies = known })
 	switch {
