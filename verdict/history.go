@@ -186,7 +186,8 @@ func (t Taint) past() []Past {
 	return all
 }
 
-// joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two.
+// joinCauses makes not-ready and unreachable, when a node has both, count from the earlier of the two. A timeAdded in
+// the future says nothing, so the other counts.
 func joinCauses(all []Taint) {
 	for i := range all {
 		for _, other := range all {
@@ -194,7 +195,7 @@ func joinCauses(all []Taint) {
 				continue
 			}
 			all[i].Since = earlier(all[i].Since, other.Since)
-			if other.Add.Before(all[i].Add) {
+			if other.Add.Before(all[i].Add) || all[i].Future && !other.Future && other.Add.Equal(all[i].Add) {
 				all[i].Add, all[i].Ends, all[i].Future = other.Add, other.Ends, false
 			}
 		}

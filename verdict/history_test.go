@@ -89,6 +89,17 @@ func TestATimeAddedInTheFuture(t *testing.T) {
 	}
 }
 
+// One process writes down when a cause began, and its successor must not count from a clock that was ahead.
+func TestATimeAddedInTheFutureNextToTheOtherNameOfItsCauseIsWrittenOver(t *testing.T) {
+	ahead := added(noExecute(corev1.TaintNodeUnreachable, ""), 3600)
+	known := verdict.Advance(nil, []corev1.Taint{ahead, noExecute(corev1.TaintNodeNotReady, "")}, seen(10*time.Second))
+	for _, taint := range known {
+		if !taint.Unstamped() || taint.Add.Sub(noon) != 10*time.Second {
+			t.Errorf("%s is unstamped: %t, and should have %v", taint.Key, taint.Unstamped(), taint.Add.Sub(noon))
+		}
+	}
+}
+
 // However many gaps there are, they make the taint count at most from the end of its second.
 func TestManyGapsPostponeNothing(t *testing.T) {
 	taint := added(noExecute("k", ""), 10)

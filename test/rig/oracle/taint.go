@@ -111,7 +111,7 @@ func (t Taint) told() bool { return !t.TimeAdded.IsZero() && t.TimeAdded.Time.Eq
 // join returns the taint, counting from when another taint with the same cause counts, if that is earlier.
 func (t Taint) join(other Taint) Taint {
 	t.Seen, t.Since = t.Seen.Min(other.Seen), t.Since.Min(other.Since)
-	if other.Record.Before(t.Record) {
+	if other.Record.Before(t.Record) || t.Future && !other.Future && other.Record.Equal(t.Record) {
 		t.Record, t.Future = other.Record, false
 	}
 	return t
