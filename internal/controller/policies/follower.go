@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -35,7 +34,7 @@ import (
 type Config struct {
 	// Client reads, watches and writes EvictionPolicies, and watches the metadata of namespaces.
 	Client client.WithWatch
-	// Core watches PodDisruptionBudgets and reads pods.
+	// Core watches PodDisruptionBudgets and reads pods, with all their labels.
 	Core kubernetes.Interface
 	// Nodes and Pods are the nodes and the bound pods. The caller runs the caches.
 	Nodes *nodecache.Cache
@@ -81,7 +80,8 @@ type Follower struct {
 	demand     *demand
 	line       *line
 	budgets    *budgets
-	unready    *unready
+	facts      *facts
+	unready    unreadyNodes
 	sights     sights
 	known      chan struct{} // closed when the policies are known, or the resource is not installed
 	statusDue  chan struct{} // signals that a condition of a policy may have changed
@@ -91,7 +91,6 @@ type Follower struct {
 	edition     int        // how often they were replaced
 	read        bool       // whether these are all policies
 	labels      kept
-	labeled     atomic.Bool // whether the records of pods have all wanted labels
 	subscribers []func(node string)
 
 	counting sync.Mutex
@@ -121,13 +120,14 @@ func New(config Config) (*Follower, error) {
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
 	f.demand.allowed = f.line.allowed
-	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels, f.tell)
-	f.unready = newUnready(config.Core, f.config.Clock, config.Pods.Get)
+	f.facts = newFacts(config.Core, config.Clock, f.line, f.due, f.tell, config.Logger)
+	f.budgets = newBudgets(config.Core, f.line, f.facts, f.tellAll, f.tell)
+	f.unready = unreadyNodes{clock: config.Clock, since: map[string]time.Time{}}
 	f.watch = custom.New(config.Client, resource, config.Logger, f.set)
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
 	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run,
-		func(ctx context.Context) error { return f.unready.run(ctx, f.tell) })
+		f.facts.run)
 	if config.DryRun {
 		return f, nil
 	}
@@ -215,15 +215,10 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 	f.keepLabels()
 }
 
-// keepLabels makes the records of pods keep the labels by which policies and budgets select.
+// keepLabels makes the records of pods keep the labels by which policies select.
 func (f *Follower) keepLabels() {
 	f.mu.Lock()
 	keys := keysOf(f.policies)
-	if slices.ContainsFunc(f.policies, followed.Asks) {
-		keys = append(keys, f.budgets.keys()...)
-		slices.Sort(keys)
-		keys = slices.Compact(keys)
-	}
 	changed, list := f.labels.want(keys)
 	f.markLabeled()
 	if changed {
@@ -251,7 +246,6 @@ func (f *Follower) listed(number int) {
 // markLabeled notes which labels the records of pods have. The caller holds the lock.
 func (f *Follower) markLabeled() {
 	f.replace(f.labels.mark(f.policies))
-	f.labeled.Store(f.labels.complete())
 }
 
 // Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function

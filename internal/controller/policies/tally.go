@@ -64,6 +64,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		t.due++
 		alone := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
 		switch {
+		case alone.Why == policy.PodUnread && together.Why != policy.PodUnread: // nothing depends on it
 		case alone.Stays() && (together.Stays() || p.DryRun):
 			t.held++
 			t.why[alone.Why]++
