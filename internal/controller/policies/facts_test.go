@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -248,6 +249,28 @@ func TestAFailedReadIsRetriedAndDeletesNothing(t *testing.T) {
 		w.Pass(40 * sec)
 		w.wantThere(0)
 		w.wantAsked(3, 6)
+	})
+}
+
+func TestNoStatusSaysThatPodsAreUnreadForAMoment(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(3)
+		w.core = &bubble.Slow{Clientset: w.Client, Before: func(ctx context.Context, _ bubble.Request) error {
+			return bubble.Takes(ctx, sec/5)
+		}}
+		w.run()
+		w.Until(20 * sec)
+		w.Taint("n", "k:NoExecute")
+		for range 10 {
+			w.Pass(sec / 10)
+			if c := meta.FindStatusCondition(w.status("ask").Conditions, v1alpha1.ConditionHolding); c.Reason == "PodUnread" {
+				t.Errorf("after %s the policy says: %s", w.Now(), c.Message)
+			}
+		}
+		w.Pass(2 * sec)
+		w.wantCondition("ask", v1alpha1.ConditionHolding, "Budget", "")
 	})
 }
 
