@@ -277,6 +277,7 @@ func (c *clients) newEviction(
 		Client: c.custom, Core: c.whole, Nodes: nodes, Pods: pods, Labels: c.labels, Clock: c.clock,
 		Rule:        verdict.Rule{Matcher: o.matcher()},
 		HeldBinding: o.heldBinding(),
+		Limiter:     limiter,
 		DryRun:      o.dryRun,
 		Logger:      log,
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,14 +32,15 @@ import (
 // Each namespace has a reader of its own, which also matches labels, so no namespace waits for the pods or the
 // selectors of another. Safe for concurrent use.
 type facts struct {
-	client kubernetes.Interface // decodes all labels
-	clock  *timeline.Clock
-	line   *line                                 // has the budgets
-	due    func(types.UID) (*podcache.Pod, bool) // the record of a pod, and whether the pod is due now
-	tell   func(nodes ...string)                 // called when something new is known about pods of nodes
-	log    logr.Logger
-	work   chan struct{} // signals that a namespace needs a reader
-	calls  chan struct{} // has room for the calls in flight
+	client  kubernetes.Interface // decodes all labels
+	limiter *rate.Limiter
+	clock   *timeline.Clock
+	line    *line                                 // has the budgets
+	due     func(types.UID) (*podcache.Pod, bool) // the record of a pod, and whether the pod is due now
+	tell    func(nodes ...string)                 // called when something new is known about pods of nodes
+	log     logr.Logger
+	work    chan struct{} // signals that a namespace needs a reader
+	calls   chan struct{} // has room for the calls in flight
 
 	mu sync.Mutex
 	in map[string]*duePods // by namespace
@@ -74,11 +76,11 @@ type fact struct {
 }
 
 func newFacts(
-	client kubernetes.Interface, clock *timeline.Clock, line *line,
-	due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string), log logr.Logger,
+	config *Config, line *line, due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string),
 ) *facts {
 	return &facts{
-		client: client, clock: clock, line: line, due: due, tell: tell, log: log,
+		client: config.Core, limiter: config.Limiter, clock: config.Clock, log: config.Logger,
+		line: line, due: due, tell: tell,
 		work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight), in: map[string]*duePods{},
 	}
 }
@@ -227,7 +229,7 @@ func (k *facts) serve(ctx context.Context, namespace string, in *duePods) {
 		if err := k.read(ctx, in, pod); err == nil {
 			failures = 0
 			continue
-		} else if failures++; failures == 1 {
+		} else if failures++; failures == 1 && ctx.Err() == nil {
 			k.log.Info("Cannot read a due pod, will retry; it stays meanwhile",
 				"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 		}
@@ -289,6 +291,9 @@ func (k *facts) live(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error
 	case k.calls <- struct{}{}:
 	}
 	defer func() { <-k.calls }()
+	if err := apicall.Token(ctx, k.limiter); err != nil {
+		return nil, err
+	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return k.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})

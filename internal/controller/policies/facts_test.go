@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -199,6 +200,23 @@ func TestReadsFollowWhatIsDue(t *testing.T) {
 		if left := len(w.follower.facts.in); left != 0 {
 			t.Errorf("the labels of pods in %d namespaces are known although no pod is asked about", left)
 		}
+	})
+}
+
+func TestReadsRespectTheRateLimit(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.add("ask", evicts(0))
+		w.addBudget("web", "web", 0)
+		w.addWeb(6)
+		w.limiter = rate.NewLimiter(1, 1)
+		w.run()
+		w.Until(10 * sec)
+		gets := w.counts("get")
+		w.Taint("n", "k:NoExecute")
+		w.Pass(5 * sec / 2)
+		w.wantCalls("reads", gets, 3)
+		w.Pass(10 * sec)
+		w.wantCalls("reads", gets, 6)
 	})
 }
 

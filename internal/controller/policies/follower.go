@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,6 +49,8 @@ type Config struct {
 	// HeldBinding is the name of the ValidatingAdmissionPolicyBinding that keeps the built-in controller from evicting
 	// pods of policies with ifDown: Hold; empty where the built-in does not run.
 	HeldBinding string
+	// Limiter bounds the rate at which due pods are read; nil means no limit.
+	Limiter *rate.Limiter
 	// DryRun writes no status.
 	DryRun bool
 	// Logger defaults to one that discards.
@@ -120,7 +123,7 @@ func New(config Config) (*Follower, error) {
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
 	f.demand.allowed = f.line.allowed
-	f.facts = newFacts(config.Core, config.Clock, f.line, f.due, f.tell, config.Logger)
+	f.facts = newFacts(&config, f.line, f.due, f.tell)
 	f.budgets = newBudgets(config.Core, f.line, f.facts, f.tellAll, f.tell)
 	f.unready = unreadyNodes{clock: config.Clock, since: map[string]time.Time{}}
 	f.watch = custom.New(config.Client, resource, config.Logger, f.set)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,6 +45,7 @@ type world struct {
 	evictor  *eviction.Evictor
 	follower *Follower
 	core     kubernetes.Interface // the follower's client
+	limiter  *rate.Limiter        // of the follower
 	writes   atomic.Int32         // of statuses
 	missing  atomic.Bool          // the resource is not installed
 	secret   atomic.Bool          // no policy may be listed
@@ -246,6 +248,7 @@ func (w *world) process(change ...func(*eviction.Config)) func(context.Context) 
 	var err error
 	w.follower, err = New(Config{
 		Client: w.policies, Core: w.core, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
+		Limiter: w.limiter,
 	})
 	w.Must(nil, err)
 	w.Registry = prometheus.NewRegistry()
