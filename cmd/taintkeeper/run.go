@@ -167,10 +167,11 @@ func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *op
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
-	reconnect func()           // closes the connection of leases
-	labels    *podwire.Labels  // the labels of pods that are decoded
-	clock     *timeline.Clock  // hears the answers to all clients
-	custom    client.WithWatch // of our own resources, and of metadata
+	whole     kubernetes.Interface // decodes all labels of pods
+	reconnect func()               // closes the connection of leases
+	labels    *podwire.Labels      // the labels of pods that api and pods decode
+	clock     *timeline.Clock      // hears the answers to all clients
+	custom    client.WithWatch     // of our own resources, and of metadata
 	rivals    rivals
 }
 
@@ -179,7 +180,7 @@ func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
 	leases, reconnect := apicall.Apart(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
 	echo, _ := apicall.Apart(apicall.Config(config))
 	c.reconnect = reconnect
-	var errs [7]error
+	var errs [8]error
 	c.api, errs[0] = podwire.NewForConfig(apicall.Config(config), c.labels)
 	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
 	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather), c.labels)
@@ -187,6 +188,7 @@ func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
 	c.echo, errs[4] = kubernetes.NewForConfig(echo)
 	c.custom, errs[5] = customClient(config)
 	c.rivals, errs[6] = newRivals(c.api, apicall.Config(config))
+	c.whole, errs[7] = kubernetes.NewForConfig(apicall.Config(config))
 	return c, errors.Join(errs[:]...)
 }
 
@@ -272,9 +274,10 @@ func (c *clients) newEviction(
 	log logr.Logger, registerer prometheus.Registerer, o *options,
 ) ([]part, error) {
 	follower, err := policies.New(policies.Config{
-		Client: c.custom, Core: c.api, Nodes: nodes, Pods: pods, Labels: c.labels, Clock: c.clock,
+		Client: c.custom, Core: c.whole, Nodes: nodes, Pods: pods, Labels: c.labels, Clock: c.clock,
 		Rule:        verdict.Rule{Matcher: o.matcher()},
 		HeldBinding: o.heldBinding(),
+		Limiter:     limiter,
 		DryRun:      o.dryRun,
 		Logger:      log,
 	})

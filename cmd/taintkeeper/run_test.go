@@ -30,7 +30,7 @@ func fakeClients(t *testing.T, api *fake.Clientset) *clients {
 		t.Fatal(err)
 	}
 	return &clients{
-		api: api, events: api, pods: api, leases: api, echo: api, reconnect: func() {}, clock: &timeline.Clock{}, labels: &podwire.Labels{},
+		api: api, events: api, pods: api, leases: api, echo: api, whole: api, reconnect: func() {}, clock: &timeline.Clock{}, labels: &podwire.Labels{},
 		custom: plainLister{fakerules.NewClientBuilder().WithScheme(known).Build()},
 		rivals: rivalsAmong(t),
 	}

@@ -32,6 +32,7 @@ const (
 	Finished       Why = "Finished"
 	NotPermitted   Why = "NotPermitted"  // Taintkeeper may not use the Eviction API
 	BudgetsUnread  Why = "BudgetsUnread" // Taintkeeper is still reading them
+	PodUnread      Why = "PodUnread"     // Taintkeeper is still reading the pod, or others that a breaker counts
 	SeveralBudgets Why = "SeveralBudgets"
 	Budget         Why = "Budget"     // a budget allows no disruption now
 	BudgetBusy     Why = "BudgetBusy" // other pods of the budget are asked about first
@@ -72,6 +73,7 @@ func (a Answer) String() string {
 		Paused: "is paused", BreakerOpen: "has tripped", Settling: "waits to see how many other pods are due",
 		Held: "holds it", Finished: "keeps finished pods", NotPermitted: "asks the Eviction API, which Taintkeeper is not allowed to use",
 		BudgetsUnread:  "will ask the Eviction API once Taintkeeper has read the PodDisruptionBudgets",
+		PodUnread:      "waits until Taintkeeper has read due pods from the API server",
 		SeveralBudgets: "asks the Eviction API, which refuses pods with several PodDisruptionBudgets",
 		Budget:         "asks the Eviction API, and a PodDisruptionBudget allows no disruption",
 		BudgetBusy:     "asks the Eviction API about other pods of a PodDisruptionBudget first", Paced: "has used up its pace",

@@ -12,12 +12,19 @@ import "time"
 type Demand struct {
 	free   int
 	asking map[string]int // pods that the Eviction API is asked about, by their PodDisruptionBudget
+	unread int            // pods that it is asked about if their budgets, which are not known, do not keep them
 }
 
 // Counts returns what would happen to a pod now if no policy had a breaker, and whether the breaker of a policy counts
 // the pod, because it would start to leave and a taint to which the policy applies is a reason. Pods that are
-// [Breaker.Resumed] do not count. A dry run counts as it would in earnest.
+// [Breaker.Resumed] do not count. A dry run counts as it would in earnest. A pod that is unread counts as if no budget
+// kept it.
 func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.Time) (said Said, counts bool) {
+	if pod.Budgets.Objects == PodUnread {
+		read := *pod
+		read.Budgets = Budgets{}
+		pod = &read
+	}
 	var counted []Cause
 	due := false
 	for _, cause := range causes {
@@ -50,21 +57,30 @@ func (p *Policy) withoutBreaker(pod *Pod, due, now time.Time) Answer {
 	return p.acts(pod, due, now)
 }
 
-// Add counts a pod that [Policy.Counts], once or, when it no longer counts, minus once.
-func (d *Demand) Add(pod *Pod, said Said, times int) {
-	if said.Step != Ask || pod.Budgets.Name == "" {
+// Add counts a pod that [Policy.Counts], once or, when it no longer counts, minus once. It reports whether the pod must
+// be read to tell whether it counts.
+func (d *Demand) Add(pod *Pod, said Said, times int) (unread bool) {
+	switch {
+	case said.Step != Ask:
 		d.free += times
-		return
+	case pod.Budgets.Objects == PodUnread:
+		d.unread += times
+		return true
+	case pod.Budgets.Name == "":
+		d.free += times
+	default:
+		if d.asking == nil {
+			d.asking = map[string]int{}
+		}
+		d.asking[pod.Budgets.Name] += times
 	}
-	if d.asking == nil {
-		d.asking = map[string]int{}
-	}
-	d.asking[pod.Budgets.Name] += times
+	return false
 }
 
 // Join adds another demand.
 func (d *Demand) Join(other Demand) {
 	d.free += other.free
+	d.unread += other.unread
 	for budget, pods := range other.asking {
 		if d.asking == nil {
 			d.asking = map[string]int{}
@@ -73,7 +89,7 @@ func (d *Demand) Join(other Demand) {
 	}
 }
 
-// Pods returns how many pods would start to leave. Of the pods of a budget, no more than it allows now.
+// Pods returns how many pods would certainly start to leave. Of the pods of a budget, no more than it allows now.
 func (d *Demand) Pods(allowed func(budget string) int) int {
 	pods := d.free
 	for budget, asking := range d.asking {
@@ -81,3 +97,6 @@ func (d *Demand) Pods(allowed func(budget string) int) int {
 	}
 	return pods
 }
+
+// AtMost returns how many pods would start to leave if no budget kept those that are unread.
+func (d *Demand) AtMost(allowed func(budget string) int) int { return d.Pods(allowed) + d.unread }

@@ -20,8 +20,9 @@
 //
 //  1. a dry run, or a namespace that is being deleted: Free. A finished pod with finished: Keep: Hold
 //  2. paused, or the breaker is open and has not been resumed since the pod became due: Hold
-//  3. until due + settle: Wait
-//  4. until due + deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold
+//  3. until due + settle, or while the breaker may turn out to be open: Wait
+//  4. until due + deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold;
+//     with Evict and a pod that must be read first: Wait
 //  5. the pace has no room: Wait until it has
 //  6. until due + deadline with the action Evict: Ask
 //  7. Free

@@ -36,8 +36,8 @@ const UnreadyFor = 30 * time.Second
 // Budgets is what is known about the PodDisruptionBudgets of a pod. With the zero value, the Eviction API may be asked,
 // and evicts the pod without charging a budget.
 type Budgets struct {
-	// Objects is Budget, BudgetBusy, BudgetsUnread, SeveralBudgets or NotPermitted if asking now is useless, and empty
-	// otherwise.
+	// Objects is Budget, BudgetBusy, BudgetsUnread, PodUnread, SeveralBudgets or NotPermitted if asking now is useless,
+	// and empty otherwise.
 	Objects Why
 	// Name is the name of the pod's budget, or the names if it has several.
 	Name string

@@ -72,7 +72,7 @@ func newWorld(r *rand.Rand) *world {
 		NamespaceEnds: w.NamespaceEnds, Finished: w.Finished, Unready: w.Unready,
 	}
 	if w.Refused {
-		w.pod.Budgets.Objects = one(r, policy.Budget, policy.SeveralBudgets, policy.NotPermitted)
+		w.pod.Budgets.Objects = one(r, policy.Budget, policy.SeveralBudgets, policy.NotPermitted, policy.PodUnread)
 	}
 	for range 1 + r.IntN(3) {
 		taint := corev1.Taint{Key: one(r, "x", "y", corev1.TaintNodeOutOfService), Value: one(r, "", "1")}
@@ -100,7 +100,7 @@ func (w *world) add(r *rand.Rand, name string) {
 	compiled, _ := policy.New(&object) // a broken one holds too much
 	if r.IntN(4) == 0 && object.Spec.Breaker != nil {
 		w.Open[name] = true
-		w.states[name] = policy.State{Open: "open"}
+		w.states[name] = one(r, policy.State{Open: "open"}, policy.State{Open: "open", Unread: true})
 	}
 	if compiled.Mismatch(&w.pod) == "" {
 		w.compiled = append(w.compiled, compiled)

@@ -17,6 +17,8 @@ import (
 type State struct {
 	// Open tells why the breaker is open; empty if it is closed. See [Latch].
 	Open string
+	// Unread is set while the breaker could turn out to be open, once all pods that it counts have been read.
+	Unread bool
 	// Room returns when the pace has room for the pod. Zero or an instant that has passed means now, and [Later] means
 	// that it is not known when. It is called only if nothing but the pace objects. A nil Room means now.
 	Room func() time.Time
@@ -83,6 +85,8 @@ func (p *Policy) brakes(seen, now time.Time, state State) Answer {
 		return p.answer(Hold, BreakerOpen, p.breaker.resumes(seen), state.Open)
 	case now.Before(seen.Add(p.breaker.Settle)):
 		return p.answer(Wait, Settling, seen.Add(p.breaker.Settle), "")
+	case state.Unread && !p.breaker.Resumed(seen, now):
+		return p.answer(Wait, PodUnread, time.Time{}, "")
 	}
 	return Answer{}
 }
@@ -101,6 +105,8 @@ func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 		return p.answer(Hold, Held, ends, "")
 	case p.action == v1alpha1.ActionDelete, pod.Unready && !p.ask:
 		return Answer{}
+	case pod.Budgets.Objects == PodUnread: // milder than Hold: what a policy holds need not be read
+		return p.answer(Wait, PodUnread, ends, "")
 	case pod.Budgets.Objects != "":
 		return p.answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
 	}

@@ -20,6 +20,7 @@ var (
 	maintenance = "maintenance until noon"
 	empty       = ""
 	tripped     = policy.State{Open: "9 of 30 selected pods would leave, and the breaker allows 3"}
+	unread      = policy.State{Unread: true}
 
 	finished  = policy.Pod{Finished: true}
 	unready   = policy.Pod{Unready: true}
@@ -112,6 +113,9 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"3: an unready pod waits too", everything(unpaused, evicts), blockedUnready, 9.999, room(3600), waits(policy.Settling, 10)},
 		{"3: and not longer", everything(unpaused), policy.Pod{}, 10, room(3600), held(policy.Held, 600, "")},
 		{"3: settle outranks the deadline", spec{Action: v1alpha1.ActionHold, Deadline: seconds(5), Breaker: &v1alpha1.EvictionBreaker{Settle: seconds(10)}}, policy.Pod{}, 7, policy.State{}, waits(policy.Settling, 10)},
+		{"3: a pod that has settled waits while others may turn out to be too many", everything(unpaused, deletes), policy.Pod{}, 10, unread, waits(policy.PodUnread, 0)},
+		{"3: also after the deadline", everything(unpaused), policy.Pod{}, 1e6, unread, waits(policy.PodUnread, 0)},
+		{"3: but not one that is resumed", resumed(60), policy.Pod{}, 60, unread, free},
 
 		{"4: Hold holds until due + deadline", spec{Action: v1alpha1.ActionHold, Deadline: seconds(60)}, policy.Pod{}, 59.999, policy.State{}, held(policy.Held, 60, "")},
 		{"4: and not longer", spec{Action: v1alpha1.ActionHold, Deadline: seconds(60)}, policy.Pod{}, 60, policy.State{}, free},
@@ -124,6 +128,8 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"4: several budgets hold", spec{Action: v1alpha1.ActionEvict}, blockedBy(policy.SeveralBudgets), 0, policy.State{}, held(policy.SeveralBudgets, 0, "web, db")},
 		{"4: so does a right that is missing", spec{Action: v1alpha1.ActionEvict}, blockedBy(policy.NotPermitted), 0, policy.State{}, held(policy.NotPermitted, 0, "web, db")},
 		{"4: a budget holds before the pace has room", spec{Action: v1alpha1.ActionEvict}, blocked, 0, room(30), held(policy.Budget, 0, "web")},
+		{"4: a pod that must be read first waits, which is milder than what other policies hold", spec{Action: v1alpha1.ActionEvict, Deadline: seconds(60)}, blockedBy(policy.PodUnread), 59.999, policy.State{}, waits(policy.PodUnread, 60)},
+		{"4: until the deadline", spec{Action: v1alpha1.ActionEvict, Deadline: seconds(60)}, blockedBy(policy.PodUnread), 60, policy.State{}, free},
 		{"4: no budget holds an unready pod", spec{Action: v1alpha1.ActionEvict, Unready: v1alpha1.UnreadyDelete}, blockedUnready, 0, policy.State{}, free},
 		{"4: nor by default", spec{Action: v1alpha1.ActionEvict}, blockedUnready, 0, policy.State{}, free},
 		{"4: unless unready is Ask", spec{Action: v1alpha1.ActionEvict, Unready: v1alpha1.UnreadyAsk}, blockedUnready, 0, policy.State{}, held(policy.Budget, 0, "web")},

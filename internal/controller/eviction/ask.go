@@ -15,7 +15,8 @@ import (
 
 // asksLimits are the limits of evictions that ask, which have places of their own because a call may take 10 s by
 // design. A namespace has at most two in flight, so one with a webhook that hangs leaves room for the others, and those
-// that take long move to slow places. With those of deletes, 96 of the API server's 98 seats are in use at most.
+// that take long move to slow places. With deletes and the two reads of package policies, at most 98 calls are in
+// flight, for which the API server has 98 seats.
 func asksLimits() backlog.Limits {
 	return backlog.Limits{
 		Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: time.Second, Pace: 20 * time.Millisecond,

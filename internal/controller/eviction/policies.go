@@ -45,12 +45,13 @@ type heldPod struct {
 	said   []policy.Why // the reasons that events have already reported
 }
 
-// tellHeld reports for each held pod why it is held, once for each reason.
+// tellHeld reports for each held pod why it is held, once for each reason. That a pod must be read first passes in a
+// moment, so there is no event for it.
 func (d *decider) tellHeld(node string, held []heldPod) {
 	now := make(map[types.UID]heldPod, len(held))
 	for _, pod := range held {
 		pod.said = d.held[node][pod.UID].said
-		if !slices.Contains(pod.said, pod.answer.Why) {
+		if pod.answer.Why != policy.PodUnread && !slices.Contains(pod.said, pod.answer.Why) {
 			pod.said = append(pod.said, pod.answer.Why)
 			d.events.held(pod.Pod, d.verdict(pod.Pod), pod.answer)
 		}

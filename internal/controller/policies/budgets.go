@@ -33,8 +33,8 @@ const checkRightEvery = time.Minute
 type budgets struct {
 	client   kubernetes.Interface
 	line     *line                 // has the budgets, and the pods that wait for them
-	labeled  func() bool           // whether records of pods have the labels by which budgets select
-	selected func()                // called when budgets select other pods, or the permission has changed
+	facts    *facts                // knows which budgets select due pods
+	changed  func()                // called when all budgets are known, or the permission has changed
 	tell     func(nodes ...string) // called when waiting pods on nodes may no longer need a place
 	informer cache.SharedIndexInformer
 	needed   chan struct{} // closed when a policy asks the Eviction API
@@ -52,14 +52,12 @@ type budget struct {
 	sparesUnready bool
 }
 
-// newBudgets returns a follower of budgets that calls functions when they select other pods, and when waiting pods may
-// no longer need a place.
+// newBudgets returns a follower of budgets that calls functions when all budgets are known or the permission has
+// changed, and when waiting pods may no longer need a place.
 func newBudgets(
-	client kubernetes.Interface, line *line, labeled func() bool, selected func(), tell func(nodes ...string),
+	client kubernetes.Interface, line *line, facts *facts, changed func(), tell func(nodes ...string),
 ) *budgets {
-	b := &budgets{
-		client: client, line: line, labeled: labeled, selected: selected, tell: tell, needed: make(chan struct{}),
-	}
+	b := &budgets{client: client, line: line, facts: facts, changed: changed, tell: tell, needed: make(chan struct{})}
 	of := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
 	calls := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -68,25 +66,17 @@ func newBudgets(
 		WatchFuncWithContext: of.Watch,
 	}
 	b.informer = cache.NewSharedIndexInformer(listwatch.Bounded(calls, client), &policyv1.PodDisruptionBudget{}, 0, nil)
-	_ = b.informer.SetTransform(trimBudget) // cannot fail before it runs
-	change := func(before, after *policyv1.PodDisruptionBudget) {
-		other, waiting := b.take(before, after)
-		if other {
-			selected()
-		} else if len(waiting) > 0 {
-			tell(waiting...)
-		}
-	}
+	_ = b.informer.SetTransform(trimBudget)                            // cannot fail before it runs
 	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before it runs
-		AddFunc: func(after any) { change(nil, after.(*policyv1.PodDisruptionBudget)) },
+		AddFunc: func(after any) { b.take(nil, after.(*policyv1.PodDisruptionBudget)) },
 		UpdateFunc: func(before, after any) {
-			change(before.(*policyv1.PodDisruptionBudget), after.(*policyv1.PodDisruptionBudget))
+			b.take(before.(*policyv1.PodDisruptionBudget), after.(*policyv1.PodDisruptionBudget))
 		},
 		DeleteFunc: func(before any) {
 			if gone, ok := before.(cache.DeletedFinalStateUnknown); ok {
 				before = gone.Obj
 			}
-			change(before.(*policyv1.PodDisruptionBudget), nil)
+			b.take(before.(*policyv1.PodDisruptionBudget), nil)
 		},
 	})
 	return b
@@ -114,7 +104,7 @@ func (b *budgets) run(ctx context.Context) error {
 		func(ctx context.Context) error { b.informer.RunWithContext(ctx); return nil },
 		func(ctx context.Context) error {
 			if cache.WaitFor(ctx, "", b.informer.HasSyncedChecker()) {
-				b.selected()
+				b.changed()
 			}
 			<-ctx.Done()
 			return nil
@@ -133,7 +123,7 @@ func (b *budgets) checkRight(ctx context.Context) error {
 		}}
 		answer, err := b.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, question, metav1.CreateOptions{})
 		if err == nil && b.forbidden.Swap(!answer.Status.Allowed) == answer.Status.Allowed {
-			b.selected()
+			b.changed()
 		}
 		select {
 		case <-ctx.Done():
@@ -143,101 +133,122 @@ func (b *budgets) checkRight(ctx context.Context) error {
 	return nil
 }
 
-// take applies a change of a budget. It reports whether it selects other pods now, and the nodes of waiting pods that
-// may no longer need a place in it.
-func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) (other bool, waiting []string) {
-	b.line.mu.Lock()
-	defer b.line.mu.Unlock()
-	defer b.line.wake()
-	in := cmp.Or(before, after).Namespace
-	all := b.line.budgets[in]
-	if after == nil {
-		b.line.budgets[in] = slices.DeleteFunc(all, func(is *budget) bool { return is.name == key(before) })
-		return true, nil
+// take applies a change of a budget.
+func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) {
+	is, selects, waiting := b.line.take(before, after)
+	if selects && is != nil {
+		b.facts.match(cmp.Or(before, after).Namespace, is)
 	}
-	i := slices.IndexFunc(all, func(is *budget) bool { return is.name == key(after) })
-	if i < 0 {
-		i, all = len(all), append(all, &budget{Allowance: policy.NewAllowance(b.line.now()), name: key(after)})
-		b.line.budgets[in] = all
+	if len(waiting) > 0 {
+		b.tell(waiting...)
 	}
-	all[i].Allow(policy.Allowed(after))
-	if spares := policy.SparesUnready(after); spares != all[i].sparesUnready {
-		all[i].sparesUnready = spares
-		waiting = b.line.waiting.NodesOf(all[i])
+}
+
+// take applies a change of a budget. It reports whether the budget selects other pods now, and the nodes of waiting
+// pods that may no longer need a place in it.
+func (l *line) take(before, after *policyv1.PodDisruptionBudget) (is *budget, selects bool, waiting []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.wake()
+	in, name := cmp.Or(before, after).Namespace, key(cmp.Or(before, after))
+	i := slices.IndexFunc(l.budgets[in], func(is *budget) bool { return is.name == name })
+	switch {
+	case after == nil:
+		return l.drop(in, i), true, nil
+	case i < 0:
+		is = &budget{Allowance: policy.NewAllowance(l.now()), name: name}
+		l.budgets[in] = append(l.budgets[in], is)
+	default:
+		is = l.budgets[in][i]
+	}
+	is.Allow(policy.Allowed(after))
+	if spares := policy.SparesUnready(after); spares != is.sparesUnready {
+		is.sparesUnready, waiting = spares, l.waiting.NodesOf(is)
 	}
 	if before != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
-		return false, waiting
+		return is, false, waiting
 	}
 	selector, err := metav1.LabelSelectorAsSelector(after.Spec.Selector)
 	if err != nil { // the API server refuses such a budget
 		selector = labels.Nothing()
 	}
-	all[i].selector = selector
-	return true, nil
+	is.selector = selector
+	return is, true, waiting
 }
 
-func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace + "/" + object.Name }
-
-// keys returns the keys by which budgets select pods.
-func (b *budgets) keys() (keys []string) {
-	b.line.mu.Lock()
-	defer b.line.mu.Unlock()
-	for _, of := range b.line.budgets {
-		for _, is := range of {
-			requirements, _ := is.selector.Requirements()
-			for _, r := range requirements {
-				keys = append(keys, r.Key())
-			}
-		}
+// drop drops a budget of a namespace. The caller holds the lock.
+func (l *line) drop(namespace string, i int) (is *budget) {
+	if i < 0 {
+		return nil
 	}
-	return keys
+	is = l.budgets[namespace][i]
+	if l.budgets[namespace] = slices.Delete(l.budgets[namespace], i, i+1); len(l.budgets[namespace]) == 0 {
+		delete(l.budgets, namespace)
+	}
+	return is
 }
 
-// of returns the budgets of a pod.
-func (b *budgets) of(pod *podcache.Pod) (of []*budget) {
-	b.line.mu.Lock()
-	defer b.line.mu.Unlock()
-	for _, is := range b.line.budgets[pod.Namespace] {
-		if is.selector.Matches(pod.Labels()) {
+// selectors returns how the budgets of a namespace select pods.
+func (l *line) selectors(namespace string) map[*budget]labels.Selector {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[*budget]labels.Selector, len(l.budgets[namespace]))
+	for _, is := range l.budgets[namespace] {
+		all[is] = is.selector
+	}
+	return all
+}
+
+// selecting returns the budgets of a namespace that select a pod with these labels. Selectors can be large, so it does
+// not hold the lock while it matches.
+func (l *line) selecting(namespace string, pod labels.Set) (of []*budget) {
+	for is, selector := range l.selectors(namespace) {
+		if selector.Matches(pod) {
 			of = append(of, is)
 		}
 	}
 	return of
 }
 
-// one returns the budget of a pod that has one.
-func (b *budgets) one(pod *podcache.Pod) *budget {
-	if of := b.of(pod); len(of) == 1 {
-		return of[0]
-	}
-	return nil
-}
-
-// object returns any objection to asking the Eviction API about a pod, regardless of what its budget allows now.
-func (b *budgets) object(pod *podcache.Pod) policy.Budgets {
-	if b.forbidden.Load() {
-		return policy.Budgets{Objects: policy.NotPermitted}
-	}
-	if pod.Flags&(podcache.Pending|podcache.Finished) != 0 { // as [policy.IgnoresBudgets]
-		return policy.Budgets{}
-	}
-	if !b.informer.HasSynced() || !b.labeled() {
-		return policy.Budgets{Objects: policy.BudgetsUnread}
-	}
-	of := b.of(pod)
-	if len(of) == 1 && !pod.Flags.Has(podcache.Ready) && b.spares(of[0]) {
-		return policy.Budgets{}
-	}
-	var names []string
-	for _, is := range of {
-		names = append(names, is.name)
-	}
-	return policy.BudgetsNamed(names...)
+// hasBudgets reports whether a namespace has any budget.
+func (l *line) hasBudgets(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.budgets[namespace]) > 0
 }
 
 // spares reports whether a budget lets pods go that are not ready.
-func (b *budgets) spares(is *budget) bool {
-	b.line.mu.Lock()
-	defer b.line.mu.Unlock()
+func (l *line) spares(is *budget) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return is.sparesUnready
+}
+
+func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace + "/" + object.Name }
+
+// object returns any objection to asking the Eviction API about a pod, regardless of what its budget allows now, given
+// what is known about the pod.
+func (b *budgets) object(pod *podcache.Pod, known fact) policy.Budgets {
+	ready := pod.Flags.Has(podcache.Ready)
+	switch {
+	case !ready && known.unready.IsZero():
+		return policy.Budgets{Objects: policy.PodUnread}
+	case b.forbidden.Load():
+		return policy.Budgets{Objects: policy.NotPermitted}
+	case pod.Flags&(podcache.Pending|podcache.Finished) != 0: // as [policy.IgnoresBudgets]
+		return policy.Budgets{}
+	case !b.informer.HasSynced():
+		return policy.Budgets{Objects: policy.BudgetsUnread}
+	case !b.line.hasBudgets(pod.Namespace):
+		return policy.Budgets{}
+	case !known.known:
+		return policy.Budgets{Objects: policy.PodUnread}
+	case len(known.budgets) == 1 && !ready && b.line.spares(known.budgets[0]):
+		return policy.Budgets{}
+	}
+	var names []string
+	for _, is := range known.budgets {
+		names = append(names, is.name)
+	}
+	return policy.BudgetsNamed(names...)
 }

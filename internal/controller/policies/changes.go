@@ -23,8 +23,8 @@ const lookAtMost = 100 * time.Millisecond
 // podChanged applies a change of a pod that may change answers. The Evictor follows whether pods are due.
 func (f *Follower) podChanged(change podcache.Change) {
 	before, after := change.Before, change.After
-	if before != nil && (after == nil || after.Flags.Has(podcache.Ready)) {
-		f.unready.forget(before.UID)
+	if before != nil && after != nil && (before.Flags ^ after.Flags).Has(podcache.Ready) {
+		f.facts.turns(after)
 	}
 	if len(f.all()) == 0 {
 		return
@@ -100,7 +100,7 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 
 // followNode follows what is remembered about a node and its pods.
 func (f *Follower) followNode(before, after *nodecache.Node) {
-	f.unready.nodeChanged(before, after)
+	f.unready.changed(before, after)
 	if before == nil {
 		return
 	}
@@ -117,10 +117,12 @@ func (f *Follower) followNode(before, after *nodecache.Node) {
 // watchBreakers reports breakers that open and close.
 func (f *Follower) watchBreakers(ctx context.Context) error {
 	for {
-		changed, again := f.demand.look()
-		if len(changed) > 0 {
-			f.config.Logger.Info("Breakers have tripped or closed", "policies", changed)
-			f.tellAll()
+		flipped, news, again := f.demand.look()
+		if len(flipped) > 0 {
+			f.config.Logger.Info("Breakers have tripped or closed", "policies", flipped)
+		}
+		if news {
+			f.tell(f.tainted()...)
 		}
 		wait := time.Hour // nothing changes with time alone
 		if !again.IsZero() {

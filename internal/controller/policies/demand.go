@@ -43,8 +43,12 @@ type nodeDemand struct {
 type breaker struct {
 	policy *policy.Policy
 	latch  policy.Latch
-	told   bool // reported as open
+	unread bool // see [policy.State]
+	told   told
 }
+
+// told is what was last reported about a breaker.
+type told struct{ open, unread bool }
 
 func newDemand(now func() time.Time) *demand {
 	return &demand{
@@ -95,44 +99,48 @@ func (d *demand) wake() {
 }
 
 // open returns why the breaker of a policy is open; empty if it is not. It counts first.
-func (d *demand) open(p *policy.Policy) string {
+func (d *demand) open(p *policy.Policy) string { return d.state(p).Open }
+
+// state returns what a policy remembers of its breaker. It counts first.
+func (d *demand) state(p *policy.Policy) policy.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.breakers[p.Name]
 	if b == nil || !d.known() {
-		return ""
+		return policy.State{}
 	}
 	d.recount()
 	b.count(d)
-	return b.latch.Open()
+	return policy.State{Open: b.latch.Open(), Unread: b.unread}
 }
 
-// look counts for all breakers. It returns those that opened or closed, and when to look again if nothing changes; zero
-// means only after a change.
-func (d *demand) look() (changed []string, again time.Time) {
+// look counts for all breakers. It returns those that opened or closed, whether answers have changed, and when to look
+// again if nothing changes; zero means only after a change.
+func (d *demand) look() (flipped []string, news bool, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
 	if !d.known() {
-		return nil, now.Add(lookAtMost)
+		return nil, false, now.Add(lookAtMost)
 	}
 	d.recount()
 	for _, name := range slices.Sorted(maps.Keys(d.breakers)) {
 		b := d.breakers[name]
-		was := b.told
 		b.count(d)
-		if b.told = !b.latch.Tripped.IsZero(); b.told != was {
-			changed = append(changed, name)
+		was, is := b.told, told{open: !b.latch.Tripped.IsZero(), unread: b.unread}
+		b.told, news = is, news || is != was
+		if is.open != was.open {
+			flipped = append(flipped, name)
 		}
 		again = timeline.Next(again, b.latch.Closes(b.policy.Breaker()))
-		if b.told { // it can close because more pods are selected
+		if is.open { // it can close because more pods are selected
 			again = timeline.Next(again, now.Add(countEvery))
 		}
 	}
 	for _, node := range d.nodes {
 		again = timeline.Next(again, node.again)
 	}
-	return changed, again
+	return flipped, news, again
 }
 
 // recount counts the nodes whose demand may be another than when they were counted. The caller holds the lock.
@@ -158,7 +166,9 @@ func (d *demand) recount() {
 	clear(d.stale)
 }
 
-// count applies how many pods would leave now. The caller holds the lock of the demand.
+// count applies how many pods would leave now. Pods that are unread do not trip a breaker, because a budget may keep
+// them. But as long as they could be too many, no pod of the policy leaves, and an open breaker stays open. The caller
+// holds the lock of the demand.
 func (b *breaker) count(d *demand) {
 	var all policy.Demand
 	for _, node := range d.nodes {
@@ -166,9 +176,16 @@ func (b *breaker) count(d *demand) {
 			all.Join(*of)
 		}
 	}
-	pods, was, is := all.Pods(d.allowed), b.latch, b.policy.Breaker()
-	b.latch.Count(is, pods, d.of(b.policy, pods), d.now())
-	if !b.latch.Tripped.Equal(was.Tripped) || !b.latch.Closes(is).Equal(was.Closes(is)) {
+	was, is := *b, b.policy.Breaker()
+	certain, possible := all.Pods(d.allowed), all.AtMost(d.allowed)
+	selected := d.of(b.policy, possible)
+	b.unread = possible > certain && possible > is.MaxDue(selected)
+	if b.unread && !b.latch.Tripped.IsZero() {
+		certain = possible
+	}
+	b.latch.Count(is, certain, selected, d.now())
+	same := b.latch.Tripped.Equal(was.latch.Tripped) && b.latch.Closes(is).Equal(was.latch.Closes(is))
+	if !same || b.unread != was.unread {
 		d.wake()
 	}
 }

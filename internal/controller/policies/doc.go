@@ -4,7 +4,7 @@
 // Package policies follows the EvictionPolicies of a cluster, and decides whether due pods may leave.
 //
 // The rule is in package policy. This package passes it what it needs: the policies, the labels of pods, namespaces
-// and nodes, and what happened before. All of that is read again for each answer, so an answer is never older than
+// and nodes, and what happened before. All of that is looked up again for each answer, so an answer is never older than
 // the caches. Anything that is not known yet makes an answer stricter: a pod leaves later, never sooner.
 //
 //	follower.go     the policies, and who is told when answers may change
@@ -14,7 +14,8 @@
 //	kept.go         which labels of pods are kept
 //	namespaces.go   the labels of namespaces
 //	sights.go       since when pods have been seen as due
-//	unready.go      since when pods have not been ready
+//	facts.go        what is read of due pods: which budgets select them, and since when they have not been ready
+//	unready.go      since when nodes have not been ready
 //	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API
 //	line.go         the places of paces and budgets
 //	demand.go       breakers

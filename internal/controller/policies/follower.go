@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +35,7 @@ import (
 type Config struct {
 	// Client reads, watches and writes EvictionPolicies, and watches the metadata of namespaces.
 	Client client.WithWatch
-	// Core watches PodDisruptionBudgets and reads pods.
+	// Core watches PodDisruptionBudgets and reads pods, with all their labels.
 	Core kubernetes.Interface
 	// Nodes and Pods are the nodes and the bound pods. The caller runs the caches.
 	Nodes *nodecache.Cache
@@ -49,6 +49,8 @@ type Config struct {
 	// HeldBinding is the name of the ValidatingAdmissionPolicyBinding that keeps the built-in controller from evicting
 	// pods of policies with ifDown: Hold; empty where the built-in does not run.
 	HeldBinding string
+	// Limiter bounds the rate at which due pods are read; nil means no limit.
+	Limiter *rate.Limiter
 	// DryRun writes no status.
 	DryRun bool
 	// Logger defaults to one that discards.
@@ -81,7 +83,8 @@ type Follower struct {
 	demand     *demand
 	line       *line
 	budgets    *budgets
-	unready    *unready
+	facts      *facts
+	unready    unreadyNodes
 	sights     sights
 	known      chan struct{} // closed when the policies are known, or the resource is not installed
 	statusDue  chan struct{} // signals that a condition of a policy may have changed
@@ -91,7 +94,6 @@ type Follower struct {
 	edition     int        // how often they were replaced
 	read        bool       // whether these are all policies
 	labels      kept
-	labeled     atomic.Bool // whether the records of pods have all wanted labels
 	subscribers []func(node string)
 
 	counting sync.Mutex
@@ -122,13 +124,14 @@ func New(config Config) (*Follower, error) {
 	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
 	f.line = newLine(f.config.Clock.Now)
 	f.demand.allowed = f.line.allowed
-	f.budgets = newBudgets(config.Core, f.line, f.labeled.Load, f.keepLabels, f.tell)
-	f.unready = newUnready(config.Core, f.config.Clock, config.Pods.Get)
+	f.facts = newFacts(&config, f.line, f.due, f.tell)
+	f.budgets = newBudgets(config.Core, f.line, f.facts, f.tellAll, f.tell)
+	f.unready = unreadyNodes{clock: config.Clock, since: map[string]time.Time{}}
 	f.watch = custom.New(config.Client, resource, config.Logger, f.set)
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
 	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run,
-		func(ctx context.Context) error { return f.unready.run(ctx, f.tell) })
+		f.facts.run)
 	if config.DryRun {
 		return f, nil
 	}
@@ -218,15 +221,10 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 	f.keepLabels()
 }
 
-// keepLabels makes the records of pods keep the labels by which policies and budgets select.
+// keepLabels makes the records of pods keep the labels by which policies select.
 func (f *Follower) keepLabels() {
 	f.mu.Lock()
 	keys := keysOf(f.policies)
-	if slices.ContainsFunc(f.policies, followed.Asks) {
-		keys = append(keys, f.budgets.keys()...)
-		slices.Sort(keys)
-		keys = slices.Compact(keys)
-	}
 	changed, list := f.labels.want(keys)
 	f.markLabeled()
 	if changed {
@@ -254,7 +252,6 @@ func (f *Follower) listed(number int) {
 // markLabeled notes which labels the records of pods have. The caller holds the lock.
 func (f *Follower) markLabeled() {
 	f.replace(f.labels.mark(f.policies))
-	f.labeled.Store(f.labels.complete())
 }
 
 // Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function

@@ -374,7 +374,19 @@ func (h *history) noteBudgets(m *moment) {
 	}
 }
 
+// reads may delay a read of a due pod, or make it fail.
+func (h *history) reads(ctx context.Context, q bubble.Request) error {
+	h.mu.Lock()
+	fails := h.faults && h.random.IntN(8) == 0
+	h.mu.Unlock()
+	if fails {
+		return errRefused
+	}
+	return h.before(ctx, q)
+}
+
 func (h *history) start() {
+	h.core = &bubble.Slow{Clientset: h.Client, Before: h.reads}
 	h.run(func(c *eviction.Config) {
 		c.Client, c.EventClient = &bubble.Slow{Clientset: h.Client, Before: h.before, After: h.after}, h.Client
 	})

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// kept knows which labels the records of pods have. Records have few: only those whose keys a policy or a
-// PodDisruptionBudget names. They have the labels of a new key only after all pods have been listed again.
+// kept knows which labels the records of pods have. Records have few: only those whose keys a policy names. They have
+// the labels of a new key only after all pods have been listed again.
 type kept struct {
 	wanted []string            // sorted
 	known  map[string]struct{} // keys that all records have
@@ -60,9 +60,6 @@ func (k *kept) mark(all []followed) []followed {
 	}
 	return marked
 }
-
-// complete reports whether the records have all labels that are wanted.
-func (k *kept) complete() bool { return len(k.known) == len(k.wanted) }
 
 // have reports whether the records have the labels of some keys.
 func (k *kept) have(keys []string) bool {

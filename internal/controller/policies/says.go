@@ -49,27 +49,10 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 		return d
 	}
 	d = f.decide(f.asks(pod, node, is, selecting, f.causes(pod, taints)))
-	if d.Stays() {
+	if d.Stays() && d.Why != policy.PodUnread { // that passes in a moment
 		f.conditionMayChange()
 	}
 	return d
-}
-
-// turnsUnready notes that a pod counts as unready, or returns when it will; zero if the pod and its node are ready, or
-// if that is not known.
-func (f *Follower) turnsUnready(pod *podcache.Pod, node *nodecache.Node, is *policy.Pod) (at time.Time) {
-	since := f.unready.ofNode(node)
-	if !pod.Flags.Has(podcache.Ready) {
-		since = timeline.Next(since, f.unready.of(pod))
-	}
-	if since.IsZero() {
-		return since
-	}
-	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
-		return at
-	}
-	is.Unready = true
-	return time.Time{}
 }
 
 // asked is a pod about which the policies are asked.
@@ -79,6 +62,7 @@ type asked struct {
 	is        *policy.Pod
 	selecting []*policy.Policy
 	causes    []policy.Cause
+	known     fact
 	turns     time.Time // when the pod will count as unready; zero if it does not, or already does
 }
 
@@ -88,10 +72,28 @@ func (f *Follower) asks(
 ) asked {
 	a := asked{pod: pod, node: node, is: is, selecting: selecting, causes: causes}
 	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
-		a.turns = f.turnsUnready(pod, node, is)
+		a.known = f.facts.of(pod)
+		a.turns = f.turnsUnready(a)
+		is.Budgets = f.budgets.object(pod, a.known)
 	}
-	is.Budgets = f.budgets.object(pod)
 	return a
+}
+
+// turnsUnready notes that a pod counts as unready, or returns when it will; zero if the pod and its node are ready, or
+// if that is not known.
+func (f *Follower) turnsUnready(a asked) (at time.Time) {
+	since := f.unready.of(a.node)
+	if !a.pod.Flags.Has(podcache.Ready) {
+		since = timeline.Next(since, a.known.unready)
+	}
+	if since.IsZero() {
+		return since
+	}
+	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
+		return at
+	}
+	a.is.Unready = true
+	return time.Time{}
 }
 
 // decision is what the policies say about a pod.
@@ -111,6 +113,9 @@ func (f *Follower) decide(a asked) (d decision) {
 	d.Said = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
 	d.Again = timeline.Next(d.Again, a.turns)
 	if d.Stays() {
+		if d.Why == policy.PodUnread && a.is.Budgets.Objects == policy.PodUnread {
+			f.facts.need(a.pod)
+		}
 		return d
 	}
 	d.needs = f.needs(a, now)
@@ -134,7 +139,7 @@ func (f *Follower) needs(a asked, now time.Time) needs {
 	needed := policy.NeedsOf(a.selecting, a.is, a.causes, now, f.state)
 	all := needs{paces: needed.Paces, due: needed.Due}
 	if needed.Budget {
-		all.budget = f.budgets.one(a.pod)
+		all.budget = a.known.budgets[0]
 	}
 	return all
 }
@@ -158,4 +163,14 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 
 // state returns what a policy remembers.
-func (f *Follower) state(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} }
+func (f *Follower) state(p *policy.Policy) policy.State { return f.demand.state(p) }
+
+// due returns the record of a pod, and whether the pod is due now.
+func (f *Follower) due(uid types.UID) (*podcache.Pod, bool) {
+	pod, ok := f.config.Pods.There(uid)
+	if !ok {
+		return nil, false
+	}
+	node, ok := f.config.Nodes.Get(pod.Node)
+	return pod, ok && f.config.Rule.Decide(pod.Rule(), node.NoExecute).DueAt(f.config.Clock.Now())
+}

@@ -54,13 +54,15 @@ func (f *Follower) demandOn(name string) (on nodeDemand) {
 			continue
 		}
 		is, selecting := f.selecting(all, pod, node)
-		on.add(f.asks(pod, node, is, selecting, causes), f.config.Clock.Now())
+		if on.add(f.asks(pod, node, is, selecting, causes), f.config.Clock.Now()) {
+			f.facts.need(pod)
+		}
 	}
 	return on
 }
 
-// add counts a pod for the breakers of its policies.
-func (on *nodeDemand) add(a asked, now time.Time) {
+// add counts a pod for the breakers of its policies. It reports whether the pod must be read to tell whether it counts.
+func (on *nodeDemand) add(a asked, now time.Time) (unread bool) {
 	for _, p := range a.selecting {
 		if p.Breaker() == nil {
 			continue
@@ -74,8 +76,9 @@ func (on *nodeDemand) add(a asked, now time.Time) {
 		if on.of[p.Name] == nil {
 			on.of[p.Name] = &policy.Demand{}
 		}
-		on.of[p.Name].Add(a.is, said, 1)
+		unread = on.of[p.Name].Add(a.is, said, 1) || unread
 	}
+	return unread
 }
 
 const (

@@ -90,6 +90,7 @@ func TestWhenTheProcessIsKilledAtAnyCallPoliciesHold(t *testing.T) {
 	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
 		playScene(t, func(h *history) {
 			k.Lives(h.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
+				h.core = client
 				return h.process(func(c *eviction.Config) { c.Client, c.EventClient = client, h.Client })
 			})
 		}, k.String)

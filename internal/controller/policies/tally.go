@@ -64,6 +64,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		t.due++
 		alone := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
 		switch {
+		case needless(alone, together.Said, now.Sub(due)):
 		case alone.Stays() && (together.Stays() || p.DryRun):
 			t.held++
 			t.why[alone.Why]++
@@ -73,6 +74,12 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 			t.asking++
 		}
 	}
+}
+
+// needless reports whether a status need not say that a pod is unread, because something else holds it, or because it
+// has been due only for a moment.
+func needless(alone, together policy.Said, due time.Duration) bool {
+	return alone.Why == policy.PodUnread && (together.Why != policy.PodUnread || due < reportAtMost)
 }
 
 // exemplify keeps the first three pods in alphabetical order, so that the status does not change by itself.

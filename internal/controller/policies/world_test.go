@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakepolicies "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -42,16 +44,18 @@ type world struct {
 	policies client.WithWatch
 	evictor  *eviction.Evictor
 	follower *Follower
-	writes   atomic.Int32 // of statuses
-	missing  atomic.Bool  // the resource is not installed
-	secret   atomic.Bool  // no policy may be listed
-	down     atomic.Bool  // the API server cannot answer about policies
+	core     kubernetes.Interface // the follower's client
+	limiter  *rate.Limiter        // of the follower
+	writes   atomic.Int32         // of statuses
+	missing  atomic.Bool          // the resource is not installed
+	secret   atomic.Bool          // no policy may be listed
+	down     atomic.Bool          // the API server cannot answer about policies
 }
 
 func play(t *testing.T, test func(w *world)) {
 	t.Helper()
 	rig.Play(t, describe, func(in *rig.World) {
-		w := &world{World: in}
+		w := &world{World: in, core: in.Client}
 		w.makePolicies()
 		for _, node := range []string{"n", "m"} {
 			w.AddNode(node, "a")
@@ -243,7 +247,8 @@ func (w *world) process(change ...func(*eviction.Config)) func(context.Context) 
 	caches := rig.NewCaches(w.Client, w.Clock, false)
 	var err error
 	w.follower, err = New(Config{
-		Client: w.policies, Core: w.Client, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
+		Client: w.policies, Core: w.core, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,
+		Limiter: w.limiter,
 	})
 	w.Must(nil, err)
 	w.Registry = prometheus.NewRegistry()

@@ -66,6 +66,9 @@ func rateLimited(ctx context.Context, client kubernetes.Interface) error {
 	const perSecond, burst = 20, 30
 	limiter, slow := rate.NewLimiter(perSecond, burst), client.(*bubble.Slow)
 	return upstreamWith(ctx, &bubble.Slow{Clientset: slow.Clientset, Before: func(call context.Context, r bubble.Request) error {
+		if r.Verb == "get" {
+			return slow.Before(call, r)
+		}
 		return cmp.Or(limiter.Wait(ctx), slow.Before(call, r))
 	}})
 }

@@ -91,6 +91,12 @@ type slowPods struct {
 	slow *Slow
 }
 
+func (p slowPods) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Pod, error) {
+	return through(ctx, p.slow, Request{"get", "pods", name}, func() (*corev1.Pod, error) {
+		return p.PodInterface.Get(ctx, name, options)
+	})
+}
+
 func (p slowPods) Delete(ctx context.Context, name string, options metav1.DeleteOptions) error {
 	_, err := through(ctx, p.slow, Request{"delete", "pods", name}, func() (any, error) {
 		return nil, p.PodInterface.Delete(ctx, name, options)

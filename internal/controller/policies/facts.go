@@ -1,0 +1,360 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+)
+
+// facts knows of due pods what their records do not say: which PodDisruptionBudgets select them, and since when they
+// have not been ready. It reads a pod from the API server once a decision depends on that, and again when the pod has
+// changed. It forgets pods that are no longer due. Memory and calls therefore follow what is due, no matter by which
+// labels budgets select. Until a pod is read again, what was read last counts: the Eviction API has the last word.
+//
+// Each namespace has a reader of its own, which also matches labels, so no namespace waits for the pods or the
+// selectors of another. Safe for concurrent use.
+type facts struct {
+	client  kubernetes.Interface // decodes all labels
+	limiter *rate.Limiter
+	clock   *timeline.Clock
+	line    *line                                 // has the budgets
+	due     func(types.UID) (*podcache.Pod, bool) // the record of a pod, and whether the pod is due now
+	tell    func(nodes ...string)                 // called when something new is known about pods of nodes
+	log     logr.Logger
+	work    chan struct{} // signals that a namespace needs a reader
+	calls   chan struct{} // has room for the calls in flight
+
+	mu sync.Mutex
+	in map[string]*duePods // by namespace
+}
+
+const (
+	// readsInFlight is how many pods are read at the same time: as many as evictions leave of the API server's 98 seats.
+	readsInFlight = 2
+	// followEvery is how often pods that have changed are found. A pod that changes all the time is read no more often.
+	followEvery = time.Second
+	// readAgainAfter is how long the reader of a namespace waits after a failed read; the wait doubles.
+	readAgainAfter = time.Second
+)
+
+// duePods are the due pods of a namespace.
+type duePods struct {
+	pods    map[types.UID]*fact
+	toRead  []types.UID
+	changed []*budget // to match again, because they select other pods or are gone
+	served  bool      // has a reader
+}
+
+// fact is what is known about a pod.
+type fact struct {
+	known   bool
+	labels  labels.Set
+	budgets []*budget // that select it; replaced, never modified
+	unready time.Time // since when it has not been ready; zero if that must be read
+
+	pending       bool   // waits for a read, or is being read
+	turned        int    // how often it has become ready or unready
+	seen, version uint64 // of its record when it was read, and of what was read
+}
+
+func newFacts(
+	config *Config, line *line, due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string),
+) *facts {
+	return &facts{
+		client: config.Core, limiter: config.Limiter, clock: config.Clock, log: config.Logger,
+		line: line, due: due, tell: tell,
+		work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight), in: map[string]*duePods{},
+	}
+}
+
+// of returns what is known about a pod.
+func (k *facts) of(pod *podcache.Pod) fact {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f := k.get(pod); f != nil {
+		return *f
+	}
+	return fact{}
+}
+
+// get returns what is known about a pod, or nil. The caller holds the lock.
+func (k *facts) get(pod *podcache.Pod) *fact {
+	if in := k.in[pod.Namespace]; in != nil {
+		return in.pods[pod.UID]
+	}
+	return nil
+}
+
+// need requests a read of a due pod. If the pod is gone, it is soon forgotten: a decision can outlive its pod.
+func (k *facts) need(pod *podcache.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	in := k.in[pod.Namespace]
+	if in == nil {
+		in = &duePods{pods: map[types.UID]*fact{}}
+		k.in[pod.Namespace] = in
+	}
+	if in.pods[pod.UID] == nil {
+		in.pods[pod.UID] = &fact{}
+	}
+	k.enqueue(in, pod.UID)
+}
+
+// enqueue requests a read. The caller holds the lock.
+func (k *facts) enqueue(in *duePods, uid types.UID) {
+	if f := in.pods[uid]; !f.pending {
+		f.pending = true
+		in.toRead = append(in.toRead, uid)
+		k.wake(in)
+	}
+}
+
+func (k *facts) wake(in *duePods) {
+	if in.served {
+		return
+	}
+	select {
+	case k.work <- struct{}{}:
+	default:
+	}
+}
+
+// turns notes that a pod has become ready or unready.
+func (k *facts) turns(pod *podcache.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f := k.get(pod); f != nil {
+		f.unready = time.Time{}
+		f.turned++
+	}
+}
+
+// match notes that a budget of a namespace selects other pods, or is gone.
+func (k *facts) match(namespace string, is *budget) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if in := k.in[namespace]; in != nil && !slices.Contains(in.changed, is) {
+		in.changed = append(in.changed, is)
+		k.wake(in)
+	}
+}
+
+// run reads pods and matches budgets until the context ends.
+func (k *facts) run(ctx context.Context) error {
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	follow := time.NewTicker(followEvery)
+	defer follow.Stop()
+	for {
+		for namespace, in := range k.unserved() {
+			readers.Go(func() { k.serve(ctx, namespace, in) })
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.work:
+		case <-follow.C:
+			k.follow()
+		}
+	}
+}
+
+// unserved returns the namespaces that need a reader, and notes that they have one.
+func (k *facts) unserved() map[string]*duePods {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	need := map[string]*duePods{}
+	for namespace, in := range k.in {
+		if !in.served && len(in.toRead)+len(in.changed) > 0 {
+			in.served, need[namespace] = true, in
+		}
+	}
+	return need
+}
+
+// follow requests reads of pods that have changed or could not be read, and forgets those that are no longer due.
+func (k *facts) follow() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for namespace, in := range k.in {
+		for uid, f := range in.pods {
+			switch pod, due := k.due(uid); {
+			case !due:
+				delete(in.pods, uid)
+			case !f.known, pod.Version != f.seen && pod.Version != f.version:
+				k.enqueue(in, uid)
+			}
+		}
+		if len(in.pods) == 0 && !in.served {
+			delete(k.in, namespace)
+		}
+	}
+}
+
+// serve is the reader of a namespace, for as long as there is something to do.
+func (k *facts) serve(ctx context.Context, namespace string, in *duePods) {
+	failures := 0
+	for ctx.Err() == nil {
+		uid, changed := k.next(in)
+		if len(changed) > 0 {
+			k.tell(k.rematch(namespace, in, changed)...)
+			continue
+		}
+		if uid == "" {
+			return
+		}
+		pod, due := k.due(uid)
+		if !due {
+			k.end(in, uid, func(*fact) { delete(in.pods, uid) })
+			continue
+		}
+		if err := k.read(ctx, in, pod); err == nil {
+			failures = 0
+			continue
+		} else if failures++; failures == 1 && ctx.Err() == nil {
+			k.log.Info("Cannot read a due pod, will retry; it stays meanwhile",
+				"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(apicall.Doubled(readAgainAfter, failures, apicall.LastBackoff)):
+		}
+	}
+}
+
+// next returns what a reader does next: the budgets to match again, or the pod to read. If it returns neither, the
+// namespace has no reader any more.
+func (k *facts) next(in *duePods) (uid types.UID, changed []*budget) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if changed, in.changed = in.changed, nil; len(changed) > 0 {
+		return "", changed
+	}
+	for len(in.toRead) > 0 {
+		uid, in.toRead = in.toRead[0], in.toRead[1:]
+		if f := in.pods[uid]; f != nil && f.pending { // not forgotten since
+			return uid, nil
+		}
+	}
+	in.served = false
+	return "", nil
+}
+
+// read reads a pod, and notes what it finds. A pod that is gone although its record is still there remains unread.
+func (k *facts) read(ctx context.Context, in *duePods, pod *podcache.Pod) error {
+	turned := k.of(pod).turned
+	live, err := k.live(ctx, pod)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && live.UID != pod.UID:
+		k.end(in, pod.UID, func(*fact) {})
+		return nil
+	case err != nil:
+		k.end(in, pod.UID, func(*fact) { k.enqueue(in, pod.UID) })
+		return err
+	}
+	budgets := k.line.selecting(pod.Namespace, live.Labels)
+	unready := k.unready(live)
+	k.end(in, pod.UID, func(f *fact) {
+		f.known, f.labels, f.budgets = true, live.Labels, budgets
+		f.seen, f.version = pod.Version, pod.AsOf(live).Version
+		if f.unready.IsZero() && f.turned == turned {
+			f.unready = unready
+		}
+	})
+	k.tell(pod.Node)
+	return nil
+}
+
+// live reads a pod from the API server.
+func (k *facts) live(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case k.calls <- struct{}{}:
+	}
+	defer func() { <-k.calls }()
+	if err := apicall.Token(ctx, k.limiter); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return k.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+}
+
+// unready returns since when a pod has not been ready. If it has become ready meanwhile, the answer is now.
+func (k *facts) unready(live *corev1.Pod) time.Time {
+	for i := range live.Status.Conditions {
+		if c := &live.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
+			return k.clock.See().Since(&c.LastTransitionTime)
+		}
+	}
+	return k.clock.Now()
+}
+
+// end notes the end of a read.
+func (k *facts) end(in *duePods, uid types.UID, note func(*fact)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f := in.pods[uid]; f != nil {
+		f.pending = false
+		note(f)
+	}
+}
+
+// rematch matches budgets with all pods of a namespace, without the lock. It returns the nodes of those for which that
+// is news.
+func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes []string) {
+	selectors := k.line.selectors(namespace)
+	for uid, of := range k.labeled(in) {
+		selected := slices.Clone(of.budgets)
+		for _, is := range changed {
+			selected = slices.DeleteFunc(selected, func(other *budget) bool { return other == is })
+			if selector, ok := selectors[is]; ok && selector.Matches(of.labels) {
+				selected = append(selected, is)
+			}
+		}
+		if slices.Equal(selected, of.budgets) {
+			continue
+		}
+		k.mu.Lock()
+		if f := in.pods[uid]; f != nil { // only this reader changes what is known of it
+			f.budgets = selected
+		}
+		k.mu.Unlock()
+		if pod, due := k.due(uid); due {
+			nodes = append(nodes, pod.Node)
+		}
+	}
+	return nodes
+}
+
+// labeled returns what is known about the pods that have been read.
+func (k *facts) labeled(in *duePods) map[types.UID]fact {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := map[types.UID]fact{}
+	for uid, f := range in.pods {
+		if f.known {
+			known[uid] = *f
+		}
+	}
+	return known
+}
