@@ -13,7 +13,7 @@
 //	selects.go      which policies select a pod, and how many pods a policy selects
 //	kept.go         which labels of pods are kept
 //	namespaces.go   the labels of namespaces
-//	sights.go       since when pods have been seen as due
+//	sights.go       since when pods have been seen as due, and what halted them
 //	unready.go      since when pods have not been ready
 //	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API
 //	line.go         the places of paces and budgets

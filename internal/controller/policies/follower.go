@@ -103,9 +103,10 @@ type followed struct {
 	*policy.Policy
 
 	uid     types.UID
-	flaw    error     // the part that cannot be read
-	tripped time.Time // the breaker, from the status when the policy was first seen
-	labeled bool      // whether the records of pods have all labels by which it selects
+	flaw    error        // the part that cannot be read
+	tripped time.Time    // the breaker, from the status when the policy was first seen
+	halted  *metav1.Time // its Halted as the status has it; nil if it does not
+	labeled bool         // whether the records of pods have all labels by which it selects
 }
 
 // New assembles a Follower. Nothing runs before Run is called or a manager to which it was added starts.
@@ -114,7 +115,7 @@ func New(config Config) (*Follower, error) {
 		return nil, err
 	}
 	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
-	f.sights.of = map[string]map[sight]time.Time{}
+	f.sights.of = map[string]map[cause]*sight{}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast
@@ -201,7 +202,9 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 		if err != nil {
 			f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 		}
-		all = append(all, followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)})
+		is := followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)}
+		is.Halted, is.halted = f.haltedBefore(object)
+		all = append(all, is)
 	}
 	if slices.ContainsFunc(all, followed.Asks) {
 		f.budgets.need()
@@ -324,6 +327,25 @@ func (f *Follower) editionOf() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.edition
+}
+
+// haltedBefore returns when the last halt of a policy's pods ended that this process has not seen itself, according to
+// the status when the policy was first seen. A halt that had not ended then ended now, at the earliest.
+func (f *Follower) haltedBefore(object *v1alpha1.EvictionPolicy) (at time.Time, status *metav1.Time) {
+	for _, p := range f.all() {
+		if p.Name == object.Name && p.uid == object.UID {
+			return p.Halted, p.halted
+		}
+	}
+	now, until := f.config.Clock.Now(), object.Status.HaltedUntil
+	switch {
+	case object.Status.Halted > 0:
+		return now, nil
+	case until == nil:
+		return time.Time{}, nil
+	}
+	least, _ := f.config.Clock.Ahead()
+	return timeline.Earlier(until.Add(-least), now), until
 }
 
 // tripped returns since when the breaker of a policy has been open, according to its status; zero if it is not.

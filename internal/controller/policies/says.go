@@ -48,7 +48,9 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	if len(selecting) == 0 {
 		return d
 	}
-	d = f.decide(f.asks(pod, node, is, selecting, f.causes(pod, taints)))
+	causes, state := f.causes(pod, taints), f.state()
+	f.noteHalts(pod, selecting, causes, state.isOpen)
+	d = f.decide(f.asks(pod, node, is, selecting, causes), state)
 	if d.Stays() {
 		f.conditionMayChange()
 	}
@@ -105,17 +107,17 @@ type decision struct {
 
 // decide asks the policies. Places are scarce, so a pod needs places in its budget and in paces only if nothing else
 // objects: while another policy holds the pod, they would be wasted.
-func (f *Follower) decide(a asked) (d decision) {
+func (f *Follower) decide(a asked, state memory) (d decision) {
 	now := f.config.Clock.Now()
-	d.selecting, d.state = a.selecting, f.state
+	d.selecting, d.state = a.selecting, state
 	d.Said = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
 	d.Again = timeline.Next(d.Again, a.turns)
 	if d.Stays() {
 		return d
 	}
-	d.needs = f.needs(a, now)
+	d.needs = f.needs(a, now, state)
 	if !f.line.has(d.needs, a.node, a.pod.UID) {
-		a.is.Budgets, d.state = f.line.lacks(d.needs), policy.Full(f.state)
+		a.is.Budgets, d.state = f.line.lacks(d.needs), policy.Full(state)
 		d.Answer = policy.Decide(a.selecting, a.is, a.causes, now, d.state).Answer
 	}
 	return d
@@ -130,8 +132,8 @@ type needs struct {
 
 func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
 
-func (f *Follower) needs(a asked, now time.Time) needs {
-	needed := policy.NeedsOf(a.selecting, a.is, a.causes, now, f.state)
+func (f *Follower) needs(a asked, now time.Time, state memory) needs {
+	needed := policy.NeedsOf(a.selecting, a.is, a.causes, now, state)
 	all := needs{paces: needed.Paces, due: needed.Due}
 	if needed.Budget {
 		all.budget = f.budgets.one(a.pod)
@@ -157,5 +159,18 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 // counts as having left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 
-// state returns what a policy remembers.
-func (f *Follower) state(p *policy.Policy) policy.State { return policy.State{Open: f.demand.open(p)} }
+// memory is what policies remember at an instant.
+type memory func(*policy.Policy) policy.State
+
+// state returns what policies remember now. The breaker of each counts at most once.
+func (f *Follower) state() memory {
+	open := map[*policy.Policy]string{}
+	return func(p *policy.Policy) policy.State {
+		if _, counted := open[p]; p.Breaker() != nil && !counted {
+			open[p] = f.demand.open(p)
+		}
+		return policy.State{Open: open[p]}
+	}
+}
+
+func (m memory) isOpen(p *policy.Policy) bool { return m(p).Open != "" }
