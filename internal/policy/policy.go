@@ -141,6 +141,13 @@ func (p *Policy) InEarnest() *Policy {
 	return &earnest
 }
 
+// Resumed returns the policy as it would be without a pause and a breaker.
+func (p *Policy) Resumed() *Policy {
+	resumed := *p
+	resumed.paused, resumed.breaker = nil, nil
+	return &resumed
+}
+
 // Pace returns the policy's pace, or nil.
 func (p *Policy) Pace() *Pace { return p.pace }
 
