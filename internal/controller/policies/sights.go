@@ -75,8 +75,8 @@ func (s *sights) halt(node string, pod types.UID, taint *corev1.Taint, on bool, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.of[node][cause{pod, causeOf(taint)}]
-	if known == nil { // the taint has just gone
-		return policy.Halt{}
+	if known == nil { // the taint has just gone, and with it what was known
+		return policy.Halt{Ended: now}
 	}
 	known.halt.Note(on, now)
 	return known.halt
