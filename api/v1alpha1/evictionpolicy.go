@@ -73,8 +73,9 @@ type EvictionPolicySpec struct {
 	Action EvictionAction `json:"action"`
 
 	// How long the action Evict or Hold lasts after a pod is due, for example 15m. Then the pod is deleted. Without a
-	// deadline the action never ends. A deadline ends only the action: a pod still stays while the policy is paused,
-	// its breaker is open, or its pace is used up.
+	// deadline the action never ends. If a pause or an open breaker of any policy kept the pod, the deadline counts from
+	// when that ended. A deadline ends only the action: a pod still stays while the policy is paused, its breaker is open,
+	// or its pace is used up.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -266,6 +267,16 @@ type EvictionPolicyStatus struct {
 	// When the first of the held pods was due.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+
+	// How many of the due pods a pause or an open breaker of any policy keeps. Their deadline does not count until that
+	// ends. It is set only if the policy has a deadline.
+	// +optional
+	Halted int32 `json:"halted,omitempty"`
+
+	// When the last pause or open breaker ended that kept pods which are still due. The deadline of pods that were due
+	// before counts from this instant.
+	// +optional
+	HaltedUntil *metav1.Time `json:"haltedUntil,omitempty"`
 
 	// The conditions Accepted, Holding, Tripped and HeldWhenDown.
 	// +optional

@@ -177,6 +177,10 @@ func (in *EvictionPolicyStatus) DeepCopyInto(out *EvictionPolicyStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.HaltedUntil != nil {
+		in, out := &in.HaltedUntil, &out.HaltedUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

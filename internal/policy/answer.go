@@ -67,6 +67,15 @@ type Said struct {
 // Stays reports whether the pod may not be touched now.
 func (a Answer) Stays() bool { return a.Step >= Wait }
 
+// EndsByDeadline reports whether Until is when the action of a policy ends.
+func (a Answer) EndsByDeadline() bool {
+	switch a.Why {
+	case Held, NotPermitted, BudgetsUnread, SeveralBudgets, Budget, BudgetBusy:
+		return !a.Until.IsZero()
+	}
+	return false
+}
+
 // String says which policy objects and why, for people: EvictionPolicy q is paused: storage upgrade.
 func (a Answer) String() string {
 	text := map[Why]string{

@@ -38,7 +38,7 @@ func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.T
 		if other.DryRun && other.Name != p.Name {
 			return Answer{}
 		}
-		return other.withoutBreaker(pod, cause.Due, now)
+		return other.withoutBreaker(pod, cause, now)
 	})
 	if at := p.breaker.resumedAt; at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
 		said.Again = at
@@ -46,15 +46,19 @@ func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.T
 	return said, due && !said.Stays()
 }
 
-// withoutBreaker is what a policy says that has neither a breaker nor a pace.
-func (p *Policy) withoutBreaker(pod *Pod, due, now time.Time) Answer {
+// withoutBreaker is what a policy says that has neither a breaker nor a pace. During a halt, deadlines stand still: one
+// that was over when a breaker opened keeps it open, and one that was not does not end meanwhile.
+func (p *Policy) withoutBreaker(pod *Pod, cause Cause, now time.Time) Answer {
 	if pod.NamespaceEnds {
 		return Answer{}
 	}
 	if keeps := p.keeps(pod); keeps.Stays() {
 		return keeps
 	}
-	return p.acts(pod, due, now)
+	if since := cause.Halt.Since; !since.IsZero() {
+		now = since
+	}
+	return p.acts(pod, cause, now)
 }
 
 // Add counts a pod that [Policy.Counts], once or, when it no longer counts, minus once. It reports whether the pod must

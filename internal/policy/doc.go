@@ -21,16 +21,20 @@
 //  1. a dry run, or a namespace that is being deleted: Free. A finished pod with finished: Keep: Hold
 //  2. paused, or the breaker is open and has not been resumed since the pod became due: Hold
 //  3. until due + settle, or while the breaker may turn out to be open: Wait
-//  4. until due + deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold;
+//  4. until the deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold;
 //     with Evict and a pod that must be read first: Wait
 //  5. the pace has no room: Wait until it has
-//  6. until due + deadline with the action Evict: Ask
+//  6. until the deadline with the action Evict: Ask
 //  7. Free
 //
 // Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
 //
 // For a breaker, lines 2 and 3, a pod is due when the process first saw that it is due, if that is later. A due instant
 // follows from records that many clients may write, and a breaker must not rely on one that says "long ago".
+//
+// A deadline counts from due, or from the end of the last halt if that is later. A halt is a pause or an open breaker,
+// of any policy, that keeps the pod because of the taint. A pod that was halted for longer than a deadline is therefore
+// not deleted when the halt ends: the Eviction API is asked first.
 //
 // The deadline ends only the action. Paused, breaker and pace outrank it, because the passing of time must not end a
 // pause or let a storm through.
@@ -39,6 +43,7 @@
 //
 //	policy.go      an EvictionPolicy, and what it selects and applies to
 //	facts.go       what the rule needs to know of a pod
+//	halt.go        the memory of pauses and open breakers that kept it
 //	says.go        the rule
 //	answer.go      what it says
 //	demand.go      what a breaker counts

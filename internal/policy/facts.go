@@ -84,6 +84,8 @@ type Cause struct {
 	// Seen is when this process first saw that the pod is due because of the taint; zero means at Due. Breakers do not
 	// rely on Due, which follows from records that many clients may write.
 	Seen time.Time
+	// Halt is what is known of halts that kept the pod because of the taint.
+	Halt Halt
 }
 
 // seen returns the later of due and first seen as due.

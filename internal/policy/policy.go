@@ -24,6 +24,9 @@ type Policy struct {
 	IfDown v1alpha1.IfDown
 	// DryRun means that the policy objects to nothing.
 	DryRun bool
+	// Halted is when the last halt ended that kept any of the policy's pods, according to its status; zero if there was
+	// none. It makes up for a [Halt] that is not known.
+	Halted time.Time
 
 	namespaces, pods, nodes labels.Selector
 
@@ -80,6 +83,9 @@ func New(object *v1alpha1.EvictionPolicy) (*Policy, error) {
 	if spec.Deadline != nil {
 		p.deadline = &spec.Deadline.Duration
 	}
+	if until := object.Status.HaltedUntil; until != nil {
+		p.Halted = until.Time
+	}
 	if spec.Pace != nil {
 		scope := cmp.Or(spec.Pace.Scope, v1alpha1.ScopeCluster)
 		p.pace = &Pace{Pods: int(spec.Pace.Pods), Per: spec.Pace.Per.Duration, Scope: scope}
@@ -135,6 +141,13 @@ func (p *Policy) InEarnest() *Policy {
 	return &earnest
 }
 
+// Resumed returns the policy as it would be without a pause and a breaker.
+func (p *Policy) Resumed() *Policy {
+	resumed := *p
+	resumed.paused, resumed.breaker = nil, nil
+	return &resumed
+}
+
 // Pace returns the policy's pace, or nil.
 func (p *Policy) Pace() *Pace { return p.pace }
 
@@ -143,6 +156,9 @@ func (p *Policy) Breaker() *Breaker { return p.breaker }
 
 // HoldsWithoutEnd reports whether pods stay for as long as the policy applies to them.
 func (p *Policy) HoldsWithoutEnd() bool { return p.action == v1alpha1.ActionHold && p.deadline == nil }
+
+// HasDeadline reports whether the action ends by itself.
+func (p *Policy) HasDeadline() bool { return p.deadline != nil }
 
 // Asks reports whether the policy asks the Eviction API.
 func (p *Policy) Asks() bool { return p.action == v1alpha1.ActionEvict }

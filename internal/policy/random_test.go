@@ -83,8 +83,13 @@ func newWorld(r *rand.Rand) *world {
 		if r.IntN(3) == 0 {
 			by.Seen = by.At.Add(someSeconds(r).Duration)
 		}
+		if r.IntN(3) == 0 {
+			by.Released = due.Add(someSeconds(r).Duration)
+		}
 		w.Dues = append(w.Dues, by)
-		w.causes = append(w.causes, policy.Cause{Taint: &by.Taint, Due: by.At, Seen: by.Seen})
+		w.causes = append(w.causes, policy.Cause{
+			Taint: &by.Taint, Due: by.At, Seen: by.Seen, Halt: policy.Halt{Ended: by.Released},
+		})
 	}
 	for i := range r.IntN(4) {
 		w.add(r, string(rune('a'+i)))
@@ -169,7 +174,11 @@ func randomPolicy(r *rand.Rand, name string) v1alpha1.EvictionPolicy {
 			s.Breaker.ResumedAt = &metav1.Time{Time: at(float64(r.IntN(12)))}
 		}
 	}
-	return v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: s}
+	object := v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: s}
+	if r.IntN(6) == 0 {
+		object.Status.HaltedUntil = &metav1.Time{Time: at(float64(r.IntN(8)))}
+	}
+	return object
 }
 
 // findInstants finds the instants without looking at what decides: everything random happens at a whole second.

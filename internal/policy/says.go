@@ -50,7 +50,7 @@ func (p *Policy) Says(pod *Pod, cause Cause, now time.Time, state State) Answer 
 	if brakes := p.brakes(cause.seen(), now, state); brakes.Stays() {
 		return brakes
 	}
-	action := p.acts(pod, cause.Due, now)
+	action := p.acts(pod, cause, now)
 	if action.Stays() || state.Room == nil {
 		return action
 	}
@@ -93,10 +93,10 @@ func (p *Policy) brakes(seen, now time.Time, state State) Answer {
 
 // acts is lines 4, 6 and 7: what the action says until its deadline ends it. Line 5 is in between, because a pace
 // counts only pods that the action lets go.
-func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
+func (p *Policy) acts(pod *Pod, cause Cause, now time.Time) Answer {
 	var ends time.Time
 	if p.deadline != nil {
-		if ends = due.Add(*p.deadline); !now.Before(ends) {
+		if ends = p.DeadlineFrom(cause).Add(*p.deadline); !now.Before(ends) {
 			return Answer{}
 		}
 	}
@@ -111,6 +111,11 @@ func (p *Policy) acts(pod *Pod, due, now time.Time) Answer {
 		return p.answer(Hold, pod.Budgets.Objects, ends, pod.Budgets.Name)
 	}
 	return p.answer(Ask, "", ends, pod.Budgets.Name)
+}
+
+// DeadlineFrom returns from when the deadline of the policy counts: the later of due and the end of the last halt.
+func (p *Policy) DeadlineFrom(cause Cause) time.Time {
+	return slices.MaxFunc([]time.Time{cause.Due, cause.Halt.Ended, p.Halted}, time.Time.Compare)
 }
 
 func (p *Policy) answer(step Step, why Why, until time.Time, detail string) Answer {

@@ -53,7 +53,7 @@ func (r *round) object() {
 		if r.random.IntN(4) == 0 {
 			policy.Spec.NodeSelector = selecting(corev1.LabelTopologyZone, pick(r.random, "a", "b"))
 		}
-		policy.Spec.DryRun = r.random.IntN(6) == 0
+		policy.Spec.DryRun = r.random.IntN(6) == 0 && policy.Spec.Paused == nil
 		r.counted = r.counted || policy.Spec.Pace != nil || policy.Spec.Breaker != nil
 		r.must(objects.Create(r.t.Context(), policy))
 	}

@@ -74,6 +74,49 @@ func TestHoldUntilADeadline(t *testing.T) {
 	}
 }
 
+// pause pauses all pods of the scene.
+func (s *scene) pause() string {
+	s.t.Helper()
+	return s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: new("a test")})
+}
+
+func TestADeadlineCountsFromTheEndOfAPause(t *testing.T) {
+	const deadline = 10 * time.Second
+	s := newScene(t)
+	node := s.node("tainted")
+	s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: within(deadline)})
+	pause, pod := s.pause(), s.pod("pod", node)
+	came := s.taint(node)
+	await.Until(t, came.Add(deadline+5*time.Second))
+	s.stays(pod)
+	before := time.Now()
+	s.remove(pause)
+	after := time.Now()
+	s.wantBetween("pod leaves", s.leaves(pod), before.Add(deadline), after.Add(deadline))
+}
+
+func TestANewLeaderKnowsWhenAPauseEnded(t *testing.T) {
+	const deadline = 40 * time.Second
+	s := sceneFor(t)
+	node := s.node("tainted")
+	policy := s.policy(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: within(deadline)})
+	pause, pod := s.pause(), s.pod("pod", node)
+	s.taint(node)
+	s.awaitStatus(policy, "has a halted pod", func(is *v1alpha1.EvictionPolicyStatus) bool { return is.Halted == 1 })
+	await.Must(t, await.Pause(t.Context(), 5*time.Second))
+	before := time.Now()
+	s.remove(pause)
+	after := time.Now()
+	s.awaitStatus(policy, "knows when the pause ended", func(is *v1alpha1.EvictionPolicyStatus) bool {
+		return is.Halted == 0 && is.HaltedUntil != nil
+	})
+	await.Must(t, leader.Kill())
+	var err error
+	leader, err = startReplica(t.Context(), "one")
+	await.Must(t, err)
+	s.wantBetween("pod leaves", s.leaves(pod), before.Add(deadline), after.Add(deadline+2*time.Second)) // the status has seconds
+}
+
 func TestTheStrictestOfTwoPoliciesCountsWhicheverCameFirst(t *testing.T) {
 	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}
 	ask := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}

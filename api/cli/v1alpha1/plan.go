@@ -44,6 +44,24 @@ type TaintPlan struct {
 	Budgets []PlannedBudget `json:"budgets,omitempty"`
 	// Policies are the EvictionPolicies that select pods that leave, by name.
 	Policies []PlannedPolicy `json:"policies,omitempty"`
+	// Resumed is what happens to the pods that pauses and open breakers keep when all of these end. It is absent if they
+	// keep none.
+	Resumed *PlannedResume `json:"resumed,omitempty"`
+}
+
+// PlannedResume is what happens to pods that pauses and open breakers keep if all of these end at the instant of the
+// plan.
+type PlannedResume struct {
+	// Pods is the number of these pods. Leave is how many of them then leave when they are due, although some only at a
+	// pace. The Eviction API is asked first about Asked of those.
+	Pods  int `json:"pods"`
+	Leave int `json:"leave"`
+	Asked int `json:"asked"`
+	// Late is how many a deadline deletes without asking if they are still there, between LateFrom and LateTo after the
+	// resume.
+	Late     int             `json:"late"`
+	LateFrom metav1.Duration `json:"lateFrom,omitzero"`
+	LateTo   metav1.Duration `json:"lateTo,omitzero"`
 }
 
 // PlannedPolicy is what an EvictionPolicy does with the pods of a plan.

@@ -14,8 +14,8 @@ import (
 )
 
 // demand counts, for every policy that has a breaker, the pods that would leave now if no policy had one. It counts
-// state, not events, so a process that has just started knows as much as one that has run for a week. It is safe for
-// concurrent use.
+// state, not events, so a process that has just started knows as much as one that has run for a week. When it counts
+// the pods of a node, it notes whether a pause or an open breaker keeps them. It is safe for concurrent use.
 type demand struct {
 	on      func(node string) nodeDemand        // the demand of a node's pods
 	tainted func() []string                     // nodes with NoExecute taints
@@ -27,6 +27,7 @@ type demand struct {
 	known func() bool
 
 	mu       sync.Mutex
+	halts    bool                // a policy can halt pods
 	breakers map[string]*breaker // by policy
 	stale    map[string]struct{} // nodes to count again
 	nodes    map[string]nodeDemand
@@ -62,6 +63,7 @@ func (d *demand) follow(all []followed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := map[string]*breaker{}
+	d.halts = slices.ContainsFunc(all, func(p followed) bool { return p.MayHalt() })
 	for _, p := range all {
 		if p.Breaker() == nil {
 			continue
@@ -74,13 +76,14 @@ func (d *demand) follow(all []followed) {
 		next[p.Name] = b
 	}
 	d.breakers = next
+	d.wake()
 }
 
 // markStale notes that the pods of some nodes must be counted again.
 func (d *demand) markStale(nodes ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.breakers) == 0 {
+	if len(d.breakers) == 0 && !d.halts {
 		return
 	}
 	for _, node := range nodes {
@@ -112,6 +115,12 @@ func (d *demand) state(p *policy.Policy) policy.State {
 	d.recount()
 	b.count(d)
 	return policy.State{Open: b.latch.Open(), Unread: b.unread}
+}
+
+// isOpen reports whether the breaker of a policy was open when it last counted. The caller holds the lock.
+func (d *demand) isOpen(p *policy.Policy) bool {
+	b := d.breakers[p.Name]
+	return b != nil && !b.latch.Tripped.IsZero()
 }
 
 // look counts for all breakers. It returns those that opened or closed, whether answers have changed, and when to look

@@ -13,7 +13,7 @@
 //	selects.go      which policies select a pod, and how many pods a policy selects
 //	kept.go         which labels of pods are kept
 //	namespaces.go   the labels of namespaces
-//	sights.go       since when pods have been seen as due
+//	sights.go       since when pods have been seen as due, and what halted them
 //	facts.go        what is read of due pods: which budgets select them, and since when they have not been ready
 //	unready.go      since when nodes have not been ready
 //	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API

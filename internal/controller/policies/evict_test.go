@@ -143,9 +143,10 @@ func (w *asking) addBudget(name, app string, allowed int32) {
 	synctest.Wait()
 }
 
-func (w *asking) allow(name string, allowed int32) {
+// allow changes what budget web allows.
+func (w *asking) allow(allowed int32) {
 	w.T.Helper()
-	is, err := w.Client.PolicyV1().PodDisruptionBudgets("default").Get(w.T.Context(), name, metav1.GetOptions{})
+	is, err := w.Client.PolicyV1().PodDisruptionBudgets("default").Get(w.T.Context(), "web", metav1.GetOptions{})
 	w.Must(nil, err)
 	is.Status.DisruptionsAllowed = allowed
 	w.Must(w.Client.PolicyV1().PodDisruptionBudgets("default").Update(w.T.Context(), is, metav1.UpdateOptions{}))
@@ -222,7 +223,7 @@ func TestABudgetThatAllowsOneAtATimeIsRespected(t *testing.T) {
 		for left := 2; left >= 0; left-- {
 			w.Pass(20 * sec)
 			w.wantThere(left)
-			w.allow("web", 1)
+			w.allow(1)
 		}
 		w.Pass(2 * sec)
 		w.wantThere(0)
@@ -244,7 +245,7 @@ func TestABudgetThatAllowsNothingCostsHardlyAnyCalls(t *testing.T) {
 		w.wantNumbers("ask", 50, 50, 50)
 		w.wantCondition("ask", v1alpha1.ConditionHolding, "Budget", "")
 		w.wantCount("event web7 EvictionHeld: Pod default/web7 is due to leave, but stays: EvictionPolicy ask asks the Eviction API, and a PodDisruptionBudget allows no disruption: default/web", 1)
-		w.allow("web", 50)
+		w.allow(50)
 		w.Pass(5 * sec)
 		w.wantThere(0)
 	})
@@ -439,7 +440,7 @@ func TestAPodThatIsReplacedWhileItWaitsIsNotAskedAbout(t *testing.T) {
 		time.AfterFunc(5*sec, w.API.Watches("pods").Expire)
 		w.DeletePod("default", "web0")
 		w.AddPod("web0", "m", labeled("app", "web"), ready4ever, func(pod *corev1.Pod) { pod.UID = types.UID("another") })
-		w.allow("web", 1)
+		w.allow(1)
 		w.Pass(time.Minute)
 		w.wantThere(1)
 		w.wantAsked(0, 0)

@@ -104,11 +104,13 @@ type Follower struct {
 type followed struct {
 	*policy.Policy
 
-	uid     types.UID
-	flaw    error     // the part that cannot be read
-	tripped time.Time // the breaker, from the status when the policy was first seen
-	resumed string    // the breaker, as the spec says
-	labeled bool      // whether the records of pods have all labels by which it selects
+	uid        types.UID
+	generation int64
+	flaw       error        // the part that cannot be read
+	tripped    time.Time    // the breaker, from the status when the policy was first seen
+	resumed    string       // the breaker, as the spec says
+	halted     *metav1.Time // its Halted as the status has it; nil if it does not
+	labeled    bool         // whether the records of pods have all labels by which it selects
 }
 
 // New assembles a Follower. Nothing runs before Run is called or a manager to which it was added starts.
@@ -117,7 +119,7 @@ func New(config Config) (*Follower, error) {
 		return nil, err
 	}
 	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
-	f.sights.of = map[string]map[sight]time.Time{}
+	f.sights.of = map[string]map[cause]*sight{}
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
 	f.demand = newDemand(f.config.Clock.Now)
 	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast
@@ -199,15 +201,17 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 	if len(objects) > 0 {
 		f.namespaces.need()
 	}
-	all := make([]followed, 0, len(objects))
+	all, before := make([]followed, 0, len(objects)), f.all()
 	for _, object := range objects {
-		p, err := policy.New(object)
-		if err != nil {
-			f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
+		was := slices.IndexFunc(before, func(p followed) bool { return p.Name == object.Name && p.uid == object.UID })
+		switch {
+		case was < 0:
+			all = append(all, f.first(object))
+		case before[was].generation == object.Generation: // what is counted for it stays
+			all = append(all, before[was])
+		default:
+			all = append(all, f.next(before[was], object))
 		}
-		is := followed{Policy: p, uid: object.UID, flaw: err, tripped: tripped(object)}
-		f.resume(&is, object)
-		all = append(all, is)
 	}
 	if slices.ContainsFunc(all, followed.Asks) {
 		f.budgets.need()
@@ -326,23 +330,50 @@ func (f *Follower) editionOf() int {
 	return f.edition
 }
 
-// resume notes when users resumed the breaker of a policy: when this process saw that resumedAt changed, because the
-// clock that set it may be wrong.
-func (f *Follower) resume(is *followed, object *v1alpha1.EvictionPolicy) {
-	if object.Spec.Breaker == nil || object.Spec.Breaker.ResumedAt == nil {
-		return
+// compile compiles a policy.
+func (f *Follower) compile(object *v1alpha1.EvictionPolicy) followed {
+	p, err := policy.New(object)
+	if err != nil {
+		f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 	}
-	is.resumed = object.Spec.Breaker.ResumedAt.String()
-	all, now := f.all(), f.config.Clock.Now()
-	was := slices.IndexFunc(all, func(p followed) bool { return p.uid == object.UID && p.Breaker() != nil })
-	switch {
-	case was < 0:
+	is := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err}
+	if b := object.Spec.Breaker; b != nil && b.ResumedAt != nil {
+		is.resumed = b.ResumedAt.String()
+	}
+	return is
+}
+
+// first returns a policy that is seen for the first time. Its status says what happened before. Instants that are in
+// the future according to it are now.
+func (f *Follower) first(object *v1alpha1.EvictionPolicy) followed {
+	is, now := f.compile(object), f.config.Clock.Now()
+	is.tripped = tripped(object)
+	if is.resumed != "" {
 		is.Breaker().ResumeAt(timeline.Earlier(is.Breaker().ResumedAt(), now))
-	case all[was].resumed == is.resumed:
-		is.Breaker().ResumeAt(all[was].Breaker().ResumedAt())
-	default:
-		is.Breaker().ResumeAt(now)
 	}
+	switch until := object.Status.HaltedUntil; {
+	case object.Status.Halted > 0: // the halt ended now, at the earliest
+		is.Halted = now
+	case until != nil:
+		least, _ := f.config.Clock.Ahead()
+		is.Halted, is.halted = timeline.Earlier(until.Add(-least), now), until
+	}
+	return is
+}
+
+// next returns the next version of a policy. A user resumed its breaker when this process saw that resumedAt changed,
+// because the clock that set it may be wrong.
+func (f *Follower) next(was followed, object *v1alpha1.EvictionPolicy) followed {
+	is := f.compile(object)
+	is.tripped, is.Halted, is.halted = was.tripped, was.Halted, was.halted
+	switch {
+	case is.resumed == "":
+	case was.resumed == is.resumed:
+		is.Breaker().ResumeAt(was.Breaker().ResumedAt())
+	default:
+		is.Breaker().ResumeAt(f.config.Clock.Now())
+	}
+	return is
 }
 
 // tripped returns since when the breaker of a policy has been open, according to its status; zero if it is not.

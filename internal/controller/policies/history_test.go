@@ -57,7 +57,8 @@ type history struct {
 	gone map[string]time.Time // pods that are gone
 	lost map[string]bool      // pods with a delete that was carried out and not answered
 
-	blind time.Time // until then the watch of pods brings nothing
+	blind  time.Time   // until then the watch of pods brings nothing
+	starts []time.Time // of later processes
 }
 
 func newHistory(w *asking) *history {
@@ -153,12 +154,6 @@ func (m *moment) model(name string, open map[string]bool) oracle.Policies {
 	}
 }
 
-// may says what a pod may do at an instant.
-func (m *moment) may(name string, open map[string]bool, now time.Time) oracle.Leave {
-	is := m.modelAt(name, open, now)
-	return is.May(now)
-}
-
 // modelAt is the model with the facts that change with time.
 func (m *moment) modelAt(name string, open map[string]bool, now time.Time) oracle.Policies {
 	is, pod := m.model(name, open), m.pods[name]
@@ -221,7 +216,7 @@ func (h *history) open(now time.Time) map[string]bool {
 		}
 		open[p.Name] = !slices.ContainsFunc(seen, func(m moment) bool {
 			i := slices.IndexFunc(m.policies, func(is v1alpha1.EvictionPolicy) bool { return is.Name == p.Name && is.Generation == p.Generation })
-			return i < 0 || h.demand(&m, &p, now) <= h.maxDue(seen, &p, now)
+			return i < 0 || h.demand(&m, &p, now, latest) <= h.maxDue(seen, &p, now)
 		})
 	}
 	return open
@@ -264,9 +259,20 @@ func (h *history) selected(m *moment, p *v1alpha1.EvictionPolicy, now time.Time)
 	return count
 }
 
+// mayBeOpen returns the policies whose breakers can be open at an instant.
+func (h *history) mayBeOpen(now time.Time) map[string]bool {
+	open := h.open(now)
+	for _, m := range h.since(now) {
+		for _, p := range m.policies {
+			open[p.Name] = open[p.Name] || p.Spec.Breaker != nil && h.demand(&m, &p, now, earliest) > max(p.Spec.Breaker.MaxDue.IntValue(), 1)
+		}
+	}
+	return open
+}
+
 // demand counts the pods that would leave if no policy had a breaker, because of taints to which a policy applies. Of
 // the pods of a budget, it counts no more than the budget allows.
-func (h *history) demand(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (count int) {
+func (h *history) demand(m *moment, p *v1alpha1.EvictionPolicy, now time.Time, released bound) (count int) {
 	now = now.Add(-seenWithin) // what is so for a while, the process has seen
 	asking := map[string]int{}
 	for name := range m.pods {
@@ -276,7 +282,7 @@ func (h *history) demand(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (
 		if gone && !at.After(now.Add(seenWithin)) {
 			continue
 		}
-		is, pod := m.modelAt(name, nil, now), m.pods[name]
+		is, pod := h.modelAt(m, name, nil, now, released), m.pods[name]
 		is.Dues = slices.DeleteFunc(is.Dues, func(due oracle.DueBy) bool { return !m.counts(name, p, due) })
 		is.List = slices.Clone(m.policies)
 		for i := range is.List {
@@ -299,22 +305,115 @@ func (h *history) demand(m *moment, p *v1alpha1.EvictionPolicy, now time.Time) (
 
 // counts reports whether the breaker of a policy counts a pod because of a taint, if the pod would leave.
 func (m *moment) counts(name string, p *v1alpha1.EvictionPolicy, due oracle.DueBy) bool {
+	resumed := p.Spec.Breaker.ResumedAt
+	return m.about(name, p, due) && (resumed == nil || !oracle.Later(due.At, due.Seen).Before(resumed.Time))
+}
+
+// about reports whether a policy selects a pod and applies to a taint because of which it is due.
+func (m *moment) about(name string, p *v1alpha1.EvictionPolicy, due oracle.DueBy) bool {
 	one := m.model(name, nil)
 	one.List = []v1alpha1.EvictionPolicy{{Spec: v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionHold, Taints: p.Spec.Taints, NamespaceSelector: p.Spec.NamespaceSelector,
 		PodSelector: p.Spec.PodSelector, NodeSelector: p.Spec.NodeSelector,
 	}}}
 	one.Dues, one.NamespaceEnds = []oracle.DueBy{due}, false
-	resumed := p.Spec.Breaker.ResumedAt
-	return one.May(due.At) == oracle.Stay && (resumed == nil || !oracle.Later(due.At, due.Seen).Before(resumed.Time))
+	return one.May(due.At) == oracle.Stay
+}
+
+// bound is which of the instants is meant that a process may take for the end of the last halt of a pod.
+type bound bool
+
+const (
+	earliest bound = false
+	latest   bound = true
+)
+
+// surelySeen is for how long a pause must have kept a pod that is due until every process has noticed it.
+const surelySeen = seenWithin + 3*sec
+
+// modelAt is the model of a moment at an instant, with the halts of the pod.
+func (h *history) modelAt(m *moment, name string, open map[string]bool, now time.Time, released bound) oracle.Policies {
+	is := m.modelAt(name, open, now)
+	for i := range is.Dues {
+		if released == latest {
+			is.Dues[i].Released = h.releasedAtTheLatest(name, is.Dues[i], now)
+		} else {
+			is.Dues[i].Released = h.released(name, is.Dues[i].Taint.Key, now)
+		}
+	}
+	return is
+}
+
+// mayAt says what a pod may do at an instant, if a process sees this moment.
+func (h *history) mayAt(m *moment, name string, open map[string]bool, now time.Time, released bound) oracle.Leave {
+	is := h.modelAt(m, name, open, now, released)
+	return is.May(now)
+}
+
+// released returns when a pause last ended that every process has noticed; zero if there was none since the process
+// started. Nobody knows for sure when breakers are open.
+func (h *history) released(name, taint string, now time.Time) (at time.Time) {
+	var since time.Time
+	h.eachMoment(now, func(m *moment, to time.Time) {
+		if slices.ContainsFunc(h.starts, m.at.Equal) {
+			at, since = time.Time{}, time.Time{}
+		}
+		pod, there := m.pods[name]
+		dues := m.dues(&pod)
+		i := slices.IndexFunc(dues, func(due oracle.DueBy) bool { return due.Taint.Key == taint && due.At.Before(to) })
+		paused := there && i >= 0 && slices.ContainsFunc(m.policies, func(p v1alpha1.EvictionPolicy) bool {
+			return p.Spec.Paused != nil && !p.Spec.DryRun && m.about(name, &p, dues[i])
+		})
+		switch {
+		case !paused:
+			since = time.Time{}
+		case since.IsZero():
+			since = oracle.Later(m.at, dues[i].At)
+		}
+		if paused && to.Sub(since) >= surelySeen {
+			at = to
+		}
+	})
+	return at
+}
+
+// releasedAtTheLatest returns the latest instant at which a process may believe that the last halt has ended: a breaker
+// can have been open at any time, and a new process knows only that some pods of a policy were halted.
+func (h *history) releasedAtTheLatest(name string, due oracle.DueBy, now time.Time) (at time.Time) {
+	h.eachMoment(now, func(m *moment, to time.Time) {
+		_, there := m.pods[name]
+		if there && slices.ContainsFunc(m.policies, func(p v1alpha1.EvictionPolicy) bool {
+			return (p.Spec.Paused != nil || p.Spec.Breaker != nil) && !p.Spec.DryRun && m.about(name, &p, due)
+		}) {
+			at = to.Add(seenWithin)
+		}
+	})
+	for _, start := range h.starts {
+		at = oracle.Later(at, start.Add(seenWithin))
+	}
+	if at.After(now) {
+		return now
+	}
+	return at
+}
+
+// eachMoment calls a function with the moments up to an instant, and when each ended.
+func (h *history) eachMoment(now time.Time, do func(m *moment, to time.Time)) {
+	all := h.within(now, now.Sub(h.Start))
+	for i := range all {
+		to := now
+		if i+1 < len(all) {
+			to = all[i+1].at
+		}
+		do(&all[i], to)
+	}
 }
 
 // may says what a pod may do at an instant, according to anything that a process may have seen last.
-func (h *history) may(name string, now time.Time) (most oracle.Leave) {
-	open := h.open(now)
+func (h *history) may(name string, open map[string]bool, now time.Time, released bound) (most oracle.Leave) {
 	for _, m := range h.since(now) {
 		if _, there := m.pods[name]; there {
-			most = max(most, m.may(name, open, now))
+			most = max(most, h.mayAt(&m, name, open, now, released))
 		}
 	}
 	return most
@@ -687,6 +786,7 @@ func (h *history) fault(kind int, lasts time.Duration) {
 		h.Stop()
 		h.Pass(lasts)
 		h.change((*moment).forgetResumed)
+		h.starts = append(h.starts, time.Now())
 		h.start()
 	default: // a list that fails would be tried again after as much as a minute
 		h.blind = time.Now().Add(lasts)
@@ -742,7 +842,7 @@ func (h *history) judge() {
 		if h.asks[name] {
 			least = oracle.AskFirst
 		}
-		if h.may(name, at) < least {
+		if h.may(name, h.open(at), at, earliest) < least {
 			h.T.Errorf("%s: pod %s left at %s, and the model does not let it go: %s", h.what, name, at.Sub(h.Start), h.why(name, at))
 		}
 	}
@@ -756,7 +856,7 @@ func (h *history) judge() {
 		if h.there(name) == nil {
 			continue
 		}
-		if may := h.may(name, now); may == oracle.LeaveFree || may == oracle.AskFirst && last.allows(name) {
+		if may := h.may(name, h.mayBeOpen(now), now, latest); may == oracle.LeaveFree || may == oracle.AskFirst && last.allows(name) {
 			h.T.Errorf("%s: pod %s is still there, and the model lets it go: %s", h.what, name, h.why(name, now))
 		}
 	}
@@ -805,7 +905,7 @@ func (h *history) must(name string, now time.Time) bool {
 				p.Spec.Action, p.Spec.Deadline = v1alpha1.ActionHold, nil
 			}
 		}
-		may := m.may(name, open, oracle.Later(m.at, now.Add(-leavesWithin)))
+		may := h.mayAt(&m, name, open, oracle.Later(m.at, now.Add(-leavesWithin)), latest)
 		return may == oracle.Stay || may == oracle.AskFirst && !m.allows(name)
 	})
 }
@@ -815,7 +915,7 @@ func (h *history) held(name string, now time.Time) bool {
 	return !slices.ContainsFunc(h.within(now, unmarkedWithin), func(m moment) bool {
 		pod, there := m.pods[name]
 		due := slices.ContainsFunc(m.dues(&pod), func(by oracle.DueBy) bool { return !by.At.After(now.Add(-unmarkedWithin)) })
-		return !there || !due || m.may(name, nil, now) != oracle.Stay
+		return !there || !due || h.mayAt(&m, name, nil, now, earliest) != oracle.Stay
 	})
 }
 
@@ -828,7 +928,8 @@ func (h *history) why(name string, at time.Time) (text string) {
 			text += fmt.Sprintf("\n  budget %s of %v allows %d", b.Name, b.Spec.Selector.MatchLabels, b.Status.DisruptionsAllowed)
 		}
 		for _, due := range is.Dues {
-			text += fmt.Sprintf("\n  due by %s at %s", due.Taint.Key, due.At.Sub(h.Start))
+			text += fmt.Sprintf("\n  due by %s at %s, released at %s to %s", due.Taint.Key, due.At.Sub(h.Start),
+				h.released(name, due.Taint.Key, at).Sub(h.Start), h.releasedAtTheLatest(name, due, at).Sub(h.Start))
 		}
 		for _, p := range m.policies {
 			text += fmt.Sprintf("\n  %s: %s", p.Name, specOf(&p))

@@ -48,7 +48,9 @@ func (f *Follower) says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 	if len(selecting) == 0 {
 		return d
 	}
-	d = f.decide(f.asks(pod, node, is, selecting, f.causes(pod, taints)))
+	causes, state := f.causes(pod, taints), f.state()
+	f.noteHalts(pod, selecting, causes, state.isOpen)
+	d = f.decide(f.asks(pod, node, is, selecting, causes), state)
 	if d.Stays() && d.Why != policy.PodUnread { // that passes in a moment
 		f.conditionMayChange()
 	}
@@ -107,9 +109,9 @@ type decision struct {
 
 // decide asks the policies. Places are scarce, so a pod needs places in its budget and in paces only if nothing else
 // objects: while another policy holds the pod, they would be wasted.
-func (f *Follower) decide(a asked) (d decision) {
+func (f *Follower) decide(a asked, state memory) (d decision) {
 	now := f.config.Clock.Now()
-	d.selecting, d.state = a.selecting, f.state
+	d.selecting, d.state = a.selecting, state
 	d.Said = policy.Decide(a.selecting, a.is, a.causes, now, d.state)
 	d.Again = timeline.Next(d.Again, a.turns)
 	if d.Stays() {
@@ -118,9 +120,9 @@ func (f *Follower) decide(a asked) (d decision) {
 		}
 		return d
 	}
-	d.needs = f.needs(a, now)
+	d.needs = f.needs(a, now, state)
 	if !f.line.has(d.needs, a.node, a.pod.UID) {
-		a.is.Budgets, d.state = f.line.lacks(d.needs), policy.Full(f.state)
+		a.is.Budgets, d.state = f.line.lacks(d.needs), policy.Full(state)
 		d.Answer = policy.Decide(a.selecting, a.is, a.causes, now, d.state).Answer
 	}
 	return d
@@ -135,8 +137,8 @@ type needs struct {
 
 func (n needs) none() bool { return len(n.paces) == 0 && n.budget == nil }
 
-func (f *Follower) needs(a asked, now time.Time) needs {
-	needed := policy.NeedsOf(a.selecting, a.is, a.causes, now, f.state)
+func (f *Follower) needs(a asked, now time.Time, state memory) needs {
+	needed := policy.NeedsOf(a.selecting, a.is, a.causes, now, state)
 	all := needs{paces: needed.Paces, due: needed.Due}
 	if needed.Budget {
 		all.budget = a.known.budgets[0]
@@ -162,9 +164,6 @@ func (f *Follower) Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) boo
 // counts as having left.
 func (f *Follower) End(node string, pod types.UID, stays bool) { f.line.ended(node, pod, stays) }
 
-// state returns what a policy remembers.
-func (f *Follower) state(p *policy.Policy) policy.State { return f.demand.state(p) }
-
 // due returns the record of a pod, and whether the pod is due now.
 func (f *Follower) due(uid types.UID) (*podcache.Pod, bool) {
 	pod, ok := f.config.Pods.There(uid)
@@ -174,3 +173,19 @@ func (f *Follower) due(uid types.UID) (*podcache.Pod, bool) {
 	node, ok := f.config.Nodes.Get(pod.Node)
 	return pod, ok && f.config.Rule.Decide(pod.Rule(), node.NoExecute).DueAt(f.config.Clock.Now())
 }
+
+// memory is what policies remember at an instant.
+type memory func(*policy.Policy) policy.State
+
+// state returns what policies remember now. The breaker of each counts at most once.
+func (f *Follower) state() memory {
+	states := map[*policy.Policy]policy.State{}
+	return func(p *policy.Policy) policy.State {
+		if _, counted := states[p]; p.Breaker() != nil && !counted {
+			states[p] = f.demand.state(p)
+		}
+		return states[p]
+	}
+}
+
+func (m memory) isOpen(p *policy.Policy) bool { return m(p).Open != "" }

@@ -37,7 +37,8 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	return is, selecting
 }
 
-// demandOn returns what breakers count on a node.
+// demandOn returns what breakers count on a node. It notes which pods are halted, as a standby must know that too. The
+// demand calls it.
 func (f *Follower) demandOn(name string) (on nodeDemand) {
 	node, ok := f.config.Nodes.Get(name)
 	if !ok || len(node.NoExecute) == 0 {
@@ -54,12 +55,32 @@ func (f *Follower) demandOn(name string) (on nodeDemand) {
 			continue
 		}
 		is, selecting := f.selecting(all, pod, node)
+		f.noteHalts(pod, selecting, causes, f.demand.isOpen)
+		on.again = timeline.Next(on.again, nextDue(selecting, causes, f.config.Clock.Now()))
+		if !slices.ContainsFunc(selecting, hasBreaker) {
+			continue
+		}
 		if on.add(f.asks(pod, node, is, selecting, causes), f.config.Clock.Now()) {
 			f.facts.need(pod)
 		}
 	}
 	return on
 }
+
+// nextDue returns when a pod is due next, if one of its policies can halt it; zero if it is not.
+func nextDue(selecting []*policy.Policy, causes []policy.Cause, now time.Time) (next time.Time) {
+	if !slices.ContainsFunc(selecting, (*policy.Policy).MayHalt) {
+		return next
+	}
+	for _, cause := range causes {
+		if cause.Due.After(now) {
+			next = timeline.Next(next, cause.Due)
+		}
+	}
+	return next
+}
+
+func hasBreaker(p *policy.Policy) bool { return p.Breaker() != nil }
 
 // add counts a pod for the breakers of its policies. It reports whether the pod must be read to tell whether it counts.
 func (on *nodeDemand) add(a asked, now time.Time) (unread bool) {
@@ -169,6 +190,19 @@ func (f *Follower) lose(node *nodecache.Node, pods ...*podcache.Pod) {
 // breakers returns the policies that have a breaker.
 func (f *Follower) breakers() []followed {
 	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
+}
+
+// noteHalts notes in the causes whether a pause or an open breaker keeps a pod that is due.
+func (f *Follower) noteHalts(
+	pod *podcache.Pod, selecting []*policy.Policy, causes []policy.Cause, open func(*policy.Policy) bool,
+) {
+	now := f.config.Clock.Now()
+	for i := range causes {
+		if cause := &causes[i]; !cause.Due.After(now) {
+			on := policy.Halts(selecting, *cause, now, open)
+			cause.Halt = f.sights.halt(pod.Node, pod.UID, cause.Taint, on, now)
+		}
+	}
 }
 
 // causes returns the taints because of which a pod must leave, now or later.

@@ -16,16 +16,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// sights remembers when this process first saw that pods are due. It is safe for concurrent use.
+// sights remembers when this process first saw that pods are due, and which halts kept them. It is safe for concurrent
+// use.
 type sights struct {
 	mu sync.Mutex
-	of map[string]map[sight]time.Time // by node
+	of map[string]map[cause]*sight // by node
 }
 
-// sight is a pod that is due because of a taint.
-type sight struct {
+// cause is a taint because of which a pod is due.
+type cause struct {
 	pod   types.UID
 	taint string
+}
+
+// sight is what is remembered about a pod that is due because of a taint.
+type sight struct {
+	seen time.Time
+	halt policy.Halt
 }
 
 // causeOf returns the key of a taint. Not ready and unreachable are one cause with two names.
@@ -42,28 +49,44 @@ func (s *sights) note(node string, pod types.UID, causes []policy.Cause, now tim
 	defer s.mu.Unlock()
 	of := s.of[node]
 	if of == nil {
-		of = map[sight]time.Time{}
+		of = map[cause]*sight{}
 		s.of[node] = of
 	}
 	for i := range causes {
-		is := sight{pod, causeOf(causes[i].Taint)}
-		seen, known := of[is]
+		is := cause{pod, causeOf(causes[i].Taint)}
+		known, due := of[is], !causes[i].Due.After(now)
 		switch {
-		case causes[i].Due.After(now):
-			delete(of, is)
-		case !known:
-			of[is], causes[i].Seen = now, now
-		default:
-			causes[i].Seen = seen
+		case due && known == nil:
+			known = &sight{seen: now}
+			of[is] = known
+		case due && known.seen.IsZero():
+			known.seen = now
+		case !due && known != nil: // it is no longer due, because its tolerations have changed
+			known.seen = time.Time{}
+		}
+		if due {
+			causes[i].Seen = known.seen
 		}
 	}
+}
+
+// halt notes whether a halt keeps a pod on a node because of a taint, and returns what is known of halts then.
+func (s *sights) halt(node string, pod types.UID, taint *corev1.Taint, on bool, now time.Time) policy.Halt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of[node][cause{pod, causeOf(taint)}]
+	if known == nil { // the taint has just gone, and with it what was known
+		return policy.Halt{Ended: now}
+	}
+	known.halt.Note(on, now)
+	return known.halt
 }
 
 // keep forgets the taints that a node no longer has.
 func (s *sights) keep(node string, taints []verdict.Taint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.of[node], func(is sight, _ time.Time) bool {
+	maps.DeleteFunc(s.of[node], func(is cause, _ *sight) bool {
 		return !slices.ContainsFunc(taints, func(t verdict.Taint) bool { return causeOf(&t.Taint) == is.taint })
 	})
 	if len(s.of[node]) == 0 {
@@ -76,6 +99,6 @@ func (s *sights) forget(node string, pod types.UID, taints []verdict.Taint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range taints {
-		delete(s.of[node], sight{pod, causeOf(&taints[i].Taint)})
+		delete(s.of[node], cause{pod, causeOf(&taints[i].Taint)})
 	}
 }

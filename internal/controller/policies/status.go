@@ -83,7 +83,7 @@ func (r *reporter) report(ctx context.Context) {
 		}
 		is := r.status(object, &was.status, p, tallies[p.Name])
 		soon := known && now.Sub(was.at) < reportNumbers
-		if equality.Semantic.DeepEqual(is, was.status) || soon && sameConditions(is, was.status) {
+		if equality.Semantic.DeepEqual(is, was.status) || soon && sameButNumbers(is, was.status) {
 			continue
 		}
 		if r.write(ctx, object, is) {
@@ -105,13 +105,17 @@ func (r *reporter) write(
 	return err == nil
 }
 
-// sameConditions reports whether no condition has changed.
-func sameConditions(a, b v1alpha1.EvictionPolicyStatus) bool {
-	if len(a.Conditions) != len(b.Conditions) || a.ObservedGeneration != b.ObservedGeneration {
+// sameButNumbers reports whether no condition has changed, nor what the next leader must know about halts.
+func sameButNumbers(is, was v1alpha1.EvictionPolicyStatus) bool {
+	later := is.HaltedUntil != nil && (was.HaltedUntil == nil || was.HaltedUntil.Before(is.HaltedUntil))
+	if later || (is.Halted > 0) != (was.Halted > 0) {
 		return false
 	}
-	for _, c := range a.Conditions {
-		other := meta.FindStatusCondition(b.Conditions, c.Type)
+	if len(is.Conditions) != len(was.Conditions) || is.ObservedGeneration != was.ObservedGeneration {
+		return false
+	}
+	for _, c := range is.Conditions {
+		other := meta.FindStatusCondition(was.Conditions, c.Type)
 		if other == nil || other.Status != c.Status || other.Reason != c.Reason {
 			return false
 		}
@@ -132,6 +136,7 @@ func (r *reporter) status(
 		since := metav1.NewTime(r.f.config.Clock.Shown(t.since)).Rfc3339Copy()
 		is.Since = &since
 	}
+	is.Halted, is.HaltedUntil = number(t.halted), r.haltedUntil(p, t, was.HaltedUntil)
 	say := func(kind string, holds bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if holds {
@@ -173,6 +178,23 @@ func (r *reporter) status(
 	held, reason, message := r.down.says(p)
 	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)
 	return is
+}
+
+// haltedUntil returns when the last halt ended, according to the API server's clock. It is up to two seconds later, so
+// that a new leader never takes it for earlier, and stays as it was for as long as that is right.
+func (r *reporter) haltedUntil(p followed, t *tally, was *metav1.Time) *metav1.Time {
+	switch {
+	case t.until.IsZero():
+		return nil
+	case p.halted != nil && t.until.Equal(p.Halted):
+		return p.halted
+	}
+	_, most := r.f.config.Clock.Ahead()
+	at := t.until.Add(most)
+	if was != nil && !was.Time.Before(at) && was.Sub(at) < 2*time.Second {
+		return was
+	}
+	return new(metav1.NewTime(at.Add(time.Second - 1).Truncate(time.Second)))
 }
 
 func number(of int) int32 { return int32(min(of, math.MaxInt32)) }

@@ -25,6 +25,9 @@ type tally struct {
 	since    time.Time // when the first held pod was due
 	why      map[policy.Why]int
 	examples []string // names of held pods, sorted
+
+	halted int       // pods that a halt keeps
+	until  time.Time // when the last halt ended after which a deadline counts; zero if none does
 }
 
 // tallies counts for each policy what it does now.
@@ -54,7 +57,9 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		return
 	}
 	is, selecting := f.selecting(all, pod, node)
-	together := f.decide(f.asks(pod, node, is, selecting, causes))
+	state := f.state()
+	f.noteHalts(pod, selecting, causes, state.isOpen)
+	together := f.decide(f.asks(pod, node, is, selecting, causes), state)
 	for _, p := range selecting {
 		due, applies := p.Due(causes)
 		if !applies || due.After(now) {
@@ -62,6 +67,7 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		}
 		t := tallies[p.Name]
 		t.due++
+		t.halts(p, causes, now)
 		alone := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
 		switch {
 		case needless(alone, together.Said, now.Sub(due)):
@@ -80,6 +86,23 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 // has been due only for a moment.
 func needless(alone, together policy.Said, due time.Duration) bool {
 	return alone.Why == policy.PodUnread && (together.Why != policy.PodUnread || due < reportAtMost)
+}
+
+// halts notes which halts a deadline waits for, or counts from.
+func (t *tally) halts(p *policy.Policy, causes []policy.Cause, now time.Time) {
+	on := false
+	for _, cause := range causes {
+		if !p.HasDeadline() || !p.Applies(cause.Taint) || cause.Due.After(now) {
+			continue
+		}
+		on = on || !cause.Halt.Since.IsZero()
+		if from := p.DeadlineFrom(cause); from.After(cause.Due) {
+			t.until = timeline.Later(t.until, from)
+		}
+	}
+	if on {
+		t.halted++
+	}
 }
 
 // exemplify keeps the first three pods in alphabetical order, so that the status does not change by itself.

@@ -244,6 +244,18 @@ func (w *world) run(change ...func(*eviction.Config)) {
 
 func (w *world) process(change ...func(*eviction.Config)) func(context.Context) error {
 	w.T.Helper()
+	return w.replica(func(ctx context.Context, f *Follower, evictor func(context.Context) error) error {
+		var parts stage.Parts
+		parts.InEveryReplica(f.Run, evictor)
+		return parts.Run(ctx)
+	}, change...)
+}
+
+// replica returns a process that runs a Follower and an Evictor with its policies.
+func (w *world) replica(
+	run func(ctx context.Context, f *Follower, evictor func(context.Context) error) error, change ...func(*eviction.Config),
+) func(context.Context) error {
+	w.T.Helper()
 	caches := rig.NewCaches(w.Client, w.Clock, false)
 	var err error
 	w.follower, err = New(Config{
@@ -258,11 +270,8 @@ func (w *world) process(change ...func(*eviction.Config)) func(context.Context) 
 	}
 	w.evictor, err = eviction.New(config)
 	w.Must(nil, err)
-	return caches.With(func(ctx context.Context) error {
-		var parts stage.Parts
-		parts.InEveryReplica(w.follower.Run, w.evictor.Run)
-		return parts.Run(ctx)
-	})
+	follower, evictor := w.follower, w.evictor
+	return caches.With(func(ctx context.Context) error { return run(ctx, follower, evictor.Run) })
 }
 
 // add creates a policy.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -40,6 +41,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 		planned[p.Name].TripsAt, planned[p.Name].Trips = microTime(at), why
 	}
 	starts := map[*policy.Policy]map[string][]time.Time{} // when pods start to leave, by scope
+	resumed := resume{before: set, after: set.Resumed(), at: plan.At.Time}
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		is := all[pod.UID]
@@ -50,7 +52,9 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 		pod.Answer = answerOf(course)
 		tally(planned, is, course.First)
 		note(starts, is, course.Leaves)
+		resumed.add(is.Candidate, course)
 	}
+	plan.Resumed = resumed.planned()
 	for _, p := range set.All {
 		is := planned[p.Name]
 		if p.Pace() != nil && !p.DryRun {
@@ -59,6 +63,33 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 		if is.Pods > 0 || is.Trips != "" {
 			plan.Policies = append(plan.Policies, *is)
 		}
+	}
+}
+
+// resume is what happens to halted pods if all pauses and open breakers end.
+type resume struct {
+	before, after *policies.Set
+	at            time.Time
+	halted        int
+	release       policies.Release
+}
+
+// add adds a pod, if a pause or an open breaker keeps it.
+func (r *resume) add(pod policies.Candidate, course policies.Course) {
+	if course.Halted() {
+		r.halted++
+		r.release.Add(r.before.AfterHalts(r.after, pod, r.at), r.at)
+	}
+}
+
+// planned returns what a plan says about that. It is nil if no pod is halted.
+func (r *resume) planned() *cliv1alpha1.PlannedResume {
+	if r.halted == 0 {
+		return nil
+	}
+	return &cliv1alpha1.PlannedResume{
+		Pods: r.halted, Leave: r.release.Leave, Asked: r.release.Asked, Late: r.release.Late,
+		LateFrom: metav1.Duration{Duration: r.release.First}, LateTo: metav1.Duration{Duration: r.release.Last},
 	}
 }
 

@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
@@ -48,6 +50,40 @@ func TestADeadlineShiftsWhenAPodLeaves(t *testing.T) {
 	}
 	if got := made.Policies; len(got) != 1 || got[0].Pods != 1 || got[0].Held != 1 {
 		t.Errorf("the policies are %+v", got)
+	}
+}
+
+func TestAPlanSaysWhatAResumeLetsGoAndWhatIsThenDeletedWithoutAsking(t *testing.T) {
+	labeled := func(app string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
+	}
+	ready := node("n")
+	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	cluster := &plan.Cluster{
+		Nodes: []*corev1.Node{ready}, Pods: []*corev1.Pod{pod("web", labeled("web")), pod("api", labeled("api"), tolerating("k", 30)), pod("mail")},
+		Policies: []*v1alpha1.EvictionPolicy{
+			policyOf("pause", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Paused: new("network")}),
+			policyOf("respect", v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionEvict, Deadline: &metav1.Duration{Duration: time.Minute},
+				PodSelector: &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}},
+			}),
+		},
+	}
+	made := planFor(t, cluster, "k:NoExecute")
+	want := cliv1alpha1.PlannedResume{
+		Pods: 3, Leave: 3, Asked: 2, Late: 2, LateFrom: metav1.Duration{Duration: time.Minute}, LateTo: metav1.Duration{Duration: 90 * time.Second},
+	}
+	if made.Resumed == nil || *made.Resumed != want {
+		t.Errorf("after a resume: %+v, want %+v", made.Resumed, want)
+	}
+	const says = "Pauses and open breakers keep 3 pods: 'kubectl taintkeeper resume --all' lets 3 leave. " +
+		"The Eviction API is asked about 2 of them first. 2 are deleted without asking if still there 1m to 1m30s later."
+	if lines := summary.Policies(made); !slices.Contains(lines, says) {
+		t.Errorf("the plan says %q, want %q", lines, says)
+	}
+	cluster.Policies = cluster.Policies[1:]
+	if made := planFor(t, cluster, "k:NoExecute"); made.Resumed != nil {
+		t.Errorf("without a pause, the plan says that after a resume: %+v", made.Resumed)
 	}
 }
 

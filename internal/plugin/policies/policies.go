@@ -7,7 +7,8 @@
 // Some of that only Taintkeeper knows. The policy's status says whether a breaker is open, unless Trip finds out that
 // it will open. How much room a pace has is not known. If the policy's status says that its pace holds pods, this
 // package assumes that it holds exactly those that are already due. If a status says that Taintkeeper may not use the
-// Eviction API, no pod is asked about.
+// Eviction API, no pod is asked about. Of past pauses and open breakers, the status knows only when the last one ended
+// that kept any pod of a policy, so a deadline can be over earlier than this package says.
 package policies
 
 import (
@@ -151,6 +152,9 @@ type Course struct {
 	// the Eviction API is asked then.
 	Leaves time.Time
 	Asks   bool
+	// Deletes is when a deadline ends and Taintkeeper deletes the pod without asking, if it is still there; zero if no
+	// deadline does that.
+	Deletes time.Time
 }
 
 // Course returns what the policies that select a pod do with it from an instant on. There is at least one cause.
@@ -162,8 +166,10 @@ func (s *Set) Course(
 		at = now
 	}
 	state := func(p *policy.Policy) policy.State { return s.state(p, causes, now, at) }
+	causes = slices.Clone(causes)
 	var course Course
 	for first := true; ; first = false {
+		s.noteHalts(selecting, causes, at)
 		is, turns := s.FactsAt(pod, node, at)
 		is.Budgets = s.object(pod)
 		said := policy.Decide(selecting, is, causes, at, state)
@@ -172,6 +178,9 @@ func (s *Set) Course(
 		}
 		if !said.Stays() {
 			course.Leaves, course.Asks = at, said.Step == policy.Ask
+			if course.Deletes = said.Until; course.Last.EndsByDeadline() && course.Last.Until.Equal(at) && !course.Asks {
+				course.Deletes = at
+			}
 			return course
 		}
 		course.Last = said.Answer
@@ -183,13 +192,40 @@ func (s *Set) Course(
 
 // state returns the state of a policy at an instant, as far as it is known.
 func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) (is policy.State) {
-	if open := s.open[p.Name]; !at.Before(open.from) {
-		is.Open = open.why
-	}
+	is.Open = s.openAt(p, at)
 	if due, _ := p.Due(causes); s.full[p.Name] && at.Equal(now) && due.Before(now) {
 		is.Room = func() time.Time { return policy.Later }
 	}
 	return is
+}
+
+// openAt returns why the breaker of a policy is open at an instant; empty if it is closed.
+func (s *Set) openAt(p *policy.Policy, at time.Time) string {
+	if open := s.open[p.Name]; !at.Before(open.from) {
+		return open.why
+	}
+	return ""
+}
+
+// noteHalts notes in the causes whether a pause or an open breaker keeps a pod at an instant.
+func (s *Set) noteHalts(selecting []*policy.Policy, causes []policy.Cause, at time.Time) {
+	open := func(p *policy.Policy) bool { return s.openAt(p, at) != "" }
+	for i := range causes {
+		if !causes[i].Due.After(at) {
+			causes[i].Halt.Note(policy.Halts(selecting, causes[i], at, open), at)
+		}
+	}
+}
+
+// Released returns the causes as they are when all pauses and open breakers end that keep the pod at an instant. Ends
+// is when they end.
+func (s *Set) Released(selecting []*policy.Policy, causes []policy.Cause, at, ends time.Time) []policy.Cause {
+	released := slices.Clone(causes)
+	s.noteHalts(selecting, released, at)
+	for i := range released {
+		released[i].Halt.Note(false, ends)
+	}
+	return released
 }
 
 // FactsAt returns what policies need to know about a pod at an instant, without its budgets. It also returns when the

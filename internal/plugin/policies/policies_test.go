@@ -67,6 +67,11 @@ func TestACourse(t *testing.T) {
 	tripped.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionTripped, Status: metav1.ConditionTrue, Message: "9 of 9 selected pods would leave."},
 	}
+	stop := named("stop", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: new("network")})
+	halted := named("halted", ask)
+	halted.Status.HaltedUntil = &metav1.Time{Time: due.Add(10 * time.Minute)}
+	resumed := tripped.DeepCopy()
+	resumed.Spec.Breaker.ResumedAt = &metav1.Time{Time: due.Add(2 * time.Hour)}
 	for name, test := range map[string]struct {
 		policies []*v1alpha1.EvictionPolicy
 		budgets  []*policyv1.PodDisruptionBudget
@@ -78,9 +83,10 @@ func TestACourse(t *testing.T) {
 		last     string
 		leaves   time.Duration // since due; negative if never
 		asks     bool
+		deletes  time.Duration // since due; 0 if no deadline does
 	}{
 		"a Hold does not end":           {policies: []*v1alpha1.EvictionPolicy{named("h", hold)}, first: policy.Held, last: "h", leaves: -1},
-		"a Hold ends at its deadline":   {policies: []*v1alpha1.EvictionPolicy{named("h", briefly)}, first: policy.Held, last: "h", leaves: time.Minute},
+		"a Hold ends at its deadline":   {policies: []*v1alpha1.EvictionPolicy{named("h", briefly)}, first: policy.Held, last: "h", leaves: time.Minute, deletes: time.Minute},
 		"after the deadline it is free": {policies: []*v1alpha1.EvictionPolicy{named("h", briefly)}, now: 2 * time.Minute, leaves: 2 * time.Minute},
 		"another taint lets it go earlier": {
 			policies: []*v1alpha1.EvictionPolicy{named("h", v1alpha1.EvictionPolicySpec{
@@ -91,24 +97,33 @@ func TestACourse(t *testing.T) {
 		},
 		"the last to let it go is named": {
 			policies: []*v1alpha1.EvictionPolicy{named("h", briefly), named("b", brake)}, first: policy.Held, last: "h", leaves: time.Minute,
+			deletes: time.Minute,
 		},
 		"a breaker first sees how many are due": {
 			policies: []*v1alpha1.EvictionPolicy{named("b", brake)}, first: policy.Settling, last: "b", leaves: time.Minute,
 		},
 		"a breaker is open if its status says so": {policies: []*v1alpha1.EvictionPolicy{tripped}, first: policy.BreakerOpen, last: "brake", leaves: -1},
-		"a ready pod is asked about":              {policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, asks: true},
+		"a ready pod is asked about":              {policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, asks: true, deletes: time.Hour},
+		"until the deadline, which counts from the end of the last halt": {
+			policies: []*v1alpha1.EvictionPolicy{halted}, now: time.Hour, leaves: time.Hour, asks: true, deletes: 70 * time.Minute,
+		},
+		"a pause does not end": {policies: []*v1alpha1.EvictionPolicy{named("a", ask), stop}, first: policy.Paused, last: "stop", leaves: -1},
+		"when a breaker is resumed, the deadline counts from then": {
+			policies: []*v1alpha1.EvictionPolicy{named("a", ask), resumed}, first: policy.BreakerOpen, last: "brake", leaves: 2 * time.Hour,
+			asks: true, deletes: 3 * time.Hour,
+		},
 		"a budget that allows nothing": {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
-			first: policy.Budget, last: "a", leaves: time.Hour,
+			first: policy.Budget, last: "a", leaves: time.Hour, deletes: time.Hour,
 		},
 		"a budget whose status lags": {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 1, 1)},
-			first: policy.Budget, last: "a", leaves: time.Hour,
+			first: policy.Budget, last: "a", leaves: time.Hour, deletes: time.Hour,
 		},
 		"several budgets": {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)},
 			budgets:  []*policyv1.PodDisruptionBudget{budget("b", 1, 2), budget("c", 1, 2)},
-			first:    policy.SeveralBudgets, last: "a", leaves: time.Hour,
+			first:    policy.SeveralBudgets, last: "a", leaves: time.Hour, deletes: time.Hour,
 		},
 		"a budget does not keep pods of a node that is not ready": {
 			policies: []*v1alpha1.EvictionPolicy{named("a", ask)}, budgets: []*policyv1.PodDisruptionBudget{budget("b", 0, 2)},
@@ -135,6 +150,13 @@ func TestACourse(t *testing.T) {
 			}
 			if course.First.Why != test.first || course.Last.Policy != test.last || !course.Leaves.Equal(leaves) || course.Asks != test.asks {
 				t.Errorf("the course is %+v, want it to begin with %q, to leave at %v after %q, and to ask: %v", course, test.first, leaves, test.last, test.asks)
+			}
+			deletes := time.Time{}
+			if test.deletes != 0 {
+				deletes = due.Add(test.deletes)
+			}
+			if !course.Deletes.Equal(deletes) {
+				t.Errorf("a deadline deletes it at %v, want %v", course.Deletes, deletes)
 			}
 		})
 	}
@@ -229,4 +251,47 @@ func tenPods(set *policies.Set, dues []time.Duration) []policies.Candidate {
 		}
 	}
 	return pods
+}
+
+func TestAfterHaltsDeadlinesCountFromTheResume(t *testing.T) {
+	stop := named("stop", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: lasting(time.Minute), Paused: new("network")})
+	pause := named("pause", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: new("network")})
+	pause.Labels = map[string]string{policies.MadeLabel: policies.MadeBy}
+	ask := named("ask", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Deadline: lasting(15 * time.Minute)})
+	allowsOne := func(string, labels.Set) []*policyv1.PodDisruptionBudget {
+		return []*policyv1.PodDisruptionBudget{budget("b", 1, 2)}
+	}
+	at := due.Add(time.Hour)
+	for name, test := range map[string]struct {
+		policies []*v1alpha1.EvictionPolicy
+		want     policies.Release
+		says     string
+	}{
+		"a pause that is deleted": {
+			[]*v1alpha1.EvictionPolicy{ask, pause}, policies.Release{Leave: 1, Asked: 1, Late: 1, First: 15 * time.Minute, Last: 15 * time.Minute},
+			" The Eviction API is asked first. 1 is deleted without asking if still there 15m later.",
+		},
+		"a policy that goes on without its pause": {
+			[]*v1alpha1.EvictionPolicy{stop}, policies.Release{Late: 1, First: time.Minute, Last: time.Minute},
+			" 1 is deleted without asking if still there 1m later.",
+		},
+		"nothing but a pause": {[]*v1alpha1.EvictionPolicy{pause}, policies.Release{Leave: 1}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := policies.New(test.policies, nil, allowsOne)
+			c := policies.Candidate{
+				Pod: policies.PodOf(newPod()), Node: policies.NodeOf(newNode(corev1.ConditionTrue)),
+				Causes: []policy.Cause{{Taint: &corev1.Taint{Key: "k"}, Due: due}},
+			}
+			c.By = set.Selecting(c.Pod, c.Node)
+			if course := set.Course(c.By, c.Pod, c.Node, c.Causes, at); !course.Halted() {
+				t.Errorf("the course is %+v, want that the pod is halted", course)
+			}
+			var got policies.Release
+			got.Add(set.AfterHalts(set.Resumed(), c, at), at)
+			if got != test.want || got.Deadlines() != test.says {
+				t.Errorf("after a resume: %+v, %q, want %+v, %q", got, got.Deadlines(), test.want, test.says)
+			}
+		})
+	}
 }

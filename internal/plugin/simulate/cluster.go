@@ -68,6 +68,7 @@ type pod struct {
 	counted bool // counted as ready
 	first   bool // it existed at the start
 	held    policy.Answer
+	halts   map[string]*policy.Halt   // by the key of the taint because of which it is due
 	number  int                       // how many of its kind there were
 	only    *node                     // the only node for which a DaemonSet creates it
 	after   time.Time                 // when its controller creates it

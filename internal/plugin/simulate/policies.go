@@ -108,7 +108,7 @@ type question struct {
 // ask asks the policies about a pod that is due.
 func (s *simulation) ask(l leaver, now time.Time) question {
 	n := l.on
-	q := question{leaver: l, causes: policy.CausesOf(plan.Rule, l.facts, n.taints)}
+	q := question{leaver: l, causes: s.causes(l.pod, n, now)}
 	known, turns := s.known(l.pod, now)
 	q.known = known
 	q.said = policy.Decide(l.selecting, q.known, q.causes, now, s.policies.state)
@@ -123,6 +123,29 @@ func (s *simulation) ask(l leaver, now time.Time) question {
 		q.needs = append(q.needs, q.budget.allowance)
 	}
 	return q
+}
+
+// causes returns the taints because of which a pod must leave, now or later, and notes whether a pause or an open
+// breaker keeps it now.
+func (s *simulation) causes(p *pod, n *node, now time.Time) []policy.Cause {
+	causes := policy.CausesOf(plan.Rule, p.facts, n.taints)
+	open := func(by *policy.Policy) bool { return s.policies.state(by).Open != "" }
+	for i := range causes {
+		if causes[i].Due.After(now) {
+			continue
+		}
+		halt := p.halts[causes[i].Taint.Key]
+		if halt == nil {
+			halt = &policy.Halt{}
+			if p.halts == nil {
+				p.halts = map[string]*policy.Halt{}
+			}
+			p.halts[causes[i].Taint.Key] = halt
+		}
+		halt.Note(policy.Halts(p.selecting, causes[i], now, open), now)
+		causes[i].Halt = *halt
+	}
+	return causes
 }
 
 // known returns what policies need to know about a pod on its node, and when it will count as unready.
@@ -259,7 +282,7 @@ func (s *simulation) demandOn(n *node, now time.Time) {
 			continue
 		}
 		known, turns := s.known(p, now)
-		causes := policy.CausesOf(plan.Rule, p.facts, n.taints)
+		causes := s.causes(p, n, now)
 		for _, of := range p.selecting {
 			if of.Breaker() == nil {
 				continue

@@ -590,6 +590,33 @@ func TestABreakerWithTheDefaultsSeesAnOutageThatNodeHealthTaintsNodeByNode(t *te
 	}
 }
 
+// The breaker is open from 1m, when 6 pods are due, until 10 s after 4 of them may stay. Meanwhile, the deadline of the
+// others would be over.
+func TestADeadlineCountsFromWhenABreakerCloses(t *testing.T) {
+	pods := webs(2, "b1")
+	for i := range 4 {
+		pods = append(pods, pod("b2", "ReplicaSet", "api", fmt.Sprint("api-", i), 60))
+	}
+	cluster := small(pods...)
+	brake := policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(3), Settle: &metav1.Duration{Duration: 10 * time.Second}}})
+	brake.Name = "brake"
+	cluster.Policies = []*v1alpha1.EvictionPolicy{brake, policyOf(v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: 2 * time.Minute},
+		PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "web"}},
+	})}
+	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}", "{at: 10m, taint: {nodes: [b2], taints: ['k-']}}")
+	var left []time.Duration
+	for _, pod := range report.Pods {
+		if pod.LeavesAt != nil {
+			left = append(left, pod.LeavesAt.Duration)
+		}
+	}
+	want := 12*time.Minute + 10*time.Second
+	if diff := cmp.Diff([]time.Duration{want, want}, left); diff != "" {
+		t.Errorf("pods leave at other times (-want +got):\n%s\nthe story is %q", diff, story(report))
+	}
+}
+
 func TestABreakerDoesNotCountThePodsOfAJobThatHasFailed(t *testing.T) {
 	pods := append(webs(4, "b2"), pod("b1", "Job", "job", "p", 60))
 	for i := range 10 {

@@ -10,10 +10,12 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// Policies says which breakers would trip, and how long the evictions take if a policy sets a pace.
+// Policies says which breakers would trip, how long the evictions take if a policy sets a pace, and what a resume would
+// let go.
 func Policies(plan *cliv1alpha1.TaintPlan) []string {
 	var lines []string
 	for _, p := range plan.Policies {
@@ -28,7 +30,20 @@ func Policies(plan *cliv1alpha1.TaintPlan) []string {
 				p.Name, p.Pace, sentence.Agree(p.Pods, "the pod", "the last pod"), in(plan, p.LastAt), output.Absolute(p.LastAt.Time)))
 		}
 	}
-	return lines
+	return append(lines, resumed(plan)...)
+}
+
+// resumed says what happens after a resume to the pods that pauses and open breakers keep.
+func resumed(plan *cliv1alpha1.TaintPlan) []string {
+	is := plan.Resumed
+	if is == nil {
+		return nil
+	}
+	release := policies.Release{
+		Leave: is.Leave, Asked: is.Asked, Late: is.Late, First: is.LateFrom.Duration, Last: is.LateTo.Duration,
+	}
+	return []string{fmt.Sprintf("Pauses and open breakers keep %s: 'kubectl taintkeeper resume --all' lets %d leave.%s",
+		sentence.Counted(is.Pods, "pod"), is.Leave, release.Deadlines())}
 }
 
 // objections counts the due pods by the answer of policies. It is empty if no policy keeps one.

@@ -45,6 +45,8 @@ type DueBy struct {
 	At    time.Time
 	// Seen is when anybody could first see that; zero means at once.
 	Seen time.Time
+	// Released is when a pause or an open breaker last let it go; zero if none ever kept it.
+	Released time.Time
 }
 
 // seen is the later of due and seen as due.
@@ -98,7 +100,11 @@ func (p Policies) objections(policy *v1alpha1.EvictionPolicy, due DueBy) (all []
 	}
 	deadline := Never
 	if spec.Deadline != nil {
-		deadline = due.At.Add(spec.Deadline.Duration)
+		deadline = Later(due.At, due.Released)
+		if told := policy.Status.HaltedUntil; told != nil {
+			deadline = Later(deadline, told.Time)
+		}
+		deadline = deadline.Add(spec.Deadline.Duration)
 	}
 	object(true, deadline, p.action(spec))
 	return all

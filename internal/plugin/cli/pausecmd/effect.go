@@ -40,6 +40,7 @@ type effect struct {
 	selected, held, free int
 	paces                []string
 	keeper               string // who holds the others then
+	release              policies.Release
 }
 
 // effect returns the effect of a policy at an instant, and of what resume makes of it.
@@ -69,21 +70,18 @@ func (f *found) effect(change ending, now time.Time) effect {
 		e.selected++
 		causes := policy.CausesOf(plan.Rule, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
 		causes = slices.DeleteFunc(causes, func(cause policy.Cause) bool { return cause.Due.After(now) })
-		if len(causes) == 0 || !held(before.Course(selecting[i:i+1], is, node, causes, now)) {
+		if len(causes) == 0 || !before.Course(selecting[i:i+1], is, node, causes, now).Held() {
 			continue
 		}
 		e.held++
-		if rest := after.Selecting(is, node); !held(after.Course(rest, is, node, causes, change.from(now))) {
+		rest, from := after.Selecting(is, node), change.from(now)
+		course := after.Course(rest, is, node, before.Released(selecting, causes, now, from), from)
+		if e.release.Add(course, from); !course.Held() {
 			e.free++
 			e.slow(rest, causes)
 		}
 	}
 	return e
-}
-
-// held reports whether policies keep a pod now. A pace only delays it, as does the settling of a breaker.
-func held(course policies.Course) bool {
-	return course.First.Stays() && course.First.Why != policy.Paced && course.First.Why != policy.Settling
 }
 
 // with returns the policies when the one with this name is as given; nil means that there is none. Without the right to
@@ -152,8 +150,8 @@ func (e effect) ofPause(name string) string {
 		then = fmt.Sprintf("%d %s %s, and %s %d",
 			e.free, sentence.Agree(e.free, "leaves", "leave"), e.speed(), e.keeper, e.held-e.free)
 	}
-	return fmt.Sprintf("It selects %s, %d due now and held until you run %s; then %s.",
-		sentence.Counted(e.selected, "pod"), e.held, resume, then)
+	return fmt.Sprintf("It selects %s, %d due now and held until you run %s; then %s.%s",
+		sentence.Counted(e.selected, "pod"), e.held, resume, then, e.release.Deadlines())
 }
 
 func (e effect) ofResume() string {
@@ -161,11 +159,12 @@ func (e effect) ofResume() string {
 	case e.held == 0:
 		return "It held no pod, so no pod leaves now because of this."
 	case e.free == 0:
-		return fmt.Sprintf("No pod leaves now: %s %s.", e.keeper, sentence.Counted(e.held, "pod"))
+		return fmt.Sprintf("No pod leaves now: %s %s.%s", e.keeper, sentence.Counted(e.held, "pod"), e.release.Deadlines())
 	case e.free < e.held:
-		return fmt.Sprintf("Pods that leave %s: %d; %s %d.", e.speed(), e.free, e.keeper, e.held-e.free)
+		return fmt.Sprintf("Pods that leave %s: %d; %s %d.%s",
+			e.speed(), e.free, e.keeper, e.held-e.free, e.release.Deadlines())
 	}
-	return fmt.Sprintf("Pods that leave %s: %d.", e.speed(), e.free)
+	return fmt.Sprintf("Pods that leave %s: %d.%s", e.speed(), e.free, e.release.Deadlines())
 }
 
 // speed says how fast the pods that no policy holds leave.

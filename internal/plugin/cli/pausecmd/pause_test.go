@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -360,6 +361,69 @@ func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
 	}
 }
 
+// respecting returns a policy that asks about the pods with a label until a deadline.
+func respecting(name, app string, deadline time.Duration) *v1alpha1.EvictionPolicy {
+	policy := foreign(name)
+	policy.Spec = v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionEvict, Deadline: &metav1.Duration{Duration: deadline}, Unready: v1alpha1.UnreadyAsk,
+		PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(app)}},
+	}
+	return policy
+}
+
+// The deadlines of these policies were over long ago, but count from the resume.
+func TestPauseAndResumeSayWhatIsDeletedWithoutAsking(t *testing.T) {
+	for name, test := range map[string]struct {
+		policies []runtime.Object
+		pods     []runtime.Object
+		pause    string
+		resume   string
+	}{
+		"the only pod": {
+			[]runtime.Object{respecting("respect", "web", 15*time.Minute)}, nil,
+			"1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once. " +
+				"The Eviction API is asked first. 1 is deleted without asking if still there 15m later.\n",
+			"Pods that leave at once: 1. The Eviction API is asked first. 1 is deleted without asking if still there 15m later.\n",
+		},
+		"some of them, at different deadlines": {
+			[]runtime.Object{respecting("respect", "web", 15*time.Minute), respecting("long", "api", time.Hour)},
+			[]runtime.Object{pod("shop", "api", "tainted"), pod("shop", "mail", "tainted")},
+			"3 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once. " +
+				"The Eviction API is asked about 2 of them first. 2 are deleted without asking if still there 15m to 1h later.\n",
+			"Pods that leave at once: 3. The Eviction API is asked about 2 of them first. " +
+				"2 are deleted without asking if still there 15m to 1h later.\n",
+		},
+		"one whose budget allows no disruption": {
+			[]runtime.Object{respecting("respect", "web", 15*time.Minute)},
+			[]runtime.Object{&policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+			}},
+			"1 due now and held until you run 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold it. " +
+				"1 is deleted without asking if still there 15m later.\n",
+			"No pod leaves now: other EvictionPolicies still hold 1 pod. 1 is deleted without asking if still there 15m later.\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, test.policies...)
+			for _, object := range test.pods {
+				if err := s.objects.Tracker().Add(object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := s.pause("network"); !strings.HasSuffix(got, test.pause) {
+				t.Errorf("pause printed\n%s\nwant at the end\n%s", got, test.pause)
+			}
+			if got, want := s.resume("--dry-run"), "Without --dry-run: "+test.resume; !strings.HasSuffix(got, want) {
+				t.Errorf("the dry run printed\n%s\nwant at the end\n%s", got, want)
+			}
+			if got := s.resume(); !strings.HasSuffix(got, test.resume) {
+				t.Errorf("resume printed\n%s\nwant at the end\n%s", got, test.resume)
+			}
+		})
+	}
+}
+
 func TestAServerDryRunIsSentAsOne(t *testing.T) {
 	s := newScene(t, made("pause", "network"))
 	s.want(s.resume("--dry-run=server"), `evictionpolicy.taintkeeper.dev/pause deleted (server dry run)
@@ -380,6 +444,8 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 	slow.Spec.Pace = &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Minute}}
 	slower := slow.DeepCopy()
 	slower.Name = "slower"
+	briefly := foreign("briefly")
+	briefly.Spec.Deadline = &metav1.Duration{Duration: 5 * time.Minute}
 	elsewhere.Spec.PodSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db"}}
 	for name, test := range map[string]struct {
 		policies []runtime.Object
@@ -419,6 +485,12 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 			[]runtime.Object{network, slow, slower},
 			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicies slow, slower: 1.\n",
 			[]string{"slow", "slower"},
+		},
+		"a Hold with a deadline, which counts from now": {
+			[]runtime.Object{network, briefly}, nil,
+			"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod. " +
+				"1 is deleted without asking if still there 5m later.\n",
+			[]string{"briefly"},
 		},
 		"one next to a Hold of other pods": {
 			[]runtime.Object{network, elsewhere},

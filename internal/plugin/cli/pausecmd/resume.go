@@ -39,8 +39,9 @@ func (o *options) resumeCommand() *cobra.Command {
 paused, it removes spec.paused. For one whose breaker is open, it sets spec.breaker.resumedAt, which releases the pods
 that are due. Without a name, it ends the only pause, or lists what can be resumed. With --all, it does all of this.
 
-Due pods leave at once, unless another policy holds or slows them. The command says how many. If that is too much, first
-create a policy with a pace.`,
+Due pods leave at once, unless another policy holds or slows them. Deadlines count from now, so the Eviction API is
+asked first about pods of a policy with the action Evict. The command says how many pods leave, and how many of them are
+deleted without asking, and when. If that is too much, first create a policy with a pace.`,
 		Example: `  # End the only pause
   kubectl taintkeeper resume
 
