@@ -40,10 +40,47 @@ func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.T
 		}
 		return other.withoutBreaker(pod, cause, now)
 	})
-	if at := p.breaker.resumedAt; at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
-		said.Again = at
+	if at := p.breaker.resumedAt; at.After(now) {
+		said.Again = sooner(said.Again, at)
 	}
 	return said, due && !said.Stays()
+}
+
+// countsSince returns since when the breaker has counted a pod: zero if for longer than settle, [Later] if it does not.
+// It also returns when that changes next.
+// What else keeps a pod can end long after the pod was due: a deadline does, and so does the patience with a pod that
+// is not ready. Waves of such ends must not pass the breaker pod by pod. A pod that the Eviction API need no longer be
+// asked about begins to count again, because its budget kept it before.
+func (p *Policy) countsSince(policies []*Policy, pod *Pod, causes []Cause, now time.Time) (since, next time.Time) {
+	at := now.Add(-p.breaker.Settle)
+	step, next := p.countsAt(policies, pod, causes, at)
+	for !next.IsZero() && !next.After(now) {
+		at = next
+		before := step
+		if step, next = p.countsAt(policies, pod, causes, at); step < before {
+			since = at
+		}
+	}
+	if step > Ask {
+		return Later, next
+	}
+	return since, next
+}
+
+// countsAt returns what would have happened to a pod at an earlier instant if no policy had had a breaker, and when
+// that changed next: [Hold] if the breaker did not count the pod.
+func (p *Policy) countsAt(policies []*Policy, pod *Pod, causes []Cause, at time.Time) (step Step, next time.Time) {
+	then := *pod
+	then.Unready = pod.Unready && !at.Before(pod.Since)
+	said, counts := p.Counts(policies, &then, causes, at)
+	next = said.Again
+	if pod.Unready && pod.Since.After(at) {
+		next = sooner(next, pod.Since)
+	}
+	if !counts {
+		return Hold, next
+	}
+	return said.Step, next
 }
 
 // withoutBreaker is what a policy says that has neither a breaker nor a pace. During a halt, deadlines stand still: one

@@ -20,7 +20,7 @@
 //
 //  1. a dry run, or a namespace that is being deleted: Free. A finished pod with finished: Keep: Hold
 //  2. paused, or the breaker is open and has not been resumed since the pod became due: Hold
-//  3. until due + settle, or while the breaker may turn out to be open: Wait
+//  3. until the breaker has counted the pod for settle, or while it may turn out to be open: Wait
 //  4. until the deadline with the action Hold, or with Evict and a budget that cannot allow it: Hold;
 //     with Evict and a pod that must be read first: Wait
 //  5. the pace has no room: Wait until it has
@@ -28,6 +28,9 @@
 //  7. Free
 //
 // Lines 4 and 6 do not apply to the action Evict if the pod is not ready, unless unready is Ask.
+//
+// Line 3 does not apply to pods that were resumed, nor to those that something else keeps. When a deadline or a budget
+// no longer keeps a pod, its breaker begins to count it, so a wave of pods that were due long ago does not pass.
 //
 // For a breaker, lines 2 and 3, a pod is due when the process first saw that it is due, if that is later. A due instant
 // follows from records that many clients may write, and a breaker must not rely on one that says "long ago".

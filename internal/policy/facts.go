@@ -23,8 +23,9 @@ type Pod struct {
 	NamespaceEnds bool
 	// Finished is set if the pod has succeeded or failed.
 	Finished bool
-	// Unready is set if the pod or its node has not been Ready for [UnreadyFor].
+	// Unready is set if the pod or its node has not been Ready for [UnreadyFor]. Since is from when; zero means always.
 	Unready bool
+	Since   time.Time
 	// Budgets is what is known about the pod's PodDisruptionBudgets.
 	Budgets Budgets
 }
@@ -90,10 +91,7 @@ type Cause struct {
 
 // seen returns the later of due and first seen as due.
 func (c Cause) seen() time.Time {
-	if c.Seen.After(c.Due) {
-		return c.Seen
-	}
-	return c.Due
+	return later(c.Due, c.Seen)
 }
 
 // CausesOf returns the taints of a node because of which a pod must leave according to a rule, now or later. They point

@@ -19,6 +19,9 @@ type State struct {
 	Open string
 	// Unread is set while the breaker could turn out to be open, once all pods that it counts have been read.
 	Unread bool
+	// Counts is since when the breaker has counted the pod; zero if since the pod was due, [Later] if it does not count
+	// the pod, because something else keeps it. [Decide] sets it.
+	Counts time.Time
 	// Room returns when the pace has room for the pod. Zero or an instant that has passed means now, and [Later] means
 	// that it is not known when. It is called only if nothing but the pace objects. A nil Room means now.
 	Room func() time.Time
@@ -78,17 +81,29 @@ func (p *Policy) keeps(pod *Pod) Answer {
 // brakes is what the breaker says in lines 2 and 3 about a pod that was first seen as due at an instant; Free if it
 // lets the pod go.
 func (p *Policy) brakes(seen, now time.Time, state State) Answer {
-	switch {
-	case p.breaker == nil:
+	if p.breaker == nil || p.breaker.Resumed(seen, now) {
 		return Answer{}
-	case state.Open != "" && !p.breaker.Resumed(seen, now):
-		return p.answer(Hold, BreakerOpen, p.breaker.resumes(seen), state.Open)
-	case now.Before(seen.Add(p.breaker.Settle)):
-		return p.answer(Wait, Settling, seen.Add(p.breaker.Settle), "")
-	case state.Unread && !p.breaker.Resumed(seen, now):
-		return p.answer(Wait, PodUnread, time.Time{}, "")
+	}
+	settled, resumes := later(seen, state.Counts).Add(p.breaker.Settle), p.breaker.resumes(seen)
+	switch {
+	case state.Open != "":
+		return p.answer(Hold, BreakerOpen, resumes, state.Open)
+	case state.Counts.Equal(Later):
+	case !now.Before(settled) && state.Unread:
+		return p.answer(Wait, PodUnread, resumes, "")
+	case now.Before(settled) && resumes.After(now) && resumes.Before(settled):
+		return p.answer(Wait, Settling, resumes, "")
+	case now.Before(settled):
+		return p.answer(Wait, Settling, settled, "")
 	}
 	return Answer{}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // acts is lines 4, 6 and 7: what the action says until its deadline ends it. Line 5 is in between, because a pace
@@ -180,9 +195,30 @@ func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state 
 // Decide returns what all policies that select a pod say about it together. The causes are all taints because of which
 // it must leave, due or not; at least one of them is due.
 func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) Said {
-	return decide(policies, causes, now, func(p *Policy, cause Cause) Answer {
-		return p.Says(pod, cause, now, state(p))
+	states := make(map[*Policy]State, len(policies))
+	var again time.Time
+	for _, p := range policies {
+		is := state(p)
+		if p.breaker != nil {
+			var next time.Time
+			is.Counts, next = p.countsSince(policies, pod, causes, now)
+			again = sooner(again, next)
+		}
+		states[p] = is
+	}
+	said := decide(policies, causes, now, func(p *Policy, cause Cause) Answer {
+		return p.Says(pod, cause, now, states[p])
 	})
+	said.Again = sooner(said.Again, again)
+	return said
+}
+
+// sooner returns the earlier of two instants, of which zero is none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // decide is [Decide] with what one policy says about a pod that is due because of a taint.

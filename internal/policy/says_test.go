@@ -107,7 +107,7 @@ func TestTheRuleOfOnePolicy(t *testing.T) {
 		{"2: and what was due before, until then", resumed(60), policy.Pod{}, 59.999, tripped, held(policy.BreakerOpen, 60, tripped.Open)},
 		{"2: but not from then on", resumed(60), policy.Pod{}, 60, tripped, free},
 		{"2: what is resumed goes at the pace", resumed(60), policy.Pod{}, 60, policy.State{Open: tripped.Open, Room: since(90)}, waits(policy.Paced, 90)},
-		{"2: and when it has settled", resumed(1), policy.Pod{}, 1, tripped, waits(policy.Settling, 10)},
+		{"2: what is resumed need not settle", resumed(1), policy.Pod{}, 1, tripped, free},
 
 		{"3: a pod waits until due + settle, before the action counts", everything(unpaused), policy.Pod{}, 0, room(3600), waits(policy.Settling, 10)},
 		{"3: an unready pod waits too", everything(unpaused, evicts), blockedUnready, 9.999, room(3600), waits(policy.Settling, 10)},
@@ -253,7 +253,7 @@ func TestTheRuleOfAllPolicies(t *testing.T) {
 		{"one that asks is stricter than one that does not", []spec{deletes, evicts}, []policy.Cause{because("x", 0)}, 0, "Ask b", 0, 0},
 		{"one that waits is stricter than one that asks", []spec{evicts, settles}, []policy.Cause{because("x", 0)}, 0, "Wait b Settling", 20, 20},
 		{"one that holds is stricter than one that waits", []spec{until(5, holds), settles}, []policy.Cause{because("x", 0)}, 0, "Hold a Held", 5, 5},
-		{"then the one that waits is left", []spec{until(5, holds), settles}, []policy.Cause{because("x", 0)}, 5, "Wait b Settling", 20, 20},
+		{"then the one that waits is left, which counts the pod only now", []spec{until(5, holds), settles}, []policy.Cause{because("x", 0)}, 5, "Wait b Settling", 25, 25},
 		{"of two that hold the later one is stricter", []spec{until(60, holds), until(90, holds)}, []policy.Cause{because("x", 0)}, 0, "Hold b Held", 90, 60},
 		{"and one that does not end is later than any", []spec{until(60, holds), holds, until(90, holds)}, []policy.Cause{because("x", 0)}, 0, "Hold b Held", 0, 60},
 		{"of two that are alike the first by name is named", []spec{holds, holds}, []policy.Cause{because("x", 0)}, 0, "Hold a Held", 0, 0},

@@ -282,7 +282,7 @@ func TestABreakerDoesNotCountWhatItsOwnPolicyHolds(t *testing.T) {
 		w.Until(sec)
 		w.Taint("n", "k:NoExecute")
 		w.Until(time.Minute)
-		w.wantLeft(map[string]time.Duration{"n0": 12 * sec, "n1": 15 * sec, "n2": 18 * sec})
+		w.wantLeft(map[string]time.Duration{"n0": 13 * sec, "n1": 16 * sec, "n2": 19 * sec})
 	})
 }
 
@@ -414,4 +414,47 @@ func TestTheDefaultSettleSeesNodesThatNodeHealthTaintsOneByOne(t *testing.T) {
 		w.Pass(time.Hour)
 		w.wantLeft(nil)
 	})
+}
+
+// Ten nodes with two pods each are tainted within ten seconds. What keeps the pods ends as they were tainted, node by
+// node, long after they were due.
+func TestAWaveOfPodsThatNothingKeepsAnyMoreTripsTheBreaker(t *testing.T) {
+	brake := func(spec v1alpha1.EvictionPolicySpec) v1alpha1.EvictionPolicySpec {
+		spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(4), Settle: &metav1.Duration{Duration: 10 * sec}}
+		return spec
+	}
+	for name, test := range map[string]struct {
+		spec  v1alpha1.EvictionPolicySpec
+		ready corev1.ConditionStatus
+		other *v1alpha1.EvictionPolicySpec
+	}{
+		"because a Hold ends":                  {brake(hold(time.Minute)), corev1.ConditionTrue, nil},
+		"because the Hold of another one ends": {brake(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete}), corev1.ConditionTrue, new(hold(time.Minute))},
+		"because their budget is overruled":    {brake(evicts(time.Minute)), corev1.ConditionTrue, nil},
+		"because they are unready for so long": {brake(evicts(time.Hour)), corev1.ConditionFalse, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playAsking(t, func(w *asking) {
+				for i := range 20 {
+					node := fmt.Sprint("x", i/2)
+					if i%2 == 0 {
+						w.AddNode(node, "a")
+					}
+					w.AddPod(fmt.Sprintf("%s-%d", node, i%2), node, labeled("app", "web"), isReady(test.ready, 0))
+				}
+				w.add("brake", test.spec)
+				if test.other != nil {
+					w.add("other", *test.other)
+				}
+				w.addBudget("web", "web", 0)
+				w.run()
+				for i := range 10 {
+					w.Taint(fmt.Sprint("x", i), "k:NoExecute")
+					w.Pass(sec)
+				}
+				w.Pass(20 * time.Minute)
+				w.wantLeft(nil)
+			})
+		})
+	}
 }

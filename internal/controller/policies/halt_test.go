@@ -122,7 +122,7 @@ func TestADeadlineCountsFromTheEndOfAnOpenBreaker(t *testing.T) {
 		}
 		w.Pass(12 * sec)
 		w.wantHalted(0, 20*time.Minute+10*sec)
-		w.wantAskedUntil(35*time.Minute + 10*sec)
+		w.wantAskedUntil(35*time.Minute + 20*sec) // when it has settled
 	})
 }
 
@@ -143,7 +143,7 @@ func TestADeadlineCountsFromResumedAt(t *testing.T) {
 	})
 }
 
-// While the breaker is open, nobody is asked, and the deadline that opened it stays over.
+// While the breaker is open, the Eviction API is not asked, and the deadline that opened it stays over.
 func TestABreakerThatADeadlineTripsStaysOpen(t *testing.T) {
 	playRespect(t, func(w *asking) {
 		w.allow(0)

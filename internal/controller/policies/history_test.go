@@ -377,7 +377,7 @@ func (h *history) released(name, taint string, now time.Time) (at time.Time) {
 	return at
 }
 
-// releasedAtTheLatest returns the latest instant at which a process may believe that the last halt has ended: a breaker
+// releasedAtTheLatest returns the latest instant at which a process may date the end of the last halt: a breaker
 // can have been open at any time, and a new process knows only that some pods of a policy were halted.
 func (h *history) releasedAtTheLatest(name string, due oracle.DueBy, now time.Time) (at time.Time) {
 	h.eachMoment(now, func(m *moment, to time.Time) {

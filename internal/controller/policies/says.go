@@ -94,7 +94,7 @@ func (f *Follower) turnsUnready(a asked) (at time.Time) {
 	if at = since.Add(policy.UnreadyFor); at.After(f.config.Clock.Now()) {
 		return at
 	}
-	a.is.Unready = true
+	a.is.Unready, a.is.Since = true, at
 	return time.Time{}
 }
 

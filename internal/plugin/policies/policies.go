@@ -168,6 +168,7 @@ func (s *Set) Course(
 	state := func(p *policy.Policy) policy.State { return s.state(p, causes, now, at) }
 	causes = slices.Clone(causes)
 	var course Course
+	overruled := false // a deadline has ended
 	for first := true; ; first = false {
 		s.noteHalts(selecting, causes, at)
 		is, turns := s.FactsAt(pod, node, at)
@@ -176,9 +177,10 @@ func (s *Set) Course(
 		if first {
 			course.First = said.Answer
 		}
+		overruled = overruled || course.Last.EndsByDeadline() && course.Last.Until.Equal(at)
 		if !said.Stays() {
 			course.Leaves, course.Asks = at, said.Step == policy.Ask
-			if course.Deletes = said.Until; course.Last.EndsByDeadline() && course.Last.Until.Equal(at) && !course.Asks {
+			if course.Deletes = said.Until; overruled && !course.Asks {
 				course.Deletes = at
 			}
 			return course
@@ -236,7 +238,7 @@ func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns t
 	if turns.IsZero() || turns.After(at) {
 		return is, turns
 	}
-	is.Unready = true
+	is.Unready, is.Since = true, turns
 	return is, time.Time{}
 }
 

@@ -96,8 +96,8 @@ func TestACourse(t *testing.T) {
 			first:  policy.Held, last: "h", leaves: time.Second,
 		},
 		"the last to let it go is named": {
-			policies: []*v1alpha1.EvictionPolicy{named("h", briefly), named("b", brake)}, first: policy.Held, last: "h", leaves: time.Minute,
-			deletes: time.Minute,
+			policies: []*v1alpha1.EvictionPolicy{named("h", briefly), named("b", brake)}, first: policy.Held, last: "b", leaves: 2 * time.Minute,
+			deletes: 2 * time.Minute,
 		},
 		"a breaker first sees how many are due": {
 			policies: []*v1alpha1.EvictionPolicy{named("b", brake)}, first: policy.Settling, last: "b", leaves: time.Minute,

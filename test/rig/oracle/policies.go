@@ -4,6 +4,7 @@
 package oracle
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +73,9 @@ func (p Policies) May(now time.Time) Leave {
 func (p Policies) mayBecauseOf(due DueBy, now time.Time) Leave {
 	least := LeaveFree
 	for i := range p.List {
+		if p.comes(&p.List[i], due, now) {
+			least = Stay
+		}
 		for _, objection := range p.objections(&p.List[i], due) {
 			if !now.Before(objection.From) && now.Before(objection.To) {
 				least = min(least, objection.lets)
@@ -96,7 +100,7 @@ func (p Policies) objections(policy *v1alpha1.EvictionPolicy, due DueBy) (all []
 	object(spec.Paused != nil, Never, Stay)
 	if breaker := spec.Breaker; breaker != nil {
 		object(p.Open[policy.Name], resumed(breaker, due.seen()), Stay)
-		object(true, due.seen().Add(settles(breaker)), Stay)
+		object(true, Earlier(due.seen().Add(settles(breaker)), resumed(breaker, due.seen())), Stay)
 	}
 	deadline := Never
 	if spec.Deadline != nil {
@@ -108,6 +112,40 @@ func (p Policies) objections(policy *v1alpha1.EvictionPolicy, due DueBy) (all []
 	}
 	object(true, deadline, p.action(spec))
 	return all
+}
+
+// comes reports whether the breaker of a policy has counted the pod only for less than settle. A pod that its budget
+// may have kept until now begins to count now.
+func (p Policies) comes(policy *v1alpha1.EvictionPolicy, due DueBy, now time.Time) bool {
+	breaker := policy.Spec.Breaker
+	if breaker == nil || len(p.objections(policy, due)) == 0 || !now.Before(resumed(breaker, due.seen())) {
+		return false
+	}
+	is := p.counted(policy, now)
+	for _, other := range p.List {
+		for _, because := range p.Dues {
+			for _, objection := range p.objections(&other, because) {
+				end := objection.To
+				if end.After(now.Add(-settles(breaker))) && !end.After(now) && p.counted(policy, end.Add(-1)) < is {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// counted is what the breaker of a policy counts the pod as at an instant.
+func (p Policies) counted(policy *v1alpha1.EvictionPolicy, now time.Time) Leave {
+	p.List = slices.Clone(p.List)
+	for i := range p.List {
+		p.List[i].Spec.Breaker = nil
+		p.List[i].Spec.DryRun = p.List[i].Spec.DryRun && p.List[i].Name != policy.Name
+	}
+	p.Dues = slices.DeleteFunc(slices.Clone(p.Dues), func(due DueBy) bool {
+		return !named(&policy.Spec, due.Taint) || !now.Before(resumed(policy.Spec.Breaker, due.seen()))
+	})
+	return p.May(now)
 }
 
 // action is what the action lets the pod do until its deadline.
