@@ -256,7 +256,8 @@ type EvictionPolicyStatus struct {
 	// +optional
 	Due int32 `json:"due"`
 
-	// How many of the due pods the policy holds. In a dry run, how many it would hold.
+	// How many of the due pods the policy holds, without those that only wait for settle. In a dry run, how many it would
+	// hold.
 	// +optional
 	Held int32 `json:"held"`
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 const (
@@ -160,6 +162,10 @@ func (r *reporter) status(
 		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy is in force.")
 	}
 	switch {
+	case t.held == 0 && t.settling > 0:
+		say(v1alpha1.ConditionHolding, false, string(policy.Settling),
+			"No due pod is held. To see how many others are due, "+sentence.Counted(t.settling, "due pod")+
+				sentence.Agree(t.settling, " waits.", " wait."))
 	case t.held == 0:
 		say(v1alpha1.ConditionHolding, false, "NothingHeld", "No due pod is held.")
 	case p.DryRun:

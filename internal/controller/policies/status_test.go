@@ -137,3 +137,16 @@ func TestNumbersOfAStatusAreWrittenEvery15SecondsAtMost(t *testing.T) {
 		}
 	})
 }
+
+func TestPodsThatOnlySettleAreNotHeld(t *testing.T) {
+	play(t, func(w *world) {
+		w.add("brake", breakerOf(intstr.FromInt32(1)))
+		w.addPods(1, 0)
+		w.run()
+		w.Until(20 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(5 * sec)
+		w.wantNumbers("brake", 1, 1, 0)
+		w.wantCondition("brake", v1alpha1.ConditionHolding, "Settling", "1 due pod waits")
+	})
+}

@@ -21,6 +21,7 @@ import (
 // tally is what a policy does to the pods that are due now.
 type tally struct {
 	due, held, asking int
+	settling          int // wait only to see how many other pods are due
 
 	since    time.Time // when the first held pod was due
 	why      map[policy.Why]int
@@ -71,6 +72,8 @@ func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcach
 		alone := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
 		switch {
 		case needless(alone, together.Said, now.Sub(due)):
+		case alone.Why == policy.Settling:
+			t.settling++
 		case alone.Stays() && (together.Stays() || p.DryRun):
 			t.held++
 			t.why[alone.Why]++
