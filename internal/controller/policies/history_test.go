@@ -333,7 +333,9 @@ const (
 const surelySeen = seenWithin + 3*sec
 
 // modelAt is the model of a moment at an instant, with the halts of the pod, and since when it has been seen as due.
-func (h *history) modelAt(m *moment, name string, open map[string]bool, now time.Time, released, seen bound) oracle.Policies {
+func (h *history) modelAt(
+	m *moment, name string, open map[string]bool, now time.Time, released, seen bound,
+) oracle.Policies {
 	is := m.modelAt(name, open, now)
 	for i := range is.Dues {
 		if released == latest {
@@ -349,7 +351,7 @@ func (h *history) modelAt(m *moment, name string, open map[string]bool, now time
 }
 
 // seen returns the earliest instant from which the process that runs may have seen, without a gap, that a pod is due
-// because of a taint. It can miss a gap that a change of the pod makes, if that is short, but not one without the taint.
+// because of a taint. It can miss a short gap, which a change of the pod makes, but not one without the taint.
 func (h *history) seen(last *moment, name string, due oracle.DueBy, now time.Time) (since time.Time) {
 	var until time.Time
 	sees := func(from, to time.Time) {
