@@ -7,7 +7,8 @@ package sample
 
 import "testing"
 
-// Seeds returns the seeds of random histories: all, from zero on, or with -short the first few and the given others.
+// Seeds returns the seeds of random histories: all, from zero on, or with -short the first few; and in both cases the
+// others, each of which has shown a fault once.
 func Seeds(t testing.TB, all, few int, others ...uint64) []uint64 {
 	t.Helper()
 	count := all
@@ -18,8 +19,8 @@ func Seeds(t testing.TB, all, few int, others ...uint64) []uint64 {
 	for i := range seeds {
 		seeds[i] = uint64(i)
 	}
+	seeds = append(seeds, others...)
 	if testing.Short() {
-		seeds = append(seeds, others...)
 		t.Logf("-short: %d of %d seeds: %v", len(seeds), all, seeds)
 	}
 	return seeds
