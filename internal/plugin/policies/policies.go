@@ -12,6 +12,7 @@
 package policies
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -299,7 +300,7 @@ type Candidate struct {
 
 // Trip finds out whether the breaker of a policy opens because of the pods that it selects, and remembers it. It
 // returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when
-// the pod would leave without breakers until it leaves.
+// the pod would leave without breakers until it leaves, and not at all if it leaves earlier.
 func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at time.Time, why string) {
 	b := p.Breaker()
 	if b == nil || s.open[p.Name].why != "" {
@@ -340,16 +341,17 @@ func (s *Set) demands(p *policy.Policy, selected []Candidate, now time.Time) (co
 			continue
 		}
 		is, ok := s.countedFrom(p, c, now)
-		if !ok {
+		is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves
+		leaves := !is.until.IsZero()
+		if !ok || leaves && is.until.Before(is.from) { // not counted, or another taint makes it leave earlier
 			continue
 		}
-		come = append(come, is)
-		if is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves; !is.until.IsZero() {
+		if come = append(come, is); leaves {
 			leave = append(leave, is)
 		}
 	}
 	slices.SortFunc(come, func(a, b counted) int { return a.from.Compare(b.from) })
-	slices.SortFunc(leave, func(a, b counted) int { return a.until.Compare(b.until) })
+	slices.SortFunc(leave, func(a, b counted) int { return cmp.Or(a.until.Compare(b.until), a.from.Compare(b.from)) })
 	return come, leave
 }
 
