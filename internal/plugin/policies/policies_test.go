@@ -192,7 +192,8 @@ func TestABreakerTripsWhenMoreWouldLeaveTogetherThanMay(t *testing.T) {
 		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},
 		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second},
 		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second},
-		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: -1},
+		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: 10 * time.Second},
+		"one more when others went":    {dues: []time.Duration{0, 4 * time.Second, 11 * time.Second}, settle: 10 * time.Second, trips: -1},
 		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour},
 		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second},
 		"what somebody resumed is not": {dues: []time.Duration{-time.Hour, -time.Hour, 0}, settle: time.Second, resumed: &resumed, trips: -1},
@@ -254,9 +255,6 @@ func TestABreakerDoesNotCountPodsThatHaveLeft(t *testing.T) {
 		},
 		"and do not hide that pods leave that it has counted": {
 			others: []time.Duration{time.Second}, dues: []time.Duration{4 * time.Second, 0, 5 * time.Second}, trips: -1,
-		},
-		"and neither does a pod that it counts only as it leaves": {
-			others: []time.Duration{4 * time.Second}, dues: []time.Duration{4 * time.Second, 2 * time.Second}, trips: -1,
 		},
 		"it counts pods that leave at the same instant": {
 			others: []time.Duration{time.Second, time.Second}, dues: []time.Duration{time.Second, time.Second}, trips: time.Second,
