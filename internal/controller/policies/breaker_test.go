@@ -87,6 +87,26 @@ func TestAShareIsOfThePodsThatExistWhenTheyAreDue(t *testing.T) {
 	})
 }
 
+func TestPodsThatBecomeDueAreCountedBeforeOthersLeave(t *testing.T) {
+	for becomesDue, want := range map[int64]map[string]time.Duration{
+		10: nil, // when the first pod would leave
+		11: {"n0": 11 * sec, "n1": 15 * sec, "m0": 22 * sec},
+	} {
+		play(t, func(w *world) {
+			w.add("brake", breakerOf(intstr.FromInt32(2)))
+			w.AddPod("n0", "n")
+			w.AddPod("n1", "n", scene.Tolerating("k", 4))
+			w.AddPod("m0", "m", scene.Tolerating("k", becomesDue))
+			w.run()
+			w.Until(sec)
+			w.Taint("n", "k:NoExecute")
+			w.Taint("m", "k:NoExecute")
+			w.Until(time.Minute)
+			w.wantLeft(want)
+		})
+	}
+}
+
 func TestANewProcessCountsBeforeItsFirstDelete(t *testing.T) {
 	play(t, func(w *world) {
 		spec := breakerOf(intstr.FromInt32(2))

@@ -301,7 +301,8 @@ type Candidate struct {
 
 // Trip finds out whether the breaker of a policy opens because of the pods that it selects, and remembers it. It
 // returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when
-// the pod would leave without breakers until it leaves.
+// the pod would leave without breakers until it leaves, and not at all if it leaves earlier. As in Taintkeeper, pods
+// that become due at an instant are counted before others leave.
 func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at time.Time, why string) {
 	b := p.Breaker()
 	if b == nil || s.open[p.Name].why != "" {
@@ -310,7 +311,7 @@ func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at ti
 	come, leave := s.demands(p, selected, now)
 	var demand policy.Demand
 	for i, is := range come {
-		for len(leave) > 0 && !leave[0].until.After(is.from) && leave[0].from.Before(is.from) {
+		for len(leave) > 0 && leave[0].until.Before(is.from) {
 			demand.Add(leave[0].pod, leave[0].said, -1)
 			leave = leave[1:]
 		}
@@ -342,11 +343,12 @@ func (s *Set) demands(p *policy.Policy, selected []Candidate, now time.Time) (co
 			continue
 		}
 		is, ok := s.countedFrom(p, c, now)
-		if !ok {
+		is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves
+		leaves := !is.until.IsZero()
+		if !ok || leaves && is.until.Before(is.from) { // not counted, or another taint makes it leave earlier
 			continue
 		}
-		come = append(come, is)
-		if is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves; !is.until.IsZero() {
+		if come = append(come, is); leaves {
 			leave = append(leave, is)
 		}
 	}

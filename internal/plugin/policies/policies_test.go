@@ -192,7 +192,8 @@ func TestABreakerTripsWhenMoreWouldLeaveTogetherThanMay(t *testing.T) {
 		"exactly maxDue":               {dues: []time.Duration{0, 0}, settle: time.Second, trips: -1},
 		"one more":                     {dues: []time.Duration{0, 0, 0, time.Minute}, settle: time.Second},
 		"one more within settle":       {dues: []time.Duration{0, 4 * time.Second, 9 * time.Second}, settle: 10 * time.Second, trips: 9 * time.Second},
-		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: -1},
+		"one more when others may go":  {dues: []time.Duration{0, 4 * time.Second, 10 * time.Second}, settle: 10 * time.Second, trips: 10 * time.Second},
+		"one more when others went":    {dues: []time.Duration{0, 4 * time.Second, 11 * time.Second}, settle: 10 * time.Second, trips: -1},
 		"at one instant, without one":  {dues: []time.Duration{time.Hour, time.Hour, time.Hour}, trips: time.Hour},
 		"what is late is there still":  {dues: []time.Duration{-time.Hour, -time.Minute, 0}, settle: time.Second},
 		"what somebody resumed is not": {dues: []time.Duration{-time.Hour, -time.Hour, 0}, settle: time.Second, resumed: &resumed, trips: -1},
@@ -234,6 +235,45 @@ func TestABreakerTripsWhenMoreWouldLeaveTogetherThanMay(t *testing.T) {
 			course := set.Course(set.All, selected[0].Pod, selected[0].Node, causes, due)
 			if course.First.Why != policy.BreakerOpen || course.First.Detail != says || !course.Leaves.IsZero() {
 				t.Errorf("from then on the course is %+v", course)
+			}
+		})
+	}
+}
+
+func TestABreakerDoesNotCountPodsThatHaveLeft(t *testing.T) {
+	brake := named("brake", v1alpha1.EvictionPolicySpec{
+		Action: v1alpha1.ActionDelete, Taints: []v1alpha1.EvictionPolicyTaint{{Key: "k"}},
+		Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1), Settle: lasting(2 * time.Second)},
+	})
+	for name, test := range map[string]struct {
+		others []time.Duration // when another taint makes the first pods due, since due
+		dues   []time.Duration // when the breaker's taint makes the pods due
+		trips  time.Duration   // since due; negative if never
+	}{
+		"they leave before its taint counts": {
+			others: []time.Duration{0, 0}, dues: []time.Duration{time.Second, time.Second}, trips: -1,
+		},
+		"and do not hide that pods leave that it has counted": {
+			others: []time.Duration{time.Second}, dues: []time.Duration{4 * time.Second, 0, 5 * time.Second}, trips: -1,
+		},
+		"it counts pods that leave at the same instant": {
+			others: []time.Duration{time.Second, time.Second}, dues: []time.Duration{time.Second, time.Second}, trips: time.Second,
+		},
+		"it counts pods that leave later": {
+			others: []time.Duration{time.Minute}, dues: []time.Duration{0, time.Second}, trips: time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noBudgets := func(string, labels.Set) []*policyv1.PodDisruptionBudget { return nil }
+			set := policies.New([]*v1alpha1.EvictionPolicy{brake}, nil, noBudgets)
+			selected := tenPods(set, test.dues)
+			for i, other := range test.others {
+				cause := policy.Cause{Taint: &corev1.Taint{Key: "other"}, Due: due.Add(other)}
+				selected[i].Causes = append(selected[i].Causes, cause)
+			}
+			at, why := set.Trip(set.All[0], selected, due)
+			if trips := why != ""; trips != (test.trips >= 0) || trips && !at.Equal(due.Add(test.trips)) {
+				t.Errorf("it trips %v after due: %q, want %v", at.Sub(due), why, test.trips)
 			}
 		})
 	}
