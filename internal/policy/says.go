@@ -164,32 +164,42 @@ type Needs struct {
 	Due time.Time
 }
 
-// NeedsOf returns the places that a pod needs to leave because of taints. Only taints that let it go now count. It
-// needs nothing if one of these lets it go without places.
+// NeedsOf returns the places that a pod needs to leave because of taints. Only taints that let it go now count, and of
+// these only those that do not ask if there is one, because the mildest answer counts: what a pod needs are the places
+// that its eviction takes. It needs nothing if one of these taints lets it go without places.
 func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (all Needs) {
+	free := false
 	for i, cause := range causes {
-		if cause.Due.After(now) {
-			continue
-		}
 		answer := Decide(policies, pod, causes[i:i+1], now, state)
-		if answer.Stays() {
+		if cause.Due.After(now) || answer.Stays() {
 			continue
 		}
-		paces, budget := Pacing(policies, pod, cause.Taint), answer.Step == Ask && pod.Budgets.Name != ""
-		if len(paces) == 0 && !budget {
+		asks := answer.Step == Ask
+		one := Needs{Pacing(policies, pod, cause.Taint), asks && pod.Budgets.Name != "", cause.Due}
+		switch {
+		case len(one.Paces) == 0 && !one.Budget:
 			return Needs{}
+		case asks && free:
+			continue
+		case !asks && !free:
+			free, all = true, Needs{}
 		}
-		for _, p := range paces {
-			if !slices.Contains(all.Paces, p) {
-				all.Paces = append(all.Paces, p)
-			}
-		}
-		all.Budget = all.Budget || budget
-		if all.Due.IsZero() || cause.Due.Before(all.Due) {
-			all.Due = cause.Due
-		}
+		all.add(one)
 	}
 	return all
+}
+
+// add adds what the pod needs because of another taint.
+func (n *Needs) add(other Needs) {
+	for _, p := range other.Paces {
+		if !slices.Contains(n.Paces, p) {
+			n.Paces = append(n.Paces, p)
+		}
+	}
+	n.Budget = n.Budget || other.Budget
+	if n.Due.IsZero() || other.Due.Before(n.Due) {
+		n.Due = other.Due
+	}
 }
 
 // Decide returns what all policies that select a pod say about it together. The causes are all taints because of which

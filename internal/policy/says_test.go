@@ -181,7 +181,7 @@ func taints(key string) []v1alpha1.EvictionPolicyTaint {
 	return []v1alpha1.EvictionPolicyTaint{{Key: key}}
 }
 
-func TestAPodNeedsPlacesOfAllTaintsThatLetItGo(t *testing.T) {
+func TestAPodNeedsThePlacesOfTheTaintsThatLetItGoMostMildly(t *testing.T) {
 	paced := func(of string) spec {
 		return spec{Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: *seconds(60)}, Taints: taints(of)}
 	}
@@ -200,7 +200,9 @@ func TestAPodNeedsPlacesOfAllTaintsThatLetItGo(t *testing.T) {
 		{"the pace counts once", []spec{paced("x")}, policy.Pod{}, []policy.Cause{x, x}, "a", false, 2},
 		{"the paces of all taints, since the first of them", []spec{paced("x"), paced("y")}, policy.Pod{}, []policy.Cause{x, y}, "a b", false, 1},
 		{"a budget", []spec{evicts}, allowed, []policy.Cause{x}, "", true, 2},
-		{"the budget of one taint, and the pace of another", []spec{evicts, paced("y")}, allowed, []policy.Cause{x, y}, "b", true, 1},
+		{"a budget and a pace", []spec{evicts, paced("x")}, allowed, []policy.Cause{x}, "b", true, 2},
+		{"no budget of a taint that asks if another does not", []spec{evicts, paced("y")}, allowed, []policy.Cause{x, y}, "b", false, 1},
+		{"nor its pace", []spec{evicts, paced("x"), paced("y")}, allowed, []policy.Cause{y, x}, "c", false, 1},
 		{"nothing of a budget that it does not have", []spec{evicts}, policy.Pod{}, []policy.Cause{x}, "", false, 0},
 		{"nothing if one taint lets it go without", []spec{paced("x")}, policy.Pod{}, []policy.Cause{x, y}, "", false, 0},
 		{"nothing of a taint that is not due", []spec{paced("x"), paced("y")}, policy.Pod{}, []policy.Cause{because("x", 4), y}, "b", false, 1},

@@ -124,12 +124,16 @@ func (l *line) has(needs needs, node *nodecache.Node, pod types.UID) bool {
 	return policy.Has(pod, l.places(needs, node), l.now())
 }
 
-// lacks returns why the budget of a pod makes it wait for its places.
-func (l *line) lacks(needs needs) policy.Budgets {
+// lacks returns why the budget of that name makes a pod wait for its places. While the pod waits for a pace with which
+// it leaves without asking, it has no place in its budget.
+func (l *line) lacks(needs needs, name string) policy.Budgets {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if needs.budget == nil {
+	switch {
+	case name == "":
 		return policy.Budgets{}
+	case needs.budget == nil:
+		return policy.Budgets{Objects: policy.BudgetBusy, Name: name}
 	}
 	lacks := needs.budget.Lacks(l.now())
 	if len(needs.paces) == 0 { // free places now are for other pods, which were due first

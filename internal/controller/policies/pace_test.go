@@ -315,6 +315,27 @@ func TestPodsThatAreRefusedAgainAndAgainDoNotKeepThePlacesOfOthers(t *testing.T)
 	})
 }
 
+// Taint y would need the budget, so the pods leave because of taint x.
+func TestPodsThatOneTaintLetsGoWithoutAskingNeedNoPlaceInABudgetForAnother(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		ask := evicts(0)
+		ask.Taints = []v1alpha1.EvictionPolicyTaint{{Key: "y"}}
+		w.add("ask", ask)
+		w.add("slow", paceOf(1, 5*sec, v1alpha1.ScopeCluster))
+		w.addBudget("web", "web", 0)
+		w.addWeb(3)
+		w.run()
+		w.Until(time.Minute)
+		w.Taint("n", "y:NoExecute")
+		w.Pass(time.Minute)
+		w.wantThere(3)
+		w.Taint("n", "x:NoExecute")
+		w.Pass(20 * sec)
+		w.wantPace("web", 3, 1, 5*sec)
+		w.wantAsked(0, 0)
+	})
+}
+
 func TestAPodWhoseDeleteIsNotAnsweredCountsWhateverHappensThen(t *testing.T) {
 	for what, happens := range map[string]func(w *world){
 		"its node is untainted": func(w *world) { w.Taint("n", "k-") },

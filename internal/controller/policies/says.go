@@ -122,7 +122,7 @@ func (f *Follower) decide(a asked, state memory) (d decision) {
 	}
 	d.needs = f.needs(a, now, state)
 	if !f.line.has(d.needs, a.node, a.pod.UID) {
-		a.is.Budgets, d.state = f.line.lacks(d.needs), policy.Full(state)
+		a.is.Budgets, d.state = f.line.lacks(d.needs, a.is.Budgets.Name), policy.Full(state)
 		d.Answer = policy.Decide(a.selecting, a.is, a.causes, now, d.state).Answer
 	}
 	return d
