@@ -128,14 +128,11 @@ func (w *Watch[T]) lister() cache.ListerWatcher {
 	}, w.client)
 }
 
-// open opens the watch. If the objects are unknown, they must be listed first, because a watch does not say what has
-// changed meanwhile.
+// open opens the watch. If the objects are unknown when it is open, they must be listed first, because a watch does not
+// say what has changed meanwhile.
 func (w *Watch[T]) open(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w.closed()
 	lists := options.SendInitialEvents != nil && *options.SendInitialEvents
-	if !lists && w.is(unread) {
-		return nil, errUnknown
-	}
 	if lists {
 		options.ResourceVersion = "" // the newest
 	}
@@ -144,8 +141,15 @@ func (w *Watch[T]) open(ctx context.Context, options metav1.ListOptions) (watch.
 		return nil, err
 	}
 	w.mu.Lock()
-	w.opened = opened
+	unknown := w.state == unread && !lists
+	if !unknown {
+		w.opened = opened
+	}
 	w.mu.Unlock()
+	if unknown {
+		opened.Stop()
+		return nil, errUnknown
+	}
 	if !lists { // otherwise it works when it has brought the list
 		w.works()
 	}

@@ -33,8 +33,9 @@ type server struct {
 	client.WithWatch // any other call panics
 
 	mu      sync.Mutex
-	refusal error // to every call
-	slow    error // to lists of all objects
+	refusal error         // to every call
+	slow    error         // to lists of all objects
+	opens   time.Duration // how long it takes to open a watch
 	names   []string
 	open    *watch.FakeWatcher
 	lists   int
@@ -65,6 +66,19 @@ func (s *server) refuseLists(err error) {
 	s.slow = err
 }
 
+func (s *server) opensIn() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opens
+}
+
+// openSlowly sets how long it takes to open a watch.
+func (s *server) openSlowly(opens time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opens = opens
+}
+
 // IsWatchListSemanticsUnSupported tells client-go that this server cannot send a list through a watch.
 func (s *server) IsWatchListSemanticsUnSupported() bool { return true }
 
@@ -92,6 +106,7 @@ func (s *server) List(_ context.Context, into client.ObjectList, options ...clie
 
 // Watch implements client.WithWatch.
 func (s *server) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	<-time.After(s.opensIn())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refusal != nil {
@@ -228,6 +243,17 @@ func TestNothingIsKnownWithoutAWatchUntilAListOfTheNewestStateIsComplete(t *test
 		if from.old > 0 {
 			t.Errorf("%d lists may be of before the watch broke", from.old)
 		}
+	})
+}
+
+func TestAWatchThatOpensWhenTheObjectsAreUnknownIsNotKept(t *testing.T) {
+	from := &server{names: []string{"old"}}
+	play(t, from, func(told *told, _ *Watch[*v1alpha1.EvictionPolicy]) {
+		told.want(t, "[old] known: true")
+		from.openSlowly(closedFor + time.Second)
+		from.becomes(nil, "new")
+		bubble.Pass(closedFor + 2*lookAgain)
+		told.want(t, logBroken, "[old] known: false", "[new] known: true")
 	})
 }
 
