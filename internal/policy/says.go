@@ -234,8 +234,8 @@ func sooner(a, b time.Time) time.Time {
 // decide is [Decide] with what one policy says about a pod that is due because of a taint.
 func decide(policies []*Policy, causes []Cause, now time.Time, says func(*Policy, Cause) Answer) (said Said) {
 	next := func(at time.Time) {
-		if at.After(now) && (said.Again.IsZero() || at.Before(said.Again)) {
-			said.Again = at
+		if at.After(now) {
+			said.Again = sooner(said.Again, at)
 		}
 	}
 	found := false
