@@ -103,8 +103,9 @@ func (k *facts) get(pod *podcache.Pod) *fact {
 	return nil
 }
 
-// need requests a read of a due pod. If the pod is gone, it is soon forgotten: a decision can outlive its pod.
-func (k *facts) need(pod *podcache.Pod) {
+// need requests a read of a due pod, for a decision that was based on what was known then. If more is known by now,
+// another decision follows from that. If the pod is gone, it is soon forgotten: a decision can outlive its pod.
+func (k *facts) need(pod *podcache.Pod, then fact) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	in := k.in[pod.Namespace]
@@ -112,10 +113,14 @@ func (k *facts) need(pod *podcache.Pod) {
 		in = &duePods{pods: map[types.UID]*fact{}}
 		k.in[pod.Namespace] = in
 	}
-	if in.pods[pod.UID] == nil {
-		in.pods[pod.UID] = &fact{}
+	f := in.pods[pod.UID]
+	if f == nil {
+		f = &fact{}
+		in.pods[pod.UID] = f
 	}
-	k.enqueue(in, pod.UID)
+	if f.known == then.known && f.version == then.version && f.turned == then.turned {
+		k.enqueue(in, pod.UID)
+	}
 }
 
 // enqueue requests a read. The caller holds the lock.

@@ -116,7 +116,7 @@ func (f *Follower) decide(a asked, state memory) (d decision) {
 	d.Again = timeline.Next(d.Again, a.turns)
 	if d.Stays() {
 		if d.Why == policy.PodUnread && a.is.Budgets.Objects == policy.PodUnread {
-			f.facts.need(a.pod)
+			f.facts.need(a.pod, a.known)
 		}
 		return d
 	}

@@ -60,8 +60,8 @@ func (f *Follower) demandOn(name string) (on nodeDemand) {
 		if !slices.ContainsFunc(selecting, hasBreaker) {
 			continue
 		}
-		if on.add(f.asks(pod, node, is, selecting, causes), f.config.Clock.Now()) {
-			f.facts.need(pod)
+		if a := f.asks(pod, node, is, selecting, causes); on.add(a, f.config.Clock.Now()) {
+			f.facts.need(pod, a.known)
 		}
 	}
 	return on
