@@ -46,8 +46,9 @@ func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.T
 	return said, due && !said.Stays()
 }
 
-// countsSince returns since when the breaker has counted a pod: zero if for longer than settle, [Later] if it does not.
-// It also returns when that changes next.
+// countsSince returns since when the breaker has counted a pod, and when that changes next. Since is zero if it has
+// counted the pod for longer than settle, and [Later] if it does not count it.
+//
 // What else keeps a pod can end long after the pod was due: a deadline does, and so does the patience with a pod that
 // is not ready. Waves of such ends must not pass the breaker pod by pod. A pod that the Eviction API need no longer be
 // asked about begins to count again, because its budget kept it before.

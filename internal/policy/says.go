@@ -89,12 +89,10 @@ func (p *Policy) brakes(seen, now time.Time, state State) Answer {
 	case state.Open != "":
 		return p.answer(Hold, BreakerOpen, resumes, state.Open)
 	case state.Counts.Equal(Later):
-	case !now.Before(settled) && state.Unread:
-		return p.answer(Wait, PodUnread, resumes, "")
-	case now.Before(settled) && resumes.After(now) && resumes.Before(settled):
-		return p.answer(Wait, Settling, resumes, "")
 	case now.Before(settled):
-		return p.answer(Wait, Settling, settled, "")
+		return p.answer(Wait, Settling, sooner(settled, resumes), "")
+	case state.Unread:
+		return p.answer(Wait, PodUnread, resumes, "")
 	}
 	return Answer{}
 }
@@ -205,19 +203,18 @@ func (n *Needs) add(other Needs) {
 // Decide returns what all policies that select a pod say about it together. The causes are all taints because of which
 // it must leave, due or not; at least one of them is due.
 func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) Said {
-	states := make(map[*Policy]State, len(policies))
 	var again time.Time
+	counts := map[*Policy]time.Time{}
 	for _, p := range policies {
-		is := state(p)
 		if p.breaker != nil {
-			var next time.Time
-			is.Counts, next = p.countsSince(policies, pod, causes, now)
-			again = sooner(again, next)
+			since, next := p.countsSince(policies, pod, causes, now)
+			counts[p], again = since, sooner(again, next)
 		}
-		states[p] = is
 	}
 	said := decide(policies, causes, now, func(p *Policy, cause Cause) Answer {
-		return p.Says(pod, cause, now, states[p])
+		is := state(p)
+		is.Counts = counts[p]
+		return p.Says(pod, cause, now, is)
 	})
 	said.Again = sooner(said.Again, again)
 	return said

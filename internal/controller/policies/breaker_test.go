@@ -42,6 +42,18 @@ func left(at time.Duration, pods ...string) map[string]time.Duration {
 	return want
 }
 
+// addNodesWith creates nodes x0, x1 and so on, each with pods x0-0, x0-1 and so on.
+func (w *world) addNodesWith(nodes, pods int, change ...func(*corev1.Pod)) {
+	w.T.Helper()
+	for i := range nodes {
+		node := fmt.Sprint("x", i)
+		w.AddNode(node, "a")
+		for j := range pods {
+			w.AddPod(fmt.Sprintf("%s-%d", node, j), node, change...)
+		}
+	}
+}
+
 func TestWhatIsAtMostMaxDueLeavesAfterSettle(t *testing.T) {
 	play(t, func(w *world) {
 		w.add("brake", breakerOf(intstr.FromInt32(2)))
@@ -170,18 +182,13 @@ func TestABreakerDoesNotBelieveAnOldTimeAdded(t *testing.T) {
 	play(t, func(w *world) {
 		brake := breakerOf(intstr.FromString("20%"))
 		w.add("brake", brake)
-		for i := range 20 {
-			if i%2 == 0 {
-				w.AddNode(fmt.Sprint("x", i), "a")
-			}
-			w.AddPod(fmt.Sprintf("p%02d", i), fmt.Sprint("x", i-i%2))
-		}
+		w.addNodesWith(10, 2)
 		w.run()
 		w.Until(time.Hour)
 		w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker.ResumedAt = &metav1.Time{Time: time.Now()} })
 		old := metav1.NewTime(time.Now().Add(-30 * time.Minute))
 		for i := range 10 {
-			w.SetTaints(fmt.Sprint("x", 2*i), corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &old})
+			w.SetTaints(fmt.Sprint("x", i), corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: &old})
 			w.Pass(sec)
 		}
 		w.Pass(10 * time.Minute)
@@ -419,12 +426,7 @@ func TestTheDefaultSettleSeesNodesThatNodeHealthTaintsOneByOne(t *testing.T) {
 		brake := breakerOf(intstr.FromString("20%"))
 		brake.Breaker.Settle = nil
 		w.add("brake", brake)
-		for i := range 20 {
-			w.AddNode(fmt.Sprint("x", i), "a")
-			for j := range 5 {
-				w.AddPod(fmt.Sprintf("x%d-%d", i, j), fmt.Sprint("x", i))
-			}
-		}
+		w.addNodesWith(20, 5)
 		w.run()
 		w.Until(sec)
 		for i := range 20 {
@@ -455,13 +457,7 @@ func TestAWaveOfPodsThatNothingKeepsAnyMoreTripsTheBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			playAsking(t, func(w *asking) {
-				for i := range 20 {
-					node := fmt.Sprint("x", i/2)
-					if i%2 == 0 {
-						w.AddNode(node, "a")
-					}
-					w.AddPod(fmt.Sprintf("%s-%d", node, i%2), node, labeled("app", "web"), isReady(test.ready, 0))
-				}
+				w.addNodesWith(10, 2, labeled("app", "web"), isReady(test.ready, 0))
 				w.add("brake", test.spec)
 				if test.other != nil {
 					w.add("other", *test.other)

@@ -107,7 +107,7 @@ type followed struct {
 	uid        types.UID
 	generation int64
 	flaw       error        // the part that cannot be read
-	tripped    time.Time    // the breaker, from the status when the policy was first seen
+	tripped    time.Time    // the breaker, from the status that this version was first seen with
 	resumed    string       // the breaker, as the spec says
 	halted     *metav1.Time // its Halted as the status has it; nil if it does not
 	labeled    bool         // whether the records of pods have all labels by which it selects
@@ -336,7 +336,7 @@ func (f *Follower) compile(object *v1alpha1.EvictionPolicy) followed {
 	if err != nil {
 		f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 	}
-	is := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err}
+	is := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err, tripped: tripped(object)}
 	if b := object.Spec.Breaker; b != nil && b.ResumedAt != nil {
 		is.resumed = b.ResumedAt.String()
 	}
@@ -347,7 +347,6 @@ func (f *Follower) compile(object *v1alpha1.EvictionPolicy) followed {
 // the future according to it are now.
 func (f *Follower) first(object *v1alpha1.EvictionPolicy) followed {
 	is, now := f.compile(object), f.config.Clock.Now()
-	is.tripped = tripped(object)
 	if is.resumed != "" {
 		is.Breaker().ResumeAt(timeline.Earlier(is.Breaker().ResumedAt(), now))
 	}
@@ -365,7 +364,7 @@ func (f *Follower) first(object *v1alpha1.EvictionPolicy) followed {
 // because the clock that set it may be wrong.
 func (f *Follower) next(was followed, object *v1alpha1.EvictionPolicy) followed {
 	is := f.compile(object)
-	is.tripped, is.Halted, is.halted = was.tripped, was.Halted, was.halted
+	is.Halted, is.halted = was.Halted, was.halted
 	switch {
 	case is.resumed == "":
 	case was.resumed == is.resumed:
