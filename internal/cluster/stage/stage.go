@@ -84,9 +84,6 @@ func New[request comparable](
 	options.SkipNameValidation = new(true)
 	options.Logger = logger
 	options.CacheSyncTimeout = math.MaxInt64 // the watches keep trying, and /readyz reports it
-	if options.NewQueue == nil {
-		options.NewQueue = newQueue[request]
-	}
 	c, err := controller.NewTypedUnmanaged(name, options)
 	if err != nil {
 		return nil, fmt.Errorf("make controller %s: %w", name, err)

@@ -211,7 +211,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	}
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
-			return stage.Queue(priorityqueue.New[NodeRequest](nodeQueue))
+			return priorityqueue.New[NodeRequest](nodeQueue)
 		},
 		Reconciler: e.decider,
 	}, nodeChanges{e: e})
