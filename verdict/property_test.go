@@ -34,6 +34,7 @@ var invariants = []struct {
 	{"the order of the taints does not matter", checkOrder},
 	{"one more taint never makes a pod due later", checkOneMoreTaint},
 	{"one more toleration at the end never makes a pod due earlier", checkOneMoreToleration},
+	{"a toleration for no time changes nothing", checkForNoTime},
 	{"a pod is never due before its start or its binding", checkNotTooEarly},
 	{"a restart never makes a pod due earlier, and at most a second later", checkRestart},
 	{"deciding changes nothing and is repeatable", checkPure},
@@ -322,6 +323,26 @@ func checkOneMoreToleration(t *testing.T, w world) {
 			t.Errorf("due %s with toleration %d, later without it, in %s", with.Due, end, w)
 		}
 		with = without
+	}
+}
+
+// checkForNoTime: what keeps a held pod alive when its kubelet starts changes neither whether nor when it leaves.
+func checkForNoTime(t *testing.T, w world) {
+	t.Helper()
+	pod, onNode := w.witnessed()
+	without := w.decide(pod, onNode)
+	var on []corev1.Taint
+	for _, taint := range onNode {
+		on = append(on, taint.Taint)
+	}
+	for _, taint := range w.rule.Matcher.Unadmitted(on, pod.Tolerations) {
+		pod.Tolerations = append(slices.Clip(pod.Tolerations), taints.ForNoTime(taint))
+	}
+	if left := w.rule.Matcher.Unadmitted(on, pod.Tolerations); len(left) > 0 {
+		t.Errorf("a kubelet that starts would end the pod because of %v, in %s", left, w)
+	}
+	if with := w.decide(pod, onNode); with.Leaves != without.Leaves || !with.Due.Equal(without.Due) {
+		t.Errorf("leaves %t, due %s, with it %t, %s, in %s", without.Leaves, without.Due, with.Leaves, with.Due, w)
 	}
 }
 

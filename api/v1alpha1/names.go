@@ -106,6 +106,7 @@ const (
 	EventEviction          = "TaintManagerEviction"
 	EventEvictionRefused   = "EvictionRefused"
 	EventEvictionHeld      = "EvictionHeld"
+	EventKeptAlive         = "TolerationAdded"
 	EventUnmarkedEviction  = "DisruptionTargetNotSet"
 	EventNodeTaintHeld     = "NoExecuteTaintHeld"
 	EventSilenceUnknown    = "SilenceUnknown"

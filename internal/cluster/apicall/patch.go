@@ -51,10 +51,24 @@ func PatchNodeConditions(
 func PatchPodCondition(
 	ctx context.Context, client kubernetes.Interface, pod metav1.ObjectMeta, condition map[string]any,
 ) (*corev1.Pod, error) {
-	change := change{
-		Metadata: metadata{UID: pod.UID},
-		Status:   map[string]any{"conditions": []any{condition}},
-	}
+	return patchPod(ctx, client, pod, types.StrategicMergePatchType, change{
+		Status: map[string]any{"conditions": []any{condition}},
+	}, "status")
+}
+
+// PatchPodTolerations replaces the tolerations of a pod, with the same preconditions as [PatchPodCondition]. The API
+// server allows additions. It returns the patched pod.
+func PatchPodTolerations(
+	ctx context.Context, client kubernetes.Interface, pod metav1.ObjectMeta, all []corev1.Toleration,
+) (*corev1.Pod, error) {
+	return patchPod(ctx, client, pod, types.MergePatchType, change{Spec: map[string]any{"tolerations": all}})
+}
+
+func patchPod(
+	ctx context.Context, client kubernetes.Interface, pod metav1.ObjectMeta,
+	kind types.PatchType, change change, subresources ...string,
+) (*corev1.Pod, error) {
+	change.Metadata.UID = pod.UID
 	if pod.ResourceVersion != "" {
 		change.Metadata.ResourceVersion = &pod.ResourceVersion
 	}
@@ -62,8 +76,7 @@ func PatchPodCondition(
 	if err != nil {
 		return nil, fmt.Errorf("encode a patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return client.CoreV1().Pods(pod.Namespace).
-		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, patch, metav1.PatchOptions{}, subresources...)
 }
 
 // change is the body of a patch.

@@ -55,14 +55,29 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
 	status corev1.ConditionStatus, message string,
 ) error {
-	unchanged := exactly(pod)
-	if pod.Version > 0 {
-		unchanged.ResourceVersion = strconv.FormatUint(pod.Version, 10)
-	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged, condition(pod, status, message, a.clock.Latest()))
+	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged(pod), condition(pod, status, message, a.clock.Latest()))
 	return err
+}
+
+// patchTolerations replaces the tolerations of exactly this pod, on the condition that the pod has not changed since it was
+// cached. It returns the patched pod.
+func (a api) patchTolerations(
+	ctx context.Context, pod *podcache.Pod, all []corev1.Toleration,
+) (*corev1.Pod, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchPodTolerations(ctx, a.client, unchanged(pod), all)
+}
+
+// unchanged identifies the pod at the version that was cached.
+func unchanged(pod *podcache.Pod) metav1.ObjectMeta {
+	meta := exactly(pod)
+	if pod.Version > 0 {
+		meta.ResourceVersion = strconv.FormatUint(pod.Version, 10)
+	}
+	return meta
 }
 
 func exactly(pod *podcache.Pod) metav1.ObjectMeta {

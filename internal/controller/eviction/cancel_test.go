@@ -5,6 +5,7 @@ package eviction
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -124,6 +126,39 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 
 // The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that
 // stays is left alone.
+// A kubelet that starts ends pods without a toleration.
+func TestAPodWhoseEvictionIsRefusedForAMinuteIsKeptAlive(t *testing.T) {
+	play(t, func(_ *testing.T, w *world) {
+		w.addNode("n")
+		for _, pod := range []string{"long", "soon"} {
+			w.addPod(pod)
+		}
+		var passes atomic.Bool
+		w.Client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			name := action.(clienttesting.DeleteAction).GetName()
+			if name == "long" || !passes.Load() {
+				return true, nil, apierrors.NewForbidden(podsResource, name, errors.New(`admission webhook "no.test" denied the request`))
+			}
+			return false, nil, nil
+		})
+		w.run()
+		w.Taint("n", "k=v:NoExecute")
+		w.Until(30 * sec)
+		passes.Store(true)
+		w.Until(55 * sec)
+		if kept := w.Did("keep"); len(kept) > 0 {
+			t.Errorf("pods are kept alive at %v, before anything has been refused for a minute", kept)
+		}
+		w.Until(10 * time.Minute)
+		if ended := w.RestartKubelet("n"); len(ended) > 0 {
+			t.Errorf("the kubelet ends %v", ended)
+		}
+		if long := w.Did("keep long"); !slices.Equal(long, []time.Duration{time.Minute}) || len(w.Did("keep soon")) > 0 {
+			t.Errorf("tolerations were added at %v and %v, want one, after a minute", long, w.Did("keep soon"))
+		}
+	})
+}
+
 func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var tries atomic.Int32

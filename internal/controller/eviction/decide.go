@@ -35,6 +35,7 @@ type decider struct {
 	mu      sync.Mutex      // the later of two decisions about a node counts
 	leaving map[string]bool // nodes that pods must leave
 	held    map[string]map[types.UID]heldPod
+	keep    keepFunc // nil if there is no keeper
 	rarely  rarely
 }
 
@@ -107,7 +108,7 @@ func (d *decider) decide(name string) (all decided) {
 func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
 	if said.Stays() {
 		l.Answer = backlog.Answer{Held: said.Again.IsZero(), After: said.Again}
-		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer})
+		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer, due: l.Due})
 	}
 	if said.Step == policy.Ask {
 		all.again = timeline.Next(all.again, said.Again)

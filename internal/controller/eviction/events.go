@@ -4,6 +4,7 @@
 package eviction
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,17 @@ func (e *events) refused(pod *podcache.Pod, v verdict.Verdict, err error) {
 func (e *events) held(pod *podcache.Pod, v verdict.Verdict, answer policy.Answer) {
 	e.OfPod(e.of(pod, e.evicts(v), corev1.EventTypeNormal, v1alpha1.EventEvictionHeld),
 		"Pod %s is due to leave, but stays: %s%s", pod.Key(), answer, e.suffix)
+}
+
+// keptAlive records that a due pod that stays got tolerations.
+func (e *events) keptAlive(pod *podcache.Pod, v verdict.Verdict, lacked []corev1.Taint) {
+	names := make([]string, len(lacked))
+	for i := range lacked {
+		names[i] = taints.Format(lacked[i])
+	}
+	e.OfPod(e.of(pod, e.evicts(v), corev1.EventTypeNormal, v1alpha1.EventKeptAlive),
+		"Pod %s is due to leave, but stays: added a toleration of %s for 0 seconds, so that the Pod stays alive if its kubelet restarts",
+		pod.Key(), strings.Join(names, " and "))
 }
 
 func reference(pod *podcache.Pod) *corev1.ObjectReference {

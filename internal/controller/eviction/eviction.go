@@ -51,8 +51,9 @@ const DefaultConcurrentEvictions = 16
 // the API server accepts from all controllers together by default.
 const MaxConcurrentEvictions = 100
 
-// concurrentNodes is how many nodes are stamped at the same time, and how many marks are corrected.
-const concurrentNodes = 4
+// concurrentWrites is how many nodes are stamped at the same time, how many marks are corrected, and how many pods are
+// kept alive.
+const concurrentWrites = 4
 
 // Config configures an Evictor.
 type Config struct {
@@ -225,15 +226,16 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	return e.addWriters(judge, calls, live, metrics)
 }
 
-// addWriters adds the controllers that write marks and timeAdded.
+// addWriters adds the controllers that write marks, tolerations and timeAdded.
 func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *metrics) error {
-	if err := e.addReclaim(judge, calls); err != nil || e.config.neverStamps() {
+	err := cmp.Or(e.addReclaim(judge, calls), e.addKeeper(judge, calls, metrics))
+	if err != nil || e.config.neverStamps() {
 		return err
 	}
 	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
 	stamper.sparing = e.config.BuiltIn != nil
 	stamp, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-stamp", controller.TypedOptions[NodeRequest]{
-		MaxConcurrentReconciles: concurrentNodes,
+		MaxConcurrentReconciles: concurrentWrites,
 		RateLimiter:             apicall.Wait[NodeRequest](stamper.wait),
 		Reconciler:              stamper,
 	}, nodeChanges{e: e, after: stampAfter})
@@ -250,7 +252,7 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 	}
 	r := &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls, builtIn: e.config.BuiltIn != nil}
 	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
-		MaxConcurrentReconciles: concurrentNodes,
+		MaxConcurrentReconciles: concurrentWrites,
 		RateLimiter:             apicall.RateLimiter[PodRequest](),
 		Reconciler:              r,
 	}, marks{e, r})
@@ -258,6 +260,25 @@ func (e *Evictor) addReclaim(judge judge, calls api) error {
 		return err
 	}
 	e.parts.InLeader(reclaim)
+	return nil
+}
+
+func (e *Evictor) addKeeper(judge judge, calls api, metrics *metrics) error {
+	if e.config.Mode == DryRun {
+		return nil
+	}
+	keep, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-keep-alive", controller.TypedOptions[PodRequest]{
+		MaxConcurrentReconciles: concurrentWrites,
+		RateLimiter:             apicall.RateLimiter[PodRequest](),
+		Reconciler: &keeper{
+			judge: judge, nodes: e.nodes, pods: e.pods, api: calls, events: e.events, metrics: metrics,
+			limiter: rate.NewLimiter(keptPerSecond, 1),
+		},
+	}, stays{e.decider})
+	if err != nil {
+		return err
+	}
+	e.parts.InLeader(keep)
 	return nil
 }
 

@@ -30,6 +30,9 @@ var errUnconfirmed = errors.New("the node's taints and the pod, read live, do no
 // retry notes a try without a result, and returns when the next may begin.
 func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
 	outcome, wait := t.next(err)
+	if refused(err) {
+		x.decide.refused(t)
+	}
 	x.metrics.retries.WithLabelValues(reason(err)).Inc()
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
 		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())

@@ -35,6 +35,9 @@ func describe(action clienttesting.Action) string {
 	case clienttesting.DeleteActionImpl:
 		return "delete " + action.Name
 	case clienttesting.PatchActionImpl:
+		if action.Resource.Resource == "pods" && action.Subresource == "" {
+			return "keep " + action.Name
+		}
 		return "patch " + action.Name
 	case clienttesting.CreateActionImpl:
 		if event, ok := action.Object.(*corev1.Event); ok {

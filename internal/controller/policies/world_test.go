@@ -71,7 +71,10 @@ func describe(action clienttesting.Action) string {
 	case clienttesting.DeleteActionImpl:
 		return "delete " + action.Name
 	case clienttesting.PatchActionImpl:
-		if action.Resource.Resource == "pods" {
+		switch {
+		case action.Resource.Resource == "pods" && action.Subresource == "":
+			return "keep " + action.Name
+		case action.Resource.Resource == "pods":
 			return "patch " + action.Name + " " + string(action.Patch)
 		}
 	case clienttesting.CreateActionImpl:

@@ -56,7 +56,7 @@ func (r Rule) dueByValue(pod Pod, taint Taint) (due Span, counts bool) {
 	case first.TolerationSeconds == nil:
 		return At(Never), false
 	default:
-		return start.Plus(*first.TolerationSeconds), true
+		return start.Plus(*first.TolerationSeconds), *first.TolerationSeconds > 0
 	}
 }
 

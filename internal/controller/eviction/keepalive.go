@@ -1,0 +1,170 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package eviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+const (
+	// keptPerSecond bounds the PATCHes that keep pods alive.
+	keptPerSecond = 50
+	// refusedFor is how long a pod whose eviction is refused has been due before it is kept alive. Most refusals pass
+	// sooner.
+	refusedFor = time.Minute
+)
+
+// keeper keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet that
+// starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
+// tolerationSeconds (pkg/kubelet/lifecycle/predicate.go). So such a pod gets one, for 0 seconds, which changes neither
+// whether nor when the pod must leave.
+type keeper struct {
+	judge   judge
+	nodes   nodes
+	pods    *podcache.Cache
+	api     api
+	events  *events
+	metrics *metrics
+	limiter *rate.Limiter
+	rarely  rarely
+}
+
+// errStrippedToleration says that the answer to the PATCH lacks what was added.
+var errStrippedToleration = errors.New(
+	"the API server accepted a toleration, but its response does not contain it: a webhook removes it")
+
+// Reconcile adds the tolerations that a pod lacks, if it is due and stays.
+func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
+	if _, _, lacks := k.lacks(req); len(lacks) == 0 {
+		return reconcile.Result{}, nil
+	}
+	if k.limiter.Wait(ctx) != nil || k.api.token(ctx) != nil { // the process ends
+		return reconcile.Result{}, nil
+	}
+	if !k.api.writers.begin(req.UID) {
+		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
+	}
+	defer k.api.writers.end(req.UID)
+	pod, v, lacks := k.lacks(req)
+	if len(lacks) == 0 {
+		return reconcile.Result{}, nil
+	}
+	err := k.add(ctx, pod, v, lacks)
+	if err == nil || apicall.IsNotFound(err) || apicall.IsAnotherUID(err) || apicall.Stopping(ctx) {
+		return reconcile.Result{}, nil
+	}
+	k.metrics.retries.WithLabelValues(reason(err)).Inc()
+	if !apierrors.IsConflict(err) && k.rarely.allows(reason(err), k.judge.clock.Now()) {
+		logf.FromContext(ctx).Info("Cannot keep a due pod that stays alive: it ends if its kubelet restarts; still trying",
+			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+	}
+	return reconcile.Result{}, err
+}
+
+// lacks returns a pod, its verdict, and the taints of its node that it must tolerate to stay alive. There are none if it
+// is not due, is about to leave, or has finished.
+func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
+	pod, ok := k.pods.There(req.UID)
+	if !ok || pod.Flags.Has(podcache.Finished) {
+		return nil, verdict.Verdict{}, nil
+	}
+	node, ok := k.nodes.get(pod.Node)
+	if !ok {
+		return nil, verdict.Verdict{}, nil
+	}
+	v, _ := k.judge.over(pod, node.NoExecute)
+	_, held, why := k.judge.held(pod, k.nodes)
+	refused := v.DueAt(k.judge.clock.Now().Add(-refusedFor))
+	if !refused && (!held || why.Why == policy.PodUnread) {
+		return nil, verdict.Verdict{}, nil
+	}
+	return pod, v, k.judge.untolerated(pod, node.NoExecute)
+}
+
+// untolerated returns the NoExecute taints that no toleration of a pod matches.
+func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.Taint {
+	all := make([]corev1.Taint, len(tainted))
+	for i := range tainted {
+		all[i] = tainted[i].Taint
+	}
+	return j.rule.Matcher.Unadmitted(all, pod.Tolerations())
+}
+
+// add adds tolerations of taints to a pod, on the condition that the pod has not changed since it was cached.
+func (k *keeper) add(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint) error {
+	all := slices.Clone(pod.Tolerations())
+	for _, taint := range lacks {
+		all = append(all, taints.ForNoTime(taint))
+	}
+	answer, err := k.api.patchTolerations(ctx, pod, all)
+	if err != nil {
+		return fmt.Errorf("add tolerations to pod %s: %w", pod.Key(), err)
+	}
+	if len(k.judge.rule.Matcher.Unadmitted(lacks, answer.Spec.Tolerations)) > 0 {
+		return errStrippedToleration
+	}
+	k.events.keptAlive(pod, v, lacks)
+	return nil
+}
+
+// stays is the source of due pods that stay, of which those that are due first come first.
+type stays struct{ decider *decider }
+
+// Start implements source.TypedSource.
+func (s stays) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
+	byDue, ok := queue.(priorityqueue.PriorityQueue[PodRequest])
+	if !ok {
+		return errors.New("the queue of pods to keep alive has no priorities")
+	}
+	s.decider.onStay(func(pod PodRequest, due time.Time, after time.Duration) {
+		byDue.AddWithOpts(priorityqueue.AddOpts{Priority: new(-int(due.Unix())), After: after}, pod)
+	})
+	return nil
+}
+
+// String names the source in the log.
+func (stays) String() string { return "due pods that stay" }
+
+// keepFunc has a pod that is due kept alive after some time, if it still stays then.
+type keepFunc func(pod PodRequest, due time.Time, after time.Duration)
+
+// onStay calls a function with each due pod that stays, now and whenever that is decided again.
+func (d *decider) onStay(keep keepFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.keep = keep
+	for _, held := range d.held {
+		for _, pod := range held {
+			keep(requestFor(pod.Pod), pod.due, 0)
+		}
+	}
+}
+
+// refused notes that the eviction of a pod is refused.
+func (d *decider) refused(t *try) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.keep != nil {
+		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.judge.clock.Since(t.due)))
+	}
+}
