@@ -3,7 +3,11 @@
 
 package taints
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Unadmitted returns the taints because of which a kubelet that starts on a node with these taints ends a pod with these
 // tolerations: the NoExecute taints that none of them matches. tolerationSeconds play no part
@@ -27,4 +31,19 @@ func ForNoTime(taint corev1.Taint) corev1.Toleration {
 		Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect,
 		TolerationSeconds: new(int64),
 	}
+}
+
+// IsForNoTime reports whether a toleration is like those of [ForNoTime].
+func IsForNoTime(t corev1.Toleration) bool {
+	return t.Operator == corev1.TolerationOpEqual && t.Effect == corev1.TaintEffectNoExecute &&
+		t.TolerationSeconds != nil && *t.TolerationSeconds == 0
+}
+
+// Lasting returns the tolerations without those of [ForNoTime], which only a pod has, and not the template that its
+// controller creates pods from.
+func Lasting(tolerations []corev1.Toleration) []corev1.Toleration {
+	if !slices.ContainsFunc(tolerations, IsForNoTime) {
+		return tolerations
+	}
+	return slices.DeleteFunc(slices.Clone(tolerations), IsForNoTime)
 }

@@ -41,6 +41,9 @@ type PendingPod struct {
 	Priority   int32              `json:"priority"`
 	// Answer is what EvictionPolicies say about the pod. It is absent if none selects it.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
+	// EndsWithKubelet is a taint because of which the pod, which is due and stays, ends if its kubelet restarts. It is
+	// absent if the pod would survive that.
+	EndsWithKubelet string `json:"endsWithKubelet,omitempty"`
 }
 
 // PendingChange is one change to the list of pending pods, as --watch reports it.

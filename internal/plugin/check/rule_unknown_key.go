@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // unknownKey: a key with a typo looks like any other.
@@ -23,6 +24,9 @@ var unknownKey = Rule{
 	Find: func(facts *Facts) []Finding {
 		onNodes := facts.keys()
 		return facts.perToleration(func(list []corev1.Toleration, i int) Finding {
+			if taints.IsForNoTime(list[i]) {
+				return Finding{} // it outlasts its taint
+			}
 			return facts.judgeKey("Toleration "+literal(list[i]), list[i].Key, onNodes)
 		})
 	},

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // leaver is a pod that leaves, and its successor if it has one.
@@ -37,6 +38,7 @@ func SuccessorOf(pod *corev1.Pod, name string) *corev1.Pod {
 		Spec: pod.Spec,
 	}
 	successor.Spec.NodeName = ""
+	successor.Spec.Tolerations = taints.Lasting(pod.Spec.Tolerations)
 	successor.Spec.ResourceClaims = nil
 	return successor
 }

@@ -129,6 +129,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
 	s.explainPolicies(e, facts, onNode)
+	e.Notes = append(e.Notes, s.keptAlive(e, onNode)...)
 	e.Changes = s.changesOnNode(facts, onNode, decided)
 }
 

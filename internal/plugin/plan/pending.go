@@ -49,6 +49,7 @@ type boundPod struct {
 	listed      cliv1alpha1.PendingPod
 	facts       verdict.Pod
 	ofDaemonSet bool
+	finished    bool
 }
 
 // SetNode updates a node to its state at an instant.
@@ -95,7 +96,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 		listed.Owner = c.Owner(pod)
 	}
 	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}
-	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, isOfDaemonSet(pod)}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, isOfDaemonSet(pod), IsOver(pod)}
 	c.where[pod.UID] = node
 }
 
@@ -137,6 +138,9 @@ func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 	for _, pod := range c.pods[node] {
 		if pending, leaves := pod.decide(known); leaves {
 			pending.Answer = c.answer(pod, known, at)
+			if pending.Answer.Stays() && !pending.Due.After(at) && !pod.finished {
+				pending.EndsWithKubelet = endedBy(pod.facts.Tolerations, known.taints)
+			}
 			pods = append(pods, pending)
 		}
 	}
@@ -176,6 +180,7 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 		}
 	}
 	list.Notes = append(list.Notes, comparisonNotes(comparing)...)
+	list.Notes = append(list.Notes, endingNotes(list.Pods)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -77,7 +78,7 @@ func isOfDaemonSet(pod *corev1.Pod) bool {
 // refused reports whether tolerations do not tolerate one of the causes at all.
 func refused(tolerations []corev1.Toleration, causes []policy.Cause) bool {
 	return slices.ContainsFunc(causes, func(cause policy.Cause) bool {
-		_, untolerated := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, tolerations)
+		_, untolerated := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, taints.Lasting(tolerations))
 		return untolerated
 	})
 }
