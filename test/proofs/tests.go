@@ -67,9 +67,14 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 const withoutRace = "./internal/plugin/cli"
 
 // goTest runs tests with fewer random histories, and writes how long each step took. Results are not taken from a
-// cache, as many tests run programs that it does not know.
+// cache, as many tests run programs that it does not know. Without the race detector, it uses what was compiled for the
+// product.
 func goTest(graph string, args ...string) command {
-	return in("", "go test -short -count=1 -timeout=30m -debug-actiongraph="+graph).with(args...)
+	cgo := 0
+	if slices.Contains(args, "-race") {
+		cgo = 1
+	}
+	return in("", fmt.Sprintf("env CGO_ENABLED=%d go test -short -count=1 -timeout=30m -debug-actiongraph=%s", cgo, graph)).with(args...)
 }
 
 // testPackages are all packages of the root module but those that are proofs of their own.
