@@ -27,6 +27,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 	"github.com/taintkeeper/taintkeeper/test/rig/sample"
@@ -149,7 +150,7 @@ func (m *moment) model(name string, open map[string]bool) oracle.Policies {
 	namespace := m.namespaces[pod.Namespace]
 	return oracle.Policies{
 		List: m.policies, Open: open, Pod: pod.Labels, Namespace: namespace.Labels, Node: m.labels[pod.Spec.NodeName],
-		NamespaceEnds: namespace.DeletionTimestamp != nil, Finished: pod.Status.Phase == corev1.PodSucceeded,
+		NamespaceEnds: namespace.DeletionTimestamp != nil, Finished: finished(&pod),
 		Dues: m.dues(&pod),
 	}
 }
@@ -166,9 +167,13 @@ func (m *moment) modelAt(name string, open map[string]bool, now time.Time) oracl
 	return is
 }
 
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // budgetsOf returns the budgets that the Eviction API asks about a pod.
 func (m *moment) budgetsOf(pod *corev1.Pod) (of []policyv1.PodDisruptionBudget) {
-	if pod.Status.Phase == corev1.PodSucceeded {
+	if finished(pod) {
 		return nil
 	}
 	for _, b := range m.budgets {
@@ -744,13 +749,28 @@ func (h *history) update(pod *corev1.Pod) {
 	h.change(func(m *moment) {
 		was := m.pods[pod.Name]
 		model.CreationTimestamp = was.CreationTimestamp
-		if !apiequality.Semantic.DeepEqual(model.Spec.Tolerations, was.Spec.Tolerations) {
+		is, before := taints.Lasting(model.Spec.Tolerations), taints.Lasting(was.Spec.Tolerations)
+		if !apiequality.Semantic.DeepEqual(is, before) {
 			m.tolerates[pod.Name] = time.Now()
 		}
 		m.pods[pod.Name] = model
 	})
 	h.Must(h.Client.CoreV1().Pods(pod.Namespace).Update(h.T.Context(), pod, metav1.UpdateOptions{}))
 	synctest.Wait()
+}
+
+// restartKubelet ends the pods of a node that have no toleration for one of its taints.
+func (h *history) restartKubelet(node string) {
+	for _, name := range h.RestartKubelet(node) {
+		if h.held(name, time.Now()) {
+			h.T.Errorf("%s: after %s a kubelet ends pod %s, which was held for %s: %s", h.what, h.Now(), name, heldWithin, h.why(name, time.Now()))
+		}
+		h.change(func(m *moment) {
+			pod := m.pods[name]
+			pod.Status.Phase = corev1.PodFailed
+			m.pods[name] = pod
+		})
+	}
 }
 
 func (h *history) nodeReady(name string, ready bool) {
@@ -900,8 +920,8 @@ func (h *history) judge() {
 const (
 	// leavesWithin is how long it takes at most until a pod that nothing holds and no pace limits has left.
 	leavesWithin = 25 * sec
-	// unmarkedWithin is how long a pod may stay marked after a policy has begun to hold it.
-	unmarkedWithin = 10 * sec
+	// heldWithin is how long it takes at most until a pod that a policy holds has no mark, and survives its kubelet.
+	heldWithin = 10 * sec
 )
 
 // look checks that pods that were free for long enough have left, and that no mark stays on those that are held.
@@ -919,7 +939,7 @@ func (h *history) look() {
 			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 		})
 		if marked && h.held(name, now) {
-			h.T.Errorf("%s: after %s pod %s is marked, and was held for %s: %s", h.what, h.Now(), name, unmarkedWithin, h.why(name, now))
+			h.T.Errorf("%s: after %s pod %s is marked, and was held for %s: %s", h.what, h.Now(), name, heldWithin, h.why(name, now))
 		}
 	}
 }
@@ -947,9 +967,9 @@ func (h *history) must(name string, now time.Time) bool {
 
 // held reports whether a pod was due and held all the time for a while.
 func (h *history) held(name string, now time.Time) bool {
-	return !slices.ContainsFunc(h.within(now, unmarkedWithin), func(m moment) bool {
+	return !slices.ContainsFunc(h.within(now, heldWithin), func(m moment) bool {
 		pod, there := m.pods[name]
-		due := slices.ContainsFunc(m.dues(&pod), func(by oracle.DueBy) bool { return !by.At.After(now.Add(-unmarkedWithin)) })
+		due := slices.ContainsFunc(m.dues(&pod), func(by oracle.DueBy) bool { return !by.At.After(now.Add(-heldWithin)) })
 		return !there || !due || h.mayAt(&m, name, nil, now, earliest) != oracle.Stay
 	})
 }
@@ -1097,6 +1117,9 @@ func playHistory(t *testing.T, seed uint64, faults, scarce bool, more *v1alpha1.
 			h.Pass(time.Duration(1+r.IntN(8000)) * time.Millisecond)
 			someEvent(r, i, scarce)(h)
 			h.look()
+			if faults && i%4 == 3 {
+				h.restartKubelet([]string{"n", "m", "l"}[i/4%3])
+			}
 		}
 		for range quiet / (20 * sec) {
 			h.Pass(20 * sec)
