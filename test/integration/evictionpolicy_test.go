@@ -19,10 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -167,7 +170,7 @@ var acceptedPolicies = map[string]struct{ spec, want string }{
 	},
 	"the defaults of pace and breaker": {
 		`{action: Delete, pace: {pods: 1, per: 1s}, breaker: {maxDue: 1}}`,
-		`{action: Delete, pace: {pods: 1, per: 1s, scope: Cluster}, breaker: {maxDue: 1, settle: 10s}, finished: Delete, ifDown: Evict}`,
+		`{action: Delete, pace: {pods: 1, per: 1s, scope: Cluster}, breaker: {maxDue: 1, settle: 1m}, finished: Delete, ifDown: Evict}`,
 	},
 	"everything, at its least": {
 		`{action: Evict, taints: [{key: x, value: ""}], namespaceSelector: {}, podSelector: {}, nodeSelector: {}, deadline: 1ms, unready: Delete, ` +
@@ -180,7 +183,7 @@ var acceptedPolicies = map[string]struct{ spec, want string }{
 	},
 	"a dry run": {
 		`{action: Hold, breaker: {maxDue: 99%}, dryRun: true}`,
-		`{action: Hold, breaker: {maxDue: 99%, settle: 10s}, finished: Delete, ifDown: Evict, dryRun: true}`,
+		`{action: Hold, breaker: {maxDue: 99%, settle: 1m}, finished: Delete, ifDown: Evict, dryRun: true}`,
 	},
 	"Delete with a breaker":          {`{action: Delete, breaker: {maxDue: 2147483647, settle: 10s}, finished: Delete, ifDown: Evict}`, ""},
 	"Delete with a pause":            {`{action: Delete, paused: x, finished: Delete, ifDown: Evict}`, ""},
@@ -280,4 +283,59 @@ func TestAPolicyIsFollowedWithTheRightsOfTheChart(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestOfAPodItMayChangeNothingButTolerationsThatExpireAtOnce acts as Taintkeeper's service account.
+func TestOfAPodItMayChangeNothingButTolerationsThatExpireAtOnce(t *testing.T) {
+	t.Parallel()
+	await.Must(t, cluster.GrantTaintkeeper(t.Context()))
+	s, err := rig.New(t.Context(), admin, "narrow")
+	await.Must(t, err)
+	node, err := s.Node(t.Context(), "narrow")
+	await.Must(t, err)
+	pod, err := s.Pod(t.Context(), "pod", node, rig.Tolerating("kept", 300))
+	await.Must(t, err)
+	config, err := cluster.TaintkeeperAccess()
+	await.Must(t, err)
+	ours, err := kubernetes.NewForConfig(config)
+	await.Must(t, err)
+	forNoTime := taints.ForNoTime(rig.NoExecute("gone"))
+	change := func(change func(*corev1.Pod)) error {
+		is, err := admin.CoreV1().Pods(s.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		await.Must(t, err)
+		changed := is.DeepCopy()
+		change(changed)
+		patch, err := client.MergeFrom(is).Data(changed)
+		await.Must(t, err)
+		_, err = ours.CoreV1().Pods(s.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	tolerate := func(more ...corev1.Toleration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, more...) }
+	}
+	forever, forASecond := forNoTime, forNoTime
+	forever.TolerationSeconds, forASecond.TolerationSeconds = nil, new(int64(1))
+	await.Eventually(t, "the admission policy is in force", func(context.Context) error {
+		if err := change(tolerate(forever)); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("a toleration without an end is answered with %v", err)
+		}
+		return nil
+	})
+	for name, edit := range map[string]func(*corev1.Pod){
+		"an image":      func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "other" },
+		"a label":       func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "other"} },
+		"an annotation": func(pod *corev1.Pod) { pod.Annotations = map[string]string{"a": "b"} },
+		"a finalizer":   func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/stay"} },
+		"an owner": func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: "x"}}
+		},
+		"a deadline":                 func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(1)) },
+		"a toleration for a second":  tolerate(forASecond),
+		"the seconds of another one": func(pod *corev1.Pod) { pod.Spec.Tolerations[0].TolerationSeconds = new(int64(1)) },
+	} {
+		if err := change(edit); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "Taintkeeper may") {
+			t.Errorf("%s is answered with %v, want a refusal by taintkeeper-tolerations", name, err)
+		}
+	}
+	await.Must(t, change(tolerate(forNoTime)))
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,15 +79,17 @@ func goTest(graph string, args ...string) command {
 
 // testPackages are all packages of the root module but those that are proofs of their own.
 func testPackages(ctx context.Context) ([]string, error) {
-	var out bytes.Buffer
-	if err := in("", "go list ./...").run(ctx, &out); err != nil {
-		return nil, fmt.Errorf("list packages: %w: %s", err, out.String())
+	list := exec.CommandContext(ctx, "go", "list", "./...")
+	list.Stderr = os.Stderr // says which modules are downloaded
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
 	}
 	apart := []string{endToEnd, withoutRace}
 	for _, p := range proofs {
 		apart = append(apart, p.packages...)
 	}
-	return slices.DeleteFunc(strings.Fields(out.String()), func(pkg string) bool {
+	return slices.DeleteFunc(strings.Fields(string(out)), func(pkg string) bool {
 		return slices.Contains(apart, "."+strings.TrimPrefix(pkg, module))
 	}), nil
 }
