@@ -139,7 +139,9 @@ func asksForValue(tolerations []corev1.Toleration, key string) bool {
 
 // counts reports whether the taint is tolerated for a while, so that a countdown runs. 0 seconds are no while: a
 // toleration for 0 seconds is as good as none.
-func (r Reason) counts() bool { return r.Leaves && r.Toleration != nil && *r.Toleration.TolerationSeconds > 0 }
+func (r Reason) counts() bool {
+	return r.Leaves && r.Toleration != nil && *r.Toleration.TolerationSeconds > 0
+}
 
 // judge returns what one taint means for a pod, considering only its current value.
 func (r Rule) judge(pod Pod, taint Taint) Reason {

@@ -61,8 +61,8 @@ func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
 	return err
 }
 
-// patchTolerations replaces the tolerations of exactly this pod, on the condition that the pod has not changed since it was
-// cached. It returns the patched pod.
+// patchTolerations replaces the tolerations of exactly this pod, on the condition that the pod has not changed since it
+// was cached. It returns the patched pod.
 func (a api) patchTolerations(
 	ctx context.Context, pod *podcache.Pod, all []corev1.Toleration,
 ) (*corev1.Pod, error) {

@@ -81,8 +81,8 @@ func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Resul
 	return reconcile.Result{}, err
 }
 
-// lacks returns a pod, its verdict, and the taints of its node that it must tolerate to stay alive. There are none if it
-// is not due, is about to leave, or has finished.
+// lacks returns a pod, its verdict, and the taints of its node that it must tolerate to stay alive. There are none if
+// it is not due, is about to leave, or has finished.
 func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
 	pod, ok := k.pods.There(req.UID)
 	if !ok || pod.Flags.Has(podcache.Finished) {

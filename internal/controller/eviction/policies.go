@@ -47,8 +47,8 @@ type heldPod struct {
 	said   []policy.Why // the reasons that events have already reported
 }
 
-// tellHeld has each held pod kept alive, and reports why it is held, once for each reason. That a pod must be read first
-// passes in a moment, so there is no event for it.
+// tellHeld has each held pod kept alive, and reports why it is held, once for each reason. That a pod must be read
+// first passes in a moment, so there is no event for it.
 func (d *decider) tellHeld(node string, held []heldPod) {
 	now := make(map[types.UID]heldPod, len(held))
 	for _, pod := range held {

@@ -759,9 +759,13 @@ func (h *history) update(pod *corev1.Pod) {
 	synctest.Wait()
 }
 
-// restartKubelet ends the pods of a node that have no toleration for one of its taints.
-func (h *history) restartKubelet(node string) {
-	for _, name := range h.RestartKubelet(node) {
+// restartKubelet restarts a kubelet after every fourth event. It ends those pods of its node that have no toleration for
+// one of its taints.
+func (h *history) restartKubelet(event int) {
+	if !h.faults || event%4 != 3 {
+		return
+	}
+	for _, name := range h.RestartKubelet([]string{"n", "m", "l"}[event/4%3]) {
 		if h.held(name, time.Now()) {
 			h.T.Errorf("%s: after %s a kubelet ends pod %s, which was held for %s: %s", h.what, h.Now(), name, heldWithin, h.why(name, time.Now()))
 		}
@@ -1117,9 +1121,7 @@ func playHistory(t *testing.T, seed uint64, faults, scarce bool, more *v1alpha1.
 			h.Pass(time.Duration(1+r.IntN(8000)) * time.Millisecond)
 			someEvent(r, i, scarce)(h)
 			h.look()
-			if faults && i%4 == 3 {
-				h.restartKubelet([]string{"n", "m", "l"}[i/4%3])
-			}
+			h.restartKubelet(i)
 		}
 		for range quiet / (20 * sec) {
 			h.Pass(20 * sec)

@@ -29,10 +29,11 @@ func forNoTime(key, value string) corev1.Toleration {
 	}
 }
 
-func (w *world) wantTolerations(name string, want ...corev1.Toleration) {
+// wantTolerations fails unless pod p has exactly these tolerations.
+func (w *world) wantTolerations(want ...corev1.Toleration) {
 	w.T.Helper()
-	if got := w.Pod(name).Spec.Tolerations; !apiequality.Semantic.DeepEqual(got, want) {
-		w.T.Errorf("pod %s tolerates %v, want %v", name, got, want)
+	if got := w.Pod("p").Spec.Tolerations; !apiequality.Semantic.DeepEqual(got, want) {
+		w.T.Errorf("pod p tolerates %v, want %v", got, want)
 	}
 }
 
@@ -53,7 +54,7 @@ func TestAHeldPodSurvivesARestartOfItsKubelet(t *testing.T) {
 		w.Pass(sec)
 		w.wantRejected()
 		b := w.Pod("p").Spec.Tolerations[0]
-		w.wantTolerations("p", b, forNoTime("a", "1"), forNoTime("d", ""))
+		w.wantTolerations(b, forNoTime("a", "1"), forNoTime("d", ""))
 		w.wantCount("keep p", 1)
 		w.wantCount("event p TolerationAdded: Pod default/p is due to leave, but stays: added a toleration of a=1:NoExecute and d:NoExecute for 0 seconds", 1)
 		w.Until(40 * sec)
@@ -72,12 +73,12 @@ func TestATolerationOfOursPostponesNoLaterEviction(t *testing.T) {
 		w.Pass(sec)
 		w.Taint("n", "k-")
 		w.Until(10 * sec)
-		w.wantTolerations("p", forNoTime("k", "1")) // it may stay
+		w.wantTolerations(forNoTime("k", "1")) // it may stay
 		w.Taint("n", "k=1:NoExecute")
 		w.Pass(sec)
 		w.Taint("n", "k=2:NoExecute")
 		w.Pass(sec)
-		w.wantTolerations("p", forNoTime("k", "1"), forNoTime("k", "2"))
+		w.wantTolerations(forNoTime("k", "1"), forNoTime("k", "2"))
 		w.wantCount("keep p", 2)
 		w.wantRejected()
 		w.Taint("n", "k-")
@@ -184,9 +185,9 @@ func TestAPodThatCannotBeKeptAliveIsHeldAndTriedAgain(t *testing.T) {
 				w.Until(3 * sec)
 				passes.Store(true)
 				w.wantLeft(nil)
-				w.wantTolerations("p")
+				w.wantTolerations()
 				w.Pass(10 * sec)
-				w.wantTolerations("p", forNoTime("k", ""))
+				w.wantTolerations(forNoTime("k", ""))
 				w.remove("stay")
 				w.Pass(sec)
 				w.wantLeft(map[string]time.Duration{"p": 13 * sec})

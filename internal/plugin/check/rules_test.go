@@ -178,6 +178,8 @@ func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 		"malformed ones are reported as such": {"no-seconds", []corev1.Toleration{forSeconds(corev1.Toleration{Key: "k", Operator: "Exists"}, 0)}, nothing},
 		"negative seconds":                    {"no-seconds", []corev1.Toleration{forSeconds(unreachable, -1)}, warningThat("leave immediately")},
 		"zero seconds":                        {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 0)}, warningThat("leave immediately")},
+		"as Taintkeeper adds it":              {"no-seconds", []corev1.Toleration{taints.ForNoTime(corev1.Taint{Key: "gone", Value: "x", Effect: noExecute})}, infoThat("survives a restart of its kubelet")},
+		"that outlasts its taint":             {"unknown-key", []corev1.Toleration{taints.ForNoTime(corev1.Taint{Key: "gone", Value: "x", Effect: noExecute})}, nothing},
 		"a second":                            {"no-seconds", []corev1.Toleration{forSeconds(unreachable, 1)}, nothing},
 		"indefinitely":                        {"no-seconds", []corev1.Toleration{unreachable}, nothing},
 		"the narrow one comes last":           {"shadowed-toleration", []corev1.Toleration{everything, forSeconds(unreachable, 300)}, warningThat("pods stay indefinitely, not for 300 s")},

@@ -56,8 +56,9 @@ func (w *World) DeletePod(namespace, name string) {
 	synctest.Wait()
 }
 
-// RestartKubelet starts the kubelet of a node, which ends those of its pods that have no toleration for a NoExecute taint
-// of the node, as the real one does (k8s.io/kubernetes/pkg/kubelet/lifecycle/predicate.go). It returns their names.
+// RestartKubelet starts the kubelet of a node, which ends those of its pods that have no toleration for a NoExecute
+// taint of the node, as the real one does (k8s.io/kubernetes/pkg/kubelet/lifecycle/predicate.go). It returns their
+// names.
 func (w *World) RestartKubelet(node string) (ended []string) {
 	w.T.Helper()
 	all, err := w.Client.CoreV1().Pods(metav1.NamespaceAll).List(w.T.Context(), metav1.ListOptions{})

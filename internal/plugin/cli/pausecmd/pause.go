@@ -81,8 +81,8 @@ taintkeeper check says which controller evicts. With coexistence, the built-in l
 Taintkeeper is not running (ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves
 them alone on every node. So resume before you stop or uninstall Taintkeeper.
 
-A kubelet that starts ends pods that do not tolerate a NoExecute taint of their node at all. Taintkeeper adds a toleration
-of 0 seconds to the pods that it holds, so that they survive that. It does not make them leave later.
+A kubelet that starts ends pods that do not tolerate a NoExecute taint of their node at all. So Taintkeeper adds a
+toleration of 0 seconds to the pods that it holds. It does not make them leave later.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod once the pod has been due for that long.`,
