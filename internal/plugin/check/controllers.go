@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -38,6 +39,8 @@ type task struct {
 	// still do. Both are only for evictions.
 	evictionClock cliv1alpha1.ClockState
 	backlog       string
+	// did says when the built-in last acted, if only that shows that it runs: it may have been switched off since.
+	did string
 }
 
 // writtenLately is how long after writing something a controller counts as running.
@@ -78,6 +81,9 @@ func controllersOf(cluster *plan.Cluster) (evicting, healing task) {
 	for _, task := range []*task{&evict.task, &heal.task} {
 		task.Who = task.who()
 		task.Message = sentences[task.Task][task.Who]
+		if task.builtIn == runs {
+			task.Message += task.did
+		}
 		switch {
 		case task.Who == cliv1alpha1.WhoUnknown:
 			task.Message += ": " + task.why() + "."
@@ -223,7 +229,16 @@ func (d *detective) evictedLately(program string) bool {
 		d.sign("%s wrote %s about evictions, %s %s.", program, sentence.Counted(trace.Count, "event"),
 			sentence.Agree(trace.Count, "at", "the last at"), instant(trace.Last))
 	}
-	return ok && d.Signs.At.Sub(trace.Last) < writtenLately
+	return ok && d.lately(program, trace.Last)
+}
+
+// lately reports whether a program was seen at work recently enough to count as running.
+func (d *detective) lately(program string, at time.Time) bool {
+	ago := d.Signs.At.Sub(at)
+	if program == plan.ControllerManager {
+		d.task.did = fmt.Sprintf(" The built-in last did so %s ago. It may have been switched off since.", duration.HumanDuration(max(ago, 0)))
+	}
+	return ago < writtenLately
 }
 
 // wroteLately reports whether a program has recently written a part of nodes, according to their managed fields.
@@ -242,7 +257,7 @@ func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsE
 		return false
 	}
 	d.sign("%s last wrote the taints or conditions of a node at %s: node %s.", program, instant(last), node)
-	return d.Signs.At.Sub(last) < writtenLately
+	return d.lately(program, last)
 }
 
 // leads reports whether a replica of a program is the leader.

@@ -138,7 +138,7 @@ func TestWhoEvicts(t *testing.T) {
 		"the clock is from the year 9999":                                {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
 		"ours leads but does not renew its clock":                        {[]sign{taintkeeperLeads, staleEvictionClock, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("does not renew its eviction clock")},
 		"both, without a clock":                                          {[]sign{taintkeeperLeads, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
-		"both, by an event of the built-in":                              {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBoth, "both evict", errorThat("both evict")},
+		"both, by an event of the built-in":                              {[]sign{taintkeeperLeads, managerLeads, evicted("kube-controller-manager", 9*time.Minute)}, cliv1alpha1.WhoBoth, "both evict. The built-in last did so 9m ago. It may have been switched off since.", errorThat("The built-in last did so 9m ago")},
 		"the built-in alone":                                             {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the built-in alone, by an event":                                {[]sign{managerLeads, evicted("kube-controller-manager", time.Minute)}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"ours elects no leader, and shows by an event":                   {[]sign{managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},

@@ -33,7 +33,7 @@ var evictionControllers = Rule{
 				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so a pod leaves as soon as either of them evicts it."})
+			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so a pod leaves as soon as either of them evicts it." + task.did})
 		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
@@ -65,7 +65,7 @@ var nodeHealthControllers = Rule{
 				Advice:  "Switch the built-in node-lifecycle-controller on, or Taintkeeper's node-health.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both taint nodes, at twice the rate, and undo each other's work."})
+			return task.found(Finding{Message: "Taintkeeper and the built-in both taint nodes, at twice the rate, and undo each other's work." + task.did})
 		case task.ours == runs && task.builtIn == unknown:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,

@@ -194,7 +194,7 @@ func (r *Running) WhyNot(at time.Time) string {
 	case !r.Known:
 		return "It is not known whether Taintkeeper is running"
 	case r.Lease == nil:
-		return "Taintkeeper is not running"
+		return "Taintkeeper is not running, or runs without leader election"
 	case r.holder() == "":
 		return fmt.Sprintf("Taintkeeper is not running (no replica holds Lease %s/%s)", r.Lease.Namespace, r.Lease.Name)
 	}

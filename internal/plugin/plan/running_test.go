@@ -51,15 +51,15 @@ func TestWhetherTaintkeeperRuns(t *testing.T) {
 		"its clock is 20 s behind":        {lease: lease("taintkeeper", "a_1", 20*time.Second), mode: cliv1alpha1.ModeEnforce},
 		"it was last renewed a while ago": {lease: lease("taintkeeper", "a_1", time.Minute), says: "Taintkeeper is not running (Lease kube-system/taintkeeper was last renewed 60s ago)" + exception},
 		"nobody holds it":                 {lease: lease("taintkeeper", "", time.Second), says: "Taintkeeper is not running (no replica holds Lease kube-system/taintkeeper)" + exception},
-		"there is no Lease":               {says: "Taintkeeper is not running" + exception},
+		"there is no Lease":               {says: "Taintkeeper is not running, or runs without leader election" + exception},
 		"Leases are not known":            {unknown: true, says: "It is not known whether Taintkeeper is running. If it is not, EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."},
 		"the Lease has another name": {
 			lease: lease("mine", "a_1", time.Second), pods: []*corev1.Pod{pod("--leader-elect-resource-name=mine")}, mode: cliv1alpha1.ModeEnforce,
 		},
 		"it elects no leader":                  {pods: []*corev1.Pod{pod("--leader-elect=false")}, mode: cliv1alpha1.ModeEnforce},
-		"it elects no leader and is not ready": {pods: []*corev1.Pod{notReady}, says: "Taintkeeper is not running" + exception},
+		"it elects no leader and is not ready": {pods: []*corev1.Pod{notReady}, says: "Taintkeeper is not running, or runs without leader election" + exception},
 		"it renews the eviction clock":         {clock: clock(time.Second), unknown: true, mode: cliv1alpha1.ModeEnforce},
-		"the eviction clock is stale":          {clock: clock(time.Minute), says: "Taintkeeper is not running" + exception},
+		"the eviction clock is stale":          {clock: clock(time.Minute), says: "Taintkeeper is not running, or runs without leader election" + exception},
 		"shadow mode":                          {pods: []*corev1.Pod{pod("--shadow")}, mode: cliv1alpha1.ModeShadow, says: "Taintkeeper runs in shadow mode" + exception},
 		"a dry run":                            {pods: []*corev1.Pod{pod("--dry-run")}, mode: cliv1alpha1.ModeDryRun, says: "Taintkeeper runs in dry-run mode" + exception},
 		"rules alone": {

@@ -49,7 +49,7 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 			objects: []runtime.Object{lease("tk", "taintkeeper", stale)}, calls: 4,
 			policies: policies, want: "Taintkeeper is not running (Lease tk/taintkeeper was last renewed 60m ago), so " + exception + builtIn,
 		},
-		"there is no Lease, and there are no policies":        {calls: 4, want: "Taintkeeper is not running." + builtIn},
+		"there is no Lease, and there are no policies":        {calls: 4, want: "Taintkeeper is not running, or runs without leader election." + builtIn},
 		"leases may not be listed, and there are no policies": {denied: []string{"list leases", "get leases"}, calls: 8},
 		"leases may not be listed": {
 			denied: []string{"list leases", "get leases"}, calls: 8, policies: policies,

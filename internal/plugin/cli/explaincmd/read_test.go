@@ -120,7 +120,7 @@ func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
 	}{
 		"one, which holds nothing because Taintkeeper is not there": {
 			objects: []runtime.Object{stop}, budgets: true,
-			missing: []string{"Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them."},
+			missing: []string{"Taintkeeper is not running, or runs without leader election, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them."},
 		},
 		"none":        {},
 		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},

@@ -85,7 +85,7 @@ func TestANoteSaysThatPoliciesHoldNothingWithoutTaintkeeper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them."
+	const want = "Taintkeeper is not running, or runs without leader election, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them."
 	if notes := o.pending(cluster, nil, "").Notes; len(notes) == 0 || notes[0] != want {
 		t.Errorf("the notes are %q, want %q first", notes, want)
 	}

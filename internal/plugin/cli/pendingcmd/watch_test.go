@@ -416,7 +416,7 @@ func TestUnreadablePoliciesAreNotedOnce(t *testing.T) {
 		s.watch()
 		s.pass(time.Minute)
 		const want = "Note: You may not list poddisruptionbudgets, so PodDisruptionBudgets are not taken into account.\n" +
-			"Note: Taintkeeper is not running, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them.\n"
+			"Note: Taintkeeper is not running, or runs without leader election, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them.\n"
 		if got := s.errOut.take(); got != want {
 			t.Errorf("the notes are %q, want %q", got, want)
 		}
