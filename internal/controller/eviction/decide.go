@@ -51,6 +51,7 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	defer d.mu.Unlock()
 	fires := d.witness.look(name)
 	decided := d.decide(name)
+	d.keepAlive(name, decided.held)
 	d.tellHeld(name, decided.held)
 	d.tell(ctx, name, len(decided.deletes)+len(decided.asks))
 	d.spare(ctx, name, d.set(name, decided))

@@ -160,6 +160,19 @@ func (d *decider) onStay(keep keepFunc) {
 	}
 }
 
+// keepAlive has the held pods of a node kept alive that would not survive a restart of their kubelet.
+func (d *decider) keepAlive(name string, held []heldPod) {
+	node, ok := d.nodes.get(name)
+	if d.keep == nil || !ok {
+		return
+	}
+	for _, pod := range held {
+		if len(d.judge.untolerated(pod.Pod, node.NoExecute)) > 0 {
+			d.keep(requestFor(pod.Pod), pod.due, 0)
+		}
+	}
+}
+
 // refused notes that the eviction of a pod is refused.
 func (d *decider) refused(t *try) {
 	d.mu.Lock()

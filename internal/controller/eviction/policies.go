@@ -47,14 +47,11 @@ type heldPod struct {
 	said   []policy.Why // the reasons that events have already reported
 }
 
-// tellHeld has each held pod kept alive, and reports why it is held, once for each reason. That a pod must be read
-// first passes in a moment, so there is no event for it.
+// tellHeld reports for each held pod why it is held, once for each reason. That a pod must be read first passes in a
+// moment, so there is no event for it.
 func (d *decider) tellHeld(node string, held []heldPod) {
 	now := make(map[types.UID]heldPod, len(held))
 	for _, pod := range held {
-		if d.keep != nil {
-			d.keep(requestFor(pod.Pod), pod.due, 0)
-		}
 		pod.said = d.held[node][pod.UID].said
 		if pod.answer.Why != policy.PodUnread && !slices.Contains(pod.said, pod.answer.Why) {
 			pod.said = append(pod.said, pod.answer.Why)
