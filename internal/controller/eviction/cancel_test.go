@@ -124,8 +124,6 @@ func TestRefusalsBackOffAndAreNamed(t *testing.T) {
 	})
 }
 
-// The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that
-// stays is left alone.
 // A kubelet that starts ends pods without a toleration.
 func TestAPodWhoseEvictionIsRefusedForAMinuteIsKeptAlive(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
@@ -159,6 +157,8 @@ func TestAPodWhoseEvictionIsRefusedForAMinuteIsKeptAlive(t *testing.T) {
 	})
 }
 
+// The watch is late, and the node is untainted while the third refusal takes its time: the condition of a pod that
+// stays is left alone.
 func TestARefusalIsNotSaidOfAPodThatStaysByNow(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		var tries atomic.Int32

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 )
 
 const (
-	// keptPerSecond bounds the PATCHes that keep pods alive.
+	// keptPerSecond bounds the PATCHes that keep pods alive. Each costs about as much as marking a pod that leaves.
 	keptPerSecond = 50
 	// refusedFor is how long a pod whose eviction is refused has been due before it is kept alive. Most refusals pass
 	// sooner.
@@ -153,10 +154,8 @@ func (d *decider) onStay(keep keepFunc) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.keep = keep
-	for _, held := range d.held {
-		for _, pod := range held {
-			keep(requestFor(pod.Pod), pod.due, 0)
-		}
+	for name, held := range d.held {
+		d.keepAlive(name, slices.Collect(maps.Values(held)))
 	}
 }
 

@@ -55,7 +55,7 @@ func newMetrics() *metrics {
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_retries_total",
-			Help: "Failed attempts to evict pods or to write timeAdded, which are retried, by reason: the API's reason, Unreachable, " +
+			Help: "Failed attempts to evict pods, to write timeAdded or to add a toleration, which are retried, by reason: the API's reason, Unreachable, " +
 				"Unconfirmed (the live node or pod differs from the cached one), " +
 				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (cancelled because too many calls hung).",
 		}, []string{"reason"}),
