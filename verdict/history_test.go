@@ -100,6 +100,18 @@ func TestATimeAddedInTheFutureNextToTheOtherNameOfItsCauseIsWrittenOver(t *testi
 	}
 }
 
+// If both names have one, neither says anything, and neither is written over.
+func TestTimeAddedsInTheFutureOfBothNamesOfACauseAreLeftAlone(t *testing.T) {
+	both := []corev1.Taint{
+		added(noExecute(corev1.TaintNodeUnreachable, ""), 3600), added(noExecute(corev1.TaintNodeNotReady, ""), 3600),
+	}
+	for _, taint := range verdict.Advance(nil, both, seen(10*time.Second)) {
+		if taint.Unstamped() || taint.ToldBy(taint.TimeAdded) {
+			t.Errorf("%s is unstamped: %t, told: %t", taint.Key, taint.Unstamped(), taint.ToldBy(taint.TimeAdded))
+		}
+	}
+}
+
 // However many gaps there are, they make the taint count at most from the end of its second.
 func TestManyGapsPostponeNothing(t *testing.T) {
 	taint := added(noExecute("k", ""), 10)

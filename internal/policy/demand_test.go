@@ -48,3 +48,35 @@ func TestABreakerCountsPodsThatAreUnreadApart(t *testing.T) {
 		}
 	}
 }
+
+func TestABreakerCountsNoPodsBecauseOfOtherTaints(t *testing.T) {
+	taints := []v1alpha1.EvictionPolicyTaint{{Key: "x"}}
+	brake := named(t, "brake", spec{Action: v1alpha1.ActionDelete, Taints: taints, Breaker: &v1alpha1.EvictionBreaker{}})
+	for key, want := range map[string]bool{"x": true, "y": false} {
+		causes := []policy.Cause{{Taint: &corev1.Taint{Key: key}, Due: due}}
+		if _, counts := brake.Counts([]*policy.Policy{brake}, &policy.Pod{}, causes, due); counts != want {
+			t.Errorf("a pod that is due by %s counts: %t", key, counts)
+		}
+	}
+}
+
+func TestDemandsAddUp(t *testing.T) {
+	asks := policy.Said{Answer: policy.Answer{Step: policy.Ask}}
+	unread := blockedBy(policy.PodUnread)
+	var one, all policy.Demand
+	for range 2 {
+		one.Add(&policy.Pod{}, policy.Said{}, 3) // nothing objects
+		one.Add(&policy.Pod{}, asks, 2)          // no budget selects it
+		one.Add(&allowed, asks, 4)
+		one.Add(&unread, asks, 1)
+	}
+	one.Add(&allowed, asks, -1)
+	all.Join(one)
+	all.Join(one)
+	for allows, want := range map[int][2]int{0: {20, 24}, 5: {25, 29}, 100: {34, 38}} {
+		allowed := func(string) int { return allows }
+		if certain, most := all.Pods(allowed), all.AtMost(allowed); certain != want[0] || most != want[1] {
+			t.Errorf("with a budget that allows %d, it counts %d to %d pods, want %v", allows, certain, most, want)
+		}
+	}
+}

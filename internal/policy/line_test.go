@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
@@ -246,5 +249,54 @@ func TestAWindowIsIdleOnceAllPlacesAreOver(t *testing.T) {
 	w.Left("a", noon)
 	if w.Idle(noon.Add(time.Minute-time.Second)) || !w.Idle(noon.Add(time.Minute)) || !l.Empty() {
 		t.Error("a pod counts for another time than the window")
+	}
+}
+
+func TestAPodWhoseEvictionBeganAndThatStaysWaitsBehindOthers(t *testing.T) {
+	l, w := NewLine(), window(1, time.Second)
+	l.Set("n", []Waiting{needs("a", 0, w), needs("b", 1, w)}, noon)
+	wantCalled(t, l, noon, "a")
+	l.Begin("n", "a")
+	w.Begin("a", noon)
+	later := noon.Add(2 * time.Second)
+	w.Stays("a")
+	l.Stays("n", "a", later)
+	l.Stays("n", "gone", later)
+	wantCalled(t, l, later, "b")
+	l.Begin("n", "b")
+	w.Begin("b", later)
+	w.Left("b", later)
+	wantCalled(t, l, later.Add(time.Second), "a")
+}
+
+func TestAWindowForgetsAPodOnceItsTimeIsOver(t *testing.T) {
+	w := window(2, time.Minute)
+	w.Left("left", noon)
+	w.Begin("leaves", noon)
+	if !w.has("left", noon.Add(59*time.Second)) || w.has("left", noon.Add(time.Minute)) || w.has("other", noon) {
+		t.Error("a pod has a place for another time than the window, or without having left")
+	}
+	if w.Idle(noon.Add(time.Second)) {
+		t.Error("a window with one pod that left and one that leaves is idle")
+	}
+}
+
+// A pod that has become unready counted as one that asks before.
+func TestABreakerLooksBackToWhenAPodWasReady(t *testing.T) {
+	object := &v1alpha1.EvictionPolicy{Spec: v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Breaker: &v1alpha1.EvictionBreaker{}}}
+	brake, err := New(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := []Cause{{Taint: &corev1.Taint{Key: "x"}, Due: noon}}
+	turned := Pod{Unready: true, Since: noon.Add(time.Minute), Budgets: Budgets{Name: "budget"}}
+	for at, want := range map[time.Duration]Step{59 * time.Second: Ask, time.Minute: Free} {
+		if step, _ := brake.countsAt([]*Policy{brake}, &turned, causes, noon.Add(at)); step != want {
+			t.Errorf("after %s it may %v, want %v", at, step, want)
+		}
+	}
+	ready := Pod{Budgets: Budgets{Name: "budget"}}
+	if step, _ := brake.countsAt([]*Policy{brake}, &ready, causes, noon.Add(time.Hour)); step != Ask {
+		t.Errorf("a pod that is ready may %v, want that it asks", step)
 	}
 }
