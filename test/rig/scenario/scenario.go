@@ -83,6 +83,7 @@ type Play struct {
 	nodes     map[string][]oracle.Version
 	pods      []*Pod
 	kubelets  map[string]*kubelet
+	back      map[string]oracle.Span // when a machine that was away was back
 	undo      []func(context.Context) error
 	stalled   atomic.Int64 // the longest stall of an interval that was judged
 	certain   bool         // something is wrong that no stall explains
@@ -100,7 +101,7 @@ func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (Findin
 	for try := 0; ; try++ {
 		p := &Play{
 			Stage: stage, watched: cmp.Or(s.Watched, watched), started: time.Now(),
-			nodes: map[string][]oracle.Version{}, kubelets: map[string]*kubelet{},
+			nodes: map[string][]oracle.Version{}, kubelets: map[string]*kubelet{}, back: map[string]oracle.Span{},
 		}
 		found, err := p.play(ctx, namespace+strings.Repeat("-again", try), s)
 		stalled := time.Duration(p.stalled.Load())
