@@ -54,7 +54,7 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	}
 	cluster, _, err = shared.StartCluster(ctx, localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn, Audit: auditlog.Changes, Without: []localcluster.Component{localcluster.Kwok},
-		APIServerArgs: []string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"},
+		APIServerArgs: rig.APIServerArgs,
 	})
 	if err != nil {
 		return err

@@ -30,7 +30,14 @@ type cast struct {
 }
 
 // stage is where a cast plays.
-type stage struct{ *Real }
+type stage struct {
+	*Real
+
+	started time.Time
+}
+
+// Started implements what [ExtraGraceOver] wants.
+func (s stage) Started() time.Time { return s.started }
 
 // Machines implements what the steps about machines want.
 func (stage) Machines() *rig.Rig { return machines }
@@ -38,8 +45,8 @@ func (stage) Machines() *rig.Rig { return machines }
 // Objects implements what the steps about policies want.
 func (stage) Objects() client.Client { return objects }
 
-// play plays stories with a cast: first those that must be alone, then the others side by side. Afterwards, it checks
-// what must be true of all calls.
+// play plays stories with a cast: first side by side, then those that must be alone. Afterwards, it checks what must be
+// true of all calls.
 func play(t *testing.T, with cast, stories ...Scenario) {
 	t.Helper()
 	if missing != "" {
@@ -54,7 +61,8 @@ func play(t *testing.T, with cast, stories ...Scenario) {
 	if with.config != nil {
 		startKeeper(t, *with.config)
 	}
-	for _, alone := range []bool{true, false} {
+	on := stage{onStage, time.Now()}
+	for _, alone := range []bool{false, true} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
 			for i, s := range stories {
 				if s.Alone == alone {
@@ -62,7 +70,7 @@ func play(t *testing.T, with cast, stories ...Scenario) {
 						if !alone {
 							t.Parallel()
 						}
-						playStory(t, fmt.Sprintf("%s-%d", namespaceOf(t), i), s)
+						playStory(t, on, fmt.Sprintf("%s-%d", namespaceOf(t), i), s)
 					})
 				}
 			}
@@ -71,9 +79,9 @@ func play(t *testing.T, with cast, stories ...Scenario) {
 	checkCalls(t, began)
 }
 
-func playStory(t *testing.T, namespace string, s Scenario) {
+func playStory(t *testing.T, on stage, namespace string, s Scenario) {
 	t.Helper()
-	found, err := Run(t.Context(), stage{onStage}, namespace, s)
+	found, err := Run(t.Context(), on, namespace, s)
 	if err != nil || !found.Right {
 		t.Errorf("%v, %v", found, err)
 	}

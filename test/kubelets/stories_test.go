@@ -39,7 +39,7 @@ var (
 func TestAfterTheBuiltIn(t *testing.T) { play(t, builtIn, begun...) }
 
 func TestInsteadOfTheBuiltIn(t *testing.T) {
-	play(t, insteadOfTheBuiltIn, slices.Concat(containers, failures)...)
+	play(t, insteadOfTheBuiltIn, slices.Concat(failures, containers)...)
 }
 
 func TestNextToTheBuiltIn(t *testing.T) { play(t, nextToTheBuiltIn, containers...) }

@@ -93,14 +93,14 @@ func unused(user string, _ ...string) ([]byte, error) {
 
 // inventory is what a machine could leave: mounts, network interfaces, namespaces with a name, cgroups, folders and
 // processes.
-func inventory(t *testing.T) (all []string) {
+func inventory(ctx context.Context, t *testing.T) (all []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	await.Must(t, err)
 	for line := range strings.Lines(string(mounts)) {
 		all = append(all, strings.Fields(line)[4])
 	}
-	links, err := exec.CommandContext(t.Context(), "ip", "-o", "link").Output()
+	links, err := exec.CommandContext(ctx, "ip", "-o", "link").Output()
 	await.Must(t, err)
 	for line := range strings.Lines(string(links)) {
 		all = append(all, strings.Fields(line)[1])
@@ -133,8 +133,8 @@ func inventory(t *testing.T) (all []string) {
 
 func awaitInventory(t *testing.T, want []string) {
 	t.Helper()
-	await.Eventually(t, "nothing is left", func(context.Context) error {
-		if got := inventory(t); !slices.Equal(got, want) {
+	await.Eventually(t, "nothing is left", func(ctx context.Context) error {
+		if got := inventory(ctx, t); !slices.Equal(got, want) {
 			return fmt.Errorf("there is %q, and before was %q", got, want)
 		}
 		return nil
@@ -143,10 +143,10 @@ func awaitInventory(t *testing.T, want []string) {
 
 func TestARigThatStopsLeavesNothingBehind(t *testing.T) {
 	requireMachines(t)
-	before := inventory(t)
+	before := inventory(t.Context(), t)
 	r, err := startStatic(t.Context())
 	await.Must(t, err)
-	if during := inventory(t); slices.Equal(during, before) {
+	if during := inventory(t.Context(), t); slices.Equal(during, before) {
 		t.Error("there is nothing while it runs, either")
 	}
 	began := time.Now()
@@ -157,7 +157,7 @@ func TestARigThatStopsLeavesNothingBehind(t *testing.T) {
 
 func TestWhatARigLeavesThatIsKilledIsRemovedByTheNextOne(t *testing.T) {
 	requireMachines(t)
-	before := inventory(t)
+	before := inventory(t.Context(), t)
 	self, err := os.Executable()
 	await.Must(t, err)
 	killed := exec.CommandContext(t.Context(), self)

@@ -32,6 +32,9 @@ type Config struct {
 	LeaseSeconds int
 }
 
+// APIServerArgs are the flags with which an API server gives kubelets their rights, and no more.
+var APIServerArgs = []string{"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"}
+
 // Rig is where machines run. Its methods are safe for concurrent use.
 type Rig struct {
 	cfg Config
@@ -42,7 +45,7 @@ type Rig struct {
 	last     int // number of a machine
 }
 
-// Programs are what must be in [Config.Binaries].
+// programs are what must be in [Config.Binaries].
 var programs = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
 
 // Start removes what killed rigs have left, builds the program and the image of the containers, and makes a rig without

@@ -230,25 +230,22 @@ func (p *Play) awaitSights(ctx context.Context, pod *Pod, count int, limit time.
 // lookAgain is how often the file of the containers is read.
 const lookAgain = 50 * time.Millisecond
 
-// GoneAfter wants the object of a pod to be gone a while after the pod is due, and not before.
+// GoneAfter wants the object of a pod to be gone some time after the pod is due, and not before. How long the kubelet
+// takes to clean up is not judged.
 func GoneAfter(name string, length time.Duration) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
 		pod := p.Named(name)
-		due := p.containersDue(pod)
-		from, to := due.From.Add(length), due.To.Add(length)
-		limit := to.Add(p.Patience() + stall.TooLong)
-		for p.Seen().Of(pod.UID).Gone.IsZero() && time.Now().Before(limit) {
-			if err := await.Pause(ctx, lookAgain); err != nil {
-				return Finding{}, err
+		err := await.Poll(ctx, func(context.Context) error {
+			if p.Seen().Of(pod.UID).Gone.IsZero() {
+				return fmt.Errorf("%s is still there", name)
 			}
+			return nil
+		})
+		if err != nil {
+			return Finding{Seen: err.Error()}, context.Cause(ctx)
 		}
-		gone := p.Seen().Of(pod.UID).Gone
-		if gone.IsZero() {
-			p.judged(to, time.Now())
-			return Finding{Seen: name + " is still there"}, nil
-		}
-		late := gone.After(to.Add(p.judged(to, gone)))
-		p.certain = p.certain || gone.Before(from)
-		return Finding{fmt.Sprintf("%s is gone after %s", name, Seconds(gone.Sub(due.From))), !gone.Before(from) && !late}, nil
+		after := p.Seen().Of(pod.UID).Gone.Sub(p.containersDue(pod).From)
+		p.certain = p.certain || after < length
+		return Finding{name + " is gone after " + Seconds(after), after >= length}, nil
 	}
 }
