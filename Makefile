@@ -30,18 +30,19 @@ CHECKED = $$($(GO) list ./... | grep -v /test/)
 
 PRODUCT := bin/taintkeeper bin/kubectl-taintkeeper
 PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo proofs try)
-PROOFS := parity conformance defects chaos stops plans simulations mutation compatibility
+PROOFS := parity conformance defects chaos stops plans simulations mutation compatibility kubelets
 
 .DEFAULT_GOAL := help
 .PHONY: help needs build check lint fmt verify-files generate test proofs $(PROOFS) bench demo try playground release \
-	controlplane $(PRODUCT) $(PROGRAMS) bin/chaos-taintkeeper bin/conformance/run
+	controlplane machines $(PRODUCT) $(PROGRAMS) bin/chaos-taintkeeper bin/conformance/run
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 # What is missing on this machine is reported, or installed, before anything is built.
 needs:
-	@tools/needs.sh go git $(if $(filter test proofs needs,$(MAKECMDGOALS)),cc) $(if $(filter needs,$(MAKECMDGOALS)),chromium)
+	@tools/needs.sh go git $(if $(filter test proofs needs,$(MAKECMDGOALS)),cc) $(if $(filter needs,$(MAKECMDGOALS)),chromium) \
+		$(if $(filter machines,$(MAKECMDGOALS)),ip runc cni)
 
 build: needs $(PRODUCT) $(if $(ALL),controlplane $(CHECKERS) bin/etcdutl) ## build bin/taintkeeper and bin/kubectl-taintkeeper (ALL=1 also builds what the tests in test/ run)
 
@@ -125,6 +126,8 @@ endif
 
 controlplane: $(addprefix $(CONTROLPLANE)/,etcd kube-apiserver kube-controller-manager kube-scheduler kwok) ## build etcd, Kubernetes and kwok from source into bin/controlplane (KUBE=1.35 into bin/controlplane-1.35)
 
+machines: needs $(addprefix $(CONTROLPLANE)/,kubelet containerd containerd-shim-runc-v2 ctr) ## build kubelet and containerd from source, for tests with real nodes, and install what else these need
+
 # Our own programs are built each time, because Go knows best what has changed. They are not run with `go run`, which
 # hides the exit status and passes on no SIGTERM.
 $(PRODUCT) $(PROGRAMS): bin/%:
@@ -157,8 +160,10 @@ define build_plane
 	@echo "building $(@F) from source (the first build of a control plane takes 5 to 10 minutes on two cores)"
 	@cd tools/controlplane && $(if $(filter kube-1.38.mod,$(1)),GOTOOLCHAIN=go1.27.0) CGO_ENABLED=0 $(GO) build -modfile=$(1) $(call kube_flags,tools/controlplane/$(1)) -o ../../$@ $(2)
 endef
-$(CONTROLPLANE)/kube-%: tools/controlplane/$(MODFILE) tools/controlplane/$(MODFILE:.mod=.sum)
-	$(call build_plane,$(MODFILE),k8s.io/kubernetes/cmd/kube-$*)
+$(CONTROLPLANE)/kube%: tools/controlplane/$(MODFILE) tools/controlplane/$(MODFILE:.mod=.sum)
+	$(call build_plane,$(MODFILE),k8s.io/kubernetes/cmd/kube$*)
+bin/controlplane/containerd bin/controlplane/containerd-shim-runc-v2 bin/controlplane/ctr: tools/controlplane/containerd.mod tools/controlplane/containerd.sum
+	$(call build_plane,containerd.mod,github.com/containerd/containerd/v2/cmd/$(@F))
 bin/controlplane/kwok: package := sigs.k8s.io/kwok/cmd/kwok
 bin/controlplane/etcd: package := go.etcd.io/etcd/server/v3
 bin/etcdutl: package := go.etcd.io/etcd/etcdutl/v3

@@ -75,10 +75,10 @@ func (n *names) Set(value string) error {
 
 func parseFlags() (options, error) {
 	var o options
-	flag.Var(&o.only, "only",
-		"parts to run, separated by commas: "+strings.Join(allParts, ", ")+"; all but million by default")
+	flag.Var(&o.only, "only", fmt.Sprintf("parts to run, separated by commas: %s; by default all but %s",
+		strings.Join(allParts, ", "), strings.Join(onRequest, ", ")))
 	flag.Var(&o.without, "without", "contestants to leave out, separated by commas: "+strings.Join(allContestants, ", "))
-	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms, and of the parts changes, rest, scale and million; the median counts")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the storms, and of the parts changes, rest, scale, million and kubelets; the median counts")
 	flag.IntVar(&o.pods, "pods", 150_000, "pods in the cluster of the scale part")
 	flag.IntVar(&o.nodes, "nodes", 5000, "nodes in the cluster of the scale part, and nodes that renew a lease in the heartbeats part")
 	flag.IntVar(&o.slimPods, "slim-pods", 1_000_000, "pods in the cluster of the million part; with 500,000, the API server and etcd need 16 GB of memory")

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/kubelets"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
@@ -31,17 +32,29 @@ const (
 	partRest       = "rest"
 	partScale      = "scale"
 	partMillion    = "million"
+	partKubelets   = "kubelets"
 )
 
 // allParts are in the order in which they run. Those with many pods come last, so that they do not affect the others.
 var allParts = []string{
 	partStorm, partSlow, partLateness, partHeartbeats, partPolicies, partChanges, partRest, partScale, partMillion,
+	partKubelets,
 }
 
-// runs reports whether a part runs. The one with a million pods takes more memory than many machines have, so it runs
-// only on request.
+// onRequest are the parts that many machines cannot run: one takes much memory, and the other needs root.
+var onRequest = []string{partMillion, partKubelets}
+
+// runs reports whether a part runs.
 func (o *options) runs(part string) bool {
-	return slices.Contains(o.only, part) || len(o.only) == 0 && part != partMillion
+	return slices.Contains(o.only, part) || len(o.only) == 0 && !slices.Contains(onRequest, part)
+}
+
+// apiServerArgs let kubelets do their work if there are any.
+func (o *options) apiServerArgs() []string {
+	if o.runs(partKubelets) {
+		return rig.APIServerArgs
+	}
+	return nil
 }
 
 // adminUser is the user name of this program.
@@ -68,7 +81,7 @@ func measure(ctx context.Context, o options) (err error) {
 		// Nothing else may evict, remove pods or take CPU time: see docs/measurements.md.
 		Without:  []localcluster.Component{localcluster.ControllerManager, localcluster.Scheduler, localcluster.Kwok},
 		Audit:    auditlog.Calls,
-		Binaries: o.plane,
+		Binaries: o.plane, APIServerArgs: o.apiServerArgs(),
 	})
 	if err != nil {
 		return err
@@ -103,6 +116,7 @@ func (b *bench) runParts(ctx context.Context) error {
 		{partRest, b.rest},
 		{partScale, b.scale},
 		{partMillion, b.million},
+		{partKubelets, b.kubelets},
 	} {
 		if !b.runs(part.name) {
 			continue

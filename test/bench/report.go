@@ -26,17 +26,18 @@ type report struct {
 	Load     map[string]string `json:"load"`     // the machine's when a part began
 	PodBytes int               `json:"podBytes"` // as protobuf
 	// Sizes in the parts with many pods.
-	ScalePodBytes  int                         `json:"scalePodBytes,omitempty"`
-	ScaleNodeBytes int                         `json:"scaleNodeBytes,omitempty"`
-	SlimPodBytes   int                         `json:"slimPodBytes,omitempty"`
-	Storms         storms                      `json:"storms,omitempty"`
-	Lateness       map[string]latenessResult   `json:"lateness,omitempty"`
-	Heartbeats     map[string]heartbeatResult  `json:"heartbeats,omitempty"`
-	Starts         starts                      `json:"starts,omitempty"`
-	Changes        map[string][]changesResult  `json:"changes,omitempty"`
-	Million        map[string][]millionResult  `json:"million,omitempty"`
-	Policies       map[string][]policiesResult `json:"policies,omitempty"`
-	Goals          []goal                      `json:"targets"`
+	ScalePodBytes  int                           `json:"scalePodBytes,omitempty"`
+	ScaleNodeBytes int                           `json:"scaleNodeBytes,omitempty"`
+	SlimPodBytes   int                           `json:"slimPodBytes,omitempty"`
+	Storms         storms                        `json:"storms,omitempty"`
+	Lateness       map[string]latenessResult     `json:"lateness,omitempty"`
+	Heartbeats     map[string]heartbeatResult    `json:"heartbeats,omitempty"`
+	Starts         starts                        `json:"starts,omitempty"`
+	Changes        map[string][]changesResult    `json:"changes,omitempty"`
+	Million        map[string][]millionResult    `json:"million,omitempty"`
+	Policies       map[string][]policiesResult   `json:"policies,omitempty"`
+	Terms          map[string]map[string][]terms `json:"terms,omitempty"` // by contestant and size
+	Goals          []goal                        `json:"targets"`
 }
 
 // starts has the rounds by part, rest or scale, and contestant.
@@ -80,6 +81,7 @@ func newReport() report {
 		Load: map[string]string{}, Storms: storms{}, Lateness: map[string]latenessResult{}, Starts: starts{},
 		Changes: map[string][]changesResult{}, Million: map[string][]millionResult{},
 		Heartbeats: map[string]heartbeatResult{}, Policies: map[string][]policiesResult{},
+		Terms: map[string]map[string][]terms{},
 	}
 }
 
@@ -236,6 +238,35 @@ func (r *report) printLateness(out io.Writer) {
 	t.row("max", func(name string) string { return milliseconds(r.Lateness[name].Max) })
 	t.row("too early", func(name string) string { return strconv.Itoa(r.Lateness[name].Early) })
 	t.row("CPU time", func(name string) string { return seconds(r.Lateness[name].CPU) })
+	t.end()
+}
+
+func (r *report) addTerms(contestant, size string, measured terms) {
+	if r.Terms[contestant] == nil {
+		r.Terms[contestant] = map[string][]terms{}
+	}
+	r.Terms[contestant][size] = append(r.Terms[contestant][size], measured)
+}
+
+func (r *report) printTerms(out io.Writer) {
+	t := newTable(out, "SIGTERM in the containers of a real node (medians, and the shortest and the longest)", slices.Collect(maps.Keys(r.Terms)))
+	for _, size := range termSizes {
+		row := func(which string, figure func(terms) time.Duration) {
+			t.row(size.name+which, func(name string) string {
+				var all []time.Duration
+				for _, measured := range r.Terms[name][size.name] {
+					all = append(all, figure(measured))
+				}
+				return fmt.Sprintf("%s (%s to %s)", milliseconds(median(all)), milliseconds(quantile(all, 0)), milliseconds(quantile(all, 1)))
+			})
+		}
+		if size.pods == 1 {
+			row("", func(measured terms) time.Duration { return measured.First })
+			continue
+		}
+		row(", first", func(measured terms) time.Duration { return measured.First })
+		row(", last", func(measured terms) time.Duration { return measured.Last })
+	}
 	t.end()
 }
 

@@ -35,7 +35,7 @@ var (
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 func start(ctx context.Context, shared *suite.Suite) error {
-	if err := suite.WaitTogether(); err != nil {
+	if err := suite.WaitTogether(16); err != nil {
 		return err
 	}
 	var err error

@@ -23,36 +23,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// follow creates a policy for the pods of the scene, which lasts until the end, and waits until it is followed.
-func follow(spec v1alpha1.EvictionPolicySpec) Step {
-	return func(ctx context.Context, p *Play) error {
-		object := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}, Spec: spec}
-		object.Spec.NamespaceSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{
-			corev1.LabelMetadataName: v1alpha1.LabelValue(p.Namespace),
-		}}
-		if err := objects.Create(ctx, object); err != nil {
-			return err
-		}
-		p.Finally(func(ctx context.Context) error { return client.IgnoreNotFound(objects.Delete(ctx, object)) })
-		return awaitPolicy(ctx, p, "it is not followed", func(status *v1alpha1.EvictionPolicyStatus) bool {
-			return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted) != nil
-		})
-	}
-}
-
 // whileFollowed lets a policy be followed during some steps. Pods that were due meanwhile are due when it is deleted.
 func whileFollowed(spec v1alpha1.EvictionPolicySpec, steps ...Step) Step {
 	return func(ctx context.Context, p *Play) error {
-		err := Steps(append([]Step{follow(spec)}, steps...)...)(ctx, p)
-		return errors.Join(err, requireAllPresent(ctx, p), unfollow(ctx, p))
+		err := Steps(append([]Step{Follow(spec)}, steps...)...)(ctx, p)
+		return errors.Join(err, requireAllPresent(ctx, p), Unfollow(ctx, p))
 	}
-}
-
-// unfollow deletes the policy of the scene.
-func unfollow(ctx context.Context, p *Play) error {
-	err := objects.Delete(ctx, &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}})
-	p.Excuse(time.Now())
-	return err
 }
 
 // whilePaused pauses evictions in the namespace of the scene during some steps, as a user does.
@@ -79,32 +55,10 @@ func requireAllPresent(ctx context.Context, p *Play) error {
 	return err
 }
 
-// held waits until the policy of the scene holds this many pods.
-func held(pods int32) Step {
-	return func(ctx context.Context, p *Play) error {
-		return awaitPolicy(ctx, p, fmt.Sprintf("it does not hold %d pods", pods), func(status *v1alpha1.EvictionPolicyStatus) bool {
-			return status.Held == pods
-		})
-	}
-}
-
 // tripped waits until the breaker of the policy of the scene is open.
 func tripped(ctx context.Context, p *Play) error {
-	return awaitPolicy(ctx, p, "its breaker is closed", func(status *v1alpha1.EvictionPolicyStatus) bool {
+	return AwaitPolicy(ctx, p, "its breaker is closed", func(status *v1alpha1.EvictionPolicyStatus) bool {
 		return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionTripped)
-	})
-}
-
-func awaitPolicy(ctx context.Context, p *Play, isNot string, is func(*v1alpha1.EvictionPolicyStatus) bool) error {
-	return await.Poll(ctx, func(ctx context.Context) error {
-		var object v1alpha1.EvictionPolicy
-		if err := objects.Get(ctx, client.ObjectKey{Name: p.Namespace}, &object); err != nil {
-			return err
-		}
-		if !is(&object.Status) {
-			return fmt.Errorf("%s: %+v", isNot, object.Status)
-		}
-		return nil
 	})
 }
 

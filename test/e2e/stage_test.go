@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -166,6 +167,9 @@ func (s *stage) kill(count int) error {
 	s.replicas = s.replicas[count:]
 	return errors.Join(all...)
 }
+
+// Objects implements what the steps about policies want.
+func (*stage) Objects() client.Client { return objects }
 
 // Restart implements [Stage], as do the others.
 func (s *stage) Restart(ctx context.Context) error { return errors.Join(s.stop(), s.start(ctx)) }

@@ -293,34 +293,10 @@ func condition(node, kind string, status corev1.ConditionStatus) Step {
 	}
 }
 
-// awaitTaint waits until a node has a taint that the contestant sets, or has it no longer.
-func awaitTaint(node, key string, wanted bool) Step {
-	return func(ctx context.Context, p *Play) error {
-		took := scene.Span{From: time.Now()}
-		var found *corev1.Node
-		err := await.Poll(ctx, func(ctx context.Context) (err error) {
-			if found, err = p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(node), metav1.GetOptions{}); err != nil {
-				return err
-			}
-			has := slices.ContainsFunc(found.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
-			if has != wanted {
-				return fmt.Errorf("node %s has the taints %v", node, found.Spec.Taints)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		took.To = time.Now()
-		p.Tainted(node, took, found.Spec.Taints)
-		return nil
-	}
-}
-
 // heals wants a rule to take its taint off when the condition is over.
 func heals(node, kind, key string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		err := Steps(condition(node, kind, corev1.ConditionFalse), awaitTaint(node, key, false))(ctx, p)
+		err := Steps(condition(node, kind, corev1.ConditionFalse), AwaitNoTaint(node, key))(ctx, p)
 		return Finding{Seen: fmt.Sprint("the taint of the rule: ", err), Right: err == nil}, nil
 	}
 }

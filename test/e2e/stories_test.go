@@ -51,8 +51,8 @@ var evictions = []Scenario{
 		Name:  "replaced under its name while its eviction waits",
 		Given: []Step{Node("healthy"), Alone("web-0")},
 		When: []Step{
-			follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}), Taint("web-0", "gone"), held(1),
-			Delete("web-0"), On("healthy", "web-0"), unfollow,
+			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}), Taint("web-0", "gone"), Held(1),
+			Delete("web-0"), On("healthy", "web-0"), Unfollow,
 		},
 		Promised: []Check{Stays("web-0")},
 	},
@@ -98,7 +98,7 @@ var evictions = []Scenario{
 		Name:  "a policy holds pods until it is deleted",
 		Given: []Step{Alone("pod")},
 		When: []Step{
-			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), held(1), After(2*time.Second)),
+			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), Held(1), After(2*time.Second)),
 		},
 	},
 	{
@@ -110,7 +110,7 @@ var evictions = []Scenario{
 		Name:  "a policy asks a PodDisruptionBudget",
 		Given: []Step{Simulated("node"), ready("node", "web", 3), budget("web", 2)},
 		When: []Step{
-			follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}), Taint("node", "gone"), held(2), After(3 * time.Second),
+			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}), Taint("node", "gone"), Held(2), After(3 * time.Second),
 		},
 		Promised: []Check{leftBy(1, "create pods/eviction")},
 	},
@@ -118,7 +118,7 @@ var evictions = []Scenario{
 		Name:  "a policy sets a pace",
 		Given: []Step{Node("node"), Crowd("node", 3)},
 		When: []Step{
-			follow(v1alpha1.EvictionPolicySpec{
+			Follow(v1alpha1.EvictionPolicySpec{
 				Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: 10 * time.Second}},
 			}),
 			Taint("node", "gone"),
@@ -129,7 +129,7 @@ var evictions = []Scenario{
 		Name:  "a breaker stops evictions when too many pods are due",
 		Given: []Step{Node("node"), Crowd("node", 4)},
 		When: []Step{
-			follow(v1alpha1.EvictionPolicySpec{
+			Follow(v1alpha1.EvictionPolicySpec{
 				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
 			}),
 			Taint("node", "gone"), tripped, After(3 * time.Second),
@@ -139,7 +139,7 @@ var evictions = []Scenario{
 	{
 		Name:     "a rule turns a condition into a taint, and back",
 		Given:    []Step{Alone("pod", scene.Tolerating("example.com/broken", 3)), rule("pod", "Broken", "example.com/broken")},
-		When:     []Step{condition("pod", "Broken", corev1.ConditionTrue), awaitTaint("pod", "example.com/broken", true)},
+		When:     []Step{condition("pod", "Broken", corev1.ConditionTrue), AwaitTaint("pod", "example.com/broken")},
 		Promised: []Check{ByRule, heals("pod", "Broken", "example.com/broken")},
 	},
 }

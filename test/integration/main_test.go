@@ -38,7 +38,7 @@ func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start starts the cluster and what observes it.
 func start(ctx context.Context, shared *suite.Suite) error {
-	if err := suite.WaitTogether(); err != nil {
+	if err := suite.WaitTogether(16); err != nil {
 		return err
 	}
 	if err := startCluster(ctx, shared); err != nil {

@@ -5,9 +5,12 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/kubelets"
 )
 
 // proof is something that takes too long, or needs too much, for make test.
@@ -28,6 +31,8 @@ type proof struct {
 	commands []command
 	// withArgs runs instead of all that if there are ARGS, which it gets. By default it is the tests of the packages.
 	withArgs command
+	// missing says why it cannot run on this machine, within a second. Then it is skipped, and the table says so.
+	missing func(context.Context) string
 	// onDemand keeps it out of a run of all proofs.
 	onDemand bool
 }
@@ -80,6 +85,11 @@ var proofs = []proof{
 	test("shadow", "what shadow mode reports about the built-in", 2, plane),
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
 	test("viewer", "the role for reading is enough for every command that reads", 1, plane),
+	{
+		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
+		needs: []string{plane, "machines"}, missing: kubelets.Missing,
+		packages: []string{"./test/rig/kubelets", "./test/kubelets"},
+	},
 	test("deployment", "the Deployment keeps Taintkeeper available", 1, plane),
 	test("cli", "commands that write, on a real API server", 3, plane),
 	test("chart", "the chart: install, upgrade, uninstall, policies", 4, plane, "bin/helm", "bin/helm3"),
@@ -146,16 +156,16 @@ type change struct{ folders, proofs []string }
 
 // changes is the table of CONTRIBUTING.md. A folder of test/ also needs the proof of its name.
 var changes = []change{
-	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos"),
+	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos kubelets"),
 	needs("taints verdict", "histories parity defects plans mutation"),
-	needs("internal/controller/policies internal/policy", "histories policies plans simulations"),
-	needs("internal/controller/coexist internal/controller/shadow", "histories coexist shadow stops try"),
-	needs("internal/controller/nodehealth internal/readiness", "histories nodehealth parity simulations"),
+	needs("internal/controller/policies internal/policy", "histories policies plans simulations kubelets"),
+	needs("internal/controller/coexist internal/controller/shadow", "histories coexist shadow stops try kubelets"),
+	needs("internal/controller/nodehealth internal/readiness", "histories nodehealth parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration coexist"),
 	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
 	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans simulations viewer board page"),
 	needs("charts config api/v1alpha1", "integration chart deployment try"),
-	needs("test/rig", "rig integration nodehealth defects chaos"),
+	needs("test/rig", "rig integration nodehealth defects chaos kubelets"),
 }
 
 func needs(folders, proofs string) change {

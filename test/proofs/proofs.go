@@ -23,15 +23,20 @@ import (
 // result is how a proof went.
 type result struct {
 	proof
-	took time.Duration
-	err  error
+	took    time.Duration
+	err     error
+	skipped string // why it cannot run here
 }
 
 func (r result) word() string {
-	if r.err != nil {
+	switch {
+	case r.err != nil:
 		return "FAIL"
+	case r.skipped != "":
+		return "skipped: " + r.skipped
+	default:
+		return "ok"
 	}
-	return "ok"
 }
 
 // runProofs runs the chosen proofs one after the other. One that fails does not stop the others.
@@ -46,13 +51,9 @@ func runProofs(ctx context.Context, o options, out io.Writer) (ok bool, err erro
 			p.seed = o.seed
 		}
 		fmt.Fprintf(out, "==> %s: %s\n", p.name, p.says)
-		began := time.Now()
-		err := p.run(ctx, o.args, out)
-		if err != nil {
-			fmt.Fprintf(out, "==> %s failed: %v\n", p.name, err)
-		}
-		results = append(results, result{p, time.Since(began), err})
-		ok = ok && err == nil
+		r := p.result(ctx, o.args, out)
+		results = append(results, r)
+		ok = ok && r.err == nil
 		// The table is written after each proof, so that an interrupted run has one, too.
 		if err := writeTable(ctx, o.table, results); err != nil {
 			return false, err
@@ -61,6 +62,22 @@ func runProofs(ctx context.Context, o options, out io.Writer) (ok bool, err erro
 	text, err := os.ReadFile(o.table)
 	fmt.Fprintf(out, "\n%s", text)
 	return ok, err
+}
+
+// result runs the proof unless this machine cannot, and says how that went.
+func (p proof) result(ctx context.Context, args []string, out io.Writer) result {
+	if p.missing != nil {
+		if why := p.missing(ctx); why != "" {
+			fmt.Fprintf(out, "==> %s skipped: %s\n", p.name, why)
+			return result{proof: p, skipped: why}
+		}
+	}
+	began := time.Now()
+	err := p.run(ctx, args, out)
+	if err != nil {
+		fmt.Fprintf(out, "==> %s failed: %v\n", p.name, err)
+	}
+	return result{proof: p, took: time.Since(began), err: err}
 }
 
 // run builds what the proof needs, and runs its packages and commands, all of them even if one fails.
@@ -163,7 +180,7 @@ func writeTable(ctx context.Context, file string, results []result) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(text.String()), 0o600)
+	return os.WriteFile(file, []byte(text.String()), 0o644)
 }
 
 func version(ctx context.Context) string {

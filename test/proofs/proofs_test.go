@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,15 +118,15 @@ func TestTheNightlyWorkflowRunsEveryProof(t *testing.T) {
 
 func TestTheProofsOfAChange(t *testing.T) {
 	for folder, want := range map[string][]string{
-		"internal/controller/coexist":         {"histories", "coexist", "shadow", "try", "stops"},
-		"./internal/controller/coexist/":      {"histories", "coexist", "shadow", "try", "stops"},
-		"internal/controller/coexist/hold.go": {"histories", "coexist", "shadow", "try", "stops"},
-		"test/rig/localcluster":               {"rig", "integration", "nodehealth", "defects", "chaos"},
+		"internal/controller/coexist":         {"histories", "coexist", "shadow", "kubelets", "try", "stops"},
+		"./internal/controller/coexist/":      {"histories", "coexist", "shadow", "kubelets", "try", "stops"},
+		"internal/controller/coexist/hold.go": {"histories", "coexist", "shadow", "kubelets", "try", "stops"},
+		"test/rig/localcluster":               {"rig", "integration", "nodehealth", "kubelets", "defects", "chaos"},
 		"test/stops":                          {"stops"},
 		"docs":                                nil,
 		"internal/controller/coexistence":     nil,
 		"test/parity/conformance/main.go":     {"parity"},
-		"internal/controller":                 {"histories", "integration", "policies", "coexist", "nodehealth", "shadow", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
+		"internal/controller":                 {"histories", "integration", "policies", "coexist", "nodehealth", "shadow", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
 	} {
 		if got := forFolder(folder); !slices.Equal(got, want) {
 			t.Errorf("a change in %s needs %q, want %q", folder, got, want)
@@ -208,6 +209,23 @@ func TestAProofThatFailsStopsNoOther(t *testing.T) {
 	}
 	if text, err := os.ReadFile(table); err != nil || !strings.HasSuffix(out.String(), string(text)) {
 		t.Errorf("the table in the file is %q, %v", text, err)
+	}
+}
+
+func TestAProofThatCannotRunHereIsSkippedByNameAndWithTheReason(t *testing.T) {
+	known := proofs
+	t.Cleanup(func() { proofs = known })
+	cannot := func(context.Context) string { return "it needs root" }
+	proofs = []proof{{name: "nodes", says: "something", minutes: 1, commands: []command{in("", "false")}, missing: cannot}}
+	var out strings.Builder
+	ok, err := runProofs(t.Context(), options{table: filepath.Join(t.TempDir(), "proofs.md")}, &out)
+	if !ok || err != nil {
+		t.Errorf("%t, %v; want no failure", ok, err)
+	}
+	for _, part := range []string{"==> nodes skipped: it needs root", "| nodes | skipped: it needs root | 0 | - |"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%q is missing in\n%s", part, out.String())
+		}
 	}
 }
 

@@ -169,6 +169,9 @@ func (c *Cluster) Dir() string {
 	return c.dir
 }
 
+// Binaries returns the folder with the binaries, absolute.
+func (c *Cluster) Binaries() string { return c.cfg.Binaries }
+
 // LogPath returns the file with the output of a component.
 func (c *Cluster) LogPath(component Component) string {
 	return c.file(string(component) + ".log")

@@ -83,6 +83,7 @@ type Play struct {
 	nodes     map[string][]oracle.Version
 	pods      []*Pod
 	kubelets  map[string]*kubelet
+	back      map[string]oracle.Span // when a machine that was away was back
 	undo      []func(context.Context) error
 	stalled   atomic.Int64 // the longest stall of an interval that was judged
 	certain   bool         // something is wrong that no stall explains
@@ -99,8 +100,8 @@ func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (Findin
 	var again string
 	for try := 0; ; try++ {
 		p := &Play{
-			Stage: stage, watched: cmp.Or(s.Watched, watched), started: time.Now(),
-			nodes: map[string][]oracle.Version{}, kubelets: map[string]*kubelet{},
+			Stage: stage, watched: cmp.Or(s.Watched, watched), started: startedBefore(stage),
+			nodes: map[string][]oracle.Version{}, kubelets: map[string]*kubelet{}, back: map[string]oracle.Span{},
 		}
 		found, err := p.play(ctx, namespace+strings.Repeat("-again", try), s)
 		stalled := time.Duration(p.stalled.Load())
@@ -110,6 +111,14 @@ func Run(ctx context.Context, stage Stage, namespace string, s Scenario) (Findin
 		}
 		again += fmt.Sprintf("; played again, as the machine stalled for %s: %s, %v", Seconds(stalled), found, err)
 	}
+}
+
+// startedBefore is the latest instant at which the contestant may have been started. Some stages know when it was.
+func startedBefore(stage Stage) time.Time {
+	if knows, ok := stage.(interface{ Started() time.Time }); ok {
+		return knows.Started()
+	}
+	return time.Now()
 }
 
 // judged returns how late something may be that was due at an instant and happened, or did not happen, until another.

@@ -18,6 +18,7 @@ type Pod struct {
 	*corev1.Pod
 
 	node   string
+	alias  string // its name in the scenario, if it has another in the cluster
 	made   oracle.Span
 	states []oracle.State
 	ended  bool // by the scenario
@@ -69,7 +70,7 @@ func (p *Play) end(pod *Pod, from time.Time) {
 // Named returns the newest pod with a name.
 func (p *Play) Named(name string) *Pod {
 	for _, pod := range slices.Backward(p.pods) {
-		if pod.Name == name {
+		if pod.Name == name || pod.alias == name && name != "" {
 			return pod
 		}
 	}

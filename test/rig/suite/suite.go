@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -101,13 +102,13 @@ func Build(ctx context.Context, folder, program string, flags ...string) (string
 
 // WaitTogether lets more tests run at once than there are processors, for tests that wait most of the time and compute
 // little. A -parallel of the user's wins.
-func WaitTogether() error {
+func WaitTogether(count int) error {
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if chosen {
 		return nil
 	}
-	return flag.Set("test.parallel", "16")
+	return flag.Set("test.parallel", strconv.Itoa(count))
 }
 
 // SilenceLogs keeps client-go and controller-runtime from writing into the output of the tests. Those that are about
