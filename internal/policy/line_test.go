@@ -290,10 +290,11 @@ func TestABreakerLooksBackToWhenAPodWasReady(t *testing.T) {
 	}
 	causes := []Cause{{Taint: &corev1.Taint{Key: "x"}, Due: noon}}
 	turned := Pod{Unready: true, Since: noon.Add(time.Minute), Budgets: Budgets{Name: "budget"}}
-	for at, want := range map[time.Duration]Step{59 * time.Second: Ask, time.Minute: Free} {
-		if step, _ := brake.countsAt([]*Policy{brake}, &turned, causes, noon.Add(at)); step != want {
-			t.Errorf("after %s it may %v, want %v", at, step, want)
-		}
+	if step, next := brake.countsAt([]*Policy{brake}, &turned, causes, noon.Add(59*time.Second)); step != Ask || !next.Equal(turned.Since) {
+		t.Errorf("before it turned it may %v until %s, want that it asks until it turns", step, next)
+	}
+	if step, next := brake.countsAt([]*Policy{brake}, &turned, causes, turned.Since); step != Free || !next.IsZero() {
+		t.Errorf("since it turned it may %v until %s, want that it leaves", step, next)
 	}
 	ready := Pod{Budgets: Budgets{Name: "budget"}}
 	if step, _ := brake.countsAt([]*Policy{brake}, &ready, causes, noon.Add(time.Hour)); step != Ask {

@@ -4,11 +4,12 @@
 package stops
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -357,7 +358,8 @@ func (s *scene) loseTheClock() {
 // after waits until the given time has passed since the taints were set.
 func (s *scene) after(d time.Duration) { await.Until(s.t, s.storm.Add(d)) }
 
-// backlog returns how many evictions the built-in has begun, and how many of them it has ended.
+// backlog returns how many evictions the built-in has begun, and how many of them it has ended. Only those of the newest
+// process count: when kube-controller-manager restarts, the one before may still begin some.
 func (s *scene) backlog() (begun, ended int, err error) {
 	file, err := os.Open(cluster.LogPath(localcluster.ControllerManager))
 	if err != nil {
@@ -367,11 +369,26 @@ func (s *scene) backlog() (begun, ended int, err error) {
 	if _, err := file.Seek(s.log, 0); err != nil {
 		return 0, 0, err
 	}
-	var log bytes.Buffer
-	if _, err := log.ReadFrom(file); err != nil {
+	var log strings.Builder
+	if _, err := io.Copy(&log, file); err != nil {
 		return 0, 0, err
 	}
-	return bytes.Count(log.Bytes(), []byte(`"Firing worker"`)), bytes.Count(log.Bytes(), []byte(`"Worker finished`)), nil
+	var process string
+	for line := range strings.Lines(log.String()) {
+		fires, finishes := strings.Contains(line, `"Firing worker"`), strings.Contains(line, `"Worker finished`)
+		if !fires && !finishes {
+			continue
+		}
+		if fields := strings.Fields(line); fields[2] != process { // klog's header: level and date, time, process
+			process, begun, ended = fields[2], 0, 0
+		}
+		if fires {
+			begun++
+		} else {
+			ended++
+		}
+	}
+	return begun, ended, nil
 }
 
 // begun waits until the built-in has begun the given number of evictions.

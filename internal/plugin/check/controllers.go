@@ -229,11 +229,11 @@ func (d *detective) evictedLately(program string) bool {
 		d.sign("%s wrote %s about evictions, %s %s.", program, sentence.Counted(trace.Count, "event"),
 			sentence.Agree(trace.Count, "at", "the last at"), instant(trace.Last))
 	}
-	return ok && d.lately(program, trace.Last)
+	return ok && d.recent(program, trace.Last)
 }
 
-// lately reports whether a program was seen at work recently enough to count as running.
-func (d *detective) lately(program string, at time.Time) bool {
+// recent reports whether a program was seen at work recently enough to count as running.
+func (d *detective) recent(program string, at time.Time) bool {
 	ago := d.Signs.At.Sub(at)
 	if program == plan.ControllerManager {
 		d.task.did = fmt.Sprintf(" The built-in last did so %s ago. It may have been switched off since.", duration.HumanDuration(max(ago, 0)))
@@ -257,7 +257,7 @@ func (d *detective) wroteLately(program string, what func(*metav1.ManagedFieldsE
 		return false
 	}
 	d.sign("%s last wrote the taints or conditions of a node at %s: node %s.", program, instant(last), node)
-	return d.lately(program, last)
+	return d.recent(program, last)
 }
 
 // leads reports whether a replica of a program is the leader.
