@@ -25,8 +25,8 @@
 // # What it leaves
 //
 // Nothing: no process, mount, namespace, interface, folder or cgroup. A watchdog (package process) ends all processes
-// and removes all folders if this program panics or is killed. What remains then are empty cgroups, which the next
-// [Start] removes, with whatever else has the name of a rig whose process no longer exists.
+// and removes all folders if this program panics or is killed. What can remain then are empty cgroups and a folder. The
+// next [Start] removes them, and everything else that has the name of a rig whose process no longer exists.
 //
 // # Unusual settings
 //

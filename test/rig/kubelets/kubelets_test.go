@@ -110,7 +110,7 @@ func inventory(ctx context.Context, t *testing.T) (all []string) {
 	temporary := filepath.Dir(t.TempDir()) // it is in a folder of the test
 	patterns := []string{
 		"/run/netns/*", "/run/containerd/*", "/var/lib/kubelet/*", "/var/lib/cni/*", "/var/log/pods/*", "/var/log/containers/*",
-		filepath.Join(filepath.Dir(temporary), "taintkeeper-kubelets-[0-9]*"),
+		filepath.Join(filepath.Dir(temporary), folderPrefix+"*"),
 	}
 	for _, hierarchy := range cgroups {
 		patterns = append(patterns, filepath.Join(hierarchy, cgroupPrefix+"*"))

@@ -48,6 +48,9 @@ type Rig struct {
 // programs are what must be in [Config.Binaries].
 var programs = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr"}
 
+// folderPrefix begins the names of the folders of rigs. The id of the process follows.
+const folderPrefix = "taintkeeper-kubelets-"
+
 // Start removes what killed rigs have left, builds the program and the image of the containers, and makes a rig without
 // machines.
 func Start(ctx context.Context, cfg Config) (*Rig, error) {
@@ -62,7 +65,7 @@ func Start(ctx context.Context, cfg Config) (*Rig, error) {
 	if err := removeLeftovers(ctx); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "taintkeeper-kubelets-")
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", folderPrefix, os.Getpid()))
 	if err != nil {
 		return nil, err
 	}
