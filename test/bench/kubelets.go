@@ -36,7 +36,7 @@ var termSizes = []termSize{
 	{name: "40 pods", pods: 40, times: 1},
 }
 
-// terms says how long after they were due the first and the last of some containers got SIGTERM.
+// terms says how long after they were due the first of some containers got SIGTERM, and how long the last did.
 type terms struct {
 	First time.Duration `json:"first"`
 	Last  time.Duration `json:"last"`

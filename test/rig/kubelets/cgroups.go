@@ -129,7 +129,7 @@ func rmdirAll(folder string) error {
 	return nil
 }
 
-// abandonedCgroups are those of rigs whose processes no longer exist.
+// abandonedCgroups are the cgroups of rigs whose processes no longer exist.
 func abandonedCgroups() (names []string, err error) {
 	all, err := hierarchies()
 	if err != nil {

@@ -127,7 +127,7 @@ func (m *Machine) file(name string) string { return filepath.Join(m.dir(), name)
 
 func (m *Machine) cgroup() string { return cgroupOf(os.Getpid(), m.number) }
 
-// address is that of the node. It is not reachable from anywhere else.
+// address is the address of the node. It is not reachable from anywhere else.
 func (m *Machine) address() string { return fmt.Sprintf("10.56.%d.%d", m.number/250, m.number%250+1) }
 
 // PowerOff ends everything on the machine without a warning, and so do all pods on it.

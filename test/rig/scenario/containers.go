@@ -191,7 +191,7 @@ func (p *Play) containersDue(pod *Pod) oracle.Span {
 	return oracle.Span{From: oracle.Later(due.From, back.From), To: oracle.Later(due.To, back.To)}
 }
 
-// uidInside is the UID of a pod in its containers. Those of a mirror pod are those of the static pod.
+// uidInside is the UID of a pod in its containers. The containers of a mirror pod see the UID of the static pod.
 func uidInside(pod *Pod) types.UID {
 	if hash, ok := pod.Annotations["kubernetes.io/config.hash"]; ok {
 		return types.UID(hash)
