@@ -8,7 +8,6 @@ package kubelets
 import (
 	"context"
 	"fmt"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,16 +23,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/stall"
 )
 
-// TestHolds plays what happens to held pods when their kubelet restarts. A kubelet rejects a pod without a toleration
-// that matches a NoExecute taint of its node, and stops its containers.
-func TestHolds(t *testing.T) { play(t, insteadOfTheBuiltIn, holds...) }
-
-// TestHoldsNextToTheBuiltIn plays the same next to a kube-controller-manager whose flags nobody changed.
-func TestHoldsNextToTheBuiltIn(t *testing.T) { play(t, nextToTheBuiltIn, holds...) }
-
 // protects is how long Taintkeeper may take to protect pods that it holds.
 const protects = 5 * time.Second
 
+// holds are stories about held pods whose kubelet restarts. A kubelet rejects a pod without a toleration that matches a
+// NoExecute taint of its node, and stops its containers.
 var holds = []Scenario{
 	{
 		Name: "pods that a policy holds survive restarts of the kubelet",

@@ -45,7 +45,7 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	if missing = rig.Missing(ctx); missing != "" {
 		return nil
 	}
-	if err := suite.WaitTogether(4); err != nil {
+	if err := suite.WaitTogether(8); err != nil {
 		return err
 	}
 	var err error

@@ -39,10 +39,12 @@ var (
 func TestAfterTheBuiltIn(t *testing.T) { play(t, builtIn, begun...) }
 
 func TestInsteadOfTheBuiltIn(t *testing.T) {
-	play(t, insteadOfTheBuiltIn, slices.Concat(failures, containers)...)
+	play(t, insteadOfTheBuiltIn, slices.Concat(failures, containers, holds)...)
 }
 
-func TestNextToTheBuiltIn(t *testing.T) { play(t, nextToTheBuiltIn, containers...) }
+func TestNextToTheBuiltIn(t *testing.T) {
+	play(t, nextToTheBuiltIn, slices.Concat(containers, holds)...)
+}
 
 // away lets a pod tolerate for some seconds that its node is not ready or silent.
 func away(seconds int64) Edit {
