@@ -172,6 +172,7 @@ const (
 	OriginDefaultTolerationSeconds   TolerationOrigin = "DefaultTolerationSeconds"   // the admission plugin of that name
 	OriginPodTolerationRestriction   TolerationOrigin = "PodTolerationRestriction"   // the admission plugin of that name
 	OriginExtendedResourceToleration TolerationOrigin = "ExtendedResourceToleration" // the admission plugin of that name
+	OriginTaintkeeper                TolerationOrigin = "Taintkeeper"                // Taintkeeper, for a due pod that stays
 	OriginUnknown                    TolerationOrigin = "Unknown"                    // nothing shows the origin
 )
 

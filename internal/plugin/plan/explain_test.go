@@ -297,6 +297,7 @@ func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
 		"memory-pressure of a burstable pod":          {pressure, plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginPodTolerationRestriction, true},
 		"memory-pressure of a pod of best effort":     {pressure, plan.Subject{Pod: pod("p", bestEffort), Template: empty}, cliv1alpha1.OriginUnknown, false},
 		"a default of the namespace":                  {equals("team", "a", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginPodTolerationRestriction, false},
+		"for no time, and the template lacks it":      {taints.ForNoTime(corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginTaintkeeper, true},
 		"an extended resource that it requests":       {resourceGPU, plan.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginExtendedResourceToleration, true},
 		"an extended resource that it does not":       {resourceGPU, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
 		"everything NoExecute of a static pod":        {exists("", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginKubelet, true},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // This file finds out where a pod's tolerations come from. The API server does not record what its admission plugins
@@ -155,6 +156,8 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	switch {
 	case s.isNamespaceDefault(t):
 		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, from the default tolerations of namespace " + s.Pod.Namespace
+	case taints.IsForNoTime(*t):
+		return cliv1alpha1.OriginTaintkeeper, "Taintkeeper, so that the pod stays alive if its kubelet restarts"
 	case t.Operator != corev1.TolerationOpExists:
 		return "", ""
 	case IsStatic(s.Pod) && isOfStaticPods(t):
