@@ -22,18 +22,23 @@ func TestRBACManifestsAreObjectsOfKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles := 0
+	roles, narrowing := 0, 0
 	for _, object := range objects {
-		if object.GetName() != "taintkeeper" {
+		name := "taintkeeper"
+		switch is := object.(type) {
+		case *rbacv1.ClusterRole:
+			roles++
+			rejectWildcards(t, is.Rules)
+		case *admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+			narrowing++
+			name = "taintkeeper-tolerations"
+		}
+		if object.GetName() != name {
 			t.Errorf("%T is called %q", object, object.GetName())
 		}
-		if role, ok := object.(*rbacv1.ClusterRole); ok {
-			roles++
-			rejectWildcards(t, role.Rules)
-		}
 	}
-	if len(objects) != 7 || roles != 1 {
-		t.Errorf("%d objects with %d cluster roles, want 7 with 1", len(objects), roles)
+	if len(objects) != 9 || roles != 1 || narrowing != 2 {
+		t.Errorf("%d objects with %d cluster roles and %d for the admission policy, want 9 with 1 and 2", len(objects), roles, narrowing)
 	}
 }
 
