@@ -47,7 +47,8 @@ var promises = map[string][]string{
 	"faults, restarts and kills": {
 		"the API server restarts while pods are due", "the leader is killed in mid-countdown, and its standby keeps the deadlines",
 	},
-	"stop during a storm": {"an untaint and a clean stop in a storm: the built-in deletes nothing that stays"},
+	"real kubelets and containers": {"a policy holds pods until it is deleted"},
+	"stop during a storm":          {"an untaint and a clean stop in a storm: the built-in deletes nothing that stays"},
 
 	"When a pod is due":    {"seconds lengthened", "shorter one removed", "replacement on the tainted node"},
 	"How a pod leaves":     {"deletes refused", "untainted while pending"},

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -35,6 +36,20 @@ func namespaceOf(t *testing.T) string {
 	t.Helper()
 	name, _, _ := strings.Cut(strings.TrimPrefix(t.Name(), "Test"), "/")
 	return strings.ToLower(name)
+}
+
+// keptAlive waits until a held pod has the toleration with which it survives a restart of its kubelet. Simulated kubelets
+// end no pods; test/kubelets plays that.
+func keptAlive(name string) Step {
+	return func(ctx context.Context, p *Play) error {
+		return await.Poll(ctx, func(ctx context.Context) error {
+			pod, err := p.Admin.CoreV1().Pods(p.Namespace).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && !slices.ContainsFunc(pod.Spec.Tolerations, taints.IsForNoTime) {
+				err = fmt.Errorf("pod %s tolerates only %v", name, pod.Spec.Tolerations)
+			}
+			return err
+		})
+	}
 }
 
 // countdowns makes pods on a node, one of which is due every second after its taint "gone".

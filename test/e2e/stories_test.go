@@ -98,7 +98,7 @@ var evictions = []Scenario{
 		Name:  "a policy holds pods until it is deleted",
 		Given: []Step{Alone("pod")},
 		When: []Step{
-			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), Held(1), After(2*time.Second)),
+			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), Held(1), keptAlive("pod"), After(2*time.Second)),
 		},
 	},
 	{
