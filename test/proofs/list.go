@@ -86,7 +86,7 @@ var proofs = []proof{
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
 	test("viewer", "the role for reading is enough for every command that reads", 1, plane),
 	{
-		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 5,
+		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
 		needs: []string{plane, "machines"}, missing: kubelets.Missing,
 		packages: []string{"./test/rig/kubelets", "./test/kubelets"},
 	},
