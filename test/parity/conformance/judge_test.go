@@ -48,7 +48,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 	}{
 		"a spec is missing": {
 			"taintkeeper", func(ran []outcome) []outcome { return slices.Delete(ran, needsEviction, needsEviction+1) },
-			"evicts pods from tainted nodes did not run",
+			"evicts pods from tainted nodes [Serial] did not run",
 		},
 		"nothing ran at all": {
 			"nobody", func([]outcome) []outcome { return nil },
@@ -56,18 +56,18 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 		},
 		"a spec is missing and another ran twice": {
 			"taintkeeper", func(ran []outcome) []outcome { ran[needsEviction] = ran[needsNone]; return ran },
-			"evicts pods from tainted nodes did not run",
+			"evicts pods from tainted nodes [Serial] did not run",
 		},
 		"as many passed but under another name": {
 			"taintkeeper", func(ran []outcome) []outcome {
-				ran[needsEviction].name = "[sig-node] NoExecuteTaintManager Single Pod [Serial] something new"
+				ran[needsEviction].name = "[sig-node] NoExecuteTaintManager Single Pod something new [Serial]"
 				return ran
 			},
-			"something new ran and is not in the list of specs",
+			"something new [Serial] ran and is not in the list of specs",
 		},
 		"a part of the suite bears the name of a spec": {
 			"taintkeeper", func(ran []outcome) []outcome { ran[needsEviction].spec = false; return ran },
-			"evicts pods from tainted nodes did not run",
+			"evicts pods from tainted nodes [Serial] did not run",
 		},
 		"a spec fails that must pass": {
 			"taintkeeper", func(ran []outcome) []outcome {

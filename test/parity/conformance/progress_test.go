@@ -14,15 +14,15 @@ const told = `Will run 13 of 7579 specs
 ------------------------------
 [SynchronizedBeforeSuite] PASSED [0.031 seconds]
 ------------------------------
-[sig-node] NoExecuteTaintManager Single Pod [Serial] evicts pods from tainted nodes [sig-node, Serial]
+[sig-node] NoExecuteTaintManager Single Pod evicts pods from tainted nodes [Serial] [sig-node, Serial]
 taints.go:177
   STEP: Starting pod...
 • [1.260 seconds]
 ------------------------------
-[sig-node] NoExecuteTaintManager Single Pod [Serial] removing taint cancels eviction [Disruptive] [Conformance] [sig-node, Serial]
+[sig-node] NoExecuteTaintManager Single Pod removing taint cancels eviction [Conformance] [Disruptive] [Serial] [sig-node, Serial]
 • [FAILED] [65.047 seconds]
-[sig-node] NoExecuteTaintManager Single Pod [It] [Serial] removing taint cancels eviction [Disruptive] [Conformance]
-[sig-cli] Kubectl client Kubectl taint [Serial] should update the taint on a node [sig-cli, Serial]
+[sig-node] NoExecuteTaintManager Single Pod [It] removing taint cancels eviction [Conformance] [Disruptive] [Serial]
+[sig-cli] Kubectl client Kubectl taint should update the taint on a node [Serial] [sig-cli, Serial]
 • [PANICKED!] [2.000 seconds]
 `
 

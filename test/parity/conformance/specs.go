@@ -22,24 +22,24 @@ type spec struct {
 
 // specs are upstream's specs (v1.37.2) about taints that need no real kubelet.
 var specs = []spec{
-	{singlePod, "evicts pods from tainted nodes", "Failed to evict Pod"},
-	{singlePod, "doesn't evict pod with tolerations from tainted nodes", ""},
-	{singlePod, "eventually evict pod with finite tolerations from tainted nodes", "Pod wasn't evicted"},
-	{singlePod, "removing taint cancels eviction [Disruptive] [Conformance]", ""},
-	{singlePod, "pods evicted from tainted nodes have pod disruption condition", "to be is terminating"},
-	{multiplePods, "only evicts pods without tolerations from tainted nodes", "Failed to evict Pod1"},
-	{multiplePods, "evicts pods with minTolerationSeconds [Disruptive] [Conformance]", "2 pod(s) is not evicted"},
-	{"[sig-scheduling] SchedulerPredicates [Serial]", "validates that taints-tolerations is respected if matching", ""},
-	{"[sig-scheduling] SchedulerPredicates [Serial]", "validates that taints-tolerations is respected if not matching", ""},
-	{"[sig-scheduling] SchedulerPriorities [Serial]", "Pod should be preferably scheduled to nodes pod can tolerate", ""},
-	{"[sig-cli] Kubectl client Kubectl taint [Serial]", "should update the taint on a node", ""},
-	{"[sig-cli] Kubectl client Kubectl taint [Serial]", "should remove all the taints with the same key off a node", ""},
+	{singlePod, "evicts pods from tainted nodes [Serial]", "Failed to evict Pod"},
+	{singlePod, "doesn't evict pod with tolerations from tainted nodes [Serial]", ""},
+	{singlePod, "eventually evict pod with finite tolerations from tainted nodes [Serial]", "Pod wasn't evicted"},
+	{singlePod, "removing taint cancels eviction [Conformance] [Disruptive] [Serial]", ""},
+	{singlePod, "pods evicted from tainted nodes have pod disruption condition [Serial]", "to be is terminating"},
+	{multiplePods, "only evicts pods without tolerations from tainted nodes [Serial]", "Failed to evict Pod1"},
+	{multiplePods, "evicts pods with minTolerationSeconds [Conformance] [Disruptive] [Serial]", "2 pod(s) is not evicted"},
+	{"[sig-scheduling] SchedulerPredicates", "validates that taints-tolerations is respected if matching [Serial]", ""},
+	{"[sig-scheduling] SchedulerPredicates", "validates that taints-tolerations is respected if not matching [Serial]", ""},
+	{"[sig-scheduling] SchedulerPriorities", "Pod should be preferably scheduled to nodes pod can tolerate [Serial]", ""},
+	{"[sig-cli] Kubectl client Kubectl taint", "should update the taint on a node [Serial]", ""},
+	{"[sig-cli] Kubectl client Kubectl taint", "should remove all the taints with the same key off a node [Serial]", ""},
 	{"[sig-node] RuntimeClass", "should run a Pod requesting a RuntimeClass with scheduling with taints [Serial]", ""},
 }
 
 const (
-	singlePod    = "[sig-node] NoExecuteTaintManager Single Pod [Serial]"
-	multiplePods = "[sig-node] NoExecuteTaintManager Multiple Pods [Serial]"
+	singlePod    = "[sig-node] NoExecuteTaintManager Single Pod"
+	multiplePods = "[sig-node] NoExecuteTaintManager Multiple Pods"
 )
 
 // name is the spec's in a report.

@@ -61,8 +61,8 @@ func TestTheFocusSelectsEverySpec(t *testing.T) {
 func TestTheFocusSelectsNoNeighborOfASpec(t *testing.T) {
 	for _, name := range []string{
 		"[sig-node] RuntimeClass should run a Pod requesting a RuntimeClass with scheduling without taints",
-		"[sig-scheduling] SchedulerPredicates [Serial] validates that NodeSelector is respected if matching [Conformance]",
-		"[sig-cli] Kubectl client Kubectl taint [Serial] should update the taint on a node twice",
+		"[sig-scheduling] SchedulerPredicates validates that NodeSelector is respected if matching [Conformance] [Serial]",
+		"[sig-cli] Kubectl client Kubectl taint should update the taint on a node twice [Serial]",
 	} {
 		if selected(name) {
 			t.Errorf("%s is selected", name)
@@ -71,7 +71,7 @@ func TestTheFocusSelectsNoNeighborOfASpec(t *testing.T) {
 }
 
 func TestTheFocusSelectsASpecOfEvictionThatIsNotListedYet(t *testing.T) {
-	if !selected("[sig-node] NoExecuteTaintManager Single Pod [Serial] evicts something new") {
+	if !selected("[sig-node] NoExecuteTaintManager Single Pod evicts something new [Serial]") {
 		t.Error("a new spec of the subject is not selected, so nobody would notice it")
 	}
 }
