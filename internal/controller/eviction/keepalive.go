@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -94,12 +95,16 @@ func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1
 		return nil, verdict.Verdict{}, nil
 	}
 	v, _ := k.judge.over(pod, node.NoExecute)
-	_, held, why := k.judge.held(pod, k.nodes)
-	refused := v.DueAt(k.judge.clock.Now().Add(-refusedFor))
-	if !refused && (!held || why.Why == policy.PodUnread) {
+	if at := k.judge.clock.Now(); !v.DueAt(at) || !v.DueAt(at.Add(-refusedFor)) && !k.holds(pod, node) {
 		return nil, verdict.Verdict{}, nil
 	}
 	return pod, v, k.judge.untolerated(pod, node.NoExecute)
+}
+
+// holds reports whether a policy holds a due pod for more than a moment.
+func (k *keeper) holds(pod *podcache.Pod, node *nodecache.Node) bool {
+	said := k.judge.says(pod, node, node.NoExecute)
+	return said.Stays() && said.Why != policy.PodUnread
 }
 
 // untolerated returns the NoExecute taints that no toleration of a pod matches.
