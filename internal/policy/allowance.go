@@ -33,9 +33,6 @@ func NewAllowance(now time.Time) *Allowance { return &Allowance{taken: taken{}, 
 // Allow sets how many disruptions the budget allows.
 func (a *Allowance) Allow(disruptions int) { a.allowed = disruptions }
 
-// Allowed returns how many disruptions the budget allows.
-func (a *Allowance) Allowed() int { return a.allowed }
-
 // Begin implements [Places].
 func (a *Allowance) Begin(pod types.UID, at time.Time) { a.taken[pod], a.asked = Later, at }
 

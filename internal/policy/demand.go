@@ -111,23 +111,27 @@ func (d *Demand) Add(pod *Pod, said Said, times int) (unread bool) {
 	case pod.Budgets.Name == "":
 		d.free += times
 	default:
-		if d.asking == nil {
-			d.asking = map[string]int{}
-		}
-		d.asking[pod.Budgets.Name] += times
+		d.ask(pod.Budgets.Name, times)
 	}
 	return false
 }
 
-// Join adds another demand.
-func (d *Demand) Join(other Demand) {
-	d.free += other.free
-	d.unread += other.unread
+// Join adds another demand, once or minus once.
+func (d *Demand) Join(other *Demand, times int) {
+	d.free += times * other.free
+	d.unread += times * other.unread
 	for budget, pods := range other.asking {
-		if d.asking == nil {
-			d.asking = map[string]int{}
-		}
-		d.asking[budget] += pods
+		d.ask(budget, times*pods)
+	}
+}
+
+// ask counts pods that the Eviction API is asked about.
+func (d *Demand) ask(budget string, pods int) {
+	if d.asking == nil {
+		d.asking = map[string]int{}
+	}
+	if d.asking[budget] += pods; d.asking[budget] == 0 {
+		delete(d.asking, budget)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestABreakerCountsPodsThatAreUnreadApart(t *testing.T) {
 		}
 	}
 	var all policy.Demand
-	all.Join(demand)
+	all.Join(&demand, 1)
 	for allows, want := range map[int][2]int{0: {1, 2}, 5: {2, 3}} {
 		allowed := func(string) int { return allows }
 		if certain, most := all.Pods(allowed), all.AtMost(allowed); certain != want[0] || most != want[1] {
@@ -71,8 +71,8 @@ func TestDemandsAddUp(t *testing.T) {
 		one.Add(&unread, asks, 1)
 	}
 	one.Add(&allowed, asks, -1)
-	all.Join(one)
-	all.Join(one)
+	all.Join(&one, 1)
+	all.Join(&one, 1)
 	for allows, want := range map[int][2]int{0: {20, 24}, 5: {25, 29}, 100: {34, 38}} {
 		allowed := func(string) int { return allows }
 		if certain, most := all.Pods(allowed), all.AtMost(allowed); certain != want[0] || most != want[1] {

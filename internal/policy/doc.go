@@ -42,14 +42,14 @@
 // The deadline ends only the action. Paused, breaker and pace outrank it, because the passing of time must not end a
 // pause or let a storm through.
 //
-// The package is pure. What it cannot know, such as whether a breaker is open, is an argument.
+// The package is pure. What it cannot know is an argument of the rule, and what has happened is in the [Engine].
 //
 //	policy.go      an EvictionPolicy, and what it selects and applies to
 //	facts.go       what the rule needs to know of a pod
-//	halt.go        the memory of pauses and open breakers that kept it
 //	says.go        the rule
 //	answer.go      what it says
-//	demand.go      what a breaker counts
-//	latch.go       the memory of a breaker
-//	line.go        who gets the places of paces (window.go) and budgets (allowance.go)
+//	engine.go      what all policies remember, and their answers together
+//	breakers.go    of breakers: what they count (demand.go), and which are open (latch.go)
+//	places.go      of paces (window.go) and budgets (allowance.go), and who is next in line (line.go)
+//	sights.go      of pods: since when they have been due, and what halted them (halt.go)
 package policy

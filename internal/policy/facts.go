@@ -26,8 +26,21 @@ type Pod struct {
 	// Unready is set if the pod or its node has not been Ready for [UnreadyFor]. Since is from when; zero means always.
 	Unready bool
 	Since   time.Time
+	// Turns is when the pod will count as unready if nothing changes; zero if it will not, or does already.
+	Turns time.Time
 	// Budgets is what is known about the pod's PodDisruptionBudgets.
 	Budgets Budgets
+}
+
+// NotReadySince sets since when the pod or its node has not been ready; zero if both are.
+func (p *Pod) NotReadySince(since, now time.Time) {
+	switch at := since.Add(UnreadyFor); {
+	case since.IsZero():
+	case at.After(now):
+		p.Turns = at
+	default:
+		p.Unready, p.Since = true, at
+	}
 }
 
 // UnreadyFor is how long a pod or its node must not have been Ready before the pod counts as unready, so that one

@@ -32,8 +32,6 @@ type Line struct {
 type Places interface {
 	// Begin is called when the eviction of a pod begins. Its place stays taken until it has left or stays.
 	Begin(pod types.UID, at time.Time)
-	// Begun reports whether the eviction of a pod has begun, and the pod has not left and does not stay.
-	Begun(pod types.UID) bool
 	// Stays is called when a pod whose eviction has begun stays.
 	Stays(pod types.UID)
 	// Left is called when a pod started to leave, no matter who deleted it.
@@ -181,6 +179,9 @@ func (l *Line) Call(now time.Time) (nodes map[string]struct{}, next time.Time) {
 		nodes[m.node] = struct{}{}
 		return true
 	})
+	for _, until := range l.called {
+		next = sooner(next, until)
+	}
 	if next.Equal(Later) {
 		next = time.Time{}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -27,6 +29,8 @@ type Policy struct {
 	// Halted is when the last halt ended that kept any of the policy's pods, according to its status; zero if there was
 	// none. It makes up for a [Halt] that is not known.
 	Halted time.Time
+	// Tripped is since when the breaker has been open, according to the policy's status; zero if it is not.
+	Tripped time.Time
 
 	namespaces, pods, nodes labels.Selector
 
@@ -85,6 +89,10 @@ func New(object *v1alpha1.EvictionPolicy) (*Policy, error) {
 	}
 	if until := object.Status.HaltedUntil; until != nil {
 		p.Halted = until.Time
+	}
+	trips := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
+	if trips != nil && trips.Status == metav1.ConditionTrue {
+		p.Tripped = trips.LastTransitionTime.Time
 	}
 	if spec.Pace != nil {
 		scope := cmp.Or(spec.Pace.Scope, v1alpha1.ScopeCluster)

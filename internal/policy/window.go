@@ -12,9 +12,6 @@ import (
 // taken are the pods that have places, and until when; [Later] for a pod whose eviction has begun.
 type taken map[types.UID]time.Time
 
-// Begun implements [Places].
-func (t taken) Begun(pod types.UID) bool { return t[pod].Equal(Later) }
-
 // Stays implements [Places].
 func (t taken) Stays(pod types.UID) { t.free(pod, Later) }
 

@@ -6,16 +6,13 @@ package policies
 import (
 	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -32,10 +29,7 @@ const checkRightEvery = time.Minute
 // budgets follows the PodDisruptionBudgets once a policy asks the Eviction API. It is safe for concurrent use.
 type budgets struct {
 	client   kubernetes.Interface
-	line     *line                 // has the budgets, and the pods that wait for them
-	facts    *facts                // knows which budgets select due pods
-	changed  func()                // called when all budgets are known, or the permission has changed
-	tell     func(nodes ...string) // called when waiting pods on nodes may no longer need a place
+	changed  func() // called when all budgets are known, or the permission has changed
 	informer cache.SharedIndexInformer
 	needed   chan struct{} // closed when a policy asks the Eviction API
 	once     sync.Once
@@ -43,21 +37,12 @@ type budgets struct {
 	forbidden atomic.Bool // no permission to ask the Eviction API
 }
 
-// budget is a PodDisruptionBudget.
-type budget struct {
-	*policy.Allowance
-
-	name          string // NAMESPACE/NAME
-	selector      labels.Selector
-	sparesUnready bool
-}
-
-// newBudgets returns a follower of budgets that calls functions when all budgets are known or the permission has
-// changed, and when waiting pods may no longer need a place.
+// newBudgets returns a follower of budgets that calls one function for each change of a budget, and another when all
+// budgets are known or the permission has changed.
 func newBudgets(
-	client kubernetes.Interface, line *line, facts *facts, changed func(), tell func(nodes ...string),
+	client kubernetes.Interface, take func(before, after *policyv1.PodDisruptionBudget), changed func(),
 ) *budgets {
-	b := &budgets{client: client, line: line, facts: facts, changed: changed, tell: tell, needed: make(chan struct{})}
+	b := &budgets{client: client, changed: changed, needed: make(chan struct{})}
 	of := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
 	calls := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -68,15 +53,15 @@ func newBudgets(
 	b.informer = cache.NewSharedIndexInformer(listwatch.Bounded(calls, client), &policyv1.PodDisruptionBudget{}, 0, nil)
 	_ = b.informer.SetTransform(trimBudget)                            // cannot fail before it runs
 	_, _ = b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before it runs
-		AddFunc: func(after any) { b.take(nil, after.(*policyv1.PodDisruptionBudget)) },
+		AddFunc: func(after any) { take(nil, after.(*policyv1.PodDisruptionBudget)) },
 		UpdateFunc: func(before, after any) {
-			b.take(before.(*policyv1.PodDisruptionBudget), after.(*policyv1.PodDisruptionBudget))
+			take(before.(*policyv1.PodDisruptionBudget), after.(*policyv1.PodDisruptionBudget))
 		},
 		DeleteFunc: func(before any) {
 			if gone, ok := before.(cache.DeletedFinalStateUnknown); ok {
 				before = gone.Obj
 			}
-			b.take(before.(*policyv1.PodDisruptionBudget), nil)
+			take(before.(*policyv1.PodDisruptionBudget), nil)
 		},
 	})
 	return b
@@ -133,117 +118,42 @@ func (b *budgets) checkRight(ctx context.Context) error {
 	return nil
 }
 
-// take applies a change of a budget.
-func (b *budgets) take(before, after *policyv1.PodDisruptionBudget) {
-	is, selects, waiting := b.line.take(before, after)
-	if selects && is != nil {
-		b.facts.match(cmp.Or(before, after).Namespace, is)
-	}
-	if len(waiting) > 0 {
-		b.tell(waiting...)
-	}
-}
-
-// take applies a change of a budget. It reports whether the budget selects other pods now, and the nodes of waiting
-// pods that may no longer need a place in it.
-func (l *line) take(before, after *policyv1.PodDisruptionBudget) (is *budget, selects bool, waiting []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.wake()
-	in, name := cmp.Or(before, after).Namespace, key(cmp.Or(before, after))
-	i := slices.IndexFunc(l.budgets[in], func(is *budget) bool { return is.name == name })
-	switch {
-	case after == nil:
-		return l.drop(in, i), true, nil
-	case i < 0:
-		is = &budget{Allowance: policy.NewAllowance(l.now()), name: name}
-		l.budgets[in] = append(l.budgets[in], is)
-	default:
-		is = l.budgets[in][i]
-	}
-	is.Allow(policy.Allowed(after))
-	if spares := policy.SparesUnready(after); spares != is.sparesUnready {
-		is.sparesUnready, waiting = spares, l.waiting.NodesOf(is)
-	}
-	if before != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
-		return is, false, waiting
-	}
-	selector, err := metav1.LabelSelectorAsSelector(after.Spec.Selector)
-	if err != nil { // the API server refuses such a budget
-		selector = labels.Nothing()
-	}
-	is.selector = selector
-	return is, true, waiting
-}
-
-// drop drops a budget of a namespace. The caller holds the lock.
-func (l *line) drop(namespace string, i int) (is *budget) {
-	if i < 0 {
-		return nil
-	}
-	is = l.budgets[namespace][i]
-	if l.budgets[namespace] = slices.Delete(l.budgets[namespace], i, i+1); len(l.budgets[namespace]) == 0 {
-		delete(l.budgets, namespace)
-	}
-	return is
-}
-
-// selectors returns how the budgets of a namespace select pods.
-func (l *line) selectors(namespace string) map[*budget]labels.Selector {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make(map[*budget]labels.Selector, len(l.budgets[namespace]))
-	for _, is := range l.budgets[namespace] {
-		all[is] = is.selector
-	}
-	return all
-}
-
-// selecting returns the budgets of a namespace that select a pod with these labels. Selectors can be large, so it does
-// not hold the lock while it matches.
-func (l *line) selecting(namespace string, pod labels.Set) (of []*budget) {
-	for is, selector := range l.selectors(namespace) {
-		if selector.Matches(pod) {
-			of = append(of, is)
+// budgetChanged applies a change of a budget.
+func (f *Follower) budgetChanged(before, after *policyv1.PodDisruptionBudget) {
+	name, waiting := key(cmp.Or(before, after)), []string(nil)
+	f.with(func(e *policy.Engine, now time.Time) {
+		if after == nil {
+			e.DropBudget(name)
+			return
 		}
+		e.SetBudget(name, policy.Allowed(after), now)
+		waiting = e.WaitingFor(name)
+	})
+	if spares := f.facts.budgetChanged(before, after); spares && len(waiting) > 0 {
+		f.tell(waiting...)
 	}
-	return of
-}
-
-// hasBudgets reports whether a namespace has any budget.
-func (l *line) hasBudgets(namespace string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.budgets[namespace]) > 0
-}
-
-// spares reports whether a budget lets pods go that are not ready.
-func (l *line) spares(is *budget) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return is.sparesUnready
 }
 
 func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace + "/" + object.Name }
 
-// object returns any objection to asking the Eviction API about a pod, regardless of what its budget allows now, given
-// what is known about the pod.
-func (b *budgets) object(pod *podcache.Pod, known fact) policy.Budgets {
+// objection returns any objection to asking the Eviction API about a pod, regardless of what its budget allows now,
+// given what is known about the pod.
+func (f *Follower) objection(pod *podcache.Pod, known fact) policy.Budgets {
 	ready := pod.Flags.Has(podcache.Ready)
 	switch {
 	case !ready && known.unready.IsZero():
 		return policy.Budgets{Objects: policy.PodUnread}
-	case b.forbidden.Load():
+	case f.budgets.forbidden.Load():
 		return policy.Budgets{Objects: policy.NotPermitted}
 	case pod.Flags&(podcache.Pending|podcache.Finished) != 0: // as [policy.IgnoresBudgets]
 		return policy.Budgets{}
-	case !b.informer.HasSynced():
+	case !f.budgets.informer.HasSynced():
 		return policy.Budgets{Objects: policy.BudgetsUnread}
-	case !b.line.hasBudgets(pod.Namespace):
+	case !f.facts.hasBudgets(pod.Namespace):
 		return policy.Budgets{}
 	case !known.known:
 		return policy.Budgets{Objects: policy.PodUnread}
-	case len(known.budgets) == 1 && !ready && b.line.spares(known.budgets[0]):
+	case len(known.budgets) == 1 && !ready && f.facts.spares(known.budgets[0]):
 		return policy.Budgets{}
 	}
 	var names []string

@@ -4,8 +4,6 @@
 package policies
 
 import (
-	"cmp"
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,9 +15,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// lookAtMost is the shortest time between two looks at breakers, apart from looks for an answer.
-const lookAtMost = 100 * time.Millisecond
-
 // podChanged applies a change of a pod that may change answers. The Evictor follows whether pods are due.
 func (f *Follower) podChanged(change podcache.Change) {
 	before, after := change.Before, change.After
@@ -29,19 +24,21 @@ func (f *Follower) podChanged(change podcache.Change) {
 	if len(f.all()) == 0 {
 		return
 	}
-	for _, pod := range []*podcache.Pod{before, after} {
-		if pod != nil && f.isTainted(pod.Node) {
-			f.demand.markStale(pod.Node)
+	f.with(func(e *policy.Engine, now time.Time) {
+		for _, pod := range []*podcache.Pod{before, after} {
+			if pod != nil && f.isTainted(pod.Node) {
+				e.MarkStale(pod.Node)
+			}
 		}
-	}
-	f.pace(change)
-	f.loseOf(change)
+		f.leaves(e, change, now)
+		f.loseOf(change)
+	})
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
 	}
 }
 
-// loseOf notes that policies may no longer select a pod.
+// loseOf notes that policies may no longer select a pod. The caller holds the lock.
 func (f *Follower) loseOf(change podcache.Change) {
 	before, after := change.Before, change.After
 	if before == nil || before.Flags.Has(podcache.Terminating) {
@@ -62,19 +59,19 @@ func seesOther(before, after *podcache.Pod) bool {
 	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
 }
 
-// pace counts a pod that starts to leave a tainted node, no matter who deleted it.
-func (f *Follower) pace(change podcache.Change) {
+// leaves counts a pod that starts to leave a tainted node, no matter who deleted it. The caller holds the lock.
+func (f *Follower) leaves(e *policy.Engine, change podcache.Change, now time.Time) {
 	before, after := change.Before, change.After
-	leaves := before != nil && !before.Flags.Has(podcache.Terminating) &&
-		(after == nil || after.Flags.Has(podcache.Terminating))
-	switch node, ok := f.config.Nodes.Get(cmp.Or(before, after).Node); {
-	case leaves && ok && len(node.NoExecute) > 0:
-		f.sights.forget(node.Name, before.UID, node.NoExecute)
-		_, selecting := f.selecting(f.all(), before, node)
-		f.line.left(policy.Counting(selecting, node.NoExecute), node, before.UID)
-	case leaves:
-		f.line.gone(before.UID)
+	if before == nil || before.Flags.Has(podcache.Terminating) || after != nil && !after.Flags.Has(podcache.Terminating) {
+		return
 	}
+	if node, ok := f.config.Nodes.Get(before.Node); ok && len(node.NoExecute) > 0 {
+		if is := f.leaver(before, node, node.NoExecute); is != nil {
+			e.Left(is, now)
+			return
+		}
+	}
+	e.Gone(before.UID, now)
 }
 
 func (f *Follower) isTainted(node string) bool {
@@ -85,22 +82,28 @@ func (f *Follower) isTainted(node string) bool {
 // nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
 func (f *Follower) nodeChanged(change nodecache.Change) {
 	before, after := change.Before, change.After
-	f.followNode(before, after)
-	switch {
-	case len(f.all()) == 0:
-	case before == nil:
-		f.demand.markStale(after.Name)
-	case !before.SameTaints(after):
-		f.demand.markStale(before.Name)
-	case after == nil || len(after.NoExecute) == 0:
-	case !labels.Equals(before.Labels, after.Labels) || readiness.IsReady(before.Node) != readiness.IsReady(after.Node):
+	tells := false
+	f.with(func(e *policy.Engine, now time.Time) {
+		f.unready.follow(before, after, now)
+		f.followNode(e, before, after)
+		switch {
+		case before == nil:
+			e.MarkStale(after.Name)
+		case !before.SameTaints(after):
+			e.MarkStale(before.Name)
+		case len(f.policies) == 0 || after == nil || len(after.NoExecute) == 0:
+		default:
+			tells = !labels.Equals(before.Labels, after.Labels) ||
+				readiness.IsReady(before.Node) != readiness.IsReady(after.Node)
+		}
+	})
+	if tells {
 		f.tell(after.Name)
 	}
 }
 
-// followNode follows what is remembered about a node and its pods.
-func (f *Follower) followNode(before, after *nodecache.Node) {
-	f.unready.changed(before, after)
+// followNode follows what is remembered about a node and its pods. The caller holds the lock.
+func (f *Follower) followNode(e *policy.Engine, before, after *nodecache.Node) {
 	if before == nil {
 		return
 	}
@@ -108,54 +111,8 @@ func (f *Follower) followNode(before, after *nodecache.Node) {
 	if after != nil {
 		taints = after.NoExecute
 	}
-	f.sights.keep(before.Name, taints)
+	e.SetTaints(before.Name, taints)
 	if after == nil || !labels.Equals(before.Labels, after.Labels) {
 		f.lose(before, f.config.Pods.OnNode(before.Name)...)
-	}
-}
-
-// watchBreakers reports breakers that open and close.
-func (f *Follower) watchBreakers(ctx context.Context) error {
-	for {
-		flipped, news, again := f.demand.look()
-		if len(flipped) > 0 {
-			f.config.Logger.Info("Breakers have tripped or closed", "policies", flipped)
-		}
-		if news {
-			f.tell(f.tainted()...)
-		}
-		wait := time.Hour // nothing changes with time alone
-		if !again.IsZero() {
-			wait = again.Sub(f.config.Clock.Now())
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(max(wait, lookAtMost)):
-		case <-f.demand.changed:
-		}
-		select { // changes that come together are counted together
-		case <-ctx.Done():
-			return nil
-		case <-time.After(lookAtMost):
-		}
-	}
-}
-
-// callWaiting reports the nodes of pods that wait for places when there is room for them.
-func (f *Follower) callWaiting(ctx context.Context) error {
-	for {
-		nodes, again := f.line.call()
-		f.tell(nodes...)
-		wait := time.Hour // no pod waits
-		if !again.IsZero() {
-			wait = max(again.Sub(f.config.Clock.Now()), time.Millisecond)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-f.line.changed:
-		case <-time.After(wait):
-		}
 	}
 }

@@ -8,16 +8,13 @@
 // the caches. Anything that is not known yet makes an answer stricter: a pod leaves later, never sooner.
 //
 //	follower.go     the policies, and who is told when answers may change
-//	changes.go      which changes of pods, nodes, breakers and places change answers
-//	says.go         the answer about a pod
+//	engine.go       the policy.Engine, which answers, behind one lock and one wake-up
+//	changes.go      which changes of pods and nodes change answers
 //	selects.go      which policies select a pod, and how many pods a policy selects
 //	kept.go         which labels of pods are kept
 //	namespaces.go   the labels of namespaces
-//	sights.go       since when pods have been seen as due, and what halted them
 //	facts.go        what is read of due pods: which budgets select them, and since when they have not been ready
 //	unready.go      since when nodes have not been ready
 //	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API
-//	line.go         the places of paces and budgets
-//	demand.go       breakers
 //	status.go       what is written to a policy's status, from tally.go (its pods) and down.go (what ifDown does)
 package policies

@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,6 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // facts knows of due pods what their records do not say: which PodDisruptionBudgets select them, and since when they
@@ -35,15 +39,22 @@ type facts struct {
 	client  kubernetes.Interface // decodes all labels
 	limiter *rate.Limiter
 	clock   *timeline.Clock
-	line    *line                                 // has the budgets
 	due     func(types.UID) (*podcache.Pod, bool) // the record of a pod, and whether the pod is due now
 	tell    func(nodes ...string)                 // called when something new is known about pods of nodes
 	log     logr.Logger
 	work    chan struct{} // signals that a namespace needs a reader
 	calls   chan struct{} // has room for the calls in flight
 
-	mu sync.Mutex
-	in map[string]*duePods // by namespace
+	mu      sync.Mutex
+	in      map[string]*duePods  // by namespace
+	budgets map[string][]*budget // by namespace
+}
+
+// budget is a PodDisruptionBudget.
+type budget struct {
+	name          string // NAMESPACE/NAME
+	selector      labels.Selector
+	sparesUnready bool
 }
 
 const (
@@ -75,13 +86,11 @@ type fact struct {
 	seen, version uint64 // of its record when it was read, and of what was read
 }
 
-func newFacts(
-	config *Config, line *line, due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string),
-) *facts {
+func newFacts(config *Config, due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string)) *facts {
 	return &facts{
 		client: config.Core, limiter: config.Limiter, clock: config.Clock, log: config.Logger,
-		line: line, due: due, tell: tell,
-		work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight), in: map[string]*duePods{},
+		due: due, tell: tell, work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight),
+		in: map[string]*duePods{}, budgets: map[string][]*budget{},
 	}
 }
 
@@ -152,14 +161,72 @@ func (k *facts) turns(pod *podcache.Pod) {
 	}
 }
 
-// match notes that a budget of a namespace selects other pods, or is gone.
-func (k *facts) match(namespace string, is *budget) {
+// budgetChanged applies a change of a budget. It reports whether the budget spares unready pods now that it did not
+// spare, or the other way round.
+func (k *facts) budgetChanged(before, after *policyv1.PodDisruptionBudget) (spares bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	in, name := cmp.Or(before, after).Namespace, key(cmp.Or(before, after))
+	i := slices.IndexFunc(k.budgets[in], func(is *budget) bool { return is.name == name })
+	switch {
+	case after == nil && i < 0:
+		return false
+	case after == nil:
+		is := k.budgets[in][i]
+		if k.budgets[in] = slices.Delete(k.budgets[in], i, i+1); len(k.budgets[in]) == 0 {
+			delete(k.budgets, in)
+		}
+		k.match(in, is)
+		return false
+	case i < 0:
+		i = len(k.budgets[in])
+		k.budgets[in] = append(k.budgets[in], &budget{name: name})
+	}
+	is := k.budgets[in][i]
+	spares, is.sparesUnready = is.sparesUnready, policy.SparesUnready(after)
+	if before == nil || !equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
+		selector, err := metav1.LabelSelectorAsSelector(after.Spec.Selector)
+		if err != nil { // the API server refuses such a budget
+			selector = labels.Nothing()
+		}
+		is.selector = selector
+		k.match(in, is)
+	}
+	return spares != is.sparesUnready
+}
+
+// match makes the reader of a namespace match a budget with all pods again. The caller holds the lock.
+func (k *facts) match(namespace string, is *budget) {
 	if in := k.in[namespace]; in != nil && !slices.Contains(in.changed, is) {
 		in.changed = append(in.changed, is)
 		k.wake(in)
 	}
+}
+
+// selectors returns how the budgets of a namespace select pods. Selectors can be large, so nobody holds the lock while
+// they are matched.
+func (k *facts) selectors(namespace string) map[*budget]labels.Selector {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make(map[*budget]labels.Selector, len(k.budgets[namespace]))
+	for _, is := range k.budgets[namespace] {
+		all[is] = is.selector
+	}
+	return all
+}
+
+// hasBudgets reports whether a namespace has any budget.
+func (k *facts) hasBudgets(namespace string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.budgets[namespace]) > 0
+}
+
+// spares reports whether a budget lets pods go that are not ready.
+func (k *facts) spares(is *budget) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return is.sparesUnready
 }
 
 // run reads pods and matches budgets until the context ends.
@@ -275,7 +342,12 @@ func (k *facts) read(ctx context.Context, in *duePods, pod *podcache.Pod) error 
 		k.end(in, pod.UID, func(*fact) { k.enqueue(in, pod.UID) })
 		return err
 	}
-	budgets := k.line.selecting(pod.Namespace, live.Labels)
+	var budgets []*budget
+	for is, selector := range k.selectors(pod.Namespace) {
+		if selector.Matches(labels.Set(live.Labels)) {
+			budgets = append(budgets, is)
+		}
+	}
 	unready := k.unready(live)
 	k.end(in, pod.UID, func(f *fact) {
 		f.known, f.labels, f.budgets = true, live.Labels, budgets
@@ -327,7 +399,7 @@ func (k *facts) end(in *duePods, uid types.UID, note func(*fact)) {
 // rematch matches budgets with all pods of a namespace, without the lock. It returns the nodes of those for which that
 // is news.
 func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes []string) {
-	selectors := k.line.selectors(namespace)
+	selectors := k.selectors(namespace)
 	for uid, of := range k.labeled(in) {
 		selected := slices.Clone(of.budgets)
 		for _, is := range changed {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -80,24 +79,20 @@ type Follower struct {
 	watch      *custom.Watch[*v1alpha1.EvictionPolicy]
 	namespaces *namespaces
 	parts      stage.Parts
-	demand     *demand
-	line       *line
 	budgets    *budgets
 	facts      *facts
-	unready    unreadyNodes
-	sights     sights
 	known      chan struct{} // closed when the policies are known, or the resource is not installed
+	changed    chan struct{} // signals that the engine has something to do
 	statusDue  chan struct{} // signals that a condition of a policy may have changed
 
 	mu          sync.Mutex
+	engine      *policy.Engine
 	policies    []followed // replaced, never modified
-	edition     int        // how often they were replaced
 	read        bool       // whether these are all policies
 	labels      kept
+	counts      counts
+	unready     unreadyNodes
 	subscribers []func(node string)
-
-	counting sync.Mutex
-	counts   counts
 }
 
 // followed is a policy and what is known about it.
@@ -107,7 +102,6 @@ type followed struct {
 	uid        types.UID
 	generation int64
 	flaw       error        // the part that cannot be read
-	tripped    time.Time    // the breaker, from the status that this version was first seen with
 	resumed    string       // the breaker, as the spec says
 	halted     *metav1.Time // its Halted as the status has it; nil if it does not
 	labeled    bool         // whether the records of pods have all labels by which it selects
@@ -118,22 +112,18 @@ func New(config Config) (*Follower, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	f := &Follower{config: config, known: make(chan struct{}), statusDue: make(chan struct{}, 1)}
-	f.sights.of = map[string]map[cause]*sight{}
+	f := &Follower{
+		config: config, known: make(chan struct{}), changed: make(chan struct{}, 1), statusDue: make(chan struct{}, 1),
+		unready: unreadyNodes{},
+	}
+	f.engine = policy.NewEngine(cluster{f}, gatherFor)
 	f.namespaces = newNamespaces(config.Client, f.tellAll)
-	f.demand = newDemand(f.config.Clock.Now)
-	f.demand.on, f.demand.tainted, f.demand.edition, f.demand.of = f.demandOn, f.tainted, f.editionOf, f.selectedAtLeast
-	f.demand.known = func() bool { return config.Nodes.HasSynced() && config.Pods.HasSynced() }
-	f.line = newLine(f.config.Clock.Now)
-	f.demand.allowed = f.line.allowed
-	f.facts = newFacts(&config, f.line, f.due, f.tell)
-	f.budgets = newBudgets(config.Core, f.line, f.facts, f.tellAll, f.tell)
-	f.unready = unreadyNodes{clock: config.Clock, since: map[string]time.Time{}}
+	f.facts = newFacts(&config, f.due, f.tell)
+	f.budgets = newBudgets(config.Core, f.budgetChanged, f.tellAll)
 	f.watch = custom.New(config.Client, resource, config.Logger, f.set)
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
-	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run,
-		f.facts.run)
+	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.advance, f.budgets.run, f.facts.run)
 	if config.DryRun {
 		return f, nil
 	}
@@ -216,46 +206,51 @@ func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
 	if slices.ContainsFunc(all, followed.Asks) {
 		f.budgets.need()
 	}
-	f.mu.Lock()
-	f.replace(all)
-	f.read = known
-	f.mu.Unlock()
-	f.demand.follow(all)
-	f.line.follow(all, f.watch.Listed() && f.config.Pods.HasSynced())
+	seen := f.watch.Listed() && f.config.Pods.HasSynced()
+	f.with(func(e *policy.Engine, now time.Time) {
+		f.policies, f.read = all, known
+		compiled := make([]*policy.Policy, 0, len(all))
+		for _, p := range all {
+			compiled = append(compiled, p.Policy)
+		}
+		e.Follow(compiled, now, seen)
+	})
 	f.keepLabels()
 }
 
 // keepLabels makes the records of pods keep the labels by which policies select.
 func (f *Follower) keepLabels() {
-	f.mu.Lock()
-	keys := keysOf(f.policies)
-	changed, list := f.labels.want(keys)
-	f.markLabeled()
-	if changed {
-		f.config.Labels.Keep(keys)
-		f.config.Pods.KeepLabels(keys)
-	}
-	if number := f.labels.lists; list {
-		f.config.Pods.Relist(func() { go f.listed(number) })
-	}
-	f.mu.Unlock()
+	f.with(func(e *policy.Engine, _ time.Time) {
+		keys := keysOf(f.policies)
+		changed, list := f.labels.want(keys)
+		f.markLabeled(e)
+		if changed {
+			f.config.Labels.Keep(keys)
+			f.config.Pods.KeepLabels(keys)
+		}
+		if number := f.labels.lists; list {
+			f.config.Pods.Relist(func() { go f.listed(number) })
+		}
+	})
 	f.tellAll()
 }
 
 // listed notes that a list of all pods has brought the labels that were wanted when it was requested.
 func (f *Follower) listed(number int) {
-	f.mu.Lock()
-	news := f.labels.listed(number)
-	f.markLabeled()
-	f.mu.Unlock()
+	news := false
+	f.with(func(e *policy.Engine, _ time.Time) {
+		news = f.labels.listed(number)
+		f.markLabeled(e)
+	})
 	if news {
 		f.tellAll()
 	}
 }
 
 // markLabeled notes which labels the records of pods have. The caller holds the lock.
-func (f *Follower) markLabeled() {
-	f.replace(f.labels.mark(f.policies))
+func (f *Follower) markLabeled(e *policy.Engine) {
+	f.policies = f.labels.mark(f.policies)
+	e.MarkAllStale()
 }
 
 // Subscribe calls a function with the name of each node about whose pods the answers may have changed. The function
@@ -268,10 +263,11 @@ func (f *Follower) Subscribe(changed func(node string)) {
 
 // tell notifies subscribers that the answers about the pods of some nodes may have changed.
 func (f *Follower) tell(nodes ...string) {
-	f.demand.markStale(nodes...)
-	f.mu.Lock()
-	subscribers := f.subscribers
-	f.mu.Unlock()
+	var subscribers []func(string)
+	f.with(func(e *policy.Engine, _ time.Time) {
+		e.MarkStale(nodes...)
+		subscribers = f.subscribers
+	})
 	for _, node := range nodes {
 		for _, changed := range subscribers {
 			changed(node)
@@ -289,9 +285,9 @@ func (f *Follower) conditionMayChange() {
 }
 
 func (f *Follower) tellAll() {
-	f.counting.Lock()
+	f.mu.Lock()
 	f.counts = counts{}
-	f.counting.Unlock()
+	f.mu.Unlock()
 	f.tell(f.tainted()...)
 }
 
@@ -307,27 +303,9 @@ func (f *Follower) tainted() (nodes []string) {
 
 // all returns the policies. They must not be modified.
 func (f *Follower) all() []followed {
-	all, _ := f.allRead()
-	return all
-}
-
-// allRead also reports whether these are all policies.
-func (f *Follower) allRead() (all []followed, read bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.policies, f.read
-}
-
-// replace replaces the policies. The caller holds the lock.
-func (f *Follower) replace(all []followed) {
-	f.policies = all
-	f.edition++
-}
-
-func (f *Follower) editionOf() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.edition
+	return f.policies
 }
 
 // compile compiles a policy.
@@ -336,7 +314,7 @@ func (f *Follower) compile(object *v1alpha1.EvictionPolicy) followed {
 	if err != nil {
 		f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 	}
-	is := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err, tripped: tripped(object)}
+	is := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err}
 	if b := object.Spec.Breaker; b != nil && b.ResumedAt != nil {
 		is.resumed = b.ResumedAt.String()
 	}
@@ -373,13 +351,4 @@ func (f *Follower) next(was followed, object *v1alpha1.EvictionPolicy) followed 
 		is.Breaker().ResumeAt(f.config.Clock.Now())
 	}
 	return is
-}
-
-// tripped returns since when the breaker of a policy has been open, according to its status; zero if it is not.
-func tripped(object *v1alpha1.EvictionPolicy) time.Time {
-	c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return time.Time{}
-	}
-	return c.LastTransitionTime.Time
 }

@@ -309,7 +309,7 @@ func (w *world) standBy() (leads func()) {
 	evictor := w.evictor
 	process = w.replica(func(ctx context.Context, f *Follower, evictor func(context.Context) error) error {
 		var parts stage.Parts
-		parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.watchBreakers, f.callWaiting, f.budgets.run, func(ctx context.Context) error {
+		parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.advance, f.budgets.run, f.facts.run, func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
@@ -37,69 +39,51 @@ func (f *Follower) selecting(all []followed, pod *podcache.Pod, node *nodecache.
 	return is, selecting
 }
 
-// demandOn returns what breakers count on a node. It notes which pods are halted, as a standby must know that too. The
-// demand calls it.
-func (f *Follower) demandOn(name string) (on nodeDemand) {
-	node, ok := f.config.Nodes.Get(name)
-	if !ok || len(node.NoExecute) == 0 {
-		return on
-	}
-	all := f.all()
-	on.of = map[string]*policy.Demand{}
-	for _, pod := range f.config.Pods.OnNode(name) {
-		if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
-			continue
-		}
-		causes := f.causes(pod, node.NoExecute)
-		if len(causes) == 0 {
-			continue
-		}
-		is, selecting := f.selecting(all, pod, node)
-		f.noteHalts(pod, selecting, causes, f.demand.isOpen)
-		on.again = timeline.Next(on.again, nextDue(selecting, causes, f.config.Clock.Now()))
-		if !slices.ContainsFunc(selecting, hasBreaker) {
-			continue
-		}
-		if a := f.asks(pod, node, is, selecting, causes); on.add(a, f.config.Clock.Now()) {
-			f.facts.need(pod, a.known)
-		}
-	}
-	return on
+// leaving is what an answer about a pod was based on.
+type leaving struct {
+	pod   *podcache.Pod
+	known fact
 }
 
-// nextDue returns when a pod is due next, if one of its policies can halt it; zero if it is not.
-func nextDue(selecting []*policy.Policy, causes []policy.Cause, now time.Time) (next time.Time) {
-	if !slices.ContainsFunc(selecting, (*policy.Policy).MayHalt) {
-		return next
+// leaver returns what the engine needs to know about a pod that must leave its node because of some of its taints; nil
+// if no policy selects it. The caller holds the lock.
+func (f *Follower) leaver(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) *policy.Leaver {
+	is, selecting := f.selecting(f.policies, pod, node)
+	if len(selecting) == 0 {
+		return nil
 	}
-	for _, cause := range causes {
-		if cause.Due.After(now) {
-			next = timeline.Next(next, cause.Due)
-		}
+	leaver := &policy.Leaver{
+		UID: pod.UID, Node: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Taints: node.NoExecute,
+		Causes: policy.CausesOf(f.config.Rule, pod.Rule(), taints), By: selecting, Pod: is,
 	}
-	return next
+	var known fact
+	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
+		known = f.facts.of(pod)
+		is.NotReadySince(f.unreadySince(pod, node, known), f.config.Clock.Now())
+		is.Budgets = f.objection(pod, known)
+	}
+	leaver.Memo = leaving{pod, known}
+	return leaver
 }
 
-func hasBreaker(p *policy.Policy) bool { return p.Breaker() != nil }
-
-// add counts a pod for the breakers of its policies. It reports whether the pod must be read to tell whether it counts.
-func (on *nodeDemand) add(a asked, now time.Time) (unread bool) {
-	for _, p := range a.selecting {
-		if p.Breaker() == nil {
-			continue
-		}
-		on.again = timeline.Next(on.again, a.turns)
-		said, counts := p.Counts(a.selecting, a.is, a.causes, now)
-		on.again = timeline.Next(on.again, said.Again)
-		if !counts {
-			continue
-		}
-		if on.of[p.Name] == nil {
-			on.of[p.Name] = &policy.Demand{}
-		}
-		unread = on.of[p.Name].Add(a.is, said, 1) || unread
+// unreadySince returns since when a pod or its node has not been ready; zero if both are, or if that is not known. The
+// caller holds the lock.
+func (f *Follower) unreadySince(pod *podcache.Pod, node *nodecache.Node, known fact) time.Time {
+	since := f.unready.of(node, f.config.Clock)
+	if !pod.Flags.Has(podcache.Ready) {
+		since = timeline.Next(since, known.unready)
 	}
-	return unread
+	return since
+}
+
+// due returns the record of a pod, and whether the pod is due now.
+func (f *Follower) due(uid types.UID) (*podcache.Pod, bool) {
+	pod, ok := f.config.Pods.There(uid)
+	if !ok {
+		return nil, false
+	}
+	node, ok := f.config.Nodes.Get(pod.Node)
+	return pod, ok && f.config.Rule.Decide(pod.Rule(), node.NoExecute).DueAt(f.config.Clock.Now())
 }
 
 const (
@@ -117,39 +101,32 @@ type counts struct {
 	lost map[*policy.Policy]int // pods that are no longer selected
 }
 
-// selected returns how many pods a policy selects on all nodes, or selected at most countEvery ago.
-func (f *Follower) selected(p *policy.Policy) int {
-	f.counting.Lock()
-	defer f.counting.Unlock()
-	if _, known := f.counts.of[p]; !known || f.config.Clock.Now().Sub(f.counts.at) >= countEvery {
-		f.count()
+// selected returns how many pods a policy selects on all nodes, or selected at most countEvery ago. The caller holds
+// the lock.
+func (f *Follower) selected(p *policy.Policy, now time.Time) int {
+	if _, known := f.counts.of[p]; !known || now.Sub(f.counts.at) >= countEvery {
+		f.count(now)
 	}
 	return f.counts.of[p]
 }
 
 // selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a
 // breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave
-// are selected.
-func (f *Follower) selectedAtLeast(p *policy.Policy, leave int) int {
-	last := f.selected(p)
-	f.counting.Lock()
-	defer f.counting.Unlock()
-	b := p.Breaker()
+// are selected. The caller holds the lock.
+func (f *Follower) selectedAtLeast(p *policy.Policy, leave int, now time.Time) int {
+	last, b := f.selected(p, now), p.Breaker()
 	least := func() int { return max(f.counts.of[p]-f.counts.lost[p], leave) }
 	uncertain := leave > b.MaxDue(least()) && (leave <= b.MaxDue(last) || last < leave)
-	if uncertain && f.config.Clock.Now().Sub(f.counts.at) >= countAtMost {
-		f.count()
+	if uncertain && now.Sub(f.counts.at) >= countAtMost {
+		f.count(now)
 	}
 	return least()
 }
 
 // count counts the pods that policies select. One walk counts for all policies. The caller holds the lock.
-func (f *Follower) count() {
-	all := f.all()
-	was := f.counts.of
-	f.counts = counts{
-		at: f.config.Clock.Now(), of: make(map[*policy.Policy]int, len(all)), lost: map[*policy.Policy]int{},
-	}
+func (f *Follower) count(now time.Time) {
+	all, was := f.policies, f.counts.of
+	f.counts = counts{at: now, of: make(map[*policy.Policy]int, len(all)), lost: map[*policy.Policy]int{}}
 	for _, one := range all {
 		f.counts.of[one.Policy] = 0
 	}
@@ -164,19 +141,17 @@ func (f *Follower) count() {
 		}
 	}
 	if !maps.Equal(was, f.counts.of) {
-		f.demand.wake()
+		f.wake()
 	}
 }
 
 // lose notes that pods may no longer be selected by the policies that selected them on a node. A pod that a count has
-// already left out is noted too, which makes breakers stricter until the next count.
+// already left out is noted too, which makes breakers stricter until the next count. The caller holds the lock.
 func (f *Follower) lose(node *nodecache.Node, pods ...*podcache.Pod) {
-	breakers := f.breakers()
+	breakers := slices.DeleteFunc(slices.Clone(f.policies), func(p followed) bool { return p.Breaker() == nil })
 	if len(breakers) == 0 {
 		return
 	}
-	f.counting.Lock()
-	defer f.counting.Unlock()
 	for _, pod := range pods {
 		_, selecting := f.selecting(breakers, pod, node)
 		for _, one := range selecting {
@@ -185,31 +160,4 @@ func (f *Follower) lose(node *nodecache.Node, pods ...*podcache.Pod) {
 			}
 		}
 	}
-}
-
-// breakers returns the policies that have a breaker.
-func (f *Follower) breakers() []followed {
-	return slices.DeleteFunc(slices.Clone(f.all()), func(p followed) bool { return p.Breaker() == nil })
-}
-
-// noteHalts notes in the causes whether a pause or an open breaker keeps a pod that is due.
-func (f *Follower) noteHalts(
-	pod *podcache.Pod, selecting []*policy.Policy, causes []policy.Cause, open func(*policy.Policy) bool,
-) {
-	now := f.config.Clock.Now()
-	for i := range causes {
-		if cause := &causes[i]; !cause.Due.After(now) {
-			on := policy.Halts(selecting, *cause, now, open)
-			cause.Halt = f.sights.halt(pod.Node, pod.UID, cause.Taint, on, now)
-		}
-	}
-}
-
-// causes returns the taints because of which a pod must leave, now or later.
-func (f *Follower) causes(pod *podcache.Pod, taints []verdict.Taint) []policy.Cause {
-	causes := policy.CausesOf(f.config.Rule, pod.Rule(), taints)
-	if len(causes) > 0 {
-		f.sights.note(pod.Node, pod.UID, causes, f.config.Clock.Now())
-	}
-	return causes
 }

@@ -131,7 +131,7 @@ func (r *reporter) status(
 ) v1alpha1.EvictionPolicyStatus {
 	is := *was.DeepCopy()
 	is.ObservedGeneration = object.Generation
-	is.Selected = number(max(r.f.selected(p.Policy), t.due))
+	is.Selected = number(max(t.selected, t.due))
 	is.Due, is.Held, is.Asking = number(t.due), number(t.held), number(t.asking)
 	is.Since = nil
 	if t.held > 0 {
@@ -173,11 +173,11 @@ func (r *reporter) status(
 	default:
 		say(v1alpha1.ConditionHolding, true, string(t.reason()), "It "+holds+t.String()+".")
 	}
-	switch open := r.f.demand.open(p.Policy); {
+	switch {
 	case p.Breaker() == nil:
 		meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ConditionTripped)
-	case open != "":
-		say(v1alpha1.ConditionTripped, true, "TooManyDue", open+".")
+	case t.open != "":
+		say(v1alpha1.ConditionTripped, true, "TooManyDue", t.open+".")
 	default:
 		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that would leave.")
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -20,6 +19,8 @@ import (
 
 // tally is what a policy does to the pods that are due now.
 type tally struct {
+	selected          int    // pods, on all nodes
+	open              string // why its breaker is open; empty if it is not
 	due, held, asking int
 	settling          int // wait only to see how many other pods are due
 
@@ -34,54 +35,51 @@ type tally struct {
 // tallies counts for each policy what it does now.
 func (f *Follower) tallies() map[string]*tally {
 	all, tallies := f.all(), map[string]*tally{}
-	for _, p := range all {
-		tallies[p.Name] = &tally{why: map[policy.Why]int{}}
-	}
-	for _, name := range f.tainted() {
-		node, ok := f.config.Nodes.Get(name)
-		if !ok || len(all) == 0 {
-			continue
-		}
-		for _, pod := range f.config.Pods.OnNode(name) {
-			if pod.Flags&(podcache.Mirror|podcache.Terminating) == 0 {
-				f.tally(tallies, all, pod, node)
+	f.with(func(e *policy.Engine, now time.Time) {
+		for _, p := range all {
+			tallies[p.Name] = &tally{
+				why: map[policy.Why]int{}, selected: f.selected(p.Policy, now), open: e.Open(p.Policy, now),
 			}
 		}
+	})
+	if len(all) == 0 {
+		return tallies
+	}
+	for _, name := range f.tainted() {
+		f.with(func(e *policy.Engine, now time.Time) {
+			for _, is := range (cluster{f}).Leaving(name, now) {
+				decision := e.Decide(is, now)
+				for _, p := range is.By {
+					if t := tallies[p.Name]; t != nil {
+						t.add(is, p, &decision, now)
+					}
+				}
+			}
+		})
 	}
 	return tallies
 }
 
-// tally counts one pod.
-func (f *Follower) tally(tallies map[string]*tally, all []followed, pod *podcache.Pod, node *nodecache.Node) {
-	now, causes := f.config.Clock.Now(), f.causes(pod, node.NoExecute)
-	if len(causes) == 0 {
+// add counts a pod that the policy selects.
+func (t *tally) add(is *policy.Leaver, p *policy.Policy, together *policy.Decision, now time.Time) {
+	due, applies := p.Due(is.Causes)
+	if !applies || due.After(now) {
 		return
 	}
-	is, selecting := f.selecting(all, pod, node)
-	state := f.state()
-	f.noteHalts(pod, selecting, causes, state.isOpen)
-	together := f.decide(f.asks(pod, node, is, selecting, causes), state)
-	for _, p := range selecting {
-		due, applies := p.Due(causes)
-		if !applies || due.After(now) {
-			continue
-		}
-		t := tallies[p.Name]
-		t.due++
-		t.halts(p, causes, now)
-		alone := policy.Decide([]*policy.Policy{p.InEarnest()}, is, causes, now, together.state)
-		switch {
-		case needless(alone, together.Said, now.Sub(due)):
-		case alone.Why == policy.Settling:
-			t.settling++
-		case alone.Stays() && (together.Stays() || p.DryRun):
-			t.held++
-			t.why[alone.Why]++
-			t.since = timeline.Next(t.since, due)
-			t.exemplify(pod.Namespace + "/" + pod.Name)
-		case alone.Step == policy.Ask && together.Step == policy.Ask:
-			t.asking++
-		}
+	t.due++
+	t.halts(p, is.Causes, now)
+	alone := together.Alone(p, is.Causes, now)
+	switch {
+	case needless(alone, together.Said, now.Sub(due)):
+	case alone.Why == policy.Settling:
+		t.settling++
+	case alone.Stays() && (together.Stays() || p.DryRun):
+		t.held++
+		t.why[alone.Why]++
+		t.since = timeline.Next(t.since, due)
+		t.exemplify(is.Memo.(leaving).pod)
+	case alone.Step == policy.Ask && together.Step == policy.Ask:
+		t.asking++
 	}
 }
 
@@ -109,10 +107,11 @@ func (t *tally) halts(p *policy.Policy, causes []policy.Cause, now time.Time) {
 }
 
 // exemplify keeps the first three pods in alphabetical order, so that the status does not change by itself.
-func (t *tally) exemplify(pod string) {
+func (t *tally) exemplify(pod *podcache.Pod) {
 	const most = 3
-	i, _ := slices.BinarySearch(t.examples, pod)
-	if t.examples = slices.Insert(t.examples, i, pod); len(t.examples) > most {
+	name := pod.Namespace + "/" + pod.Name
+	i, _ := slices.BinarySearch(t.examples, name)
+	if t.examples = slices.Insert(t.examples, i, name); len(t.examples) > most {
 		t.examples = t.examples[:most]
 	}
 }

@@ -112,7 +112,7 @@ func selectedPods(
 		change, changes := changed[node.Name]
 		is := &selected{Candidate: policies.Candidate{Pod: policies.PodOf(pod), Node: policies.NodeOf(node)}, node: node}
 		if change.silent { // it is not ready from when it is tainted
-			is.Node.UnreadyAt = timeline.Next(is.Node.UnreadyAt, at.Add(policy.UnreadyFor))
+			is.Node.NotReady = timeline.Next(is.Node.NotReady, at)
 		}
 		is.By = set.Selecting(is.Pod, is.Node)
 		if len(is.By) == 0 {

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -90,8 +91,8 @@ type Pod struct {
 	Finished  bool
 	// IgnoresBudgets is set if the Eviction API evicts the pod whatever its budgets say.
 	IgnoresBudgets bool
-	// UnreadyAt is when the pod counts as unready. It is zero if the pod is ready.
-	UnreadyAt time.Time
+	// NotReady is since when the pod has not been ready. It is zero if it is ready.
+	NotReady time.Time
 }
 
 // PodOf returns what policies read of a pod.
@@ -103,26 +104,34 @@ func PodOf(pod *corev1.Pod) Pod {
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
-			is.UnreadyAt = c.LastTransitionTime.Add(policy.UnreadyFor)
+			is.NotReady = since(c.LastTransitionTime)
 		}
 	}
 	return is
 }
 
+// since returns an instant that may be missing in a file, which means long ago.
+func since(at metav1.Time) time.Time {
+	if at.IsZero() {
+		return time.Unix(0, 0)
+	}
+	return at.Time
+}
+
 // Node is what policies read of a node.
 type Node struct {
 	Labels labels.Set
-	// UnreadyAt is when its pods count as unready because of the node. It is zero if the node is ready.
-	UnreadyAt time.Time
+	// NotReady is since when the node has not been ready. It is zero if it is ready.
+	NotReady time.Time
 }
 
 // NodeOf returns what policies read of a node.
 func NodeOf(node *corev1.Node) Node {
 	is := Node{Labels: node.Labels}
 	if ready := readiness.Condition(node, corev1.NodeReady); ready == nil {
-		is.UnreadyAt = node.CreationTimestamp.Add(policy.UnreadyFor)
+		is.NotReady = since(node.CreationTimestamp)
 	} else if ready.Status != corev1.ConditionTrue {
-		is.UnreadyAt = ready.LastTransitionTime.Add(policy.UnreadyFor)
+		is.NotReady = since(ready.LastTransitionTime)
 	}
 	return is
 }
@@ -171,7 +180,7 @@ func (s *Set) Course(
 	overruled := false // a deadline has ended
 	for first := true; ; first = false {
 		s.noteHalts(selecting, causes, at)
-		is, turns := s.FactsAt(pod, node, at)
+		is := s.FactsAt(pod, node, at)
 		is.Budgets = s.object(pod)
 		said := policy.Decide(selecting, is, causes, at, state)
 		if first {
@@ -186,7 +195,7 @@ func (s *Set) Course(
 			return course
 		}
 		course.Last = said.Answer
-		if at = timeline.Next(said.Again, turns); at.IsZero() {
+		if at = timeline.Next(said.Again, is.Turns); at.IsZero() {
 			return course
 		}
 	}
@@ -230,16 +239,11 @@ func (s *Set) Released(selecting []*policy.Policy, causes []policy.Cause, at, en
 	return released
 }
 
-// FactsAt returns what policies need to know about a pod at an instant, without its budgets. It also returns when the
-// pod will count as unready.
-func (s *Set) FactsAt(pod Pod, node Node, at time.Time) (is *policy.Pod, turns time.Time) {
-	is = s.facts(pod, node)
-	turns = timeline.Next(pod.UnreadyAt, node.UnreadyAt)
-	if turns.IsZero() || turns.After(at) {
-		return is, turns
-	}
-	is.Unready, is.Since = true, turns
-	return is, time.Time{}
+// FactsAt returns what policies need to know about a pod at an instant, without its budgets.
+func (s *Set) FactsAt(pod Pod, node Node, at time.Time) *policy.Pod {
+	is := s.facts(pod, node)
+	is.NotReadySince(timeline.Next(pod.NotReady, node.NotReady), at)
+	return is
 }
 
 // facts returns what policies need to know about a pod that does not count as unready, without its budgets.
@@ -254,7 +258,7 @@ func (s *Set) facts(pod Pod, node Node) *policy.Pod {
 // object returns what the budgets of a pod say in their current state.
 func (s *Set) object(pod Pod) policy.Budgets {
 	all := s.budgets(pod.Namespace, pod.Labels)
-	if pod.IgnoresBudgets || len(all) == 1 && !pod.UnreadyAt.IsZero() && policy.SparesUnready(all[0]) {
+	if pod.IgnoresBudgets || len(all) == 1 && !pod.NotReady.IsZero() && policy.SparesUnready(all[0]) {
 		return s.BudgetsNamed()
 	}
 	var names []string
@@ -360,13 +364,13 @@ func (s *Set) demands(p *policy.Policy, selected []Candidate, now time.Time) (co
 // countedFrom returns from when the breaker of a policy counts a pod.
 func (s *Set) countedFrom(p *policy.Policy, c Candidate, at time.Time) (_ counted, ok bool) {
 	for {
-		is, turns := s.FactsAt(c.Pod, c.Node, at)
+		is := s.FactsAt(c.Pod, c.Node, at)
 		is.Budgets = s.object(c.Pod)
 		said, counts := p.Counts(c.By, is, c.Causes, at)
 		if counts {
 			return counted{pod: is, said: said, from: at}, true
 		}
-		if at = timeline.Next(said.Again, turns); at.IsZero() {
+		if at = timeline.Next(said.Again, is.Turns); at.IsZero() {
 			return counted{}, false
 		}
 	}

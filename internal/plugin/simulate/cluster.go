@@ -36,8 +36,6 @@ type node struct {
 	look   once
 	told   *cliv1alpha1.SimulatedNode // nil as long as nothing happens to it
 
-	demand  map[*policy.Policy]*policy.Demand // what breakers count; nil if it must be counted
-	recount time.Time                         // when that changes with time; zero if it does not
 }
 
 // stage is the stage of a pod's life.
@@ -58,7 +56,7 @@ type pod struct {
 	workload  *counter
 	budgets   []*budget
 	selecting []*policy.Policy // the policies that select it on this node
-	is        policies.Pod     // what policies read; its UnreadyAt is kept current
+	is        policies.Pod     // what policies read; its NotReady is kept current
 
 	stage   stage
 	on      *node // nil if it waits, or if its node is unknown
@@ -68,7 +66,6 @@ type pod struct {
 	counted bool // counted as ready
 	first   bool // it existed at the start
 	held    policy.Answer
-	halts   map[string]*policy.Halt   // by the key of the taint because of which it is due
 	number  int                       // how many of its kind there were
 	only    *node                     // the only node for which a DaemonSet creates it
 	after   time.Time                 // when its controller creates it
@@ -106,7 +103,7 @@ func (s *simulation) load() {
 
 // wasOn records that a pod was on a node at the start.
 func (s *simulation) wasOn(p *pod, n *node) {
-	p.ready = p.is.UnreadyAt.IsZero() && !p.is.Finished
+	p.ready = p.is.NotReady.IsZero() && !p.is.Finished
 	p.starts = n.silent && !p.ready && !p.is.Finished
 	p.facts = plan.FactsOf(p.Pod, s.start)
 	s.put(p, n)
@@ -149,10 +146,11 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 // put binds a pod to a node.
 func (s *simulation) put(p *pod, n *node) {
 	p.stage, p.on = bound, n
-	n.pods, n.demand = append(n.pods, p), nil
+	n.pods = append(n.pods, p)
 	if s.policies != nil {
 		p.selecting = s.policies.set.Selecting(p.is, policies.NodeOf(n.Node))
 		s.policies.selects(p.selecting, 1)
+		s.stale(n)
 	}
 }
 
@@ -184,7 +182,10 @@ func (s *simulation) roomFor(now time.Time) {
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
 	n.Node = object
-	n.taints, n.demand = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now)), nil
+	n.taints = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now))
+	if s.policies != nil {
+		s.policies.engine.SetTaints(n.Name, n.taints)
+	}
 	if ready := readiness.IsReady(object); ready != n.ready {
 		n.ready = ready
 		for _, p := range n.pods {
@@ -202,7 +203,16 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 		s.room.Update(object)
 	}
 	s.roomFor(now)
+	s.stale(n)
 	s.lookAt(n, now)
+}
+
+// stale notes that policies may say something else about the pods of a node.
+func (s *simulation) stale(n *node) {
+	if s.policies != nil {
+		s.policies.engine.MarkStale(n.Name)
+		s.policies.changed(s.now)
+	}
 }
 
 // collects reports whether pod garbage collection removes the terminating pods of a node.
@@ -234,11 +244,7 @@ func (s *simulation) recount(p *pod) {
 	}
 	for _, b := range p.budgets {
 		s.add(&b.counter, change)
-		b.allow()
-	}
-	if s.policies != nil && len(p.budgets) > 0 {
-		s.policies.calls.set(s.now)
-		s.policies.counting.set(s.now)
+		s.allow(b)
 	}
 }
 

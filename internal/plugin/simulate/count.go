@@ -56,6 +56,7 @@ func (s *simulation) recordFirst() {
 	for _, b := range s.allowed {
 		b.points = []point{{s.start, b.number}}
 		b.expect()
+		s.allow(b)
 	}
 	s.record()
 }
@@ -101,9 +102,8 @@ type budget struct {
 	counter
 	*policyv1.PodDisruptionBudget
 
-	desired   int // how many healthy pods it requires
-	pods      int // how many it covers at the start
-	allowance *policy.Allowance
+	desired int // how many healthy pods it requires
+	pods    int // how many it covers at the start
 }
 
 // budgetsOf returns the budgets of a pod.
@@ -112,7 +112,7 @@ func (s *simulation) budgetsOf(pod *corev1.Pod) (all []*budget) {
 		key := object.Namespace + "/" + object.Name
 		b := s.allowed[key]
 		if b == nil {
-			b = &budget{PodDisruptionBudget: object, allowance: policy.NewAllowance(s.start)}
+			b = &budget{PodDisruptionBudget: object}
 			b.points = []point{{s.start, 0}}
 			s.allowed[key] = b
 		}
@@ -138,7 +138,6 @@ func (b *budget) expect() {
 			b.desired = max(expected-1, 0)
 		}
 	}
-	b.allow()
 }
 
 func scaled(number *intstr.IntOrString, of int) int {
@@ -159,4 +158,12 @@ func (b *budget) sparesUnready() bool {
 	return policy.SparesUnready(&now)
 }
 
-func (b *budget) allow() { b.allowance.Allow(b.room()) }
+func (b *budget) name() string { return b.Namespace + "/" + b.Name }
+
+// allow tells the policies how many disruptions a budget allows now.
+func (s *simulation) allow(b *budget) {
+	if s.policies != nil {
+		s.policies.engine.SetBudget(b.name(), b.room(), s.now)
+		s.policies.changed(s.now)
+	}
+}

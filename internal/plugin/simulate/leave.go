@@ -16,12 +16,7 @@ import (
 )
 
 // lookAt schedules a look at the pods of a node, at the earliest requested instant.
-func (s *simulation) lookAt(n *node, at time.Time) {
-	n.look.set(at)
-	if s.policies != nil && len(s.policies.latches) > 0 {
-		s.policies.counting.set(at)
-	}
-}
+func (s *simulation) lookAt(n *node, at time.Time) { n.look.set(at) }
 
 // look lets the due pods of a node leave, unless policies object.
 func (s *simulation) look(n *node, now time.Time) {
@@ -76,7 +71,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	if n != nil {
 		s.tellNode(n)
 		if s.policies != nil {
-			s.policies.left(p, n, now)
+			s.policies.left(s.leaver(p, n, now), now)
 		}
 	}
 	p.stage = terminating
@@ -88,7 +83,6 @@ func (s *simulation) leave(p *pod, now time.Time) {
 		p.stage = gone
 		return
 	}
-	n.demand = nil
 	switch {
 	case !n.silent || s.collects(n):
 		s.isGone(p, now)

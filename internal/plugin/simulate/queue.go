@@ -13,13 +13,12 @@ import (
 type kind int
 
 const (
-	stepped kind = iota // a step of the scenario
-	health              // node health looks at nodes
-	counts              // breakers count due pods
-	calls               // places of paces and budgets are free
-	looks               // the pods of a node are checked
-	places              // successors look for room
-	starts              // a pod becomes ready
+	stepped      kind = iota // a step of the scenario
+	health                   // node health looks at nodes
+	policiesTurn             // breakers count due pods, and places of paces and budgets are free
+	looks                    // the pods of a node are checked
+	places                   // successors look for room
+	starts                   // a pod becomes ready
 )
 
 // event is something that happens at an instant.
@@ -68,26 +67,6 @@ func (o *once) set(at time.Time) {
 			o.at = time.Time{}
 			o.do(now)
 		}
-	})
-}
-
-// each is one kind of event that happens at most once per instant.
-type each struct {
-	queue *queue
-	kind  kind
-	do    func(now time.Time)
-	at    map[time.Time]bool
-}
-
-// set schedules the event at an instant. A zero instant means never.
-func (e *each) set(at time.Time) {
-	if at.IsZero() || e.at[at] {
-		return
-	}
-	e.at[at] = true
-	e.queue.add(at, e.kind, func(now time.Time) {
-		delete(e.at, now)
-		e.do(now)
 	})
 }
 

@@ -48,9 +48,9 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 }
 
 // tellBreaker reports that a breaker opened or closed.
-func (s *simulation) tellBreaker(p *policy.Policy, latch *policy.Latch, now time.Time) {
+func (s *simulation) tellBreaker(p *policy.Policy, why string, now time.Time) {
 	says := fmt.Sprintf("the breaker of EvictionPolicy %s closes", p.Name)
-	if why := latch.Open(); why != "" {
+	if why != "" {
 		says = fmt.Sprintf("the breaker of EvictionPolicy %s opens: %s", p.Name, why)
 	}
 	s.story.add(now, tripped, "", says, "")

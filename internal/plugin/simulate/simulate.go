@@ -59,7 +59,7 @@ type simulation struct {
 	took      *node                // the node whose taints the last pod tolerated, without WhereTo
 	waiting   []*pod
 	placing   once
-	policies  *remembered // nil without EvictionPolicies
+	policies  *objecting // nil without EvictionPolicies
 	budgets   policies.BudgetsOf
 	allowed   map[string]*budget
 	workloads map[workloadKey]*counter
@@ -116,10 +116,13 @@ func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) 
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
 	s.placing = once{queue: &s.queue, kind: places, do: s.place}
-	s.policies = s.remember()
+	s.policies = s.loadPolicies()
 	s.load()
 	s.names = slices.Sorted(maps.Keys(s.nodes))
 	s.recordFirst()
+	if s.policies != nil {
+		s.followPolicies(at)
+	}
 	for _, name := range s.names {
 		if n := s.nodes[name]; len(n.taints) > 0 {
 			s.lookAt(n, at)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -51,7 +50,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		next.after = timeline.Later(next.after, now.Add(max(s.options.StartDelay, time.Second)))
 	}
 	s.delay(next, now)
-	next.is.UnreadyAt = next.after.Add(policy.UnreadyFor)
+	next.is.NotReady = next.after
 	s.placing.set(next.after)
 }
 
@@ -195,9 +194,9 @@ func (s *simulation) started(p *pod, now time.Time) {
 	case p.on != nil && p.on.silent:
 		p.starts = true
 	default:
-		p.ready, p.is.UnreadyAt = true, time.Time{}
+		p.ready, p.is.NotReady = true, time.Time{}
 		if p.on != nil {
-			p.on.demand = nil
+			s.stale(p.on)
 		}
 		s.recount(p)
 	}
