@@ -138,9 +138,8 @@ func (e *Engine) Look(node string, due []*Leaver, now time.Time) []Said {
 type Decision struct {
 	Said
 
-	pod   *Pod // as far as the answer depends on it
-	needs Needs
-	lacks bool // some of the needs
+	pod   *Pod  // as far as the answer depends on it
+	needs Needs // whether it has them or not
 	state func(*Policy) State
 }
 
@@ -159,13 +158,13 @@ func (e *Engine) Decide(pod *Leaver, now time.Time) Decision {
 		return d
 	}
 	d.needs = NeedsOf(pod.By, d.pod, pod.Causes, now, d.state)
-	if places := e.places(pod, d.needs, now); !Has(pod.UID, places, now) {
-		d.lacks, d.state = true, Full(e.state)
-		without := *pod.Pod
-		without.Budgets = e.objection(pod, d.needs, now)
-		d.pod = &without
-		d.Answer = Decide(pod.By, d.pod, pod.Causes, now, d.state).Answer
+	if Has(pod.UID, e.places(pod, d.needs, now), now) {
+		return d
 	}
+	without := *pod.Pod
+	without.Budgets = e.objection(pod, d.needs, now)
+	d.pod, d.state = &without, Full(e.state)
+	d.Answer = Decide(pod.By, d.pod, pod.Causes, now, d.state).Answer // another taint may need no places
 	return d
 }
 
@@ -178,7 +177,7 @@ func (d *Decision) Alone(p *Policy, causes []Cause, now time.Time) Said {
 // It reports false if the pod may not leave that way now.
 func (e *Engine) Begin(pod *Leaver, asks bool, now time.Time) bool {
 	d := e.Decide(pod, now)
-	if d.Stays() || d.lacks || asks != (d.Step == Ask) {
+	if d.Stays() || asks != (d.Step == Ask) {
 		return false
 	}
 	e.line.Begin(pod.Node, pod.UID)

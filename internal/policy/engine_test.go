@@ -28,6 +28,7 @@ type cluster struct {
 	engine *policy.Engine
 	all    []*policy.Policy
 	pods   map[types.UID]*member
+	taints []string // of all tainted nodes
 	toRead []types.UID
 	again  time.Time
 }
@@ -46,7 +47,7 @@ type member struct {
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, now: at(0), pods: map[types.UID]*member{}}
+	c := &cluster{t: t, now: at(0), pods: map[types.UID]*member{}, taints: []string{"x"}}
 	c.engine = policy.NewEngine(c, 0)
 	return c
 }
@@ -103,10 +104,11 @@ func (c *cluster) leaver(uid types.UID, now time.Time) *policy.Leaver {
 	if !p.read && pod.Budgets.Name != "" {
 		pod.Budgets = policy.Budgets{Objects: policy.PodUnread}
 	}
-	taint := corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}
-	is := &policy.Leaver{
-		UID: uid, Node: p.node, Zone: p.zone, Taints: []verdict.Taint{{Taint: taint}},
-		Causes: []policy.Cause{{Taint: &taint, Due: p.due}}, Pod: &pod,
+	is := &policy.Leaver{UID: uid, Node: p.node, Zone: p.zone, Pod: &pod}
+	for _, key := range c.taints {
+		taint := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
+		is.Taints = append(is.Taints, verdict.Taint{Taint: taint})
+		is.Causes = append(is.Causes, policy.Cause{Taint: &taint, Due: p.due})
 	}
 	for _, by := range c.all {
 		if by.Mismatch(&pod) == "" {
@@ -300,6 +302,29 @@ func TestARefusedPodGivesItsPlaceBack(t *testing.T) {
 	c.engine.End("n", "b", false, c.now)
 }
 
+// A pod leaves because of the taint that lets it go most mildly. If that one has no room, another may still ask.
+func TestAPodWithoutAPlaceIsAskedAboutBecauseOfAnotherTaint(t *testing.T) {
+	c := newCluster(t)
+	c.taints = []string{"x", "y"}
+	c.follow(
+		named(t, "ask", spec{Action: v1alpha1.ActionEvict, Taints: taints("x")}),
+		named(t, "slow", spec{Action: v1alpha1.ActionDelete, Taints: taints("y"), Pace: &v1alpha1.EvictionPace{Pods: 1, Per: *seconds(60)}}),
+	)
+	for _, uid := range []types.UID{"a", "b"} {
+		c.add(uid, "n", at(0), policy.Pod{})
+	}
+	c.pass(at(1))
+	for _, tt := range []struct {
+		uid  types.UID
+		want policy.Step
+	}{{"a", policy.Free}, {"b", policy.Ask}} {
+		is := c.leaver(tt.uid, c.now)
+		if got := c.engine.Decide(is, c.now).Step; got != tt.want || !c.engine.Begin(is, got == policy.Ask, c.now) {
+			t.Errorf("the answer about pod %s is %v, want %v, and its eviction must begin", tt.uid, got, tt.want)
+		}
+	}
+}
+
 // TestNextNamesTheNodesWhoseAnswersChange plays random histories. Whenever an answer changes, either time was up
 // according to the answer itself, or something happened to the pod's own node, or Next has named the node.
 func TestNextNamesTheNodesWhoseAnswersChange(t *testing.T) {
@@ -310,6 +335,9 @@ func TestNextNamesTheNodesWhoseAnswersChange(t *testing.T) {
 	for seed := range uint64(histories) {
 		r := rand.New(rand.NewPCG(43, seed))
 		c := newCluster(t)
+		if r.IntN(3) == 0 {
+			c.taints = append(c.taints, "y")
+		}
 		for second := range 40 {
 			c.read()
 			c.happen(r, second)

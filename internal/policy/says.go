@@ -162,27 +162,25 @@ type Needs struct {
 	Due time.Time
 }
 
-// NeedsOf returns the places that a pod needs to leave because of taints. Only taints that let it go now count, and of
-// these only those that do not ask if there is one, because the mildest answer counts: what a pod needs are the places
-// that its eviction takes. It needs nothing if one of these taints lets it go without places.
+// NeedsOf returns the places that a pod needs to leave because of taints. Of the taints that let it go now, only those
+// count that do so most mildly, as for the answer: what a pod needs are the places that its eviction takes. It needs
+// nothing if one of these taints lets it go without places.
 func NeedsOf(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state func(*Policy) State) (all Needs) {
-	free := false
+	mildest, none := Hold, false
 	for i, cause := range causes {
 		answer := Decide(policies, pod, causes[i:i+1], now, state)
-		if cause.Due.After(now) || answer.Stays() {
+		if cause.Due.After(now) || answer.Stays() || answer.Step > mildest {
 			continue
 		}
-		asks := answer.Step == Ask
-		one := Needs{Pacing(policies, pod, cause.Taint), asks && pod.Budgets.Name != "", cause.Due}
-		switch {
-		case len(one.Paces) == 0 && !one.Budget:
-			return Needs{}
-		case asks && free:
-			continue
-		case !asks && !free:
-			free, all = true, Needs{}
+		if answer.Step < mildest {
+			mildest, none, all = answer.Step, false, Needs{}
 		}
+		one := Needs{Pacing(policies, pod, cause.Taint), answer.Step == Ask && pod.Budgets.Name != "", cause.Due}
+		none = none || len(one.Paces) == 0 && !one.Budget
 		all.add(one)
+	}
+	if none {
+		return Needs{}
 	}
 	return all
 }

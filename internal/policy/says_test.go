@@ -204,6 +204,7 @@ func TestAPodNeedsThePlacesOfTheTaintsThatLetItGoMostMildly(t *testing.T) {
 		{"no budget of a taint that asks if another does not", []spec{evicts, paced("y")}, allowed, []policy.Cause{x, y}, "b", false, 1},
 		{"nor its pace", []spec{evicts, paced("x"), paced("y")}, allowed, []policy.Cause{y, x}, "c", false, 1},
 		{"nothing of a budget that it does not have", []spec{evicts}, policy.Pod{}, []policy.Cause{x}, "", false, 0},
+		{"a pace of a taint that deletes it, although another asks without places", []spec{evicts, paced("y")}, policy.Pod{}, []policy.Cause{x, y}, "b", false, 1},
 		{"nothing if one taint lets it go without", []spec{paced("x")}, policy.Pod{}, []policy.Cause{x, y}, "", false, 0},
 		{"nothing of a taint that is not due", []spec{paced("x"), paced("y")}, policy.Pod{}, []policy.Cause{because("x", 4), y}, "b", false, 1},
 		{"nothing of a taint for which it is held", []spec{{Action: v1alpha1.ActionHold, Taints: taints("x")}, paced("y")}, policy.Pod{}, []policy.Cause{x, y}, "b", false, 1},
