@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -51,4 +52,23 @@ func asksBudget(answer *cliv1alpha1.PolicyAnswer) bool {
 	}
 	why := policy.Why(answer.Reason)
 	return answer.Says == cliv1alpha1.PolicyAsk || why == policy.Budget || why == policy.SeveralBudgets
+}
+
+// PoliciesOf returns the policies of a cluster, or nil if it has none.
+func (c *Cluster) PoliciesOf() *policies.Set {
+	if len(c.Policies) == 0 {
+		return nil
+	}
+	return policies.New(c.Policies, c.Namespaces, c.BudgetsOf())
+}
+
+// BudgetsOf returns a function that finds the PodDisruptionBudgets of a pod.
+func (c *Cluster) BudgetsOf() policies.BudgetsOf {
+	covers := coverage(c.Budgets)
+	return func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
+		for _, budget := range covers.of(namespace, pod) {
+			all = append(all, budget.PodDisruptionBudget)
+		}
+		return all
+	}
 }

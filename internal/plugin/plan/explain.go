@@ -226,3 +226,18 @@ func (s *Subject) oneCause(decided verdict.Verdict) []string {
 	}
 	return []string{fmt.Sprintf("Taint %s counts from before it was added, because not-ready and unreachable count as one taint and the other was there first.", taints.Format(decided.Taint.Taint))}
 }
+
+// keptAlive says what a restart of its kubelet does to a due pod that stays.
+func (s *Subject) keptAlive(e *cliv1alpha1.Explanation, onNode []verdict.Taint) []string {
+	if !e.Answer.Stays() || e.Due.After(s.At) || IsOver(s.Pod) {
+		return nil
+	}
+	if taint := EndedBy(s.Pod.Spec.Tolerations, onNode); taint != "" {
+		return []string{fmt.Sprintf("The pod ends if its kubelet restarts, because no toleration matches taint %s. Taintkeeper adds one to a due pod that stays, which takes moments.", taint)}
+	}
+	ours := slices.IndexFunc(s.Pod.Spec.Tolerations, taints.IsForNoTime)
+	if ours < 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("tolerations[%d] keeps the pod alive if its kubelet restarts. It changes neither whether nor when the pod leaves.", ours)}
+}

@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -21,62 +19,6 @@ import (
 
 // This file finds out where a pod's tolerations come from. The API server does not record what its admission plugins
 // add, so the answer comes from the owner's template if it is known, or else from the form of the toleration.
-
-// Template is the pod template of an owner.
-type Template struct {
-	// Kind and Name identify the owner.
-	Kind, Name  string
-	Tolerations []corev1.Toleration
-	// Writers are the field managers that wrote the template's tolerations. They are empty if that is not recorded.
-	Writers []string
-}
-
-// TemplateOf returns the pod template of a workload: spec.template.
-func TemplateOf(object *unstructured.Unstructured) (*Template, error) {
-	listed, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "tolerations")
-	if err != nil {
-		return nil, fmt.Errorf("read the template of %s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	var template struct {
-		Tolerations []corev1.Toleration `json:"tolerations"`
-	}
-	fields := map[string]any{"tolerations": listed}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &template); err != nil {
-		return nil, fmt.Errorf("read the template of %s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	return &Template{
-		Kind: object.GetKind(), Name: object.GetName(), Tolerations: template.Tolerations,
-		Writers: WritersOf(object.GetManagedFields(), "spec", "template", "spec", "tolerations"),
-	}, nil
-}
-
-// WritersOf returns the managers of a field, according to managed fields.
-func WritersOf(managed []metav1.ManagedFieldsEntry, path ...string) []string {
-	var writers []string
-	for _, entry := range managed {
-		if entry.FieldsV1 != nil && owns(entry.FieldsV1.GetRawBytes(), path) && !slices.Contains(writers, entry.Manager) {
-			writers = append(writers, entry.Manager)
-		}
-	}
-	slices.Sort(writers)
-	return writers
-}
-
-// owns reports whether a set of managed fields contains a field.
-func owns(fields []byte, path []string) bool {
-	for _, name := range path {
-		var below map[string]json.RawMessage
-		if err := json.Unmarshal(fields, &below); err != nil {
-			return false
-		}
-		found, ok := below["f:"+name]
-		if !ok {
-			return false
-		}
-		fields = found
-	}
-	return true
-}
 
 // toleration says where one toleration of the pod comes from, and whether it can ever count.
 func (s *Subject) toleration(i int) cliv1alpha1.ExplainedToleration {
@@ -113,7 +55,7 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	switch {
 	case IsStatic(s.Pod) && byForm == "":
 		return cliv1alpha1.OriginManifest, "the static pod's file", true
-	case s.Template.has(toleration):
+	case s.isInTemplate(toleration):
 		return cliv1alpha1.OriginTemplate, s.Template.String(), true
 	case byForm != "":
 		return byForm, detail, s.Template != nil || IsStatic(s.Pod)
@@ -125,9 +67,9 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	return cliv1alpha1.OriginUnknown, "from the owner's template, which could not be read, or from a policy", false
 }
 
-// has reports whether the template contains a toleration.
-func (t *Template) has(toleration *corev1.Toleration) bool {
-	return t != nil && slices.ContainsFunc(t.Tolerations, func(other corev1.Toleration) bool {
+// isInTemplate reports whether the owner's template contains a toleration.
+func (s *Subject) isInTemplate(toleration *corev1.Toleration) bool {
+	return s.Template != nil && slices.ContainsFunc(s.Template.Tolerations, func(other corev1.Toleration) bool {
 		return sameToleration(&other, toleration)
 	})
 }
@@ -136,15 +78,6 @@ func sameToleration(a, b *corev1.Toleration) bool {
 	return isEqual(*a) == isEqual(*b) && (isEqual(*a) || a.Operator == b.Operator) &&
 		a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect &&
 		equality.Semantic.DeepEqual(a.TolerationSeconds, b.TolerationSeconds)
-}
-
-// String names the template's owner and who wrote its tolerations.
-func (t *Template) String() string {
-	words := "the template of " + t.Kind + " " + t.Name
-	if len(t.Writers) > 0 {
-		words += ", written by " + strings.Join(t.Writers, ", ")
-	}
-	return words
 }
 
 // defaultSeconds is what DefaultTolerationSeconds adds unless a flag of the API server changes it.
@@ -162,7 +95,7 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return "", ""
 	case IsStatic(s.Pod) && isOfStaticPods(t):
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
-	case isOfDaemonSet(s.Pod) && isDaemonToleration(t):
+	case IsOfDaemonSet(s.Pod) && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod without a toleration for %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))

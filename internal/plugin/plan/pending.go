@@ -5,6 +5,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -96,7 +98,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 		listed.Owner = c.Owner(pod)
 	}
 	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}
-	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, isOfDaemonSet(pod), IsOver(pod)}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, IsOfDaemonSet(pod), IsOver(pod)}
 	c.where[pod.UID] = node
 }
 
@@ -139,7 +141,7 @@ func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 		if pending, leaves := pod.decide(known); leaves {
 			pending.Answer = c.answer(pod, known, at)
 			if pending.Answer.Stays() && !pending.Due.After(at) && !pod.finished {
-				pending.EndsWithKubelet = endedBy(pod.facts.Tolerations, known.taints)
+				pending.EndsWithKubelet = EndedBy(pod.facts.Tolerations, known.taints)
 			}
 			pods = append(pods, pending)
 		}
@@ -158,10 +160,10 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 		return nil
 	}
 	causes := policy.CausesOf(Rule, pod.facts, node.taints)
-	if pod.ofDaemonSet && refused(pod.facts.Tolerations, causes) {
+	if pod.ofDaemonSet && Refused(pod.facts.Tolerations, causes) {
 		return nil
 	}
-	return answerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
+	return policies.AnswerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
 }
 
 // Pending returns all pods that must leave, soonest first.
@@ -265,4 +267,17 @@ func eventOf(known, pod *cliv1alpha1.PendingPod, isDue bool) cliv1alpha1.Pending
 		return cliv1alpha1.PendingHeld
 	}
 	return cliv1alpha1.PendingReleased
+}
+
+// endingNotes says how many pods that stay would end with a restart of their kubelet.
+func endingNotes(pods []cliv1alpha1.PendingPod) []string {
+	ending := 0
+	for i := range pods {
+		ending += count(pods[i].EndsWithKubelet != "")
+	}
+	if ending == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s if the kubelet restarts, because no toleration matches a taint of the node. Taintkeeper adds one to due pods that stay, which takes moments.",
+		sentence.Do(ending, "held pod", "ends", "end"))}
 }

@@ -36,7 +36,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 	all := selectedPods(set, cluster, changes, plan.At.Time)
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
-		planned[p.Name] = &cliv1alpha1.PlannedPolicy{Name: p.Name, Pace: paceOf(p)}
+		planned[p.Name] = &cliv1alpha1.PlannedPolicy{Name: p.Name, Pace: policies.PaceOf(p)}
 		at, why := trip(set, p, all, plan.At.Time)
 		planned[p.Name].TripsAt, planned[p.Name].Trips = microTime(at), why
 	}
@@ -49,7 +49,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 			continue
 		}
 		course := set.Course(is.By, is.Pod, is.Node, is.Causes, plan.At.Time)
-		pod.Answer = answerOf(course)
+		pod.Answer = policies.AnswerOf(course)
 		tally(planned, is, course.First)
 		note(starts, is, course.Leaves)
 		resumed.add(is.Candidate, course)
