@@ -8,9 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // covering is a PodDisruptionBudget with its parsed selector.
@@ -23,8 +21,8 @@ type covering struct {
 // budgets are the PodDisruptionBudgets of each namespace.
 type budgets map[string][]covering
 
-// coverage parses the selectors. A budget with an invalid selector covers nothing, as in the disruption controller.
-func coverage(all []*policyv1.PodDisruptionBudget) budgets {
+// CoverageOf parses the selectors. A budget with an invalid selector covers nothing, as in the disruption controller.
+func CoverageOf(all []*policyv1.PodDisruptionBudget) budgets {
 	byNamespace := budgets{}
 	for _, budget := range all {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -35,7 +33,7 @@ func coverage(all []*policyv1.PodDisruptionBudget) budgets {
 	return byNamespace
 }
 
-func (b budgets) of(namespace string, pod labels.Set) []covering {
+func (b budgets) Of(namespace string, pod labels.Set) []covering {
 	var all []covering
 	for _, budget := range b[namespace] {
 		if budget.selector.Matches(pod) {
@@ -43,15 +41,6 @@ func (b budgets) of(namespace string, pod labels.Set) []covering {
 		}
 	}
 	return all
-}
-
-// asksBudget reports whether a policy asks the PodDisruptionBudgets of a pod before it leaves.
-func asksBudget(answer *cliv1alpha1.PolicyAnswer) bool {
-	if answer == nil {
-		return false
-	}
-	why := policy.Why(answer.Reason)
-	return answer.Says == cliv1alpha1.PolicyAsk || why == policy.Budget || why == policy.SeveralBudgets
 }
 
 // PoliciesOf returns the policies of a cluster, or nil if it has none.
@@ -64,9 +53,9 @@ func (c *Cluster) PoliciesOf() *policies.Set {
 
 // BudgetsOf returns a function that finds the PodDisruptionBudgets of a pod.
 func (c *Cluster) BudgetsOf() policies.BudgetsOf {
-	covers := coverage(c.Budgets)
+	covers := CoverageOf(c.Budgets)
 	return func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
-		for _, budget := range covers.of(namespace, pod) {
+		for _, budget := range covers.Of(namespace, pod) {
 			all = append(all, budget.PodDisruptionBudget)
 		}
 		return all

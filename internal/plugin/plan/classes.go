@@ -83,7 +83,7 @@ func byTaints(nodes []*corev1.Node) []group {
 	known := map[string]int{}
 	for _, node := range nodes {
 		taints := schedulingTaints(node)
-		key := strings.Join(formatAll(taints), ",")
+		key := strings.Join(FormatAll(taints), ",")
 		if _, ok := known[key]; !ok {
 			known[key] = len(groups)
 			groups = append(groups, group{taints: taints})
@@ -110,7 +110,7 @@ func schedulingTaints(node *corev1.Node) []corev1.Taint {
 
 // class says how a pod fares on nodes with the same taints.
 func (s *Subject) class(group group) cliv1alpha1.NodeClass {
-	class := cliv1alpha1.NodeClass{Taints: formatAll(group.taints), Nodes: group.nodes}
+	class := cliv1alpha1.NodeClass{Taints: FormatAll(group.taints), Nodes: group.nodes}
 	for i := range group.taints {
 		if taint, refused := Rule.Matcher.Untolerated(group.taints[i:i+1], s.Pod.Spec.Tolerations); refused {
 			class.Refuse = append(class.Refuse, taints.Format(taint))

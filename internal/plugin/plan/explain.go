@@ -117,15 +117,17 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if e.Reason != "" {
 		return
 	}
-	e.Leaves, e.Due, e.Toleration = decided.Leaves, dueOf(decided), decided.Toleration.DeepCopy()
+	e.Leaves, e.Due, e.Toleration = decided.Leaves, DueOf(decided), decided.Toleration.DeepCopy()
 	if decided.Taint.Key != "" {
 		e.Taint = taints.Format(decided.Taint.Taint)
 	}
 	if decided.Leaves {
 		e.Timing = s.timing(facts, decided)
 	}
-	e.Notes = append(e.Notes, undated(s.Node, s.At)...)
-	e.Notes = append(e.Notes, comparisonNotes(count(compares(facts.Tolerations)))...)
+	e.Notes = append(e.Notes, Undated(s.Node, s.At)...)
+	if Compares(facts.Tolerations) {
+		e.Notes = append(e.Notes, ComparisonNotes(1)...)
+	}
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
 	s.explainPolicies(e, facts, onNode)

@@ -65,7 +65,7 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 	} else {
 		known.taints, known.read = Tainted(node, at), at
 	}
-	known.Node, known.notes = policies.NodeOf(node), undated(node, at)
+	known.Node, known.notes = policies.NodeOf(node), Undated(node, at)
 	c.nodes[node.Name] = known
 }
 
@@ -181,7 +181,7 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
 	}
-	list.Notes = append(list.Notes, comparisonNotes(comparing)...)
+	list.Notes = append(list.Notes, ComparisonNotes(comparing)...)
 	list.Notes = append(list.Notes, endingNotes(list.Pods)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
@@ -193,7 +193,7 @@ func (c *Countdowns) comparing(node string) (pods int) {
 		return 0
 	}
 	for _, pod := range c.pods[node] {
-		pods += count(compares(pod.facts.Tolerations))
+		pods += count(Compares(pod.facts.Tolerations))
 	}
 	return pods
 }
@@ -211,7 +211,7 @@ func (p boundPod) decide(node knownNode) (cliv1alpha1.PendingPod, bool) {
 		return cliv1alpha1.PendingPod{}, false
 	}
 	pod := p.listed
-	pod.Due, pod.About = metav1.NewMicroTime(decided.Due), isAbout(decided, node.read)
+	pod.Due, pod.About = metav1.NewMicroTime(decided.Due), IsAbout(decided, node.read)
 	pod.Taint, pod.Toleration = taints.Format(decided.Taint.Taint), decided.Toleration.DeepCopy()
 	return pod, true
 }

@@ -67,15 +67,15 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
 	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
-		plan.Notes = append(plan.Notes, undated(change.Node, plan.At.Time)...)
+		plan.Notes = append(plan.Notes, Undated(change.Node, plan.At.Time)...)
 		for _, pod := range byNode[change.Name] {
 			planned := change.judge(plan.At.Time, pod)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
-			comparing += count(compares(pod.Spec.Tolerations))
+			comparing += count(Compares(pod.Spec.Tolerations))
 		}
 	}
-	plan.Notes = append(plan.Notes, comparisonNotes(comparing)...)
+	plan.Notes = append(plan.Notes, ComparisonNotes(comparing)...)
 	sortPods(plan.Pods)
 	askPolicies(plan, cluster, changes)
 	weigh(plan, cluster)
@@ -154,16 +154,8 @@ func changesOf(request Request) ([]change, []error) {
 func (c change) planned() cliv1alpha1.PlannedNode {
 	return cliv1alpha1.PlannedNode{
 		Name: c.Name, Zone: c.Labels[corev1.LabelTopologyZone],
-		Before: formatAll(c.Spec.Taints), After: formatAll(c.edited),
+		Before: FormatAll(c.Spec.Taints), After: FormatAll(c.edited),
 	}
-}
-
-func formatAll(all []corev1.Taint) []string {
-	specs := make([]string, 0, len(all))
-	for _, taint := range all {
-		specs = append(specs, taints.Format(taint))
-	}
-	return specs
 }
 
 // judge returns what happens to one pod of the node.
@@ -191,8 +183,8 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 	if after.Taint.Key != "" {
 		planned.Taint = taints.Format(after.Taint.Taint)
 	}
-	planned.Due, planned.DueBefore = dueOf(after), dueOf(before)
-	planned.About = isAbout(after, at)
+	planned.Due, planned.DueBefore = DueOf(after), DueOf(before)
+	planned.About = IsAbout(after, at)
 	return planned
 }
 
@@ -208,14 +200,6 @@ func changeOf(before, after verdict.Verdict) cliv1alpha1.Change {
 		return cliv1alpha1.ChangeLater
 	}
 	return cliv1alpha1.ChangeNone
-}
-
-func dueOf(v verdict.Verdict) *metav1.MicroTime {
-	if !v.Leaves {
-		return nil
-	}
-	due := metav1.NewMicroTime(v.Due)
-	return &due
 }
 
 // sortPods puts the pods that leave before the others, soonest first.

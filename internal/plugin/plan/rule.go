@@ -18,15 +18,15 @@ import (
 // feature gate TaintTolerationComparisonOperators, so the rule assumes the gate too.
 var Rule = verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: true}}
 
-// compares reports whether a toleration compares numbers.
-func compares(tolerations []corev1.Toleration) bool {
+// Compares reports whether a toleration compares numbers.
+func Compares(tolerations []corev1.Toleration) bool {
 	return slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool {
 		return toleration.Operator == corev1.TolerationOpGt || toleration.Operator == corev1.TolerationOpLt
 	})
 }
 
-// comparisonNotes says what Rule assumes if some pods have tolerations that compare.
-func comparisonNotes(pods int) []string {
+// ComparisonNotes says what Rule assumes if some pods have tolerations that compare.
+func ComparisonNotes(pods int) []string {
 	if pods == 0 {
 		return nil
 	}

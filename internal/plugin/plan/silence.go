@@ -82,7 +82,7 @@ func silentChange(node *corev1.Node, course readiness.Course, at time.Time) chan
 func tell(node *cliv1alpha1.PlannedNode, course readiness.Course) {
 	node.SilentAt = microTime(course.SilentAt)
 	for _, step := range course.Steps {
-		taints := formatAll(step.Taints)
+		taints := FormatAll(step.Taints)
 		node.Steps = append(node.Steps, cliv1alpha1.TaintStep{At: metav1.NewMicroTime(step.At), Taints: taints})
 		news := slices.Contains(taints, unreachableNoExecute) && !slices.Contains(node.Before, unreachableNoExecute)
 		if news && node.TaintedAt == nil {

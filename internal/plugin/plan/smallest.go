@@ -44,7 +44,7 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 		if then.Leaves == decided.Leaves && then.Due.Equal(decided.Due) {
 			continue
 		}
-		trial.change.Leaves, trial.change.Due = then.Leaves, dueOf(then)
+		trial.change.Leaves, trial.change.Due = then.Leaves, DueOf(then)
 		changes = append(changes, trial.change)
 	}
 	return changes

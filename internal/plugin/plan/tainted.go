@@ -45,8 +45,8 @@ func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	return newest
 }
 
-// undated says when those taints of a node that have no timeAdded start to count.
-func undated(node *corev1.Node, at time.Time) []string {
+// Undated says when those taints of a node that have no timeAdded start to count.
+func Undated(node *corev1.Node, at time.Time) []string {
 	var notes []string
 	for _, taint := range Tainted(node, at) {
 		if !taint.TimeAdded.IsZero() {
@@ -64,8 +64,26 @@ func undated(node *corev1.Node, at time.Time) []string {
 	return notes
 }
 
-// isAbout reports whether a due time is only an estimate: it counts from a taint without a timeAdded that the node had
+// IsAbout reports whether a due time is only an estimate: it counts from a taint without a timeAdded that the node had
 // before it was first read.
-func isAbout(v verdict.Verdict, read time.Time) bool {
+func IsAbout(v verdict.Verdict, read time.Time) bool {
 	return v.Leaves && v.Taint.TimeAdded.IsZero() && v.Start.Equal(v.Taint.Since) && v.Taint.Since.Before(read)
+}
+
+// FormatAll writes taints as kubectl does.
+func FormatAll(all []corev1.Taint) []string {
+	specs := make([]string, 0, len(all))
+	for _, taint := range all {
+		specs = append(specs, taints.Format(taint))
+	}
+	return specs
+}
+
+// DueOf returns when a verdict makes a pod leave, or nil.
+func DueOf(v verdict.Verdict) *metav1.MicroTime {
+	if !v.Leaves {
+		return nil
+	}
+	due := metav1.NewMicroTime(v.Due)
+	return &due
 }

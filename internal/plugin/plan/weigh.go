@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // weigh adds what a plan means for nodes, workloads and budgets, and counts.
@@ -99,7 +100,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 func left(w cliv1alpha1.PlannedWorkload) int { return min(w.Replicas-w.Leave, 1) }
 
 func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.UID]*corev1.Pod) {
-	covers := coverage(cluster.Budgets)
+	covers := CoverageOf(cluster.Budgets)
 	weighed := map[string]*cliv1alpha1.PlannedBudget{}
 	disrupted := map[string]int{}
 	for i := range plan.Pods {
@@ -108,7 +109,7 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 		if !departs(planned) || IsOver(pod) {
 			continue
 		}
-		for _, budget := range covers.of(pod.Namespace, pod.Labels) {
+		for _, budget := range covers.Of(pod.Namespace, pod.Labels) {
 			planned.Budgets = append(planned.Budgets, budget.Name)
 			key := budget.Namespace + "/" + budget.Name
 			if weighed[key] == nil {
@@ -160,4 +161,13 @@ func count(is bool) int {
 		return 1
 	}
 	return 0
+}
+
+// asksBudget reports whether a policy asks the PodDisruptionBudgets of a pod before it leaves.
+func asksBudget(answer *cliv1alpha1.PolicyAnswer) bool {
+	if answer == nil {
+		return false
+	}
+	why := policy.Why(answer.Reason)
+	return answer.Says == cliv1alpha1.PolicyAsk || why == policy.Budget || why == policy.SeveralBudgets
 }

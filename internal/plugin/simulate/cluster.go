@@ -356,17 +356,8 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 // retainted changes the taints of a node.
 func (s *simulation) retainted(n *node, object *corev1.Node, now time.Time) {
 	told := s.tellNode(n)
-	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: formatted(object.Spec.Taints)})
+	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: plan.FormatAll(object.Spec.Taints)})
 	s.becomes(object, now)
-}
-
-// formatted writes taints as kubectl does.
-func formatted(all []corev1.Taint) []string {
-	texts := make([]string, 0, len(all))
-	for _, taint := range all {
-		texts = append(texts, taints.Format(taint))
-	}
-	return texts
 }
 
 // checkHealth lets node health act at an instant.
