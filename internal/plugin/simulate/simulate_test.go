@@ -430,6 +430,49 @@ func TestAPodThatWasTerminatingAtTheStartHasOneSuccessor(t *testing.T) {
 	}
 }
 
+// Each pod of a StatefulSet has its own claim, so one that is tied to a zone says nothing about the others.
+func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
+	first, second := pod("b1", "StatefulSet", "db", "db-0", 60), pod("b1", "StatefulSet", "db", "db-1", 60)
+	cluster := small(first, second)
+	for i, is := range []*corev1.Pod{first, second} {
+		claim, volume := fmt.Sprintf("data-db-%d", i), fmt.Sprintf("pv-%d", i)
+		is.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}
+		cluster.Claims = append(cluster.Claims, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: claim, UID: types.UID(claim),
+				Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+			},
+			Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume},
+			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		})
+		cluster.Volumes = append(cluster.Volumes, &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: volume},
+			Spec: corev1.PersistentVolumeSpec{
+				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: claim, UID: types.UID(claim)},
+			},
+		})
+	}
+	cluster.Volumes[0].Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}},
+		}}},
+	}}
+	for _, node := range cluster.Nodes {
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
+	}
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true},
+		"{at: 1m, taint: {nodes: [b1, b2, b3], taints: ['k:NoExecute']}}")
+	where := map[string]string{}
+	for _, told := range report.Pods {
+		where[told.Name] = told.SuccessorNode
+	}
+	if where["db-0"] != "" || where["db-1"] == "" {
+		t.Errorf("the successors go to %v, want only that of db-1 to find a node", where)
+	}
+}
+
 func TestOutagesThatOverlapAreOne(t *testing.T) {
 	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
 	one := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 15m}")

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -73,7 +72,7 @@ func (s *simulation) place(now time.Time) {
 	slices.SortStableFunc(s.waiting, func(a, b *pod) int {
 		return cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0))
 	})
-	refused := map[types.UID]string{} // the reason, by the controller of equal pods
+	refused := map[string]string{} // the reason, by what equal pods have in common
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
 		if p.after.After(now) {
 			s.placing.set(p.after)
@@ -84,16 +83,12 @@ func (s *simulation) place(now time.Time) {
 }
 
 // placed reports whether a pod finds room, and binds it if it does.
-func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time) bool {
+func (s *simulation) placed(p *pod, refused map[string]string, now time.Time) bool {
 	if p.only != nil && !s.admits(p.only, p) { // its controller creates none
 		return false
 	}
-	var owner types.UID
-	if controller := metav1.GetControllerOfNoCopy(p.Pod); controller != nil && p.only == nil {
-		owner = controller.UID
-	}
-	why, known := refused[owner]
-	if known && owner != "" {
+	like := likeOf(p)
+	if why, known := refused[like]; known && like != "" {
 		s.waits(p, why, now)
 		return false
 	}
@@ -103,12 +98,28 @@ func (s *simulation) placed(p *pod, refused map[types.UID]string, now time.Time)
 		s.fail(fmt.Errorf("place pod %s/%s: %w", p.Namespace, p.Name, err))
 		return false
 	case why != "":
-		refused[owner] = why
+		refused[like] = why
 		s.waits(p, why, now)
 		return false
 	}
 	s.bind(p, n, now)
 	return true
+}
+
+// likeOf returns what a pod has in common with the pods that find no room if it does not: the controller and the claims,
+// of which each pod of a StatefulSet has its own. It is empty for a pod that has nothing in common with others.
+func likeOf(p *pod) string {
+	controller := metav1.GetControllerOfNoCopy(p.Pod)
+	if controller == nil || p.only != nil {
+		return ""
+	}
+	like := string(controller.UID)
+	for i := range p.Spec.Volumes {
+		if claim := p.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			like += " " + claim.ClaimName
+		}
+	}
+	return like
 }
 
 // find finds a node for a pod, or says why there is none. Without WhereTo, a pod that tolerates the taints of any node
