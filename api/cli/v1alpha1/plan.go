@@ -240,7 +240,7 @@ const (
 type PlannedWorkload struct {
 	Owner     `json:",inline"`
 	Namespace string `json:"namespace"`
-	// Replicas is the number of its pods in the cluster that run or should run.
+	// Replicas is the number of its pods in the cluster that are ready.
 	Replicas int `json:"replicas"`
 	// Leave is how many of them leave. Pods that EvictionPolicies keep without end do not count.
 	Leave int `json:"leave"`

@@ -149,6 +149,23 @@ func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
 	}
 }
 
+// A rollout that hangs has pods that serve nobody.
+func TestReplicasThatAreNotReadyHideNoLoss(t *testing.T) {
+	unready := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	}
+	web := ownedBy("ReplicaSet", "web")
+	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n"), node("m")}, Pods: []*corev1.Pod{
+		pod("web-1", web), pod("web-2", web), pod("web-3", web, on("m"), unready), pod("web-4", web, on(""), unready),
+		pod("hung-1", ownedBy("ReplicaSet", "hung"), unready),
+	}}
+	made := planOf(t, cluster, cluster.Nodes[:1], "k:NoExecute")
+	want := cliv1alpha1.PlannedWorkload{Owner: cliv1alpha1.Owner{Kind: "ReplicaSet", Name: "web"}, Namespace: "default", Replicas: 2, Leave: 2}
+	if len(made.Workloads) != 1 || made.Workloads[0] != want {
+		t.Errorf("the workloads are %+v, want only %+v", made.Workloads, want)
+	}
+}
+
 func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "a"} }
 	notReady := func(pod *corev1.Pod) {

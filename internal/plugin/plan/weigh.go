@@ -75,7 +75,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)
-		if owner == nil || IsOver(pod) {
+		if owner == nil || IsOver(pod) || !IsReady(pod) { // a pod that is not ready serves nobody
 			continue
 		}
 		if workload := workloads[workloadKey{pod.Namespace, *owner}]; workload != nil {
@@ -86,7 +86,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 		}
 	}
 	for workload := range maps.Values(workloads) {
-		if workload.Leave > 0 { // otherwise only finished pods of it leave
+		if workload.Leave > 0 { // otherwise only pods of it leave that have finished or are not ready
 			plan.Workloads = append(plan.Workloads, *workload)
 		}
 	}
