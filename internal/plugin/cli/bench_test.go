@@ -25,30 +25,63 @@ const (
 	manyPods  = 150_000
 )
 
-// BenchmarkPlanOf150k makes a plan for all nodes of a big cluster from a file, in a separate process. MiB is the peak
-// memory of that process.
-func BenchmarkPlanOf150k(b *testing.B) {
-	file := filepath.Join(b.TempDir(), "cluster.json")
+// outage is a zone of 1,667 nodes that is silent for ten minutes.
+const outage = "{kind: Simulation, until: 30m, steps: [" +
+	"{at: 0s, silent: {selector: topology.kubernetes.io/zone=a}}, {at: 10m, back: {selector: topology.kubernetes.io/zone=a}}]}"
+
+// BenchmarkOf150k asks about a big cluster in a file, in a separate process. MiB is the peak memory of that process. If
+// $BEFORE is an older build of the plugin, or of this test (go test -c), each round runs that one too, just before.
+func BenchmarkOf150k(b *testing.B) {
+	dir := b.TempDir()
+	file, scenario := filepath.Join(dir, "cluster.json"), filepath.Join(dir, "scenario.yaml")
 	writeBigCluster(b, file)
+	if err := os.WriteFile(scenario, []byte(outage), 0o600); err != nil {
+		b.Fatal(err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
-	for b.Loop() {
-		cmd := exec.CommandContext(b.Context(), self, "plan", "-f", file, "--all", "maintenance=now:NoExecute", "-o", "json")
-		cmd.Args[0] = "kubectl-taintkeeper"
-		cmd.Env = append(os.Environ(), "NOW=2026-11-22T09:00:00Z")
-		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
-			b.Fatal(err)
-		}
-		usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		if !ok {
-			b.Fatal("this system does not report what a process used")
-		}
-		b.ReportMetric(float64(usage.Maxrss)/1024, "MiB")
-		b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), "cpu-s")
+	for _, asked := range []struct {
+		name string
+		args []string
+	}{
+		{"plan", []string{"plan", "--all", "maintenance=now:NoExecute"}},
+		{"where-to", []string{"plan", "--where-to", "-l", "topology.kubernetes.io/zone=a", "maintenance=now:NoExecute"}},
+		{"simulate", []string{"simulate", scenario, "--zone-full-disruption-eviction-rate=50"}}, // all nodes are tainted
+	} {
+		args := append(asked.args, "-f", file, "-o", "json")
+		b.Run(asked.name, func(b *testing.B) {
+			b.ReportMetric(0, "ns/op") // of both builds
+			for b.Loop() {
+				if before := os.Getenv("BEFORE"); before != "" {
+					measure(b, "before-", before, args)
+				}
+				measure(b, "", self, args)
+			}
+		})
 	}
+}
+
+// measure runs the plugin once, and reports what it needed.
+func measure(b *testing.B, prefix, program string, args []string) {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), program, args...)
+	cmd.Args[0] = "kubectl-taintkeeper"
+	cmd.Env = append(os.Environ(), "NOW=2026-11-22T09:00:00Z")
+	cmd.Stderr = os.Stderr
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		b.Fatal(err)
+	}
+	took := time.Since(began)
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		b.Fatal("this system does not report what a process used")
+	}
+	b.ReportMetric(took.Seconds(), prefix+"wall-s")
+	b.ReportMetric((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), prefix+"cpu-s")
+	b.ReportMetric(float64(usage.Maxrss)/1024, prefix+"MiB")
 }
 
 // writeBigCluster writes a snapshot of such a cluster, as kubectl taintkeeper snapshot would.
