@@ -148,7 +148,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		l := asked[i]
 		switch l.held = said.Answer; {
 		case said.Stays() || !o.engine.Begin(about[i], said.Step == policy.Ask, now):
-		case said.Step == policy.Ask && len(l.budgets) == 1 && l.budgets[0].room() == 0: // the Eviction API refuses
+		case said.Step == policy.Ask && about[i].Budgets.Name != "" && l.budgets[0].room() == 0: // the Eviction API refuses
 			o.engine.End(n.Name, l.UID, true, now)
 			l.held = o.engine.Decide(about[i], now).Answer
 		default:
