@@ -159,8 +159,11 @@ func (c *cluster) drawPods(w *workload) {
 	}
 	claims := (w.Kind == "StatefulSet" || w.Kind == "Cluster") && c.oneIn(2)
 	scratch, rollout, replicas := c.oneIn(5), c.oneIn(4), 1+c.IntN(4)
-	if w.Kind == "DaemonSet" {
+	switch {
+	case w.Kind == "DaemonSet":
 		replicas = len(c.nodes)
+	case c.oneIn(80): // too many to print each in a row
+		replicas = 35
 	}
 	for i := range replicas {
 		is := &pod{
