@@ -50,7 +50,7 @@ func BenchmarkOf150k(b *testing.B) {
 	}{
 		{"plan", []string{"plan", "--all", "maintenance=now:NoExecute"}},
 		{"where-to", []string{"plan", "--where-to", "-l", "rack=7", "maintenance=now:NoExecute"}}, // 5,010 pods
-		{"simulate", []string{"simulate", scenario, "--zone-full-disruption-eviction-rate=50"}}, // all nodes are tainted
+		{"simulate", []string{"simulate", scenario, "--zone-full-disruption-eviction-rate=50"}},   // all nodes are tainted
 	} {
 		args := slices.Concat(asked.args, []string{"-f", file, "-o", "json"})
 		b.Run(asked.name, func(b *testing.B) {

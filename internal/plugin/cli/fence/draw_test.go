@@ -4,6 +4,7 @@
 package fence
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -153,11 +154,8 @@ func (c *cluster) drawShape() error {
 // drawPods draws the pods of a workload. An operator that no command knows has the kind Cluster, and mirror pods of
 // static pods belong to their nodes.
 func (c *cluster) drawPods(w *workload) {
-	api := map[string]string{"Job": "batch/v1", "Cluster": "postgresql.cnpg.io/v1", "Node": "v1"}[w.Kind]
-	if api == "" {
-		api = "apps/v1"
-	}
-	claims := (w.Kind == "StatefulSet" || w.Kind == "Cluster") && c.oneIn(2)
+	api := cmp.Or(map[string]string{"Job": "batch/v1", "Cluster": "postgresql.cnpg.io/v1", "Node": "v1"}[w.Kind], "apps/v1")
+	claims := slices.Contains([]string{"StatefulSet", "Cluster"}, w.Kind) && c.oneIn(2)
 	scratch, rollout, replicas := c.oneIn(5), c.oneIn(4), 1+c.IntN(4)
 	switch {
 	case w.Kind == "DaemonSet":
