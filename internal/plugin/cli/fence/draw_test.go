@@ -4,6 +4,7 @@
 package fence
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -153,14 +154,14 @@ func (c *cluster) drawShape() error {
 // drawPods draws the pods of a workload. An operator that no command knows has the kind Cluster, and mirror pods of
 // static pods belong to their nodes.
 func (c *cluster) drawPods(w *workload) {
-	api := map[string]string{"Job": "batch/v1", "Cluster": "postgresql.cnpg.io/v1", "Node": "v1"}[w.Kind]
-	if api == "" {
-		api = "apps/v1"
-	}
-	claims := (w.Kind == "StatefulSet" || w.Kind == "Cluster") && c.oneIn(2)
+	api := cmp.Or(map[string]string{"Job": "batch/v1", "Cluster": "postgresql.cnpg.io/v1", "Node": "v1"}[w.Kind], "apps/v1")
+	claims := slices.Contains([]string{"StatefulSet", "Cluster"}, w.Kind) && c.oneIn(2)
 	scratch, rollout, replicas := c.oneIn(5), c.oneIn(4), 1+c.IntN(4)
-	if w.Kind == "DaemonSet" {
+	switch {
+	case w.Kind == "DaemonSet":
 		replicas = len(c.nodes)
+	case c.oneIn(80): // too many to print each in a row
+		replicas = 35
 	}
 	for i := range replicas {
 		is := &pod{

@@ -248,36 +248,51 @@ type change struct {
 	was, is any
 }
 
-// changes returns the smallest values that differ. Of lists with different lengths, it returns the elements that only one
-// of them has.
-func changes(place string, was, is any) (all []change) {
-	if reflect.DeepEqual(was, is) {
-		return nil
-	}
+// changes returns the smallest values that differ.
+func changes(place string, was, is any) []change {
 	oldMap, wasMap := was.(map[string]any)
 	newMap, isMap := is.(map[string]any)
 	oldList, wasList := was.([]any)
 	newList, isList := is.([]any)
 	switch {
 	case wasMap && isMap:
-		both := maps.Clone(oldMap)
-		maps.Copy(both, newMap)
-		for _, key := range slices.Sorted(maps.Keys(both)) {
-			all = append(all, changes(place+"."+key, oldMap[key], newMap[key])...)
-		}
-	case wasList && isList && len(oldList) == len(newList):
-		for i := range oldList {
-			all = append(all, changes(fmt.Sprintf("%s[%d]", place, i), oldList[i], newList[i])...)
-		}
+		return changesOfMap(place, oldMap, newMap)
 	case wasList && isList:
-		for _, gone := range without(oldList, newList) {
-			all = append(all, change{place: place + "[]", was: gone})
+		return changesOfList(place, oldList, newList)
+	case reflect.DeepEqual(was, is):
+		return nil
+	}
+	return []change{{place, was, is}}
+}
+
+func changesOfMap(place string, was, is map[string]any) (all []change) {
+	both := maps.Clone(was)
+	maps.Copy(both, is)
+	for _, key := range slices.Sorted(maps.Keys(both)) {
+		all = append(all, changes(place+"."+key, was[key], is[key])...)
+	}
+	return all
+}
+
+// changesOfList compares element by element, or says which elements are only in one of the lists if their lengths
+// differ. If only the order differs, it returns the first element that is elsewhere.
+func changesOfList(place string, was, is []any) (all []change) {
+	gone, added := without(was, is), without(is, was)
+	if len(was) != len(is) {
+		for _, value := range gone {
+			all = append(all, change{place: place + "[]", was: value})
 		}
-		for _, added := range without(newList, oldList) {
-			all = append(all, change{place: place + "[]", is: added})
+		for _, value := range added {
+			all = append(all, change{place: place + "[]", is: value})
 		}
-	default:
-		all = append(all, change{place, was, is})
+		return all
+	}
+	for i := range was {
+		found := changes(fmt.Sprintf("%s[%d]", place, i), was[i], is[i])
+		if len(found) > 0 && len(gone)+len(added) == 0 {
+			return []change{{fmt.Sprintf("%s[%d], in another order,", place, i), was[i], is[i]}}
+		}
+		all = append(all, found...)
 	}
 	return all
 }
