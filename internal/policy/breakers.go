@@ -36,7 +36,7 @@ func (e *Engine) followBreakers(all []*Policy) {
 		}
 		b := e.breakers[p.Name]
 		if b == nil {
-			b = &breaker{latch: Latch{Tripped: p.Tripped}}
+			b = &breaker{latch: Latch{Tripped: p.Tripped}, told: told{open: !p.Tripped.IsZero()}}
 		}
 		b.policy = p
 		next[p.Name] = b

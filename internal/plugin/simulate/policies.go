@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -17,6 +18,7 @@ type objecting struct {
 	engine   *policy.Engine
 	selected map[*policy.Policy]int // how many pods each selects
 	turn     once                   // of the engine
+	began    bool                   // the engine has had its first turn
 }
 
 // loadPolicies returns the policies at the start, or nil without any. No pace is used, and no pod waits for a budget.
@@ -111,12 +113,17 @@ func (s *simulation) advancePolicies(now time.Time) {
 	o := s.policies
 	nodes, flipped, again := o.engine.Next(now)
 	for _, p := range o.set.All {
-		for _, name := range flipped {
-			if p.Name == name {
-				s.tellBreaker(p, o.engine.Open(p, now), now)
-			}
+		why := o.engine.Open(p, now)
+		switch flips := slices.Contains(flipped, p.Name); {
+		case flips && why == "":
+			s.tellBreaker(p, "closes", "", now)
+		case flips:
+			s.tellBreaker(p, "opens", why, now)
+		case !o.began && why != "":
+			s.tellBreaker(p, "is open", why, now)
 		}
 	}
+	o.began = true
 	for _, name := range nodes {
 		s.lookAt(s.nodes[name], now)
 	}
@@ -133,19 +140,22 @@ func (o *objecting) selects(selecting []*policy.Policy, change int) {
 // object asks the policies about the due pods of a node, and returns those that leave.
 func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leaver) {
 	o := s.policies
-	var asked []leaver
-	var about []*policy.Leaver
-	for _, l := range due {
-		is := s.leaver(l.pod, n, now)
-		if plan.Unwanted(l.Pod, is.Causes) { // its controller ignores policies
+	about, asked := make([]*policy.Leaver, len(due)), make([]*policy.Leaver, 0, len(due))
+	for i, l := range due {
+		about[i] = s.leaver(l.pod, n, now)
+		if !plan.Unwanted(l.Pod, about[i].Causes) { // otherwise its controller ignores policies
+			asked = append(asked, about[i])
+		}
+	}
+	answers := o.engine.Look(n.Name, asked, now)
+	for i, l := range due {
+		if len(asked) == 0 || asked[0] != about[i] {
 			leave = append(leave, l)
 			continue
 		}
-		asked, about = append(asked, l), append(about, is)
-	}
-	for i, said := range o.engine.Look(n.Name, about, now) {
+		said := answers[0]
+		asked, answers = asked[1:], answers[1:]
 		s.lookAt(n, said.Again)
-		l := asked[i]
 		switch l.held = said.Answer; {
 		case said.Stays() || !o.engine.Begin(about[i], said.Step == policy.Ask, now):
 		case said.Step == policy.Ask && about[i].Budgets.Name != "" && l.budgets[0].room() == 0: // the Eviction API refuses

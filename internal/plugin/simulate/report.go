@@ -48,13 +48,12 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 	return p.told
 }
 
-// tellBreaker reports that a breaker opened or closed.
-func (s *simulation) tellBreaker(p *policy.Policy, why string, now time.Time) {
-	says := fmt.Sprintf("the breaker of EvictionPolicy %s closes", p.Name)
+// tellBreaker reports what the breaker of a policy does, and why it is open; why is empty if it is not.
+func (s *simulation) tellBreaker(p *policy.Policy, does, why string, now time.Time) {
 	if why != "" {
-		says = fmt.Sprintf("the breaker of EvictionPolicy %s opens: %s", p.Name, why)
+		does += ": " + why
 	}
-	s.story.add(now, tripped, "", says, "")
+	s.story.add(now, tripped, "", fmt.Sprintf("the breaker of EvictionPolicy %s %s", p.Name, does), "")
 }
 
 // nameOf names the workload of a pod, or the pod if it has none.
