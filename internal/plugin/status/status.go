@@ -147,7 +147,7 @@ func judge(
 		problems = append(problems, "No replica is ready.")
 	}
 	if mayEvict(known) {
-		problems = append(problems, ofEvictions(report, cluster, known.Process.Leader)...)
+		problems = append(problems, ofEvictions(report, cluster, known)...)
 	}
 	if len(problems) > 0 {
 		return cliv1alpha1.Degraded, problems
@@ -159,10 +159,10 @@ func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
 
 // ofEvictions says what is wrong if Taintkeeper evicts.
 func ofEvictions(
-	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, leader *v1alpha1.Leader,
+	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, known *who.Answer,
 ) (problems []string) {
 	at := report.At.Time
-	if clock := report.EvictionClock; clock != nil && fails(clock, leader) {
+	if clock := report.EvictionClock; clock != nil && fails(clock, known) {
 		problems = append(problems, staleEvictionClock(clock, at))
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
@@ -179,12 +179,18 @@ func ofEvictions(
 }
 
 // fails reports whether the leader should renew the eviction clock but does not. If the leader does not say whether it
-// should, a clock that is not set does not count, because an earlier release may have left it.
-func fails(clock *cliv1alpha1.EvictionClockStatus, leader *v1alpha1.Leader) bool {
-	if leader == nil {
+// should, a clock that is not set does not count, because an earlier release may have left it. Nor does it while the
+// leader begins to lead.
+func fails(clock *cliv1alpha1.EvictionClockStatus, known *who.Answer) bool {
+	leader := known.Process.Leader
+	switch {
+	case leader == nil:
 		return clock.State == cliv1alpha1.ClockStale
+	case clock.State == cliv1alpha1.ClockNotSet:
+		since := ptr.Deref(known.Process.Lease.Spec.AcquireTime, metav1.MicroTime{})
+		return leader.Coexists && known.At.Sub(since.Time) > who.ClockValidFor
 	}
-	return clock.State != cliv1alpha1.ClockFresh && leader.Coexists
+	return clock.State == cliv1alpha1.ClockStale && leader.Coexists
 }
 
 func staleEvictionClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {

@@ -254,67 +254,58 @@ var modesOfPods = map[string]cliv1alpha1.Mode{
 	v1alpha1.LabelShadow: cliv1alpha1.ModeShadow, v1alpha1.LabelDryRun: cliv1alpha1.ModeDryRun,
 }
 
-// taintkeeperEvicts reports whether Taintkeeper evicts.
+// taintkeeperEvicts reports whether Taintkeeper evicts. If a replica has left a clock that is stale, it has stopped.
 func (q *question) taintkeeperEvicts() Controller {
+	ifAbsent := Absent
+	if q.answer.Clock == cliv1alpha1.ClockStale {
+		ifAbsent = NotRunning
+	}
+	controller := q.taintkeeper(Eviction, ifAbsent, func() time.Time { return q.evicted(plan.Taintkeeper) })
+	if q.answer.Clock == cliv1alpha1.ClockFresh { // only a leader that evicts renews it
+		return Controller{State: Running}
+	}
+	return controller
+}
+
+// taintkeeperTaints reports whether Taintkeeper monitors node health, which it does not by default. If it does, it
+// renews a Lease next to those of the nodes.
+func (q *question) taintkeeperTaints() Controller {
+	lease := q.Signs.NewestLease(plan.IsOfNodeHealth)
+	if lease == nil {
+		wrote := func() time.Time { return q.wrote(plan.Taintkeeper, builtin.Conditions) }
+		return q.taintkeeper(NodeHealth, NotRunning, wrote)
+	}
+	q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
+	return Controller{State: runs(plan.IsRenewed(lease, q.answer.At))}
+}
+
+// taintkeeper reports whether Taintkeeper runs a controller, according to what its leader says or, if it says nothing,
+// to when the controller last acted.
+func (q *question) taintkeeper(controller string, ifAbsent State, acted func() time.Time) Controller {
 	p := &q.answer.Process
 	q.leaderSigns()
 	switch {
-	case q.answer.Clock == cliv1alpha1.ClockFresh: // only a leader that evicts renews it
-		return Controller{State: Running}
+	case p.Leader != nil:
+		return Controller{State: runs(p.Leader.Runs(controller))}
 	case p.State == Running && p.Mode != cliv1alpha1.ModeEnforce:
 		return Controller{State: NotRunning}
-	case p.Leader != nil:
-		return saysItRuns(p.Leader, Eviction)
-	case (p.Held || p.Lease == nil) && q.isRecent(q.evicted(plan.Taintkeeper)):
+	case (p.Held || p.Lease == nil) && q.isRecent(acted()):
 		return Controller{State: Running}
 	case p.Held:
-		return q.tooOld()
+		return Controller{Why: fmt.Sprintf("Lease %s/%s does not say what %s runs: upgrade Taintkeeper", p.Lease.Namespace, p.Lease.Name, holder(p.Lease))}
 	case p.State == Running:
-		return Controller{Why: "nothing shows whether it runs the controller eviction"}
-	case p.State == Absent && q.answer.Clock == cliv1alpha1.ClockStale:
-		return Controller{State: NotRunning}
+		return Controller{Why: "nothing shows whether it runs the controller " + controller}
+	case p.State == Absent:
+		return Controller{State: ifAbsent}
 	}
 	return p.Controller
 }
 
-// taintkeeperTaints reports whether Taintkeeper monitors node health. If it does, it renews a Lease next to those of
-// the nodes.
-func (q *question) taintkeeperTaints() Controller {
-	if lease := q.Signs.NewestLease(plan.IsOfNodeHealth); lease != nil {
-		q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
-		if plan.IsRenewed(lease, q.answer.At) {
-			return Controller{State: Running}
-		}
-		return Controller{State: NotRunning}
+func runs(does bool) State {
+	if does {
+		return Running
 	}
-	p := &q.answer.Process
-	q.leaderSigns()
-	switch {
-	case p.Leader != nil:
-		return saysItRuns(p.Leader, NodeHealth)
-	case (p.Held || p.Lease == nil) && q.isRecent(q.wrote(plan.Taintkeeper, builtin.Conditions)):
-		return Controller{State: Running}
-	case p.Held:
-		return q.tooOld()
-	case p.State == Absent || p.State == Running && p.Mode != cliv1alpha1.ModeEnforce:
-		return Controller{State: NotRunning}
-	case p.State == Running:
-		return Controller{Why: "nothing shows whether it runs the controller node-health"}
-	}
-	return p.Controller
-}
-
-func saysItRuns(leader *v1alpha1.Leader, controller string) Controller {
-	if leader.Runs(controller) {
-		return Controller{State: Running}
-	}
-	return Controller{State: NotRunning}
-}
-
-// tooOld is for a leader that does not say what it runs.
-func (q *question) tooOld() Controller {
-	lease := q.answer.Process.Lease
-	return Controller{Why: fmt.Sprintf("Lease %s/%s does not say what %s runs: upgrade Taintkeeper", lease.Namespace, lease.Name, holder(lease))}
+	return NotRunning
 }
 
 // leaderSigns says who leads Taintkeeper, and what it runs.
