@@ -4,10 +4,14 @@
 package v1alpha1
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // This file has the names and texts by which programs recognize each other's work in the cluster: the controller writes
@@ -20,9 +24,91 @@ const (
 	NodeHealthLease = "taintkeeper.dev"
 	// NodeHealthDryRunLease is the Lease that a dry run renews instead, so that it does not disturb a process that acts.
 	NodeHealthDryRunLease = "dry-run.taintkeeper.dev"
-	// VersionLabel is a label of Taintkeeper's Lease for leader election, and of its pods, that says which version runs.
-	VersionLabel = "app.kubernetes.io/version"
+	// ElectionLease is the default name of the Lease with which replicas elect a leader. Whatever its name, it has the
+	// label [NameLabel].
+	ElectionLease = "taintkeeper"
 )
+
+// Labels of Taintkeeper's pods, and of its Lease for leader election.
+const (
+	// NameLabel has the value [Name].
+	NameLabel = "app.kubernetes.io/name"
+	// VersionLabel says which version runs.
+	VersionLabel = "app.kubernetes.io/version"
+	// ModeLabel says in which mode it runs. The Lease has it from the leader, which enforces; pods have it from the
+	// chart, because a dry run and shadow mode change nothing, not even a Lease.
+	ModeLabel = "taintkeeper.dev/mode"
+
+	// Name is the value of NameLabel.
+	Name = "taintkeeper"
+	// These are the values of ModeLabel.
+	LabelEnforce = "enforce"
+	LabelShadow  = "shadow"
+	LabelDryRun  = "dry-run"
+
+	// leaderLabel says who wrote the following labels of the Lease: the part of the holder's identity that is unique.
+	leaderLabel       = "taintkeeper.dev/leader"
+	controllersLabel  = "taintkeeper.dev/controllers"
+	coexistLabel      = "taintkeeper.dev/coexist"
+	monitorGraceLabel = "taintkeeper.dev/node-monitor-grace-period"
+	// betweenControllers separates them. The value of a label cannot have a comma.
+	betweenControllers = "."
+)
+
+// SelectTaintkeeper selects Taintkeeper's pods and its Lease.
+func SelectTaintkeeper() labels.Selector { return labels.SelectorFromSet(labels.Set{NameLabel: Name}) }
+
+// Leader is what the leader says about itself in labels of its Lease.
+//
+// +kubebuilder:object:generate=false
+type Leader struct {
+	// Version is empty if it is not the valid value of a label.
+	Version string
+	// Controllers are those that run, by the names of the flag --controllers.
+	Controllers []string
+	// Coexists is set if the leader renews the eviction clock.
+	Coexists bool
+	// MonitorGrace is how long a node may be silent. It is zero without node health.
+	MonitorGrace time.Duration
+}
+
+// Runs reports whether the leader runs a controller.
+func (l *Leader) Runs(controller string) bool { return slices.Contains(l.Controllers, controller) }
+
+// Labels returns the labels of a Lease that a leader with this identity holds.
+func (l *Leader) Labels(identity string) map[string]string {
+	return map[string]string{
+		NameLabel: Name, VersionLabel: l.Version, ModeLabel: LabelEnforce,
+		leaderLabel:       uniquePart(identity),
+		controllersLabel:  strings.Join(l.Controllers, betweenControllers),
+		coexistLabel:      strconv.FormatBool(l.Coexists),
+		monitorGraceLabel: l.MonitorGrace.String(),
+	}
+}
+
+// LeaderOf returns what the holder of a Lease says about itself. It is nil if nobody holds the Lease, or if the labels
+// are not the holder's: an older version says nothing, and keeps the labels of the leader before it.
+func LeaderOf(lease *coordinationv1.Lease) *Leader {
+	holder := lease.Spec.HolderIdentity
+	if holder == nil || *holder == "" || lease.Labels[leaderLabel] != uniquePart(*holder) {
+		return nil
+	}
+	leader := &Leader{
+		Version:     lease.Labels[VersionLabel],
+		Controllers: strings.Split(lease.Labels[controllersLabel], betweenControllers),
+		Coexists:    lease.Labels[coexistLabel] == strconv.FormatBool(true),
+	}
+	leader.MonitorGrace, _ = time.ParseDuration(lease.Labels[monitorGraceLabel]) // zero if it cannot be read
+	return leader
+}
+
+// LabelsOfLeader are the labels that [LeaderOf] reads.
+func LabelsOfLeader() []string {
+	return []string{NameLabel, VersionLabel, ModeLabel, leaderLabel, controllersLabel, coexistLabel, monitorGraceLabel}
+}
+
+// uniquePart returns the UUID in an identity of client-go's leader election, HOSTNAME_UUID.
+func uniquePart(identity string) string { return identity[strings.LastIndex(identity, "_")+1:] }
 
 // The eviction clock, which the admission policies of config/coexistence.yaml read.
 const (

@@ -5,11 +5,14 @@ package v1alpha1
 
 import (
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestTheAdmissionPoliciesMatchOnTheNamesThatAreWritten(t *testing.T) {
@@ -111,6 +114,30 @@ func TestTheActionOfAnEventIsReadBack(t *testing.T) {
 	for _, of := range []string{"", "Binding", "Evict due=soon", "Evictions"} {
 		if read, ok := ParseEventAction(of); ok {
 			t.Errorf("%q is read as %+v", of, read)
+		}
+	}
+}
+
+func TestALeaderIsReadBackOnlyForTheHolderThatWroteIt(t *testing.T) {
+	leader := Leader{Version: "v1.2.3", Controllers: []string{"eviction", "node-health"}, Coexists: true, MonitorGrace: 50 * time.Second}
+	const identity = "taintkeeper-5d8-abcde_7f6b0c1e-1f4b-4b0e-9a44-0d8c3f1f5a10"
+	for name, test := range map[string]struct {
+		holder *string
+		labels map[string]string
+		told   bool
+	}{
+		"it leads":               {new(identity), leader.Labels(identity), true},
+		"nobody leads":           {new(""), leader.Labels(identity), false},
+		"nobody has ever led":    {nil, nil, false},
+		"an older version leads": {new(identity), map[string]string{VersionLabel: "v1.0.0"}, false},
+		"an older version leads after a newer one": {new("taintkeeper-5d8-abcde_2"), leader.Labels(identity), false},
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: coordinationv1.LeaseSpec{HolderIdentity: test.holder}}
+		switch got := LeaderOf(lease); {
+		case (got != nil) != test.told:
+			t.Errorf("%s: it says %v", name, got)
+		case got != nil && !reflect.DeepEqual(*got, leader):
+			t.Errorf("%s: it says %v, want %v", name, *got, leader)
 		}
 	}
 }

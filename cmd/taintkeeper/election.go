@@ -30,25 +30,36 @@ type electionLock struct {
 // connect makes the lock, as a manager would. The manager needs the lock first, and the lock records its events through
 // the manager.
 func (l *electionLock) connect(config *rest.Config, events recorder.Provider, o *options) error {
-	var err error
-	l.Interface, err = leaderelection.NewResourceLock(rest.CopyConfig(config), events, leaderelection.Options{
+	lock, err := leaderelection.NewResourceLock(rest.CopyConfig(config), events, leaderelection.Options{
 		LeaderElection:          o.elects(),
 		LeaderElectionID:        o.election.name,
 		LeaderElectionNamespace: o.election.namespace,
 		RenewDeadline:           o.election.renewDeadline,
-		LeaderLabels:            versionLabel(version),
 	})
+	if lease, ok := lock.(*resourcelock.LeaseLock); ok { // nil without an election
+		lease.Labels = o.leader().Labels(lock.Identity())
+	}
+	l.Interface = lock
 	return err
 }
 
-// versionLabel tells people and kubectl taintkeeper status which version leads. A version that is not a valid label
-// value is left out.
-func versionLabel(version string) map[string]string {
+// leader is what this process says about itself on the Lease while it leads. People and kubectl taintkeeper read it
+// there, and not from the flags of pods: what runs is what a process does, which is not all that its flags ask for.
+func (o *options) leader() *v1alpha1.Leader {
+	leader := &v1alpha1.Leader{Version: labelOf(version), Controllers: o.running(), Coexists: o.coexist}
+	if o.enabled(controllerNodeHealth) {
+		leader.MonitorGrace = o.nodeHealth.Grace().Monitor
+	}
+	return leader
+}
+
+// labelOf returns a version as the value of a label, or "" if it cannot be one.
+func labelOf(version string) string {
 	value := strings.NewReplacer("(", "", ")", "", "+", "_").Replace(version)
 	if len(validation.IsValidLabelValue(value)) > 0 {
-		return nil
+		return ""
 	}
-	return map[string]string{v1alpha1.VersionLabel: value}
+	return value
 }
 
 // Get implements resourcelock.Interface.

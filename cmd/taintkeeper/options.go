@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
@@ -188,7 +189,7 @@ func (o *options) validateControllers() error {
 // decides, otherwise a '*' anywhere. A shadow only compares evictions, so it follows no rules although they are on by
 // default.
 func (o *options) enabled(controller string) bool {
-	return switchedOn(controller, o.controllers) && (!o.shadow || controller != controllerNodeTaintRule)
+	return builtin.SwitchedOn(o.controllers, controller) && (!o.shadow || controller != controllerNodeTaintRule)
 }
 
 // running returns the names of the controllers that run.

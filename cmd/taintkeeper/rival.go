@@ -5,10 +5,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,14 +15,14 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 )
 
 const (
-	controllerManager = "kube-controller-manager"
-	// rivalSeenFor is how long after a write the built-in node-lifecycle-controller counts as running.
-	rivalSeenFor = 10 * time.Minute
-	// rivalLookEvery is how often the leader looks for it again, so that each of its writes is seen.
-	rivalLookEvery = rivalSeenFor / 2
+	// rivalLookEvery is how often the leader looks for the built-in node-lifecycle-controller again, so that each of
+	// its writes is seen.
+	rivalLookEvery = builtin.Recent / 2
 	// adviceOnRival says what to do about it.
 	adviceOnRival = "switch the built-in off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
 )
@@ -46,18 +43,29 @@ func newRivals(client kubernetes.Interface, config *rest.Config) (rivals, error)
 // policy can prevent that as it does for evictions, because a removed taint leaves no timestamp to decide by.
 func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	pods, err := r.client.CoreV1().Pods(metav1.NamespaceSystem).
-		List(ctx, metav1.ListOptions{LabelSelector: "component=" + controllerManager})
+		List(ctx, metav1.ListOptions{LabelSelector: "component=" + builtin.Program})
 	if err != nil {
 		return "", fmt.Errorf("look for the pods of kube-controller-manager: %w", err)
 	}
+	off := false
 	for i := range pods.Items {
-		if runsNodeLifecycle(&pods.Items[i]) {
-			return fmt.Sprintf("pod %s/%s runs kube-controller-manager without --controllers=*,-node-lifecycle-controller", pods.Items[i].Namespace, pods.Items[i].Name), nil
+		pod := &pods.Items[i]
+		switch words := builtin.CommandLine(pod); {
+		case words == nil:
+		case builtin.NodeLifecycle.RunsWith(words):
+			return fmt.Sprintf("pod %s/%s runs kube-controller-manager without --controllers=*,-node-lifecycle-controller", pod.Namespace, pod.Name), nil
+		default:
+			off = true
 		}
 	}
-	if len(pods.Items) > 0 {
+	if off {
 		return "", nil
 	}
+	return r.writer(ctx, now)
+}
+
+// writer looks for a node that the built-in has written lately.
+func (r rivals) writer(ctx context.Context, now time.Time) (string, error) {
 	const page = 500
 	for options := (metav1.ListOptions{Limit: page}); ; {
 		nodes, err := r.nodes.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(ctx, options)
@@ -65,7 +73,8 @@ func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 			return "", fmt.Errorf("look for what kube-controller-manager has written to nodes: %w", err)
 		}
 		for i := range nodes.Items {
-			if at, ok := writtenByNodeLifecycle(&nodes.Items[i]); ok && now.Sub(at) < rivalSeenFor {
+			at := builtin.LastWrite(nodes.Items[i].ManagedFields, builtin.Program, builtin.Taints, builtin.Conditions)
+			if !at.IsZero() && now.Sub(at) < builtin.Recent {
 				return fmt.Sprintf("kube-controller-manager wrote the taints or conditions of node %s at %s", nodes.Items[i].Name, at.UTC().Format(time.RFC3339)), nil
 			}
 		}
@@ -73,63 +82,6 @@ func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 			return "", nil
 		}
 	}
-}
-
-// runsNodeLifecycle reports whether a pod's command line runs kube-controller-manager with the controller on.
-func runsNodeLifecycle(pod *corev1.Pod) bool {
-	for _, container := range pod.Spec.Containers {
-		command := slices.Concat(container.Command, container.Args)
-		if !slices.ContainsFunc(command, func(word string) bool { return strings.HasSuffix(word, controllerManager) }) {
-			continue
-		}
-		list := []string{"*"}
-		for _, word := range command {
-			if value, ok := strings.CutPrefix(word, "--controllers="); ok {
-				list = strings.Split(value, ",")
-			}
-		}
-		return switchedOn("node-lifecycle-controller", list) && switchedOn("nodelifecycle", list)
-	}
-	return false
-}
-
-// switchedOn reports whether a list in kube-controller-manager's syntax switches a controller on.
-func switchedOn(controller string, list []string) bool {
-	for _, item := range list {
-		switch item {
-		case controller:
-			return true
-		case "-" + controller:
-			return false
-		}
-	}
-	return slices.Contains(list, "*")
-}
-
-// writtenByNodeLifecycle returns when kube-controller-manager last wrote taints or conditions of a node. Of its
-// controllers only this one does.
-func writtenByNodeLifecycle(node *metav1.PartialObjectMetadata) (time.Time, bool) {
-	var last time.Time
-	for _, entry := range node.ManagedFields {
-		if entry.Manager != controllerManager || entry.Time == nil || entry.FieldsV1 == nil {
-			continue
-		}
-		var fields struct {
-			Spec struct {
-				Taints json.RawMessage `json:"f:taints"`
-			} `json:"f:spec"`
-			Status struct {
-				Conditions json.RawMessage `json:"f:conditions"`
-			} `json:"f:status"`
-		}
-		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-			continue
-		}
-		if (fields.Spec.Taints != nil || fields.Status.Conditions != nil) && entry.Time.After(last) {
-			last = entry.Time.Time
-		}
-	}
-	return last, !last.IsZero()
 }
 
 // rivalWatch looks for the built-in node-lifecycle-controller when this process begins to lead, because a standby can

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,8 +21,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
 
 func managerPod(command ...string) *corev1.Pod {
@@ -72,16 +78,18 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 		object runtime.Object
 		want   string // in the sentence; "" if it is not seen
 	}{
-		"its pod has the defaults":              {managerPod("kube-controller-manager", "--leader-elect=true"), "pod kube-system/kcm"},
-		"its pod names other controllers":       {managerPod("/usr/local/bin/kube-controller-manager", "--controllers=*,bootstrapsigner"), "pod kube-system/kcm"},
-		"its pod has switched it off":           {managerPod("kube-controller-manager", "--controllers=*,-node-lifecycle-controller"), ""},
-		"its pod has switched the old name off": {managerPod("kube-controller-manager", "--controllers=*,-nodelifecycle"), ""},
-		"its pod runs only another controller":  {managerPod("kube-controller-manager", "--controllers=deployment"), ""},
-		"it wrote taints a minute ago":          {writtenNode("kube-controller-manager", taints, now.Add(-time.Minute)), "node n at 2026-03-01T11:59:00Z"},
-		"it wrote conditions a minute ago":      {writtenNode("kube-controller-manager", conditions, now.Add(-time.Minute)), "node n"},
-		"it wrote taints an hour ago":           {writtenNode("kube-controller-manager", taints, now.Add(-time.Hour)), ""},
-		"another of its controllers wrote":      {writtenNode("kube-controller-manager", annotations, now.Add(-time.Minute)), ""},
-		"another client wrote taints":           {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
+		"its pod has the defaults":                 {managerPod("kube-controller-manager", "--leader-elect=true"), "pod kube-system/kcm"},
+		"its pod names other controllers":          {managerPod("/usr/local/bin/kube-controller-manager", "--controllers=*,bootstrapsigner"), "pod kube-system/kcm"},
+		"its pod has switched it off":              {managerPod("kube-controller-manager", "--controllers=*,-node-lifecycle-controller"), ""},
+		"its pod has switched the old name off":    {managerPod("kube-controller-manager", "--controllers=*,-nodelifecycle"), ""},
+		"its pod has switched it off in two words": {managerPod("kube-controller-manager", "--controllers", "*,-node-lifecycle-controller"), ""},
+		"its pod runs it by the old name alone":    {managerPod("kube-controller-manager", "--controllers=nodelifecycle"), "pod kube-system/kcm"},
+		"its pod runs only another controller":     {managerPod("kube-controller-manager", "--controllers=deployment"), ""},
+		"it wrote taints a minute ago":             {writtenNode("kube-controller-manager", taints, now.Add(-time.Minute)), "node n at 2026-03-01T11:59:00Z"},
+		"it wrote conditions a minute ago":         {writtenNode("kube-controller-manager", conditions, now.Add(-time.Minute)), "node n"},
+		"it wrote taints an hour ago":              {writtenNode("kube-controller-manager", taints, now.Add(-time.Hour)), ""},
+		"another of its controllers wrote":         {writtenNode("kube-controller-manager", annotations, now.Add(-time.Minute)), ""},
+		"another client wrote taints":              {writtenNode("kubectl-taint", taints, now.Add(-time.Minute)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := rivalsAmong(t, test.object).find(t.Context(), now)
@@ -92,6 +100,39 @@ func TestTheBuiltInNodeLifecycleControllerIsSeen(t *testing.T) {
 				t.Errorf("%q, want %q in it", got, test.want)
 			}
 		})
+	}
+}
+
+func TestAPodThatDoesNotRunTheBuiltInDoesNotHideWhatItWrites(t *testing.T) {
+	now := time.Now()
+	over := managerPod("kube-controller-manager", "--controllers=*,-node-lifecycle-controller")
+	over.Status.Phase = corev1.PodFailed
+	for name, pod := range map[string]*corev1.Pod{"another program": managerPod("sleep"), "a pod that has finished": over} {
+		wrote := writtenNode("kube-controller-manager", `{"f:spec":{"f:taints":{}}}`, now.Add(-time.Minute))
+		if got, err := rivalsAmong(t, pod, wrote).find(t.Context(), now); err != nil || !strings.Contains(got, "node n at ") {
+			t.Errorf("%s: it says %q, %v", name, got, err)
+		}
+	}
+}
+
+// The API server answers in protobuf, and the client of the controllers decodes no containers in it.
+func TestTheLeaderReadsTheCommandLineOfTheBuiltIn(t *testing.T) {
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		if err := encoder.Encode(&corev1.PodList{Items: []corev1.Pod{*managerPod("kube-controller-manager")}}, w); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	clients, err := newClients(&rest.Config{Host: server.URL}, &timeline.Clock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "pod kube-system/kcm runs kube-controller-manager"
+	if got, err := clients.rivals.find(t.Context(), time.Now()); err != nil || !strings.Contains(got, want) {
+		t.Errorf("it sees %q, %v, want %q", got, err, want)
 	}
 }
 

@@ -167,7 +167,7 @@ func newParts(config *rest.Config, clock *timeline.Clock, log logr.Logger, o *op
 type clients struct {
 	api, events, pods, leases, echo kubernetes.Interface
 
-	whole     kubernetes.Interface // decodes all labels of pods
+	whole     kubernetes.Interface // decodes pods completely
 	reconnect func()               // closes the connection of leases
 	labels    *podwire.Labels      // the labels of pods that api and pods decode
 	clock     *timeline.Clock      // hears the answers to all clients
@@ -187,8 +187,8 @@ func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
 	c.leases, errs[3] = kubernetes.NewForConfig(leases)
 	c.echo, errs[4] = kubernetes.NewForConfig(echo)
 	c.custom, errs[5] = customClient(config)
-	c.rivals, errs[6] = newRivals(c.api, apicall.Config(config))
-	c.whole, errs[7] = kubernetes.NewForConfig(apicall.Config(config))
+	c.whole, errs[6] = kubernetes.NewForConfig(apicall.Config(config))
+	c.rivals, errs[7] = newRivals(c.whole, apicall.Config(config)) // c.api decodes no command lines
 	return c, errors.Join(errs[:]...)
 }
 

@@ -23,9 +23,9 @@ type StatusReport struct {
 	Unknown []UnknownField `json:"unknown,omitempty"`
 	// Mode is absent if Taintkeeper is not running, or if its mode is not known.
 	Mode Mode `json:"mode,omitempty"`
-	// Controllers are the controllers that run. They are absent if no pod of Taintkeeper shows them.
+	// Controllers are the controllers that run. They are absent if no leader says on its Lease what it runs.
 	Controllers []string `json:"controllers,omitempty"`
-	// Version is what the leader wrote on its Lease. A replica without leader election has it as a label.
+	// Version is what the leader wrote on its Lease. Shadow mode has no Lease; then it is what the pod has as a label.
 	Version string `json:"version,omitempty"`
 	// Leader is absent if no replica holds the Lease.
 	Leader *Leader `json:"leader,omitempty"`

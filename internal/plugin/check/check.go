@@ -64,9 +64,7 @@ func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) 
 			Nodes: len(cluster.Nodes), Pods: len(cluster.Pods), Workloads: len(facts.Workloads), Budgets: len(cluster.Budgets),
 		},
 	}
-	if backlog := facts.eviction.backlog; backlog != "" {
-		report.Notes = append(report.Notes, backlog)
-	}
+	report.Notes = append(report.Notes, facts.backlogs()...)
 	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("CheckReport"))
 	if namespace != "" && !slices.ContainsFunc(facts.Workloads, func(workload *Workload) bool { return workload.Namespace == namespace }) {
 		report.Notes = append(report.Notes, fmt.Sprintf("Namespace %s has no workloads to check.", namespace))

@@ -34,7 +34,32 @@ func clusterWith(signs ...sign) *plan.Cluster {
 
 func noRights(cluster *plan.Cluster) { cluster.Signs = plan.Signs{At: now} }
 
-// lease returns the Lease of a leader that was renewed at the given time before now.
+// leads returns the Lease of a leader of Taintkeeper that says which controllers it runs.
+func leads(controllers ...string) sign { return leadsIn("taintkeeper", controllers...) }
+
+func leadsIn(lease string, controllers ...string) sign {
+	leader := v1alpha1.Leader{Version: "v1.2.3", Controllers: controllers}
+	return func(cluster *plan.Cluster) {
+		leaseIn("kube-system", lease, 2*time.Second)(cluster)
+		cluster.Signs.Leases[len(cluster.Signs.Leases)-1].Labels = leader.Labels(replica)
+	}
+}
+
+const replica = "replica-1"
+
+// taintkeeperPod returns a ready pod of Taintkeeper with labels KEY=VALUE.
+func taintkeeperPod(labels ...string) sign {
+	return func(cluster *plan.Cluster) {
+		pod := pod("keeper", alone, labeled(v1alpha1.NameLabel, v1alpha1.Name))
+		for _, label := range labels {
+			key, value, _ := strings.Cut(label, "=")
+			pod.Labels[key] = value
+		}
+		cluster.Pods = append(cluster.Pods, plan.SlimPod(pod))
+	}
+}
+
+// lease returns the Lease of a leader that was renewed at the given time before now, and says nothing else.
 func lease(name string, ago time.Duration) sign { return leaseIn("kube-system", name, ago) }
 
 // nodeHealthLease returns the Lease that node health renews.
@@ -47,9 +72,16 @@ func leaseIn(namespace, name string, ago time.Duration) sign {
 		cluster.Signs.AddLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-ago))),
+				HolderIdentity: new(replica), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-ago))),
 			},
 		})
+	}
+}
+
+// leadsNow makes another replica the holder of the last Lease, which leaves its labels as they are.
+func leadsNow(identity string) sign {
+	return func(cluster *plan.Cluster) {
+		cluster.Signs.Leases[len(cluster.Signs.Leases)-1].Spec.HolderIdentity = &identity
 	}
 }
 
@@ -112,7 +144,8 @@ const (
 )
 
 var (
-	taintkeeperLeads   = lease("taintkeeper", 2*time.Second)
+	taintkeeperLeads   = leads("eviction", "node-taint-rule")
+	oldTaintkeeper     = lease("taintkeeper", 2*time.Second)
 	managerLeads       = lease("kube-controller-manager", 2*time.Second)
 	managerWithAll     = process("/usr/local/bin/kube-controller-manager", "--leader-elect=true")
 	managerWithout     = process("kube-controller-manager", "--controllers=*,-taint-eviction-controller,-node-lifecycle-controller")
@@ -131,7 +164,13 @@ func TestWhoEvicts(t *testing.T) {
 		"a fresh clock says enough":                                      {[]sign{noRights, freshEvictionClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
 		"ours leads and the built-in is off":                             {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours runs alone, without an election":                           {[]sign{process("taintkeeper", "--leader-elect=false"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours runs alone, without an election":                           {[]sign{taintkeeperPod(), managerWithout}, cliv1alpha1.WhoUnknown, "the built-in does not, and nothing shows whether Taintkeeper does (pod default/keeper is ready, but no leader renews a Lease", nothing},
+		"ours runs alone, and has evicted":                               {[]sign{taintkeeperPod(), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours is too old to say what it runs":                            {[]sign{oldTaintkeeper, taintkeeperPod(), managerWithAll}, cliv1alpha1.WhoUnknown, "the built-in does, and nothing shows whether Taintkeeper does too (Lease kube-system/taintkeeper does not say what replica-1 runs: upgrade Taintkeeper)", nothing},
+		"ours is too old, and nothing is known about the built-in":       {[]sign{oldTaintkeeper, managerLeads}, cliv1alpha1.WhoUnknown, "upgrade Taintkeeper), nor whether the built-in is off", nothing},
+		"ours is too old, and has evicted":                               {[]sign{oldTaintkeeper, managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours is too old, and its clock is fresh":                        {[]sign{oldTaintkeeper, freshEvictionClock, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
+		"an old version leads after a newer one":                         {[]sign{taintkeeperLeads, leadsNow("another_1"), managerWithout}, cliv1alpha1.WhoUnknown, "does not say what another_1 runs: upgrade", nothing},
 		"ours leads, and nothing is known about the built-in":            {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
 		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not evict")},
 		"the clock was handed back":                                      {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
@@ -146,15 +185,15 @@ func TestWhoEvicts(t *testing.T) {
 		"an old event of ours is no sign":                                {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
 		"ours had a leader, which died after an event":                   {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nothing evicts")},
 		"an old event is no sign":                                        {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "by default; nothing shows", nothing},
-		"ours is a shadow next to the built-in":                          {[]sign{process("/taintkeeper", "--shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"ours follows rules alone":                                       {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
-		"ours judges the health of nodes alone":                          {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours is a shadow next to the built-in":                          {[]sign{taintkeeperPod("taintkeeper.dev/mode=shadow"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours follows rules alone":                                       {[]sign{leads("node-taint-rule"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
+		"ours judges the health of nodes alone":                          {[]sign{leads("node-health"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the built-in is off, and there is no trace of ours":             {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
 		"nobody: the built-in is off and ours has died":                  {[]sign{lease("taintkeeper", time.Hour), managerLeads, managerWithout}, cliv1alpha1.WhoNobody, "Nobody evicts.", errorThat("Nothing evicts")},
 		"kube-controller-manager is dead, and there is no trace of ours": {[]sign{lease("kube-controller-manager", time.Hour), managerWithAll}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
 		"a managed control plane, where no pod has a command line":       {[]sign{managerLeads}, cliv1alpha1.WhoUnknown, "kube-controller-manager does by default", nothing},
-		"ours has a Lease with another name":                             {[]sign{process("taintkeeper", "--leader-elect-resource-name=tk"), lease("tk", time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours has a pod, and no Lease is found":                          {[]sign{process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
+		"ours has a Lease with another name":                             {[]sign{leadsIn("tk", "eviction"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
+		"ours has a pod, and no Lease is found":                          {[]sign{taintkeeperPod(), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
 		"there is no trace of ours":                                      {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts, and there is no sign that Taintkeeper does.", nothing},
 		"no rights":                                                      {[]sign{noRights}, cliv1alpha1.WhoUnknown, "neither Taintkeeper nor kube-controller-manager has left enough signs", nothing},
 		"no rights, but a command line":                                  {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
@@ -171,7 +210,7 @@ func TestWhoEvicts(t *testing.T) {
 }
 
 func TestWhoTaintsNodes(t *testing.T) {
-	both := process("taintkeeper", "--controllers=*")
+	all := leads("eviction", "node-health", "node-taint-rule")
 	for name, test := range map[string]struct {
 		signs []sign
 		who   cliv1alpha1.Who
@@ -182,17 +221,17 @@ func TestWhoTaintsNodes(t *testing.T) {
 		"the built-in, by a condition that it wrote":    {[]sign{managerLeads, wrote("kube-controller-manager", ofConditions, time.Minute)}, cliv1alpha1.WhoBuiltIn, nothing},
 		"another of its controllers wrote something":    {[]sign{managerLeads, wrote("kube-controller-manager", ofRoutes, time.Minute)}, cliv1alpha1.WhoUnknown, nothing},
 		"it wrote a taint an hour ago":                  {[]sign{managerLeads, wrote("kube-controller-manager", ofTaints, time.Hour)}, cliv1alpha1.WhoUnknown, nothing},
-		"ours, and the built-in is off":                 {[]sign{taintkeeperLeads, both, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours does not by default":                      {[]sign{taintkeeperLeads, process("taintkeeper"), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"ours does not when it follows rules":           {[]sign{taintkeeperLeads, process("taintkeeper", "--controllers=eviction,node-taint-rule"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"ours does not when it writes timeAdded":        {[]sign{taintkeeperLeads, process("taintkeeper"), wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
-		"ours, by a condition that it wrote":            {[]sign{taintkeeperLeads, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours, and the built-in is off":                 {[]sign{all, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
+		"ours does not by default":                      {[]sign{taintkeeperLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours does not when it follows rules":           {[]sign{taintkeeperLeads, wrote("taintkeeper", ofTaints, time.Minute), managerWithAll}, cliv1alpha1.WhoBuiltIn, nothing},
+		"ours is too old to say what it runs":           {[]sign{oldTaintkeeper, managerWithAll}, cliv1alpha1.WhoUnknown, nothing},
+		"ours, by a condition that it wrote":            {[]sign{oldTaintkeeper, wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours, without an election, by a condition":     {[]sign{wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
 		"ours has died since it wrote a condition":      {[]sign{lease("taintkeeper", time.Hour), wrote("taintkeeper", ofConditions, time.Minute), managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
-		"both: coexistence is for evictions alone":      {[]sign{taintkeeperLeads, freshEvictionClock, both, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
-		"ours, and nothing is known about the built-in": {[]sign{taintkeeperLeads, both, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
+		"both: coexistence is for evictions alone":      {[]sign{all, freshEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBoth, errorThat("at twice the rate")},
+		"ours, and nothing is known about the built-in": {[]sign{all, managerLeads}, cliv1alpha1.WhoUnknown, warningThat("nothing shows")},
 		"ours, by its Lease":                            {[]sign{nodeHealthLease(time.Second), managerWithout}, cliv1alpha1.WhoTaintkeeper, nothing},
-		"ours has stopped, by its Lease":                {[]sign{nodeHealthLease(time.Hour), taintkeeperLeads, both, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
+		"ours has stopped, by its Lease":                {[]sign{nodeHealthLease(time.Hour), all, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
 		"nobody":                                        {[]sign{managerLeads, managerWithout}, cliv1alpha1.WhoNobody, errorThat("Nothing taints unhealthy nodes")},
 		"by the name that the built-in had until 1.28":  {[]sign{process("kube-controller-manager", "--controllers=*,-nodelifecycle")}, cliv1alpha1.WhoNobody, errorThat("Nothing")},
 		"a list without a star has on what it names":    {[]sign{process("kube-controller-manager", "--controllers=nodelifecycle")}, cliv1alpha1.WhoBuiltIn, nothing},
@@ -217,7 +256,7 @@ func TestSignsAreToldInSentences(t *testing.T) {
 	got := taskOf(clusterWith(taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
 	want := []string{
 		"The eviction clock in namespace kube-system is fresh: it was renewed at 2026-11-22T08:59:55Z.",
-		"Lease kube-system/taintkeeper is held by replica-1.",
+		"Lease kube-system/taintkeeper is held by replica-1, which runs eviction, node-taint-rule.",
 		"Pod default/process runs kube-controller-manager with this task enabled.",
 		"Lease kube-system/kube-controller-manager is held by replica-1.",
 	}

@@ -15,6 +15,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // Facts is the input of rules: the cluster, with its pods by owner, and what its controllers do.
@@ -25,6 +26,7 @@ type Facts struct {
 	Workloads []*Workload
 
 	policies             []selection
+	who                  *who.Answer
 	eviction, nodeHealth task
 }
 
@@ -73,7 +75,9 @@ func newFacts(cluster *plan.Cluster) *Facts {
 	facts.Workloads = slices.SortedFunc(maps.Values(workloads), func(a, b *Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	facts.eviction, facts.nodeHealth = controllersOf(cluster)
+	facts.who = who.Ask(cluster, cluster.Signs.At)
+	facts.eviction = taskOf(who.Eviction, &facts.who.Eviction, facts.who.At)
+	facts.nodeHealth = taskOf(who.NodeHealth, &facts.who.NodeHealth, facts.who.At)
 	facts.policies = selectionsOf(cluster)
 	return facts
 }

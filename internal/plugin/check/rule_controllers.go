@@ -5,6 +5,7 @@ package check
 
 import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // evictionControllers requires that exactly one controller evicts.
@@ -21,26 +22,26 @@ var evictionControllers = Rule{
 				Message: "Nothing evicts: pods stay on nodes with NoExecute taints that they do not tolerate.",
 				Advice:  "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
 			})
-		case task.ours == absent && task.builtIn == off:
+		case task.ours == who.Absent && task.builtIn == who.NotRunning:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "The built-in does not evict, and there is no sign that Taintkeeper does.",
 				Advice:   "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
 			})
-		case task.Who == cliv1alpha1.WhoBoth && task.evictionClock == cliv1alpha1.ClockStale:
+		case task.Who == cliv1alpha1.WhoBoth && facts.who.Clock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Message: "Taintkeeper leads but does not renew its eviction clock, so the built-in evicts as well.",
 				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
 			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so a pod leaves as soon as either of them evicts it." + task.did})
-		case task.ours == off && task.evictionClock == cliv1alpha1.ClockStale:
+		case task.ours == who.NotRunning && facts.who.Clock == cliv1alpha1.ClockStale:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "Taintkeeper does not evict: its eviction clock is stale, so the built-in evicts if it is on.",
 				Advice:   "Find out why Taintkeeper does not evict. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall.",
 			})
-		case task.ours == runs && task.builtIn == unknown && !task.held():
+		case task.ours == who.Running && task.builtIn == who.Unknown && !task.held:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "Taintkeeper evicts, and nothing shows whether the built-in does too.",
@@ -66,7 +67,7 @@ var nodeHealthControllers = Rule{
 			})
 		case task.Who == cliv1alpha1.WhoBoth:
 			return task.found(Finding{Message: "Taintkeeper and the built-in both taint nodes, at twice the rate, and undo each other's work." + task.did})
-		case task.ours == runs && task.builtIn == unknown:
+		case task.ours == who.Running && task.builtIn == who.Unknown:
 			return task.found(Finding{
 				Severity: cliv1alpha1.SeverityWarning,
 				Message:  "Taintkeeper taints nodes, and nothing shows whether the built-in does too.",

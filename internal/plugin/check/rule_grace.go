@@ -4,15 +4,11 @@
 package check
 
 import (
-	"slices"
-	"time"
-
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// shortGrace reads the flags of Taintkeeper's pods. The built-in looks every 5 s, so it waits longer than that.
+// shortGrace reads the Lease of Taintkeeper's leader. The built-in looks every 5 s, so it waits longer than that.
 var shortGrace = Rule{
 	ID:       "short-grace-period",
 	Severity: cliv1alpha1.SeverityWarning,
@@ -20,16 +16,13 @@ var shortGrace = Rule{
 	Advice: "Raise " + readiness.MonitorGraceFlag + " to at least " + readiness.LeastGrace.String() +
 		", or let kubelets renew their Leases more often.",
 	Find: func(facts *Facts) []Finding {
-		running := facts.Running(facts.Signs.At)
-		if !slices.Contains(running.Controllers(), nodeHealth) {
+		leader := facts.who.Process.Leader
+		if leader == nil || leader.MonitorGrace == 0 {
 			return nil
 		}
-		standard := readiness.DefaultMonitorGrace.String()
-		grace, err := time.ParseDuration(plan.ValueOf(readiness.MonitorGraceFlag, running.Flags, standard))
-		warning := readiness.Grace{Monitor: grace}.Warning()
-		if err != nil || warning == "" {
-			return nil
+		if warning := (readiness.Grace{Monitor: leader.MonitorGrace}).Warning(); warning != "" {
+			return facts.nodeHealth.found(Finding{Message: warning + "."})
 		}
-		return facts.nodeHealth.found(Finding{Message: warning + "."})
+		return nil
 	},
 }

@@ -3,24 +3,35 @@
 
 package check_test
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+)
 
 func TestAGracePeriodShorterThanTwoRenewalsIsFound(t *testing.T) {
-	const healing = "--controllers=*"
+	leading := func(grace time.Duration) sign {
+		leader := v1alpha1.Leader{Controllers: []string{"node-health"}, MonitorGrace: grace}
+		return func(cluster *plan.Cluster) {
+			leads("node-health")(cluster)
+			cluster.Signs.Leases[0].Labels = leader.Labels(replica)
+		}
+	}
 	for name, test := range map[string]struct {
-		words []string
-		want  is
+		sign sign
+		want is
 	}{
-		"one renewal":          {[]string{"taintkeeper", healing, "--node-monitor-grace-period=10s"}, warningThat("--node-monitor-grace-period=10s is less than 21s")},
-		"just too short":       {[]string{"taintkeeper", healing, "--node-monitor-grace-period", "20999ms"}, warningThat("=20.999s is less than 21s")},
-		"long enough":          {[]string{"taintkeeper", healing, "--node-monitor-grace-period=21s"}, nothing},
-		"the default":          {[]string{"taintkeeper", healing}, nothing},
-		"without node health":  {[]string{"taintkeeper", "--controllers=eviction", "--node-monitor-grace-period=10s"}, nothing},
-		"of the built-in":      {[]string{"kube-controller-manager", "--node-monitor-grace-period=10s"}, nothing},
-		"what is not readable": {[]string{"taintkeeper", healing, "--node-monitor-grace-period=soon"}, nothing},
+		"one renewal":         {leading(10 * time.Second), warningThat("--node-monitor-grace-period=10s is less than 21s")},
+		"just too short":      {leading(20999 * time.Millisecond), warningThat("=20.999s is less than 21s")},
+		"long enough":         {leading(21 * time.Second), nothing},
+		"without node health": {leading(0), nothing},
+		"of the built-in":     {process("kube-controller-manager", "--node-monitor-grace-period=10s"), nothing},
+		"of an old version":   {oldTaintkeeper, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.want.compare(t, found(t, "short-grace-period", clusterWith(process(test.words...))))
+			test.want.compare(t, found(t, "short-grace-period", clusterWith(test.sign)))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // policySelectsNothing: someone relies on a policy whose selectors have a typo.
@@ -70,7 +71,7 @@ var policyDown = Rule{
 	Title:    "An EvictionPolicy's ifDown: Hold has no effect",
 	Advice:   "Install ValidatingAdmissionPolicy taintkeeper-held with the chart (mode=enforce, coexist.enabled=true), or set ifDown to Evict.",
 	Find: func(facts *Facts) []Finding {
-		if !facts.Signs.HoldersKnown || len(facts.Signs.Holders) > 0 || facts.eviction.builtIn == off {
+		if !facts.Signs.HoldersKnown || len(facts.Signs.Holders) > 0 || facts.eviction.builtIn == who.NotRunning {
 			return nil
 		}
 		return facts.perPolicy(func(s *selection) (Finding, bool) {

@@ -79,6 +79,14 @@ type Cluster struct {
 	Idle string
 }
 
+// Notes say what a reader must know about a cluster: what is missing, and that Taintkeeper does not evict.
+func (c *Cluster) Notes() []string {
+	if c.Idle == "" {
+		return c.Missing
+	}
+	return append(slices.Clone(c.Missing), c.Idle)
+}
+
 // AddRenewal adds the Lease of a node, which says when the node's kubelet last renewed it.
 func (c *Cluster) AddRenewal(lease *coordinationv1.Lease) {
 	isOfNode := lease.Namespace == corev1.NamespaceNodeLease && lease.Name != v1alpha1.NodeHealthLease

@@ -4,8 +4,7 @@
 package plan
 
 import (
-	"bytes"
-	"path"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,18 +14,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 )
 
-// These names identify the controllers that evict and taint: their programs, the Leases that their replicas use to
-// elect a leader, and the managers of the fields that they write.
-const (
-	Taintkeeper       = "taintkeeper"
-	ControllerManager = "kube-controller-manager"
-)
+// Taintkeeper is the name of our program, and of the manager of the fields that it writes.
+const Taintkeeper = "taintkeeper"
 
 // Signs are traces that controllers leave in a cluster. If something was not read, or was not in the files, it is
 // unknown, which is different from none.
@@ -35,7 +31,7 @@ type Signs struct {
 	// is none.
 	At time.Time
 
-	// Leases are the Leases that Taintkeeper and ControllerManager use to elect leaders, and the Lease of node
+	// Leases are the Leases with which Taintkeeper and kube-controller-manager elect leaders, and the Lease of node
 	// health. The list is complete if LeasesKnown.
 	Leases      []*coordinationv1.Lease
 	LeasesKnown bool
@@ -46,7 +42,7 @@ type Signs struct {
 	// The list is complete if HoldersKnown.
 	Holders      []*admissionv1.ValidatingAdmissionPolicy
 	HoldersKnown bool
-	// Evictions are the events of evictions by Taintkeeper or ControllerManager.
+	// Evictions are the events of evictions, by program: Taintkeeper or [builtin.Program].
 	Evictions map[string]Trace
 	// Failure is Taintkeeper's most recent event about a failure. If it is nil and FailuresKnown is true, there is none.
 	Failure       *cliv1alpha1.LastError
@@ -61,9 +57,63 @@ type Trace struct {
 	Last  time.Time
 }
 
-// AddLease adds a Lease of a controller.
+// AddLease adds a Lease of a controller, or replaces it. It keeps the holder, since when it holds the Lease, and what
+// the leader says about itself.
 func (s *Signs) AddLease(lease *coordinationv1.Lease) {
-	s.Leases = append(s.Leases, slimLease(lease))
+	slim := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity:       lease.Spec.HolderIdentity,
+			LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds,
+			AcquireTime:          lease.Spec.AcquireTime, RenewTime: lease.Spec.RenewTime,
+		},
+	}
+	for _, label := range v1alpha1.LabelsOfLeader() {
+		if value, ok := lease.Labels[label]; ok {
+			metav1.SetMetaDataLabel(&slim.ObjectMeta, label, value)
+		}
+	}
+	s.Leases = slices.DeleteFunc(s.Leases, func(other *coordinationv1.Lease) bool {
+		return other.Namespace == lease.Namespace && other.Name == lease.Name
+	})
+	s.Leases = append(s.Leases, slim)
+}
+
+// NewestLease returns the most recently renewed of some Leases. It is nil if there is none.
+func (s *Signs) NewestLease(which func(*coordinationv1.Lease) bool) *coordinationv1.Lease {
+	var newest *coordinationv1.Lease
+	for _, lease := range s.Leases {
+		isOne := lease.Spec.RenewTime != nil && which(lease)
+		if isOne && (newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+			newest = lease
+		}
+	}
+	return newest
+}
+
+// ElectsTaintkeeper reports whether Taintkeeper's replicas elect their leader with a Lease. An older version does not
+// label it, and then its name must be the default.
+func ElectsTaintkeeper(lease *coordinationv1.Lease) bool {
+	return lease.Namespace != corev1.NamespaceNodeLease &&
+		(lease.Name == v1alpha1.ElectionLease || lease.Labels[v1alpha1.NameLabel] == v1alpha1.Name)
+}
+
+// IsOfNodeHealth reports whether Taintkeeper's node health renews a Lease.
+func IsOfNodeHealth(lease *coordinationv1.Lease) bool {
+	return lease.Namespace == corev1.NamespaceNodeLease && lease.Name == v1alpha1.NodeHealthLease
+}
+
+// IsHeld reports whether a leader holds a Lease and renews it.
+func IsHeld(lease *coordinationv1.Lease, at time.Time) bool {
+	return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "" && IsRenewed(lease, at)
+}
+
+// IsRenewed reports whether a Lease is being renewed. The clocks of its holder and of this machine may differ a little,
+// so it allows twice the duration.
+func IsRenewed(lease *coordinationv1.Lease, at time.Time) bool {
+	const usual = 15
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, usual)) * time.Second
+	return at.Sub(lease.Spec.RenewTime.Time) < 2*lasts
 }
 
 // AddEvictionClock adds a ServiceAccount if it is an eviction clock, and keeps its annotations. It ignores others.
@@ -106,7 +156,7 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 	if v1alpha1.IsCancellingText(event.Message) {
 		s.addCancelled(event)
 	}
-	who := ControllerManager
+	who := builtin.Program
 	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }
 	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
 		who = Taintkeeper
@@ -135,6 +185,37 @@ func (t Trace) with(event *corev1.Event, count int) Trace {
 	return t
 }
 
+// AddFailure adds an event. Only the most recent failure is kept.
+func (s *Signs) AddFailure(event *corev1.Event) {
+	if !slices.Contains(v1alpha1.FailureEvents(), event.Reason) {
+		return
+	}
+	at := lastSeen(event)
+	if s.Failure != nil && !at.After(s.Failure.At.Time) {
+		return
+	}
+	about := event.InvolvedObject
+	object := about.Kind + " " + about.Name
+	if about.Namespace != "" {
+		object = fmt.Sprintf("%s %s/%s", about.Kind, about.Namespace, about.Name)
+	}
+	s.Failure = &cliv1alpha1.LastError{
+		At: metav1.NewMicroTime(at), Object: object, Reason: event.Reason, Message: event.Message,
+	}
+}
+
+// lastSeen returns when an event was last written.
+func lastSeen(event *corev1.Event) time.Time {
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
+	}
+	if event.Series != nil && event.Series.LastObservedTime.After(at) {
+		at = event.Series.LastObservedTime.Time
+	}
+	return at
+}
+
 // Heard records that the cluster was alive at an instant, which shows when files were written.
 func (s *Signs) Heard(at time.Time) {
 	if at.After(s.At) {
@@ -150,77 +231,6 @@ type WorkloadTemplate struct {
 	Pod *corev1.Pod
 }
 
-// Flags of the two programs that say which Lease their replicas use to elect a leader.
-const (
-	electionName      = "--leader-elect-resource-name"
-	electionNamespace = "--leader-elect-resource-namespace"
-)
-
-// The flags of the two programs that are kept: those that say which of their controllers run, and how long nodes may be
-// silent.
-var (
-	switchesKept = []string{"--coexist", "--shadow", "--dry-run", "--leader-elect"}
-	valuesKept   = []string{"--controllers", electionName, electionNamespace, readiness.MonitorGraceFlag}
-)
-
-// Election returns the name and the namespace of the Lease that the replicas of a program use to elect a leader,
-// according to the flags of its pods. Without pods or flags, the name is the name of the program, and the namespace is
-// empty.
-func (c *Cluster) Election(program string) (name, namespace string) {
-	name = program
-	for _, pod := range c.Pods {
-		words := WordsOf(pod, program)
-		name, namespace = ValueOf(electionName, words, name), ValueOf(electionNamespace, words, namespace)
-	}
-	return name, namespace
-}
-
-// IsOfController reports whether a Lease shows something about a controller.
-func (c *Cluster) IsOfController(lease *coordinationv1.Lease) bool {
-	if lease.Namespace == corev1.NamespaceNodeLease {
-		return lease.Name == v1alpha1.NodeHealthLease
-	}
-	return slices.ContainsFunc([]string{Taintkeeper, ControllerManager}, func(program string) bool {
-		name, namespace := c.Election(program)
-		return lease.Name == name && (namespace == "" || lease.Namespace == namespace)
-	})
-}
-
-// controllerCommand returns the program and the flags that say what it runs. It is nil for any other program. Since a
-// pod does not show the entrypoint of its image, a container without a command is identified by its name.
-func controllerCommand(container *corev1.Container) []string {
-	words := slices.Concat(container.Command, container.Args)
-	program := ""
-	for _, word := range words {
-		if base := path.Base(word); !strings.HasPrefix(word, "-") && (base == Taintkeeper || base == ControllerManager) {
-			program = base
-			break
-		}
-	}
-	if program == "" && len(container.Command) == 0 &&
-		(container.Name == Taintkeeper || container.Name == ControllerManager) {
-		program = container.Name
-	}
-	if program == "" {
-		return nil
-	}
-	return append([]string{program}, keptOf(words)...)
-}
-
-// keptOf returns the flags that are kept, with their values.
-func keptOf(words []string) (kept []string) {
-	valueFollows := false
-	for _, word := range words {
-		name, _, inOne := strings.Cut(word, "=")
-		hasValue := slices.Contains(valuesKept, name)
-		if hasValue || valueFollows || slices.Contains(switchesKept, name) {
-			kept = append(kept, word)
-		}
-		valueFollows = hasValue && !inOne
-	}
-	return kept
-}
-
 // The parts of managed fields that are kept for a node.
 var (
 	fieldsTaints     = metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
@@ -231,14 +241,10 @@ var (
 func slimManagers(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	for _, entry := range entries {
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		raw := entry.FieldsV1.GetRawBytes()
-		if bytes.Contains(raw, []byte(`"f:taints"`)) {
+		if builtin.Writes(&entry, builtin.Taints) {
 			kept = append(kept, managed(entry, fieldsTaints))
 		}
-		if entry.Manager != "kubelet" && bytes.Contains(raw, []byte(`"f:conditions"`)) {
+		if entry.Manager != "kubelet" && builtin.Writes(&entry, builtin.Conditions) {
 			kept = append(kept, managed(entry, fieldsConditions))
 		}
 	}
@@ -250,14 +256,4 @@ func managed(entry metav1.ManagedFieldsEntry, fields *metav1.FieldsV1) metav1.Ma
 		Manager: entry.Manager, Operation: entry.Operation, APIVersion: entry.APIVersion, Time: entry.Time,
 		FieldsType: entry.FieldsType, FieldsV1: fields, Subresource: entry.Subresource,
 	}
-}
-
-// WritesTaints reports whether an entry of a slim node is about its taints.
-func WritesTaints(entry *metav1.ManagedFieldsEntry) bool { return writes(entry, `"f:taints"`) }
-
-// WritesConditions reports whether an entry of a slim node is about its conditions.
-func WritesConditions(entry *metav1.ManagedFieldsEntry) bool { return writes(entry, `"f:conditions"`) }
-
-func writes(entry *metav1.ManagedFieldsEntry, field string) bool {
-	return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(field))
 }

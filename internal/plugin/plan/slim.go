@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 )
 
 // SlimPod returns the parts of a pod that a plan needs. It lists everything that is kept, so that nothing leaves a
@@ -69,7 +71,7 @@ func slimContainers(containers []corev1.Container) []corev1.Container {
 	var all []corev1.Container
 	for i := range containers {
 		container := corev1.Container{
-			Name: containers[i].Name, Image: slimImage(containers[i].Image), Command: controllerCommand(&containers[i]),
+			Name: containers[i].Name, Image: slimImage(containers[i].Image), Command: builtin.CommandOf(&containers[i]),
 			Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy,
 		}
 		for _, port := range containers[i].Ports {

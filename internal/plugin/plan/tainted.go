@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -38,7 +39,7 @@ func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	var newest *metav1.ManagedFieldsEntry
 	for i := range node.ManagedFields {
 		entry := &node.ManagedFields[i]
-		if entry.Time != nil && WritesTaints(entry) && (newest == nil || newest.Time.Before(entry.Time)) {
+		if entry.Time != nil && builtin.Writes(entry, builtin.Taints) && (newest == nil || newest.Time.Before(entry.Time)) {
 			newest = entry
 		}
 	}

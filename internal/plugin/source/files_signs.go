@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // Kinds that show something about controllers.
@@ -137,9 +138,10 @@ func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
 // hear finds out from nodes and events when the files were written at the earliest.
 func (c *collector) hear() {
 	signs := &c.cluster.Signs
+	reads := who.Reads(c.cluster)
 	for _, lease := range c.leases {
 		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease // others are about nodes
-		if c.cluster.IsOfController(lease) {
+		if reads(lease) {
 			signs.AddLease(lease)
 		}
 	}

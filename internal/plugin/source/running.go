@@ -5,17 +5,16 @@ package source
 
 import (
 	"context"
+	"slices"
 
-	corev1 "k8s.io/api/core/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
-
-// Keepers selects the pods in which the chart and config/deployment.yaml run Taintkeeper.
-const Keepers = "app.kubernetes.io/name=taintkeeper"
 
 // health reads the state of Taintkeeper: its Lease, its eviction clock, and its recent failures.
 func (r *Reader) health(ctx context.Context, wanted Wants) error {
@@ -42,52 +41,52 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-// election reads the Lease that the replicas of Taintkeeper use to elect a leader.
+// election reads the Lease of Taintkeeper's leader. Without one, the Lease of node health may show that it runs.
 func (r *Reader) election(ctx context.Context) error {
-	r.Cluster.Signs.Leases = nil
-	err := r.Lease(ctx, plan.Taintkeeper, r.Cluster.Signs.AddLease)
+	err := r.taintkeeper(ctx)
+	if err == nil && !r.leads() {
+		if err := r.nodeHealthLease(ctx); err != nil && !IsUnreadable(err) {
+			return err
+		}
+	}
 	r.Cluster.Signs.LeasesKnown = err == nil
 	return err
 }
 
-// Idle finds out whether Taintkeeper evicts, and what it means if it does not. It reads the Lease with the usual name.
-// If no replica holds it, it also reads Taintkeeper's pods, whose flags may name another Lease or none, and its
-// eviction clock.
+// leads reports whether a leader of Taintkeeper holds a Lease that was read.
+func (r *Reader) leads() bool {
+	return slices.ContainsFunc(r.Cluster.Signs.Leases, func(lease *coordinationv1.Lease) bool {
+		return plan.ElectsTaintkeeper(lease) && plan.IsHeld(lease, r.Clock.Latest())
+	})
+}
+
+// Idle finds out whether Taintkeeper evicts, and what it means if it does not. If no leader holds the Lease with the
+// usual name, it also reads what else shows Taintkeeper: its pods, the eviction clock and other Leases.
 func (r *Reader) Idle(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &plan.Cluster{}
-	running, err := fresh.running(ctx)
-	if err == nil && running.Mode == "" {
-		running, err = fresh.lookCloser(ctx)
-	}
-	if err != nil {
+	err := fresh.taintkeeper(ctx)
+	if err != nil && !IsUnreadable(err) {
 		return err
 	}
-	r.Cluster.Idle = r.Cluster.IdleAt(running, r.Clock.Latest())
+	fresh.Cluster.Signs.LeasesKnown = err == nil
+	if !fresh.leads() {
+		if err := fresh.lookCloser(ctx); err != nil {
+			return err
+		}
+	}
+	r.Cluster.Idle = who.Ask(fresh.Cluster, r.Clock.Latest()).Idle(len(r.Cluster.Policies))
 	return nil
 }
 
-func (r *Reader) running(ctx context.Context) (plan.Running, error) {
-	if err := r.election(ctx); err != nil && !IsUnreadable(err) {
-		return plan.Running{}, err
+// lookCloser reads Taintkeeper's pods and its eviction clock. If the pods may not be read, the Leases do not show that
+// it is not running.
+func (r *Reader) lookCloser(ctx context.Context) error {
+	pods := r.Clients.CoreV1().Pods(metav1.NamespaceAll)
+	err := List(ctx, r, "pods", selected(pods.List), Keep(&r.Cluster.Pods, plan.SlimPod))
+	if err != nil && !IsUnreadable(err) {
+		return err
 	}
-	return r.Cluster.Running(r.Clock.Latest()), nil
-}
-
-// lookCloser says whether Taintkeeper is running, from its pods and its eviction clock too.
-func (r *Reader) lookCloser(ctx context.Context) (plan.Running, error) {
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		options.LabelSelector = Keepers
-		return r.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-	}
-	denied := List(ctx, r, "pods", list, Keep(&r.Cluster.Pods, plan.SlimPod))
-	if denied != nil && !IsUnreadable(denied) {
-		return plan.Running{}, denied
-	}
-	if err := r.evictionClocks(ctx); err != nil {
-		return plan.Running{}, err
-	}
-	running, err := r.running(ctx)
-	running.Known = running.Known && (denied == nil || running.Mode != "")
-	return running, err
+	r.Cluster.Signs.LeasesKnown = r.Cluster.Signs.LeasesKnown && err == nil
+	return r.evictionClocks(ctx)
 }

@@ -28,11 +28,10 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 		builtIn   = " Due pods leave only if the built-in controller evicts them."
 	)
 	policies := []*v1alpha1.EvictionPolicy{{}}
-	keeper := func(flags ...string) runtime.Object {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "keeper", Labels: map[string]string{"app.kubernetes.io/name": "taintkeeper"}},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "taintkeeper", Args: flags}}},
-		}
+	keeper := func(mode string) runtime.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "keeper", Labels: map[string]string{
+			"app.kubernetes.io/name": "taintkeeper", "taintkeeper.dev/mode": mode,
+		}}}
 	}
 	fresh, stale := now.Add(-3*time.Second), now.Add(-time.Hour)
 	for name, test := range map[string]struct {
@@ -50,16 +49,16 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 			policies: policies, want: "Taintkeeper is not running (Lease tk/taintkeeper was last renewed 60m ago), so " + exception + builtIn,
 		},
 		"there is no Lease, and there are no policies":        {calls: 4, want: "Taintkeeper is not running, or runs without leader election." + builtIn},
-		"leases may not be listed, and there are no policies": {denied: []string{"list leases", "get leases"}, calls: 8},
+		"leases may not be listed, and there are no policies": {denied: []string{"list leases", "get leases"}, calls: 5},
 		"leases may not be listed": {
-			denied: []string{"list leases", "get leases"}, calls: 8, policies: policies,
+			denied: []string{"list leases", "get leases"}, calls: 5, policies: policies,
 			want: "It is not known whether Taintkeeper is running. If it is not, " + exception,
 		},
 		"the Lease has another name": {
-			objects: []runtime.Object{lease("tk", "mine", fresh), keeper("--leader-elect-resource-name=mine")}, calls: 4,
+			objects: []runtime.Object{lease("tk", "mine", fresh), keeper("enforce")}, calls: 2,
 		},
 		"shadow mode": {
-			objects: []runtime.Object{keeper("--shadow")}, calls: 4,
+			objects: []runtime.Object{keeper("shadow")}, calls: 4,
 			policies: policies, want: "Taintkeeper runs in shadow mode, so " + exception + builtIn,
 		},
 		"a process with a clock and without a Lease": {

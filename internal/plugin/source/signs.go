@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // signs reads what shows which controllers evict and taint. It notes what the user may not read, which is then unknown.
@@ -32,23 +34,18 @@ func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 	return nil
 }
 
-// leases reads the Leases of leaders, in all namespaces or at least where they are expected, and the Lease of node
-// health.
+// leases reads the Leases of both programs' leaders, and the Lease of node health.
 func (r *Reader) leases(ctx context.Context) error {
+	name, namespace := builtin.Election(r.Cluster.Pods)
+	homes := func(context.Context) []string { return []string{cmp.Or(namespace, metav1.NamespaceSystem)} }
 	var refused error
-	for _, name := range []string{plan.Taintkeeper, plan.ControllerManager} {
-		err := r.Lease(ctx, name, r.Cluster.Signs.AddLease)
+	for _, read := range []func() error{
+		func() error { return r.taintkeeper(ctx) },
+		func() error { return r.nodeHealthLease(ctx) },
+		func() error { return r.lease(ctx, name, homes) },
+	} {
+		err := read()
 		if err != nil && !IsUnreadable(err) {
-			return err
-		}
-		refused = cmp.Or(refused, err)
-	}
-	ofNodes := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	switch lease, err := ofNodes.Get(ctx, v1alpha1.NodeHealthLease, metav1.GetOptions{}); {
-	case err == nil:
-		r.Cluster.Signs.AddLease(lease)
-	case !apierrors.IsNotFound(err):
-		if err = Failed(ctx, r.Server, "get", "leases", err); !IsUnreadable(err) {
 			return err
 		}
 		refused = cmp.Or(refused, err)
@@ -57,24 +54,67 @@ func (r *Reader) leases(ctx context.Context) error {
 	return r.without(refused, "they cannot show which controllers are running")
 }
 
-// Lease reads the Leases that the replicas of a program may use to elect a leader, in all namespaces: those with the
-// name in the flags of its pods. A control plane outside the cluster may have none here.
-func (r *Reader) Lease(ctx context.Context, program string, each func(*coordinationv1.Lease)) error {
-	name, namespace := r.Cluster.Election(program)
+// taintkeeper reads the Lease of Taintkeeper's leader. If nobody holds one with the usual name, it may have another,
+// and a label.
+func (r *Reader) taintkeeper(ctx context.Context) error {
+	if err := r.lease(ctx, v1alpha1.ElectionLease, r.homes); err != nil || r.leads() {
+		return err
+	}
+	all := r.Clients.CoordinationV1().Leases(metav1.NamespaceAll)
+	err := List(ctx, r, "leases", selected(all.List), r.Cluster.Signs.AddLease)
+	if IsUnreadable(err) {
+		return nil // the one with the usual name could be read
+	}
+	return err
+}
+
+// selected lists only what has Taintkeeper's label.
+func selected[L runtime.Object](
+	list func(context.Context, metav1.ListOptions) (L, error),
+) func(context.Context, metav1.ListOptions) (L, error) {
+	return func(ctx context.Context, options metav1.ListOptions) (L, error) {
+		options.LabelSelector = v1alpha1.SelectTaintkeeper().String()
+		return list(ctx, options)
+	}
+}
+
+func (r *Reader) nodeHealthLease(ctx context.Context) error {
+	ofNodes := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := ofNodes.Get(ctx, v1alpha1.NodeHealthLease, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		r.Cluster.Signs.AddLease(lease)
+	case !apierrors.IsNotFound(err):
+		return Failed(ctx, r.Server, "get", "leases", err)
+	}
+	return nil
+}
+
+// lease reads the Leases with a name in all namespaces, or else where they are expected. A control plane outside the
+// cluster may have none here.
+func (r *Reader) lease(ctx context.Context, name string, homes func(context.Context) []string) error {
 	coordination := r.Clients.CoordinationV1()
 	get := func(ctx context.Context, namespace string) (*coordinationv1.Lease, error) {
 		return coordination.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
-	homes := func(ctx context.Context) []string {
-		switch {
-		case namespace != "":
-			return []string{namespace}
-		case program == plan.Taintkeeper:
-			return r.homes(ctx)
+	return named(ctx, r, "leases", name, coordination.Leases(metav1.NamespaceAll).List, homes, get, func(lease *coordinationv1.Lease) {
+		if lease.Name == name {
+			r.Cluster.Signs.AddLease(lease)
 		}
-		return []string{metav1.NamespaceSystem}
+	})
+}
+
+// Who says which controllers evict pods and taint nodes now. It reads what shows that, and uses the nodes and pods that
+// were read before.
+func (r *Reader) Who(ctx context.Context) (*who.Answer, error) {
+	fresh := *r
+	fresh.Cluster = &plan.Cluster{Nodes: r.Cluster.Nodes, Pods: r.Cluster.Pods}
+	for _, read := range []func(context.Context) error{fresh.leases, fresh.evictionClocks, fresh.evictions} {
+		if err := read(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return named(ctx, r, "leases", name, coordination.Leases(metav1.NamespaceAll).List, homes, get, each)
+	return who.Ask(fresh.Cluster, r.Clock.Latest()), nil
 }
 
 // homes returns the namespaces in which Taintkeeper's Lease and eviction clock may be: those that the bindings of its

@@ -24,6 +24,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -32,9 +33,14 @@ import (
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
+// lease returns the Lease of a leader. Taintkeeper's says that it evicts.
 func lease(namespace, name string, renewed time.Time) runtime.Object {
+	var labels map[string]string
+	if name != "kube-controller-manager" {
+		labels = (&v1alpha1.Leader{Controllers: []string{"eviction"}}).Labels("replica-1")
+	}
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("replica-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(renewed)),
 		},
@@ -69,7 +75,10 @@ func forbid(clients *fake.Clientset, rights ...string) {
 func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
-	r := &Reader{Clients: clients, Progress: output.NewProgress(env), Cluster: &plan.Cluster{Signs: plan.Signs{At: now}}}
+	r := &Reader{
+		Clients: clients, Progress: output.NewProgress(env), Cluster: &plan.Cluster{Signs: plan.Signs{At: now}},
+		Clock: &timeline.Clock{Wall: func() time.Time { return now }},
+	}
 	if err := r.required(t.Context(), Wants{}); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +198,7 @@ func TestAnErrorOtherThanForbiddenIsReturned(t *testing.T) {
 	clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
 	})
-	r := &Reader{Clients: clients, Cluster: &plan.Cluster{}}
+	r := &Reader{Clients: clients, Cluster: &plan.Cluster{}, Clock: &timeline.Clock{}}
 	if err := r.signs(t.Context(), Wants{Signs: true}); err == nil || !strings.Contains(err.Error(), "list events: ") {
 		t.Errorf("the error is %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -28,33 +29,37 @@ const overdueAfter = time.Minute
 
 // Make returns how Taintkeeper is doing at an instant.
 func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
-	running := cluster.Running(at)
+	known := who.Ask(cluster, at)
+	process := &known.Process
 	report := &cliv1alpha1.StatusReport{
-		At: metav1.NewMicroTime(at), Notes: cluster.Missing, Mode: running.Mode,
-		Leader: leaderOf(&running), Replicas: replicasOf(running.Replicas), LastError: cluster.Signs.Failure,
+		At: metav1.NewMicroTime(at), Notes: cluster.Missing, Mode: process.Mode,
+		Controllers: process.Controllers, Version: process.Version,
+		Leader: leaderOf(process), Replicas: replicasOf(process.Replicas), LastError: cluster.Signs.Failure,
 	}
 	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("StatusReport"))
-	if running.Mode != "" {
-		report.Controllers, report.Version = running.Controllers(), running.Version
+	if account := evictionClockFor(&cluster.Signs, process); account != nil {
+		report.EvictionClock, report.BuiltInBacklog = who.ClockOf(account, at), who.BacklogOf(account, at)
 	}
-	if account := evictionClockFor(&cluster.Signs, &running); account != nil {
-		report.EvictionClock, report.BuiltInBacklog = plan.EvictionClockOf(account, at), plan.BacklogOf(account, at)
+	due := plan.Countdowns{}
+	if mayEvict(known) { // otherwise policies hold nothing
+		due.Policies = cluster.PoliciesOf()
 	}
-	known := plan.Countdowns{}
-	if running.Evicts() { // otherwise policies hold nothing
-		known.Policies = cluster.PoliciesOf()
-	}
-	count(report, known, cluster)
-	report.Unknown = unknown(cluster, &running)
-	report.Health, report.Problems = judge(report, cluster, &running)
+	count(report, due, cluster)
+	report.Unknown = unknown(cluster, process)
+	report.Health, report.Problems = judge(report, cluster, known)
 	return report
 }
 
-func leaderOf(running *plan.Running) *cliv1alpha1.Leader {
-	if !running.Held {
+// mayEvict reports whether Taintkeeper runs, and evicts as far as is known.
+func mayEvict(known *who.Answer) bool {
+	return known.Process.State == who.Running && known.Eviction.Taintkeeper.State != who.NotRunning
+}
+
+func leaderOf(process *who.Process) *cliv1alpha1.Leader {
+	if !process.Held {
 		return nil
 	}
-	lease := running.Lease
+	lease := process.Lease
 	return &cliv1alpha1.Leader{
 		Identity: ptr.Deref(lease.Spec.HolderIdentity, ""), Lease: lease.Namespace + "/" + lease.Name,
 		Since: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}), Renewed: *lease.Spec.RenewTime,
@@ -74,12 +79,12 @@ func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
 }
 
 // evictionClockFor returns the eviction clock in the namespace of the Lease, or else any.
-func evictionClockFor(signs *plan.Signs, running *plan.Running) *corev1.ServiceAccount {
+func evictionClockFor(signs *plan.Signs, process *who.Process) *corev1.ServiceAccount {
 	if len(signs.EvictionClocks) == 0 {
 		return nil
 	}
 	i := slices.IndexFunc(signs.EvictionClocks, func(account *corev1.ServiceAccount) bool {
-		return running.Lease != nil && account.Namespace == running.Lease.Namespace
+		return process.Lease != nil && account.Namespace == process.Lease.Namespace
 	})
 	return signs.EvictionClocks[max(i, 0)]
 }
@@ -126,23 +131,23 @@ func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *pla
 
 // judge says whether Taintkeeper does its job, and what is wrong.
 func judge(
-	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
+	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, known *who.Answer,
 ) (health cliv1alpha1.Health, problems []string) {
-	if running.Mode == "" {
-		why := running.WhyNot(report.At.Time) + "."
+	if known.Process.State != who.Running {
+		why := known.WhyNot() + "."
 		if len(cluster.Policies) > 0 {
-			why = running.NoHolds(report.At.Time)
+			why = known.NoHolds()
 		}
-		if running.Known {
-			return cliv1alpha1.NotRunning, []string{why}
+		if known.Process.State == who.Unknown {
+			return cliv1alpha1.HealthUnknown, []string{why}
 		}
-		return cliv1alpha1.HealthUnknown, []string{why}
+		return cliv1alpha1.NotRunning, []string{why}
 	}
 	if len(report.Replicas) > 0 && !slices.ContainsFunc(report.Replicas, isReady) {
 		problems = append(problems, "No replica is ready.")
 	}
-	if running.Evicts() {
-		problems = append(problems, ofEvictions(report, cluster, running)...)
+	if mayEvict(known) {
+		problems = append(problems, ofEvictions(report, cluster, known)...)
 	}
 	if len(problems) > 0 {
 		return cliv1alpha1.Degraded, problems
@@ -154,10 +159,10 @@ func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
 
 // ofEvictions says what is wrong if Taintkeeper evicts.
 func ofEvictions(
-	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, running *plan.Running,
+	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, known *who.Answer,
 ) (problems []string) {
 	at := report.At.Time
-	if clock := report.EvictionClock; clock != nil && fails(clock, running) {
+	if clock := report.EvictionClock; clock != nil && fails(clock, known) {
 		problems = append(problems, staleEvictionClock(clock, at))
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
@@ -173,13 +178,19 @@ func ofEvictions(
 	return problems
 }
 
-// fails reports whether the leader should renew the eviction clock but does not. If the leader's flags are not known, a
-// clock that is not set does not count, because an earlier release may have left it.
-func fails(clock *cliv1alpha1.EvictionClockStatus, running *plan.Running) bool {
-	if running.Flags == nil {
+// fails reports whether the leader should renew the eviction clock but does not. If the leader does not say whether it
+// should, a clock that is not set does not count, because an earlier release may have left it. Nor does it while the
+// leader begins to lead.
+func fails(clock *cliv1alpha1.EvictionClockStatus, known *who.Answer) bool {
+	leader := known.Process.Leader
+	switch {
+	case leader == nil:
 		return clock.State == cliv1alpha1.ClockStale
+	case clock.State == cliv1alpha1.ClockNotSet:
+		since := ptr.Deref(known.Process.Lease.Spec.AcquireTime, metav1.MicroTime{})
+		return leader.Coexists && known.At.Sub(since.Time) > who.ClockValidFor
 	}
-	return clock.State != cliv1alpha1.ClockFresh && plan.IsOn("--coexist", running.Flags)
+	return clock.State == cliv1alpha1.ClockStale && leader.Coexists
 }
 
 func staleEvictionClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {

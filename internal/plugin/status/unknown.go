@@ -7,11 +7,12 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // unknown returns the fields of a report that are empty because something was not read.
-func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1.UnknownField) {
-	runs, signs := running.Mode != "", &cluster.Signs
+func unknown(cluster *plan.Cluster, process *who.Process) (fields []cliv1alpha1.UnknownField) {
+	runs, signs := process.State == who.Running, &cluster.Signs
 	files := cluster.Location == plan.Location{}
 	noEvictionClock := len(signs.EvictionClocks) == 0 && !signs.EvictionClocksKnown
 	for _, field := range []struct {
@@ -19,12 +20,12 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 		unknown bool
 		reason  string
 	}{
-		{"mode", !running.Known, unread(files, "Lease of Taintkeeper", "leases")},
-		{"controllers", runs && running.Flags == nil, "no pod of Taintkeeper was found"},
-		{"version", runs && running.Version == "", "no label " + v1alpha1.VersionLabel},
-		{"leader", running.Mode == cliv1alpha1.ModeEnforce && !running.Held && !signs.LeasesKnown, unread(files, "Lease of Taintkeeper", "leases")},
+		{"mode", process.State == who.Unknown, unknownMode(process, files)},
+		{"controllers", runs && process.Controllers == nil, unknownControllers(process)},
+		{"version", runs && process.Version == "", "no label " + v1alpha1.VersionLabel},
+		{"leader", process.Mode == cliv1alpha1.ModeEnforce && !process.Held && !signs.LeasesKnown, unread(files, "Lease of Taintkeeper", "leases")},
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
-		{"heldBy", !runs && !running.Known && len(cluster.Policies) > 0, "it is not known whether Taintkeeper is running"},
+		{"heldBy", process.State == who.Unknown && len(cluster.Policies) > 0, "it is not known whether Taintkeeper is running"},
 		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
 		{"evictionClock", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
 		{"builtInBacklog", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
@@ -35,6 +36,22 @@ func unknown(cluster *plan.Cluster, running *plan.Running) (fields []cliv1alpha1
 		}
 	}
 	return fields
+}
+
+// unknownMode says why it is not known whether Taintkeeper runs, and so in which mode.
+func unknownMode(process *who.Process, files bool) string {
+	if process.Why != "" {
+		return "no leader says it on its Lease"
+	}
+	return unread(files, "Lease of Taintkeeper", "leases")
+}
+
+// unknownControllers says why it is not known which controllers run.
+func unknownControllers(process *who.Process) string {
+	if process.Held {
+		return "the leader does not say on its Lease what it runs: upgrade Taintkeeper"
+	}
+	return "no leader says on its Lease what it runs"
 }
 
 // policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot without them shows that

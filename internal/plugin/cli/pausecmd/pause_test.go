@@ -71,16 +71,20 @@ func node(name string, taints ...corev1.Taint) *corev1.Node {
 	}
 }
 
-// lease returns the Lease of a controller that leads.
 func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{corev1.LabelMetadataName: name},
 	}}
 }
 
+// lease returns the Lease of a controller that leads. Taintkeeper's says that it evicts.
 func lease(name string) *coordinationv1.Lease {
+	var labels map[string]string
+	if name == v1alpha1.ElectionLease {
+		labels = (&v1alpha1.Leader{Controllers: []string{"eviction"}}).Labels(name)
+	}
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name, Labels: labels},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new(name), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now)),
 		},

@@ -24,6 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -176,8 +177,8 @@ func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
 			return nil, err
 		}
 		now := o.source.Now(cluster)
-		if running := cluster.Running(now); running.Known {
-			cluster.Idle = cluster.IdleAt(running, now)
+		if known := who.Ask(cluster, now); known.Eviction.Taintkeeper.State != who.Unknown {
+			cluster.Idle = known.Idle(len(cluster.Policies))
 		}
 		return cluster, nil
 	}

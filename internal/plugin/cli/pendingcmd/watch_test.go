@@ -30,6 +30,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -428,8 +429,11 @@ func TestThatTaintkeeperDoesNotEvictIsNotedOnceEachTimeItStops(t *testing.T) {
 		const leader, note = "taintkeeper", "Note: Taintkeeper is not running (Lease kube-system/taintkeeper was last renewed "
 		renew := func() {
 			s.put(coordinationv1.SchemeGroupVersion.WithResource("leases"), &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leader},
-				Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(leader), RenewTime: new(metav1.NowMicro())},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: metav1.NamespaceSystem, Name: leader,
+					Labels: (&v1alpha1.Leader{Controllers: []string{"eviction"}}).Labels(leader),
+				},
+				Spec: coordinationv1.LeaseSpec{HolderIdentity: new(leader), RenewTime: new(metav1.NowMicro())},
 			}, metav1.NamespaceSystem)
 		}
 		renew()

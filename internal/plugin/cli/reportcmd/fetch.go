@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/commandline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
@@ -47,7 +49,7 @@ func (f *fetcher) fetch(ctx context.Context, namespace string) (where string, bo
 		return "", nil, err
 	}
 	where = pod.Namespace + "/" + pod.Name
-	host, port, err := net.SplitHostPort(plan.ValueOf("--metrics-bind-address", plan.CommandLine(pod), loopback))
+	host, port, err := net.SplitHostPort(commandline.ValueOf("--metrics-bind-address", commandline.Of(pod), loopback))
 	if err != nil {
 		return "", nil, fmt.Errorf("pod %s serves no report: remove --metrics-bind-address=0", where)
 	}
@@ -72,18 +74,19 @@ func (f *fetcher) fetch(ctx context.Context, namespace string) (where string, bo
 
 // shadow finds the pod that runs in shadow mode, in one namespace or in all.
 func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, error) {
-	list, err := f.clients.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: source.Keepers})
+	ours := metav1.ListOptions{LabelSelector: v1alpha1.SelectTaintkeeper().String()}
+	list, err := f.clients.CoreV1().Pods(namespace).List(ctx, ours)
 	if err != nil {
 		return nil, f.explain(ctx, "look for Taintkeeper's pods", "list pods", namespace, err)
 	}
 	for i := range list.Items {
-		if pod := &list.Items[i]; plan.IsReady(pod) && plan.IsOn("--shadow", plan.CommandLine(pod)) {
+		if pod := &list.Items[i]; plan.IsReady(pod) && commandline.IsOn("--shadow", commandline.Of(pod)) {
 			return pod, nil
 		}
 	}
 	const advice = "only shadow mode writes a report; 'kubectl taintkeeper status' says which mode Taintkeeper is in"
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("find a pod of Taintkeeper: none has the label %s: %s", source.Keepers, advice)
+		return nil, fmt.Errorf("find a pod of Taintkeeper: none has the label %s: %s", ours.LabelSelector, advice)
 	}
 	return nil, fmt.Errorf("find a pod in shadow mode: none is ready: %s", advice)
 }

@@ -61,12 +61,12 @@ StorageClasses, CSINodes and PodDisruptionBudgets:
 It also contains:
 - EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
 - when the Leases of nodes were renewed, and the Leases of Taintkeeper and kube-controller-manager, with their holders
+  and what Taintkeeper's leader says there about itself
 - the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
 - the controllers of ReplicaSets and Jobs, and for unfinished Jobs the pod failure policy, the pod replacement policy,
   and how many pods have failed and may fail
 - the selectors of Services
-- the flags of Taintkeeper and kube-controller-manager that say which controllers run, in which mode, and which Lease
-  elects their leader
+- the flags of kube-controller-manager that say which controllers run, and which Lease elects its leader
 
 It contains no environment variables, image names, Secrets or ConfigMaps. It contains no other flags, and no
 other annotations except the one that marks static pods.`,

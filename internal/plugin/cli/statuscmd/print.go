@@ -9,7 +9,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -157,7 +157,7 @@ func (p *page) backlog() string {
 		return "no backlog of evictions"
 	}
 	return fmt.Sprintf("backlog ends within %s; %s",
-		output.Relative(p.At.Time, backlog.Until.Time), plan.SparedBy(backlog))
+		output.Relative(p.At.Time, backlog.Until.Time), who.SparedBy(backlog))
 }
 
 func (p *page) lastError() string {

@@ -86,7 +86,7 @@ func (o *options) run(ctx context.Context) error {
 	case cliv1alpha1.Healthy:
 		return nil
 	case cliv1alpha1.HealthUnknown:
-		return errors.New("cannot tell whether Taintkeeper is running: neither its Lease nor its pods can be read")
+		return errors.New("cannot tell whether Taintkeeper is running")
 	case cliv1alpha1.NotRunning:
 		return UnwellError{errors.New("no replica of Taintkeeper is running"), true}
 	}

@@ -13,50 +13,67 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
-// evictors says, judging by the Leases of both controllers, why neither has probably begun to evict, and what to do. A
-// renewed Lease shows that a program runs, but not that it evicts. A missing Lease shows nothing, because a managed
-// control plane may elect its leader elsewhere.
+// evictors says why no controller has begun to evict some pods, and what to do. A missing Lease shows nothing, because
+// a managed control plane may elect its leader elsewhere.
 func (o *obstacles) evictors(ctx context.Context) error {
-	var stopped []string
-	var unknown error
-	for _, program := range []string{plan.Taintkeeper, plan.ControllerManager} {
-		newest, err := o.newestLease(ctx, program)
-		switch {
-		case err != nil:
-			unknown = errors.Join(unknown, err)
-		case newest == nil:
-		case plan.IsRenewed(newest, o.now()):
-			return fmt.Errorf("according to its Lease, %s is running, but it has not begun to evict these pods: %s; check that no EvictionPolicy holds them, that its --controllers include %s, and that its clock is right", program, renewed(newest, o.now()), controllers[program])
-		default:
-			stopped = append(stopped, renewed(newest, o.now()))
-		}
+	known, err := o.reader.Who(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot tell whether a controller evicts here: %w", err)
 	}
-	switch {
-	case source.IsUnreadable(unknown):
+	switch ours, builtIn := known.Eviction.Taintkeeper, known.Eviction.BuiltIn; {
+	case ours.State == who.Running:
+		return evicting(plan.Taintkeeper)
+	case ours.State == who.Unknown && known.Process.Held:
+		return leading(known, known.Process.Lease, plan.Taintkeeper, who.Eviction)
+	case builtIn.State != who.NotRunning && known.BuiltInLease != nil:
+		return leading(known, known.BuiltInLease, builtin.Program, builtin.TaintEviction[0])
+	case !known.LeasesKnown:
 		return errors.New("cannot tell whether a controller evicts here: you may not list leases; ask for the right to list them in all namespaces")
-	case unknown != nil:
-		return fmt.Errorf("cannot tell whether a controller evicts here: %w", unknown)
-	case len(stopped) > 0:
+	case builtIn.State == who.Running:
+		return evicting(builtin.Program)
+	case ours.Why != "":
+		return fmt.Errorf("cannot tell whether a controller evicts here: %s", ours.Why)
+	}
+	return noneEvicts(known)
+}
+
+// noneEvicts says why no controller evicts, as far as is known.
+func noneEvicts(known *who.Answer) error {
+	var stopped []string
+	if known.Eviction.Taintkeeper.State == who.NotRunning {
+		stopped = append(stopped, reason(known, known.Process.Lease, known.WhyNot()))
+	}
+	if known.Eviction.BuiltIn.State == who.NotRunning {
+		without := builtin.Program + " runs without its " + builtin.TaintEviction[0]
+		stopped = append(stopped, reason(known, known.BuiltInLease, without))
+	}
+	if len(stopped) > 0 {
 		return fmt.Errorf("no running controller was found that evicts: %s; see the logs of the controller that should evict", strings.Join(stopped, ", and "))
 	}
 	return errors.New("no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts")
 }
 
-// controllers are the names by which each program's --controllers lists the controller that evicts.
-var controllers = map[string]string{
-	plan.Taintkeeper:       "eviction",
-	plan.ControllerManager: "taint-eviction-controller",
+// evicting is for a program that evicts, but not these pods.
+func evicting(program string) error {
+	return fmt.Errorf("%s evicts here, but it has not begun to evict these pods: check that no EvictionPolicy holds them, and that its clock is right", program)
 }
 
-// newestLease returns the Lease of a program that was renewed last, or nil if there is none.
-func (o *obstacles) newestLease(ctx context.Context, program string) (*coordinationv1.Lease, error) {
-	var found plan.Signs
-	err := o.reader.Lease(ctx, program, found.AddLease)
-	return found.NewestLease(o.reader.Cluster.Election(program)), err
+// leading is for a program that runs, and perhaps evicts.
+func leading(known *who.Answer, lease *coordinationv1.Lease, program, controller string) error {
+	return fmt.Errorf("according to its Lease, %s is running, but it has not begun to evict these pods: %s; check that no EvictionPolicy holds them, that its --controllers include %s, and that its clock is right", program, renewed(lease, known.At), controller)
+}
+
+// reason says why a program does not evict: its Lease if that is the reason, or else why.
+func reason(known *who.Answer, lease *coordinationv1.Lease, why string) string {
+	if lease != nil && !plan.IsHeld(lease, known.At) {
+		return renewed(lease, known.At)
+	}
+	return why
 }
 
 // renewed says when a Lease was last renewed.

@@ -731,12 +731,18 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
+// leads lets the holder of a Lease say which controllers it runs.
+func leads(lease *coordinationv1.Lease, controllers ...string) *coordinationv1.Lease {
+	lease.Labels = (&v1alpha1.Leader{Controllers: controllers}).Labels(*lease.Spec.HolderIdentity)
+	return lease
+}
+
 // leaseRenewedAt returns the Lease of a leader that was last renewed at the given time.
 func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: coordinationv1.LeaseSpec{
-			LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
+			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
 		},
 	}
 }
@@ -821,6 +827,14 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 			leaseRenewedAt("control", "kcm", 50*time.Second),
 			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
 		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease control/kcm was last renewed 10s ago"},
+		"Taintkeeper evicts": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "eviction")},
+			"taintkeeper evicts here, but it has not begun to evict these pods: check that no EvictionPolicy holds them, and that its clock is right"},
+		"Taintkeeper follows rules alone": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "node-taint-rule")},
+			"no running controller was found that evicts: Taintkeeper runs without the eviction controller; see"},
+		"the built-in is off": {nil, []runtime.Object{
+			leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
+			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--controllers=*,-taint-eviction-controller")),
+		}, "no running controller was found that evicts: kube-controller-manager runs without its taint-eviction-controller; see"},
 		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
 			"according to its Lease, taintkeeper is running, but it has not begun to evict these pods: Lease tk/taintkeeper was last renewed 10s ago; check that no EvictionPolicy holds them, that its --controllers include eviction, and that its clock is right"},
 		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},

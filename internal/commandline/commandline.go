@@ -1,7 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package commandline reads flags from the command lines of pods, as the API server stores them. It is pure.
+package commandline
 
 import (
 	"slices"
@@ -11,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CommandLine returns all arguments of a pod's command lines, as the API server stores them.
-func CommandLine(pod *corev1.Pod) (words []string) {
+// Of returns all arguments of a pod's command lines.
+func Of(pod *corev1.Pod) (words []string) {
 	for i := range pod.Spec.Containers {
 		words = slices.Concat(words, pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args)
 	}

@@ -1,13 +1,13 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package commandline_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/commandline"
 )
 
 func TestTheLastValueOfAFlagCounts(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTheLastValueOfAFlagCounts(t *testing.T) {
 		"--shadow=false --dry-run":  false,
 		"taintkeeper --shadow=true": true,
 	} {
-		if got := plan.IsOn("--shadow", strings.Fields(line)); got != want {
+		if got := commandline.IsOn("--shadow", strings.Fields(line)); got != want {
 			t.Errorf("%q: it is on: %t, want %t", line, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestTheLastValueOfAFlagCounts(t *testing.T) {
 		"--controllers":                     "other",
 		"--controllers-more=a --controller": "other",
 	} {
-		if got := plan.ValueOf("--controllers", strings.Fields(line), "other"); got != want {
+		if got := commandline.ValueOf("--controllers", strings.Fields(line), "other"); got != want {
 			t.Errorf("%q: the value is %q, want %q", line, got, want)
 		}
 	}

@@ -1,0 +1,404 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package who says which controllers evict pods and taint unhealthy nodes: Taintkeeper, kube-controller-manager, both
+// or neither. It is pure: facts about a cluster in, one answer out. Every command that needs to know asks it.
+//
+// Taintkeeper's leader says on its Lease what it runs. A leader that says nothing is an older version, and then it is
+// not known whether it evicts. A replica without a Lease shows itself by the eviction clock, by the Lease of node
+// health or by its events, and otherwise its pods only show that it may run. kube-controller-manager says nothing about
+// itself. Its Lease shows whether it is alive, and the command lines of its pods, or else its latest actions, what it
+// runs.
+package who
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// State says whether a controller runs.
+type State int
+
+// The states of a controller.
+const (
+	Unknown State = iota
+	NotRunning
+	Absent // there is no trace of it, but it may run elsewhere without a Lease here
+	Running
+)
+
+// Controller is what is known about one controller.
+type Controller struct {
+	State State
+	// Why says why the state is Unknown, as part of a sentence. It is empty if there are no facts at all.
+	Why string
+	// LastSeen is when the controller last acted, if only that shows that it runs: it may have been switched off since.
+	LastSeen time.Time
+}
+
+// Task is one task of the controllers.
+type Task struct {
+	Taintkeeper, BuiltIn Controller
+	// Held is set if Taintkeeper runs and keeps the built-in from doing the task.
+	Held bool
+	// Signs are sentences that say how we know it.
+	Signs []string
+}
+
+// Who says which program does the task.
+func (t *Task) Who() cliv1alpha1.Who {
+	ours, builtIn := t.Taintkeeper.State, t.BuiltIn.State
+	switch {
+	case t.Held, ours == Running && builtIn == NotRunning:
+		return cliv1alpha1.WhoTaintkeeper
+	case ours == Running && builtIn == Running:
+		return cliv1alpha1.WhoBoth
+	case (ours == NotRunning || ours == Absent) && builtIn == Running:
+		return cliv1alpha1.WhoBuiltIn
+	case ours == NotRunning && builtIn == NotRunning:
+		return cliv1alpha1.WhoNobody
+	}
+	return cliv1alpha1.WhoUnknown
+}
+
+// Process is what is known about Taintkeeper's process.
+type Process struct {
+	Controller
+
+	// Mode is empty unless it runs.
+	Mode cliv1alpha1.Mode
+	// Lease is the one that its replicas use to elect a leader, or nil. Held says that a leader renews it.
+	Lease *coordinationv1.Lease
+	Held  bool
+	// Leader is what the leader says about itself. It is nil if none leads, or if the leader is an older version.
+	Leader *v1alpha1.Leader
+	// Replicas are its pods that are not over.
+	Replicas []*corev1.Pod
+	// Version is what the Lease says, or else a pod in that mode. Controllers are nil if they are not known.
+	Version     string
+	Controllers []string
+}
+
+// Answer says which controllers run in a cluster at an instant.
+type Answer struct {
+	At                   time.Time
+	Process              Process
+	Eviction, NodeHealth Task
+	// Clock is the state of the eviction clock. It is empty if there is none, or if it is not set.
+	Clock cliv1alpha1.ClockState
+	// BuiltInLease is the one that kube-controller-manager's replicas use to elect a leader, or nil. LeasesKnown is set
+	// if there are no Leases that could not be read.
+	BuiltInLease *coordinationv1.Lease
+	LeasesKnown  bool
+}
+
+// The names of Taintkeeper's controllers for the two tasks.
+const (
+	Eviction   = "eviction"
+	NodeHealth = "node-health"
+)
+
+// Ask says which controllers run in a cluster at an instant.
+func Ask(cluster *plan.Cluster, at time.Time) *Answer {
+	q := &question{Cluster: cluster, managers: managers(cluster)}
+	a := &q.answer
+	a.At, a.LeasesKnown = at, cluster.Signs.LeasesKnown
+	a.BuiltInLease = cluster.Signs.NewestLease(electsBuiltIn(q.managers))
+	q.task = &a.Eviction
+	q.readClocks()
+	q.readProcess()
+	a.Eviction.Taintkeeper = q.taintkeeperEvicts()
+	a.Eviction.BuiltIn = q.builtIn(builtin.TaintEviction, func() time.Time { return q.evicted(builtin.Program) })
+	a.Eviction.Held = a.Eviction.Taintkeeper.State == Running && a.Clock == cliv1alpha1.ClockFresh
+	q.task = &a.NodeHealth
+	a.NodeHealth.Taintkeeper = q.taintkeeperTaints()
+	a.NodeHealth.BuiltIn = q.builtIn(builtin.NodeLifecycle, func() time.Time {
+		return q.wrote(builtin.Program, builtin.Taints, builtin.Conditions)
+	})
+	return a
+}
+
+// question is the work on an answer. Signs are added to the task.
+type question struct {
+	*plan.Cluster
+
+	managers []*corev1.Pod // that run kube-controller-manager
+	answer   Answer
+	task     *Task
+}
+
+// managers returns the pods that run kube-controller-manager.
+func managers(cluster *plan.Cluster) (pods []*corev1.Pod) {
+	for _, pod := range cluster.Pods {
+		if builtin.CommandLine(pod) != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// electsBuiltIn returns whether the replicas of kube-controller-manager elect their leader with a Lease.
+func electsBuiltIn(managers []*corev1.Pod) func(*coordinationv1.Lease) bool {
+	name, namespace := builtin.Election(managers)
+	return func(lease *coordinationv1.Lease) bool {
+		return lease.Name == name && (namespace == "" || lease.Namespace == namespace)
+	}
+}
+
+// Reads returns whether Ask reads a Lease of a cluster.
+func Reads(cluster *plan.Cluster) func(*coordinationv1.Lease) bool {
+	electsBuiltIn := electsBuiltIn(managers(cluster))
+	return func(lease *coordinationv1.Lease) bool {
+		return plan.ElectsTaintkeeper(lease) || electsBuiltIn(lease) || plan.IsOfNodeHealth(lease)
+	}
+}
+
+func (q *question) sign(format string, args ...any) {
+	q.task.Signs = append(q.task.Signs, fmt.Sprintf(format, args...))
+}
+
+// readClocks reads the state of the eviction clocks. One that is fresh counts more than one that is stale.
+func (q *question) readClocks() {
+	for _, account := range q.Signs.EvictionClocks {
+		switch clock := ClockOf(account, q.answer.At); clock.State {
+		case cliv1alpha1.ClockNotSet:
+			q.sign("The eviction clock in namespace %s is not set: it was cleared, or never renewed.", account.Namespace)
+		case cliv1alpha1.ClockFresh:
+			q.answer.Clock = clock.State
+			q.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
+		case cliv1alpha1.ClockStale:
+			if q.answer.Clock == "" {
+				q.answer.Clock = clock.State
+			}
+			q.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
+		}
+	}
+}
+
+// readProcess says whether Taintkeeper runs, and what its leader says about itself.
+func (q *question) readProcess() {
+	p := &q.answer.Process
+	p.Lease = q.Signs.NewestLease(func(lease *coordinationv1.Lease) bool {
+		return plan.ElectsTaintkeeper(lease) && plan.IsHeld(lease, q.answer.At)
+	})
+	if p.Held = p.Lease != nil; !p.Held {
+		p.Lease = q.Signs.NewestLease(plan.ElectsTaintkeeper)
+	}
+	if p.Held {
+		p.Version = p.Lease.Labels[v1alpha1.VersionLabel]
+		if p.Leader = v1alpha1.LeaderOf(p.Lease); p.Leader != nil {
+			p.Controllers = p.Leader.Controllers
+		}
+	}
+	for _, pod := range q.Pods {
+		if pod.Labels[v1alpha1.NameLabel] == v1alpha1.Name && !plan.IsOver(pod) {
+			p.Replicas = append(p.Replicas, pod)
+		}
+	}
+	if p.State = q.processState(); p.State == Running && p.Mode == "" {
+		p.Mode = cliv1alpha1.ModeEnforce
+	}
+}
+
+// processState says whether Taintkeeper runs. If only its pods show it, that may not be known.
+func (q *question) processState() State {
+	p := &q.answer.Process
+	if q.acts() {
+		return Running
+	}
+	for _, pod := range p.Replicas {
+		mode := modesOfPods[pod.Labels[v1alpha1.ModeLabel]]
+		hasLed := p.Lease != nil && strings.HasPrefix(holder(p.Lease), pod.Name+"_") // and does not now
+		switch {
+		case !plan.IsReady(pod) || mode == "" && hasLed:
+		case mode != "":
+			p.Mode, p.Version = mode, pod.Labels[v1alpha1.VersionLabel]
+			if mode == cliv1alpha1.ModeShadow {
+				p.Controllers = []string{Eviction}
+			}
+			return Running
+		default:
+			p.Why = fmt.Sprintf("pod %s/%s is ready, but no leader renews a Lease, as with --leader-elect=false or an older version, which you must upgrade", pod.Namespace, pod.Name)
+		}
+	}
+	switch {
+	case p.Why != "" || !q.Signs.LeasesKnown:
+		return Unknown
+	case p.Lease == nil:
+		return Absent
+	}
+	return NotRunning
+}
+
+// acts reports whether anything shows that a replica acts, rather than that its pod runs: its Leases, the eviction
+// clock, and, if it elects no leader, the events of its evictions.
+func (q *question) acts() bool {
+	lease := q.answer.Process.Lease
+	return plan.IsHeld(lease, q.answer.At) || plan.IsHeld(q.Signs.NewestLease(plan.IsOfNodeHealth), q.answer.At) ||
+		q.answer.Clock == cliv1alpha1.ClockFresh || lease == nil && q.isRecent(q.Signs.Evictions[plan.Taintkeeper].Last)
+}
+
+// modesOfPods are the modes that pods show. Pods that enforce show no mode: whether they do, their leader's Lease says.
+var modesOfPods = map[string]cliv1alpha1.Mode{
+	v1alpha1.LabelShadow: cliv1alpha1.ModeShadow, v1alpha1.LabelDryRun: cliv1alpha1.ModeDryRun,
+}
+
+// taintkeeperEvicts reports whether Taintkeeper evicts. If a replica has left a clock that is stale, it has stopped.
+func (q *question) taintkeeperEvicts() Controller {
+	ifAbsent := Absent
+	if q.answer.Clock == cliv1alpha1.ClockStale {
+		ifAbsent = NotRunning
+	}
+	controller := q.taintkeeper(Eviction, ifAbsent, func() time.Time { return q.evicted(plan.Taintkeeper) })
+	if q.answer.Clock == cliv1alpha1.ClockFresh { // only a leader that evicts renews it
+		return Controller{State: Running}
+	}
+	return controller
+}
+
+// taintkeeperTaints reports whether Taintkeeper monitors node health, which it does not by default. If it does, it
+// renews a Lease next to those of the nodes.
+func (q *question) taintkeeperTaints() Controller {
+	lease := q.Signs.NewestLease(plan.IsOfNodeHealth)
+	if lease == nil {
+		wrote := func() time.Time { return q.wrote(plan.Taintkeeper, builtin.Conditions) }
+		return q.taintkeeper(NodeHealth, NotRunning, wrote)
+	}
+	q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
+	return Controller{State: runs(plan.IsRenewed(lease, q.answer.At))}
+}
+
+// taintkeeper reports whether Taintkeeper runs a controller, according to what its leader says or, if it says nothing,
+// to when the controller last acted.
+func (q *question) taintkeeper(controller string, ifAbsent State, acted func() time.Time) Controller {
+	p := &q.answer.Process
+	q.leaderSigns()
+	switch {
+	case p.Leader != nil:
+		return Controller{State: runs(p.Leader.Runs(controller))}
+	case p.State == Running && p.Mode != cliv1alpha1.ModeEnforce:
+		return Controller{State: NotRunning}
+	case (p.Held || p.Lease == nil) && q.isRecent(acted()):
+		return Controller{State: Running}
+	case p.Held:
+		return Controller{Why: fmt.Sprintf("Lease %s/%s does not say what %s runs: upgrade Taintkeeper", p.Lease.Namespace, p.Lease.Name, holder(p.Lease))}
+	case p.State == Running:
+		return Controller{Why: "nothing shows whether it runs the controller " + controller}
+	case p.State == Absent:
+		return Controller{State: ifAbsent}
+	}
+	return p.Controller
+}
+
+func runs(does bool) State {
+	if does {
+		return Running
+	}
+	return NotRunning
+}
+
+// leaderSigns says who leads Taintkeeper, and what it runs.
+func (q *question) leaderSigns() {
+	p := &q.answer.Process
+	switch {
+	case p.Leader != nil:
+		q.sign("Lease %s/%s is held by %s, which runs %s.", p.Lease.Namespace, p.Lease.Name, holder(p.Lease), strings.Join(p.Controllers, ", "))
+	case p.State == Running && p.Mode != cliv1alpha1.ModeEnforce:
+		q.sign("A pod says that it runs Taintkeeper in mode %s.", p.Mode)
+	default:
+		q.leaseSigns(v1alpha1.ElectionLease, p.Lease)
+	}
+}
+
+// leaseSigns says who holds the Lease of a program.
+func (q *question) leaseSigns(name string, lease *coordinationv1.Lease) {
+	switch {
+	case lease == nil && !q.Signs.LeasesKnown:
+	case lease == nil:
+		q.sign("Lease %s does not exist.", name)
+	case holder(lease) == "":
+		q.sign("Nobody holds Lease %s/%s.", lease.Namespace, lease.Name)
+	case !plan.IsRenewed(lease, q.answer.At):
+		q.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time), holder(lease))
+	default:
+		q.sign("Lease %s/%s is held by %s.", lease.Namespace, lease.Name, holder(lease))
+	}
+}
+
+// builtIn reports whether a controller of kube-controller-manager runs, according to its command line, its Lease, and
+// when it last acted.
+func (q *question) builtIn(controller builtin.Controller, acted func() time.Time) Controller {
+	told := q.switchedOn(controller)
+	name, _ := builtin.Election(q.managers)
+	lease := q.answer.BuiltInLease
+	q.leaseSigns(name, lease)
+	switch {
+	case lease != nil && !plan.IsHeld(lease, q.answer.At): // it is dead, whatever its flags and earlier actions were
+		return Controller{State: NotRunning}
+	case told != Unknown:
+		return Controller{State: told}
+	}
+	if at := acted(); q.isRecent(at) {
+		return Controller{State: Running, LastSeen: at}
+	}
+	return Controller{}
+}
+
+// switchedOn reports whether the command lines of kube-controller-manager's pods switch a controller on.
+func (q *question) switchedOn(controller builtin.Controller) State {
+	told := Unknown
+	for _, pod := range q.managers {
+		if controller.RunsWith(builtin.CommandLine(pod)) {
+			q.sign("Pod %s/%s runs %s with this task enabled.", pod.Namespace, pod.Name, builtin.Program)
+			return Running
+		}
+		told = NotRunning
+		q.sign("Pod %s/%s runs %s with this task disabled.", pod.Namespace, pod.Name, builtin.Program)
+	}
+	return told
+}
+
+// evicted returns when a program last wrote the event of an eviction, or zero.
+func (q *question) evicted(program string) time.Time {
+	trace, ok := q.Signs.Evictions[program]
+	if ok {
+		q.sign("%s wrote %s about evictions, %s %s.", program, sentence.Counted(trace.Count, "event"),
+			sentence.Agree(trace.Count, "at", "the last at"), instant(trace.Last))
+	}
+	return trace.Last
+}
+
+// wrote returns when a program last wrote some fields of a node, or zero.
+func (q *question) wrote(program string, fields ...string) time.Time {
+	var last time.Time
+	var name string
+	for _, node := range q.Nodes {
+		if at := builtin.LastWrite(node.ManagedFields, program, fields...); at.After(last) {
+			last, name = at, node.Name
+		}
+	}
+	if name != "" {
+		q.sign("%s last wrote the taints or conditions of a node at %s: node %s.", program, instant(last), name)
+	}
+	return last
+}
+
+// isRecent reports whether a program acted recently enough to count as running.
+func (q *question) isRecent(at time.Time) bool {
+	return !at.IsZero() && q.answer.At.Sub(at) < builtin.Recent
+}
+
+func holder(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
+
+func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
