@@ -64,7 +64,7 @@ func (r rivals) find(ctx context.Context, now time.Time) (string, error) {
 	return r.writer(ctx, now)
 }
 
-// writer looks for a node that the built-in has written lately.
+// writer looks for a node that the built-in has written recently.
 func (r rivals) writer(ctx context.Context, now time.Time) (string, error) {
 	const page = 500
 	for options := (metav1.ListOptions{Limit: page}); ; {

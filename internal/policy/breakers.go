@@ -95,8 +95,8 @@ func (e *Engine) gathers(now time.Time) bool {
 	return false
 }
 
-// lookAtBreakers counts for all breakers. It returns those that have opened or closed, whether answers have changed, and
-// when to look again if nothing else happens; zero if time alone changes nothing.
+// lookAtBreakers counts for all breakers. It returns those that have opened or closed, whether answers have changed,
+// and when to look again if nothing else happens; zero if time alone changes nothing.
 func (e *Engine) lookAtBreakers(now time.Time) (flipped []string, news bool, again time.Time) {
 	e.count(now)
 	for _, name := range slices.Sorted(maps.Keys(e.breakers)) {

@@ -74,7 +74,8 @@ type Leaver struct {
 // without being asked, so that it counts changes that come together only once.
 func NewEngine(cluster Cluster, gather time.Duration) *Engine {
 	return &Engine{
-		cluster: cluster, gather: gather, breakers: map[string]*breaker{}, demands: map[string]nodeDemand{}, total: map[string]*Demand{},
+		cluster: cluster, gather: gather,
+		breakers: map[string]*breaker{}, demands: map[string]nodeDemand{}, total: map[string]*Demand{},
 		stale: map[string]struct{}{}, paces: map[string]*paced{}, budgets: map[string]*Allowance{}, line: NewLine(),
 		begun: map[types.UID][]Places{}, sights: sights{},
 	}
@@ -164,7 +165,11 @@ func (e *Engine) Decide(pod *Leaver, now time.Time) Decision {
 	without := *pod.Pod
 	without.Budgets = e.objection(pod, d.needs, now)
 	d.pod, d.state = &without, Full(e.state)
-	d.Answer = Decide(pod.By, d.pod, pod.Causes, now, d.state).Answer // another taint may need no places
+	d.Answer = Decide(pod.By, d.pod, pod.Causes, now, d.state).Answer
+	if d.Step == Ask && d.needs.Budget { // free places now are for pods that are next in line
+		without.Budgets.Objects = BudgetBusy
+		d.Answer = Decide(pod.By, d.pod, pod.Causes, now, d.state).Answer
+	}
 	return d
 }
 

@@ -122,32 +122,27 @@ func (c *cluster) leaver(uid types.UID, now time.Time) *policy.Leaver {
 // when they are due and when their answers end.
 func (c *cluster) pass(until time.Time) {
 	for range 1000 {
-		next := until
-		for _, p := range c.pods {
-			for _, at := range []time.Time{p.due, p.until} {
-				if at.After(c.now) && at.Before(next) {
-					next = at
-				}
-			}
-		}
-		if c.engine.Pending() {
-			next = c.now
-		} else if !c.again.IsZero() && c.again.Before(next) {
-			next = c.again
-		}
-		if next.After(c.now) {
-			c.now = next
-			c.lookAtDue()
-		}
-		if !c.engine.Pending() && (c.again.IsZero() || c.again.After(c.now)) {
-			if c.now.Equal(until) {
-				return
-			}
+		if c.engine.Pending() || !c.again.IsZero() && !c.again.After(c.now) {
+			c.turn()
 			continue
 		}
-		c.turn()
+		if c.now.Equal(until) {
+			return
+		}
+		c.now = c.next(until)
+		c.lookAtDue()
 	}
 	c.t.Fatalf("%s: the engine does not come to rest", c.now.Sub(due))
+}
+
+// next returns the first instant after now at which something happens, at most until.
+func (c *cluster) next(until time.Time) time.Time {
+	instants := []time.Time{until, c.again}
+	for _, p := range c.pods {
+		instants = append(instants, p.due, p.until)
+	}
+	instants = slices.DeleteFunc(instants, func(at time.Time) bool { return !at.After(c.now) })
+	return slices.MinFunc(instants, time.Time.Compare)
 }
 
 // lookAtDue asks about the nodes of pods that are due now or whose answers end now.
@@ -224,7 +219,7 @@ func (c *cluster) changed(node string) {
 	c.look(node)
 }
 
-// leave lets a pod leave, by whoever deleted it.
+// leave lets a pod leave, because a client has deleted it.
 func (c *cluster) leave(uid types.UID) {
 	is := c.leaver(uid, c.now)
 	delete(c.pods, uid)
@@ -368,7 +363,6 @@ func TestNextNamesTheNodesWhoseAnswersChange(t *testing.T) {
 
 // happen lets something random happen.
 func (c *cluster) happen(r *rand.Rand, second int) {
-	node := one(r, "a1", "a2", "b1")
 	some := func(do func(types.UID)) {
 		if len(c.pods) > 0 {
 			do(one(r, slices.Sorted(maps.Keys(c.pods))...))
@@ -376,16 +370,7 @@ func (c *cluster) happen(r *rand.Rand, second int) {
 	}
 	switch r.IntN(7) {
 	case 0, 1, 2:
-		pod := policy.Pod{
-			NamespaceLabels: labels.Set(randomLabels(r)), NodeLabels: labels.Set{}, Finished: r.IntN(6) == 0,
-			Budgets: policy.Budgets{Name: one(r, "", "shop/web", "shop/db")},
-		}
-		if r.IntN(3) == 0 {
-			pod.Since = at(float64(second - r.IntN(20)))
-		}
-		p := c.add(types.UID(fmt.Sprint("p", second)), node, at(float64(second+r.IntN(6)-1)), pod)
-		p.labels, p.read = labels.Set(randomLabels(r)), r.IntN(2) == 0
-		c.changed(node)
+		c.addRandom(r, second)
 	case 3:
 		some(c.leave)
 	case 4:
@@ -405,21 +390,41 @@ func (c *cluster) happen(r *rand.Rand, second int) {
 	case 5:
 		c.engine.SetBudget(one(r, "shop/web", "shop/db"), r.IntN(3), c.now)
 	case 6:
-		var all []*policy.Policy
-		for i := range r.IntN(4) {
-			object := randomPolicy(r, string(rune('a'+i)))
-			if r.IntN(3) == 0 {
-				object.Spec.Pace = &v1alpha1.EvictionPace{
-					Pods: int32(1 + r.IntN(2)), Per: *seconds(float64(1 + r.IntN(9))),
-					Scope: one(r, v1alpha1.ScopeCluster, v1alpha1.ScopeZone, v1alpha1.ScopeNode),
-				}
-			}
-			if object.Spec.Breaker != nil {
-				object.Spec.Breaker.MaxDue = one(r, intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("40%"))
-			}
-			compiled, _ := policy.New(&object)
-			all = append(all, compiled)
-		}
-		c.follow(all...)
+		c.follow(randomPolicies(r)...)
 	}
+}
+
+// addRandom adds a random pod.
+func (c *cluster) addRandom(r *rand.Rand, second int) {
+	node := one(r, "a1", "a2", "b1")
+	pod := policy.Pod{
+		NamespaceLabels: labels.Set(randomLabels(r)), NodeLabels: labels.Set{}, Finished: r.IntN(6) == 0,
+		Budgets: policy.Budgets{Name: one(r, "", "shop/web", "shop/db")},
+	}
+	if r.IntN(3) == 0 {
+		pod.Since = at(float64(second - r.IntN(20)))
+	}
+	p := c.add(types.UID(fmt.Sprint("p", second)), node, at(float64(second+r.IntN(6)-1)), pod)
+	p.labels, p.read = labels.Set(randomLabels(r)), r.IntN(2) == 0
+	c.changed(node)
+}
+
+// randomPolicies returns up to three policies.
+func randomPolicies(r *rand.Rand) []*policy.Policy {
+	var all []*policy.Policy
+	for i := range r.IntN(4) {
+		object := randomPolicy(r, string(rune('a'+i)))
+		if r.IntN(3) == 0 {
+			object.Spec.Pace = &v1alpha1.EvictionPace{
+				Pods: int32(1 + r.IntN(2)), Per: *seconds(float64(1 + r.IntN(9))),
+				Scope: one(r, v1alpha1.ScopeCluster, v1alpha1.ScopeZone, v1alpha1.ScopeNode),
+			}
+		}
+		if object.Spec.Breaker != nil {
+			object.Spec.Breaker.MaxDue = one(r, intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("40%"))
+		}
+		compiled, _ := policy.New(&object)
+		all = append(all, compiled)
+	}
+	return all
 }

@@ -18,12 +18,12 @@ type covering struct {
 	selector labels.Selector
 }
 
-// budgets are the PodDisruptionBudgets of each namespace.
-type budgets map[string][]covering
+// Coverage is the PodDisruptionBudgets of each namespace.
+type Coverage map[string][]covering
 
 // CoverageOf parses the selectors. A budget with an invalid selector covers nothing, as in the disruption controller.
-func CoverageOf(all []*policyv1.PodDisruptionBudget) budgets {
-	byNamespace := budgets{}
+func CoverageOf(all []*policyv1.PodDisruptionBudget) Coverage {
+	byNamespace := Coverage{}
 	for _, budget := range all {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err == nil {
@@ -33,9 +33,10 @@ func CoverageOf(all []*policyv1.PodDisruptionBudget) budgets {
 	return byNamespace
 }
 
-func (b budgets) Of(namespace string, pod labels.Set) []covering {
+// Of returns the budgets that cover a pod with these labels.
+func (c Coverage) Of(namespace string, pod labels.Set) []covering {
 	var all []covering
-	for _, budget := range b[namespace] {
+	for _, budget := range c[namespace] {
 		if budget.selector.Matches(pod) {
 			all = append(all, budget)
 		}

@@ -80,9 +80,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 		}
 		if workload := workloads[workloadKey{pod.Namespace, *owner}]; workload != nil {
 			workload.Replicas++
-			if leaving[pod.UID] {
-				workload.Leave++
-			}
+			workload.Leave += count(leaving[pod.UID])
 		}
 	}
 	for workload := range maps.Values(workloads) {

@@ -355,8 +355,8 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 
 // retainted changes the taints of a node.
 func (s *simulation) retainted(n *node, object *corev1.Node, now time.Time) {
-	told := s.tellNode(n)
-	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: plan.FormatAll(object.Spec.Taints)})
+	told, taints := s.tellNode(n), plan.FormatAll(object.Spec.Taints)
+	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: taints})
 	s.becomes(object, now)
 }
 

@@ -106,20 +106,20 @@ func (s *simulation) placed(p *pod, refused map[string]string, now time.Time) bo
 	return true
 }
 
-// likeOf returns what a pod has in common with the pods that find no room if it does not: the controller and the claims,
-// of which each pod of a StatefulSet has its own. It is empty for a pod that has nothing in common with others.
+// likeOf returns what a pod has in common with the pods that find no room if it does not: the controller and the
+// claims, of which each pod of a StatefulSet has its own. It is empty for a pod that has nothing in common with others.
 func likeOf(p *pod) string {
 	controller := metav1.GetControllerOfNoCopy(p.Pod)
 	if controller == nil || p.only != nil {
 		return ""
 	}
-	like := string(controller.UID)
+	like := []string{string(controller.UID)}
 	for i := range p.Spec.Volumes {
 		if claim := p.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
-			like += " " + claim.ClaimName
+			like = append(like, claim.ClaimName)
 		}
 	}
-	return like
+	return strings.Join(like, " ")
 }
 
 // find finds a node for a pod, or says why there is none. Without WhereTo, a pod that tolerates the taints of any node
