@@ -54,7 +54,10 @@ var promises = map[string][]string{
 	"How a pod leaves":     {"deletes refused", "untainted while pending"},
 	"timeAdded and clocks": {"restart in mid-countdown"},
 	"The Backlog":          {"many pods are due at once"},
-	"Coexistence":          {"an untaint and a clean stop in a storm: the built-in deletes nothing that stays"},
+	"Which controllers run": {
+		"the leader is killed in mid-countdown, and its standby keeps the deadlines",
+	},
+	"Coexistence": {"an untaint and a clean stop in a storm: the built-in deletes nothing that stays"},
 }
 
 // aboutTests is what docs/proofs.md says about the tests, and no story can show.

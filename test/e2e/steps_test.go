@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -152,6 +153,19 @@ func holder(ctx context.Context, p *Play) (string, error) {
 		return "", err
 	}
 	return *found.Spec.HolderIdentity, nil
+}
+
+// leaderSaysWhatItRuns wants the replica that leads to say so on its Lease.
+func leaderSaysWhatItRuns(ctx context.Context, p *Play) (Finding, error) {
+	found, err := p.Admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil {
+		return Finding{}, err
+	}
+	leader := v1alpha1.LeaderOf(found)
+	if leader == nil || !leader.Runs("eviction") || !leader.Coexists {
+		return Finding{Seen: fmt.Sprintf("the Lease has the labels %v", found.Labels)}, nil
+	}
+	return Finding{Right: true}, nil
 }
 
 // killLeader kills the replica that leads, waits until the standby does, and brings another standby at the end.

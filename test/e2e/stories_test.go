@@ -217,7 +217,7 @@ var nextToTheBuiltIn = []Scenario{
 		Name:     "the leader is killed in mid-countdown, and its standby keeps the deadlines",
 		Given:    []Step{Node("tainted"), countdowns("tainted", 30)},
 		When:     []Step{Taint("tainted", "gone"), After(3 * time.Second), killLeader},
-		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn},
+		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn, leaderSaysWhatItRuns},
 		Alone:    true,
 	},
 	{

@@ -11,15 +11,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 )
 
-// covering is a PodDisruptionBudget with its parsed selector.
-type covering struct {
+// Covering is a PodDisruptionBudget with its parsed selector.
+type Covering struct {
 	*policyv1.PodDisruptionBudget
 
 	selector labels.Selector
 }
 
 // Coverage is the PodDisruptionBudgets of each namespace.
-type Coverage map[string][]covering
+type Coverage map[string][]Covering
 
 // CoverageOf parses the selectors. A budget with an invalid selector covers nothing, as in the disruption controller.
 func CoverageOf(all []*policyv1.PodDisruptionBudget) Coverage {
@@ -27,15 +27,15 @@ func CoverageOf(all []*policyv1.PodDisruptionBudget) Coverage {
 	for _, budget := range all {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err == nil {
-			byNamespace[budget.Namespace] = append(byNamespace[budget.Namespace], covering{budget, selector})
+			byNamespace[budget.Namespace] = append(byNamespace[budget.Namespace], Covering{budget, selector})
 		}
 	}
 	return byNamespace
 }
 
 // Of returns the budgets that cover a pod with these labels.
-func (c Coverage) Of(namespace string, pod labels.Set) []covering {
-	var all []covering
+func (c Coverage) Of(namespace string, pod labels.Set) []Covering {
+	var all []Covering
 	for _, budget := range c[namespace] {
 		if budget.selector.Matches(pod) {
 			all = append(all, budget)
