@@ -48,7 +48,6 @@ func (f *Follower) advance(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", f.config.Nodes, f.config.Pods) {
 		return nil
 	}
-	f.tellAll() // until now every pod was held
 	for {
 		var nodes, flipped []string
 		wait := countEvery // an open breaker can close because more pods are selected
