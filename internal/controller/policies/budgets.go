@@ -120,16 +120,17 @@ func (b *budgets) checkRight(ctx context.Context) error {
 
 // budgetChanged applies a change of a budget.
 func (f *Follower) budgetChanged(before, after *policyv1.PodDisruptionBudget) {
-	name, waiting := key(cmp.Or(before, after)), []string(nil)
+	name := key(cmp.Or(before, after))
 	f.with(func(e *policy.Engine, now time.Time) {
 		if after == nil {
 			e.DropBudget(name)
-			return
+		} else {
+			e.SetBudget(name, policy.Allowed(after), now)
 		}
-		e.SetBudget(name, policy.Allowed(after), now)
-		waiting = e.WaitingFor(name)
 	})
-	if spares := f.facts.budgetChanged(before, after); spares && len(waiting) > 0 {
+	if spares := f.facts.budgetChanged(before, after); spares { // waiting pods may need no place any more
+		var waiting []string
+		f.with(func(e *policy.Engine, _ time.Time) { waiting = e.WaitingFor(name) })
 		f.tell(waiting...)
 	}
 }
