@@ -77,6 +77,12 @@ func (e *Engine) state(p *Policy) State {
 	return State{}
 }
 
+// isOpen reports whether the breaker of a policy was open when it was last counted.
+func (e *Engine) isOpen(p *Policy) bool {
+	b := e.breakers[p.Name]
+	return b != nil && b.isOpen()
+}
+
 // Open returns why the breaker of a policy is open; empty if it is not. It counts first.
 func (e *Engine) Open(p *Policy, now time.Time) string {
 	e.count(now)

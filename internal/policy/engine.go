@@ -125,8 +125,8 @@ func (e *Engine) Look(node string, due []*Leaver, now time.Time) []Said {
 	for i, pod := range due {
 		d := e.Decide(pod, now)
 		said[i] = d.Said
-		if places := e.places(pod, d.needs, now); len(places) > 0 {
-			waiting = append(waiting, Waiting{UID: pod.UID, Due: d.needs.Due, Needs: places})
+		if len(d.places) > 0 {
+			waiting = append(waiting, Waiting{UID: pod.UID, Due: d.needs.Due, Needs: d.places})
 		}
 	}
 	if e.line.Set(node, waiting, now) {
@@ -139,9 +139,10 @@ func (e *Engine) Look(node string, due []*Leaver, now time.Time) []Said {
 type Decision struct {
 	Said
 
-	pod   *Pod  // as far as the answer depends on it
-	needs Needs // whether it has them or not
-	state func(*Policy) State
+	pod    *Pod  // as far as the answer depends on it
+	needs  Needs // whether it has them or not
+	places []Places
+	state  func(*Policy) State
 }
 
 // Decide says whether a pod that is due may leave. Places are scarce, so a pod needs places in its budget and in paces
@@ -159,7 +160,8 @@ func (e *Engine) Decide(pod *Leaver, now time.Time) Decision {
 		return d
 	}
 	d.needs = NeedsOf(pod.By, d.pod, pod.Causes, now, d.state)
-	if Has(pod.UID, e.places(pod, d.needs, now), now) {
+	d.places = e.places(pod, d.needs, now)
+	if Has(pod.UID, d.places, now) {
 		return d
 	}
 	without := *pod.Pod
@@ -210,7 +212,7 @@ func (e *Engine) End(node string, pod types.UID, stays bool, now time.Time) {
 	e.pending = true
 }
 
-// Left counts a pod that starts to leave a node, no matter who deleted it.
+// Left counts a pod that starts to leave a node, no matter who deleted it. Neither its causes nor its state count.
 func (e *Engine) Left(pod *Leaver, now time.Time) {
 	for _, w := range e.windows(pod, Counting(pod.By, pod.Taints)) {
 		w.Left(pod.UID, now)
@@ -244,7 +246,7 @@ func (e *Engine) note(pod *Leaver, now time.Time) {
 	e.sights.note(pod.Node, pod.UID, pod.Causes, now)
 	for i := range pod.Causes {
 		if cause := &pod.Causes[i]; !cause.Due.After(now) {
-			on := Halts(pod.By, *cause, now, func(p *Policy) bool { return e.state(p).Open != "" })
+			on := Halts(pod.By, *cause, now, e.isOpen)
 			cause.Halt = e.sights.halt(pod.Node, pod.UID, cause.Taint, on, now)
 		}
 	}

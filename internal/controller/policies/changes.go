@@ -66,7 +66,7 @@ func (f *Follower) leaves(e *policy.Engine, change podcache.Change, now time.Tim
 		return
 	}
 	if node, ok := f.config.Nodes.Get(before.Node); ok && len(node.NoExecute) > 0 {
-		if is := f.leaver(before, node, node.NoExecute); is != nil {
+		if is := f.selected(before, node); is != nil {
 			e.Left(is, now)
 			return
 		}

@@ -48,22 +48,31 @@ type leaving struct {
 // leaver returns what the engine needs to know about a pod that must leave its node because of some of its taints; nil
 // if no policy selects it. The caller holds the lock.
 func (f *Follower) leaver(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) *policy.Leaver {
-	is, selecting := f.selecting(f.policies, pod, node)
-	if len(selecting) == 0 {
+	is := f.selected(pod, node)
+	if is == nil {
 		return nil
 	}
-	leaver := &policy.Leaver{
-		UID: pod.UID, Node: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Taints: node.NoExecute,
-		Causes: policy.CausesOf(f.config.Rule, pod.Rule(), taints), By: selecting, Pod: is,
-	}
+	is.Causes = policy.CausesOf(f.config.Rule, pod.Rule(), taints)
 	var known fact
-	if slices.ContainsFunc(selecting, (*policy.Policy).Asks) {
+	if slices.ContainsFunc(is.By, (*policy.Policy).Asks) {
 		known = f.facts.of(pod)
 		is.NotReadySince(f.unreadySince(pod, node, known), f.config.Clock.Now())
 		is.Budgets = f.objection(pod, known)
 	}
-	leaver.Memo = leaving{pod, known}
-	return leaver
+	is.Memo = leaving{pod, known}
+	return is
+}
+
+// selected returns a pod on its node with the policies that select it; nil if none does. The caller holds the lock.
+func (f *Follower) selected(pod *podcache.Pod, node *nodecache.Node) *policy.Leaver {
+	is, selecting := f.selecting(f.policies, pod, node)
+	if len(selecting) == 0 {
+		return nil
+	}
+	return &policy.Leaver{
+		UID: pod.UID, Node: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Taints: node.NoExecute,
+		By: selecting, Pod: is,
+	}
 }
 
 // unreadySince returns since when a pod or its node has not been ready; zero if both are, or if that is not known. The
@@ -101,9 +110,9 @@ type counts struct {
 	lost map[*policy.Policy]int // pods that are no longer selected
 }
 
-// selected returns how many pods a policy selects on all nodes, or selected at most countEvery ago. The caller holds
-// the lock.
-func (f *Follower) selected(p *policy.Policy, now time.Time) int {
+// countSelected returns how many pods a policy selects on all nodes, or selected at most countEvery ago. The caller
+// holds the lock.
+func (f *Follower) countSelected(p *policy.Policy, now time.Time) int {
 	if _, known := f.counts.of[p]; !known || now.Sub(f.counts.at) >= countEvery {
 		f.count(now)
 	}
@@ -114,7 +123,7 @@ func (f *Follower) selected(p *policy.Policy, now time.Time) int {
 // breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave
 // are selected. The caller holds the lock.
 func (f *Follower) selectedAtLeast(p *policy.Policy, leave int, now time.Time) int {
-	last, b := f.selected(p, now), p.Breaker()
+	last, b := f.countSelected(p, now), p.Breaker()
 	least := func() int { return max(f.counts.of[p]-f.counts.lost[p], leave) }
 	uncertain := leave > b.MaxDue(least()) && (leave <= b.MaxDue(last) || last < leave)
 	if uncertain && now.Sub(f.counts.at) >= countAtMost {

@@ -38,7 +38,7 @@ func (f *Follower) tallies() map[string]*tally {
 	f.with(func(e *policy.Engine, now time.Time) {
 		for _, p := range all {
 			tallies[p.Name] = &tally{
-				why: map[policy.Why]int{}, selected: f.selected(p.Policy, now), open: e.Open(p.Policy, now),
+				why: map[policy.Why]int{}, selected: f.countSelected(p.Policy, now), open: e.Open(p.Policy, now),
 			}
 		}
 	})

@@ -71,7 +71,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	if n != nil {
 		s.tellNode(n)
 		if s.policies != nil {
-			s.policies.left(s.leaver(p, n, now), now)
+			s.policies.left(leaves(p, n), now)
 		}
 	}
 	p.stage = terminating

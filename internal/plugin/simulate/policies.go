@@ -85,6 +85,11 @@ func (k knownPods) Selected(p *policy.Policy, _ int, _ time.Time) int {
 // Read implements [policy.Cluster]. Everything is known of all pods.
 func (k knownPods) Read(*policy.Leaver) {}
 
+// leaves returns a pod that leaves its node.
+func leaves(p *pod, n *node) *policy.Leaver {
+	return &policy.Leaver{UID: p.UID, Node: n.Name, Zone: zoneOf(n.Node), Taints: n.taints, By: p.selecting}
+}
+
 // leaver returns what policies need to know about a pod on its node.
 func (s *simulation) leaver(p *pod, n *node, now time.Time) *policy.Leaver {
 	known := s.policies.set.FactsAt(p.is, policies.NodeOf(n.Node), now)
@@ -95,10 +100,9 @@ func (s *simulation) leaver(p *pod, n *node, now time.Time) *policy.Leaver {
 		}
 	}
 	known.Budgets = s.policies.set.BudgetsNamed(names...)
-	return &policy.Leaver{
-		UID: p.UID, Node: n.Name, Zone: zoneOf(n.Node), Taints: n.taints,
-		Causes: policy.CausesOf(plan.Rule, p.facts, n.taints), By: p.selecting, Pod: known,
-	}
+	is := leaves(p, n)
+	is.Causes, is.Pod = policy.CausesOf(plan.Rule, p.facts, n.taints), known
+	return is
 }
 
 // changed lets the engine have its turn if it has something to do.
@@ -113,13 +117,16 @@ func (s *simulation) advancePolicies(now time.Time) {
 	o := s.policies
 	nodes, flipped, again := o.engine.Next(now)
 	for _, p := range o.set.All {
-		why := o.engine.Open(p, now)
-		switch flips := slices.Contains(flipped, p.Name); {
+		flips := slices.Contains(flipped, p.Name)
+		if o.began && !flips {
+			continue
+		}
+		switch why := o.engine.Open(p, now); {
 		case flips && why == "":
 			s.tellBreaker(p, "closes", "", now)
 		case flips:
 			s.tellBreaker(p, "opens", why, now)
-		case !o.began && why != "":
+		case why != "":
 			s.tellBreaker(p, "is open", why, now)
 		}
 	}
