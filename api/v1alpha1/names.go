@@ -110,6 +110,10 @@ func LabelsOfLeader() []string {
 // uniquePart returns the UUID in an identity of client-go's leader election, HOSTNAME_UUID.
 func uniquePart(identity string) string { return identity[strings.LastIndex(identity, "_")+1:] }
 
+// EvictionClockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting, as
+// config/coexistence.yaml has it.
+const EvictionClockValidFor = 30 * time.Second
+
 // The eviction clock, which the admission policies of config/coexistence.yaml read.
 const (
 	// EvictionClock is the name of the ServiceAccount that carries the eviction clock. Nothing runs as it.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -23,8 +24,7 @@ import (
 )
 
 const (
-	// validFor is how long a renewal keeps the built-in from evicting, as config/coexistence.yaml has it.
-	validFor = 30 * time.Second
+	validFor = v1alpha1.EvictionClockValidFor
 	// renewEvery is how often the clock is renewed, and retryEvery how often a failed renewal is retried.
 	renewEvery = 5 * time.Second
 	retryEvery = time.Second

@@ -104,10 +104,8 @@ func (f *Facts) backlogs() (notes []string) {
 	for _, account := range f.Signs.EvictionClocks {
 		if backlog := who.BacklogOf(account, f.Signs.At); backlog != nil {
 			notes = append(notes, fmt.Sprintf("kube-controller-manager is working through a backlog of evictions, until %s at the latest (another %s); %s.",
-				instant(backlog.Until.Time), backlog.Until.Sub(f.Signs.At).Round(time.Second), who.SparedBy(backlog)))
+				who.Instant(backlog.Until.Time), backlog.Until.Sub(f.Signs.At).Round(time.Second), who.SparedBy(backlog)))
 		}
 	}
 	return notes
 }
-
-func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -13,6 +13,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -61,5 +62,5 @@ func (f *Facts) lastWriter(name string) string {
 		return ""
 	}
 	return fmt.Sprintf("; field manager %s last wrote the taints of the node, at %s",
-		cmp.Or(written.Manager, "unknown"), instant(written.Time.Time))
+		cmp.Or(written.Manager, "unknown"), who.Instant(written.Time.Time))
 }

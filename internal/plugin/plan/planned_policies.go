@@ -38,7 +38,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 	for _, p := range set.All {
 		planned[p.Name] = &cliv1alpha1.PlannedPolicy{Name: p.Name, Pace: policies.PaceOf(p)}
 		at, why := trip(set, p, all, plan.At.Time)
-		planned[p.Name].TripsAt, planned[p.Name].Trips = microTime(at), why
+		planned[p.Name].TripsAt, planned[p.Name].Trips = policies.MicroTime(at), why
 	}
 	starts := map[*policy.Policy]map[string][]time.Time{} // when pods start to leave, by scope
 	resumed := resume{before: set, after: set.Resumed(), at: plan.At.Time}
@@ -58,7 +58,7 @@ func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change
 	for _, p := range set.All {
 		is := planned[p.Name]
 		if p.Pace() != nil && !p.DryRun {
-			is.LastAt = microTime(lastAtPace(p.Pace(), starts[p]))
+			is.LastAt = policies.MicroTime(lastAtPace(p.Pace(), starts[p]))
 		}
 		if is.Pods > 0 || is.Trips != "" {
 			plan.Policies = append(plan.Policies, *is)

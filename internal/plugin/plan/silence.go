@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -80,13 +81,13 @@ func silentChange(node *corev1.Node, course readiness.Course, at time.Time) chan
 
 // tell records when a node becomes silent and when it gets its taints.
 func tell(node *cliv1alpha1.PlannedNode, course readiness.Course) {
-	node.SilentAt = microTime(course.SilentAt)
+	node.SilentAt = policies.MicroTime(course.SilentAt)
 	for _, step := range course.Steps {
 		taints := FormatAll(step.Taints)
 		node.Steps = append(node.Steps, cliv1alpha1.TaintStep{At: metav1.NewMicroTime(step.At), Taints: taints})
 		news := slices.Contains(taints, unreachableNoExecute) && !slices.Contains(node.Before, unreachableNoExecute)
 		if news && node.TaintedAt == nil {
-			node.TaintedAt = microTime(step.At)
+			node.TaintedAt = policies.MicroTime(step.At)
 		}
 	}
 	if course.Held != nil {
@@ -95,14 +96,6 @@ func tell(node *cliv1alpha1.PlannedNode, course readiness.Course) {
 }
 
 const unreachableNoExecute = corev1.TaintNodeUnreachable + ":" + string(corev1.TaintEffectNoExecute)
-
-func microTime(at time.Time) *metav1.MicroTime {
-	if at.IsZero() {
-		return nil
-	}
-	micro := metav1.NewMicroTime(at)
-	return &micro
-}
 
 // silenceNotes says what a plan of silent nodes cannot know, and which other nodes it involves.
 func silenceNotes(

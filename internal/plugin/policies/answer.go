@@ -25,7 +25,7 @@ func AnswerOf(course Course) *cliv1alpha1.PolicyAnswer {
 	first := course.First
 	answer := &cliv1alpha1.PolicyAnswer{
 		Says: steps[first.Step], Policy: first.Policy, Reason: string(first.Why),
-		Until: optional(first.Until), LeavesAt: optional(course.Leaves), LastPolicy: course.Last.Policy,
+		Until: MicroTime(first.Until), LeavesAt: MicroTime(course.Leaves), LastPolicy: course.Last.Policy,
 	}
 	if first.Policy != "" {
 		answer.Message = first.String()
@@ -44,8 +44,8 @@ func PaceOf(p *policy.Policy) string {
 	return fmt.Sprintf("at most %s per %s in %s", pods, sentence.Duration(pace.Per), scope)
 }
 
-// optional returns an instant, or nil for zero.
-func optional(at time.Time) *metav1.MicroTime {
+// MicroTime returns an instant, or nil for zero.
+func MicroTime(at time.Time) *metav1.MicroTime {
 	if at.IsZero() {
 		return nil
 	}

@@ -188,7 +188,7 @@ func fails(clock *cliv1alpha1.EvictionClockStatus, known *who.Answer) bool {
 		return clock.State == cliv1alpha1.ClockStale
 	case clock.State == cliv1alpha1.ClockNotSet:
 		since := ptr.Deref(known.Process.Lease.Spec.AcquireTime, metav1.MicroTime{})
-		return leader.Coexists && known.At.Sub(since.Time) > who.ClockValidFor
+		return leader.Coexists && known.At.Sub(since.Time) > v1alpha1.EvictionClockValidFor
 	}
 	return clock.State == cliv1alpha1.ClockStale && leader.Coexists
 }

@@ -16,10 +16,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// ClockValidFor is how long a renewal of the eviction clock keeps the built-in from evicting, according to
-// config/coexistence.yaml.
-const ClockValidFor = 30 * time.Second
-
 // ClockOf says what an eviction clock shows at an instant.
 func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
 	clock := &cliv1alpha1.EvictionClockStatus{
@@ -30,7 +26,7 @@ func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.Eviction
 		return clock
 	}
 	clock.State, clock.Renewed = cliv1alpha1.ClockStale, new(metav1.NewTime(renewed))
-	if at.Sub(renewed).Abs() <= ClockValidFor {
+	if at.Sub(renewed).Abs() <= v1alpha1.EvictionClockValidFor {
 		clock.State = cliv1alpha1.ClockFresh
 	}
 	return clock

@@ -176,12 +176,12 @@ func (q *question) readClocks() {
 			q.sign("The eviction clock in namespace %s is not set: it was cleared, or never renewed.", account.Namespace)
 		case cliv1alpha1.ClockFresh:
 			q.answer.Clock = clock.State
-			q.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
+			q.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, Instant(clock.Renewed.Time))
 		case cliv1alpha1.ClockStale:
 			if q.answer.Clock == "" {
 				q.answer.Clock = clock.State
 			}
-			q.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, instant(clock.Renewed.Time))
+			q.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, Instant(clock.Renewed.Time))
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (q *question) taintkeeperTaints() Controller {
 		wrote := func() time.Time { return q.wrote(plan.Taintkeeper, builtin.Conditions) }
 		return q.taintkeeper(NodeHealth, NotRunning, wrote)
 	}
-	q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time))
+	q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, Instant(lease.Spec.RenewTime.Time))
 	return Controller{State: runs(plan.IsRenewed(lease, q.answer.At))}
 }
 
@@ -330,7 +330,7 @@ func (q *question) leaseSigns(name string, lease *coordinationv1.Lease) {
 	case holder(lease) == "":
 		q.sign("Nobody holds Lease %s/%s.", lease.Namespace, lease.Name)
 	case !plan.IsRenewed(lease, q.answer.At):
-		q.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, instant(lease.Spec.RenewTime.Time), holder(lease))
+		q.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, Instant(lease.Spec.RenewTime.Time), holder(lease))
 	default:
 		q.sign("Lease %s/%s is held by %s.", lease.Namespace, lease.Name, holder(lease))
 	}
@@ -374,7 +374,7 @@ func (q *question) evicted(program string) time.Time {
 	trace, ok := q.Signs.Evictions[program]
 	if ok {
 		q.sign("%s wrote %s about evictions, %s %s.", program, sentence.Counted(trace.Count, "event"),
-			sentence.Agree(trace.Count, "at", "the last at"), instant(trace.Last))
+			sentence.Agree(trace.Count, "at", "the last at"), Instant(trace.Last))
 	}
 	return trace.Last
 }
@@ -389,7 +389,7 @@ func (q *question) wrote(program string, fields ...string) time.Time {
 		}
 	}
 	if name != "" {
-		q.sign("%s last wrote the taints or conditions of a node at %s: node %s.", program, instant(last), name)
+		q.sign("%s last wrote the taints or conditions of a node at %s: node %s.", program, Instant(last), name)
 	}
 	return last
 }
@@ -401,4 +401,5 @@ func (q *question) isRecent(at time.Time) bool {
 
 func holder(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.HolderIdentity, "") }
 
-func instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+// Instant formats an instant for people.
+func Instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
