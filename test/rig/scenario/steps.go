@@ -155,8 +155,9 @@ func Finish(pod string, phase corev1.PodPhase) Step {
 // Delete deletes a pod for good, as a client other than an evictor does. After that, nothing is promised to the pod.
 func Delete(pod string) Step { return deletePod(pod, scene.AtOnce()) }
 
-// Terminate deletes a pod with its grace period. Where no kubelet ends it, it keeps terminating.
-func Terminate(pod string) Step { return deletePod(pod, metav1.DeleteOptions{}) }
+// Terminate deletes a pod with its grace period. Where no kubelet ends it, it keeps terminating. The contestant gets a
+// second to see that: watches of pods and of nodes are in no order, so what comes next might be seen first.
+func Terminate(pod string) Step { return Steps(deletePod(pod, metav1.DeleteOptions{}), After(time.Second)) }
 
 func deletePod(name string, options metav1.DeleteOptions) Step {
 	return func(ctx context.Context, p *Play) error {
