@@ -24,7 +24,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	live "github.com/taintkeeper/taintkeeper/internal/plugin/board"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Objects are what a scene consists of when its board is opened.
@@ -66,7 +66,7 @@ func Open(ctx context.Context, objects Objects) *Scene {
 	shown := live.New(live.Config{
 		Cluster: objects.Cluster, Clients: clients, Now: time.Now,
 		Rules:    dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, rules...),
-		Policies: func(context.Context, func(*plan.Cluster, error)) {},
+		Policies: func(context.Context, func(*state.Cluster, error)) {},
 		Ping:     func(context.Context) error { return nil },
 	})
 	s.running.Go(func() { shown.Run(ctx) })

@@ -29,9 +29,9 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -77,7 +77,7 @@ type round struct {
 
 	at      time.Time     // of the start
 	until   time.Duration // after which the simulation ends
-	before  *plan.Cluster
+	before  *state.Cluster
 	played  []cliv1alpha1.SimulationStep // as they came to pass
 	silent  map[string]bool
 	unheard []string // silent nodes whose last sign of life is not known yet

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // updateEvery is how long changes are collected: pages get at most four updates a second.
@@ -31,7 +31,7 @@ type Config struct {
 	Clients kubernetes.Interface
 	Rules   dynamic.Interface
 	// Policies calls tell repeatedly until the context ends, with the EvictionPolicies and the objects that they need.
-	Policies func(ctx context.Context, tell func(*plan.Cluster, error))
+	Policies func(ctx context.Context, tell func(*state.Cluster, error))
 	// Ping sends any request to the API server, and fails if it does not respond.
 	Ping func(context.Context) error
 	// Now returns the API server's time.
@@ -71,7 +71,7 @@ func (b *Board) Run(ctx context.Context) {
 }
 
 func (b *Board) followPolicies(ctx context.Context) {
-	b.config.Policies(ctx, func(read *plan.Cluster, err error) {
+	b.config.Policies(ctx, func(read *state.Cluster, err error) {
 		b.follower.Do(ctx, func() { b.cluster.setPolicies(read, err) })
 	})
 }

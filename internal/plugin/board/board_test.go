@@ -29,7 +29,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -85,7 +85,7 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 			Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Hour},
 			PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db"}},
 		}}
-		s.policies(&plan.Cluster{Policies: []*v1alpha1.EvictionPolicy{db}}, nil)
+		s.policies(&state.Cluster{Policies: []*v1alpha1.EvictionPolicy{db}}, nil)
 		s.pass(time.Second)
 		held := row[pendingRow](s, sheetPending, "held")
 		expect(t, "who holds the pod", held.HeldBy, "db: Held")
@@ -97,11 +97,11 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		})
 		expect(t, "the head", row[headRow](s, sheetHead, sheetHead).Held, 1)
 
-		s.policies(&plan.Cluster{}, errors.New("down"))
+		s.policies(&state.Cluster{}, errors.New("down"))
 		s.pass(time.Second)
 		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies).State, stateBroken)
 		expect(t, "who held the pod", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
-		s.policies(&plan.Cluster{Missing: []string{"You may not list them."}}, nil)
+		s.policies(&state.Cluster{Missing: []string{"You may not list them."}}, nil)
 		s.pass(time.Second)
 		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{
 			ID: kindPolicies, State: stateDenied, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
@@ -114,13 +114,13 @@ func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
 	play(t, func(s *scene) {
 		s.open()
 		idle := func() string { return row[headRow](s, sheetHead, sheetHead).Idle }
-		s.policies(&plan.Cluster{Idle: "It does not run."}, nil)
+		s.policies(&state.Cluster{Idle: "It does not run."}, nil)
 		s.pass(time.Second)
 		expect(t, "what it says", idle(), "It does not run.")
-		s.policies(&plan.Cluster{}, errors.New("down"))
+		s.policies(&state.Cluster{}, errors.New("down"))
 		s.pass(time.Second)
 		expect(t, "what it says when that is not known", idle(), "It does not run.")
-		s.policies(&plan.Cluster{}, nil)
+		s.policies(&state.Cluster{}, nil)
 		s.pass(time.Second)
 		expect(t, "what it says while Taintkeeper evicts", idle(), "")
 	})

@@ -17,6 +17,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -65,7 +66,7 @@ type knownNode struct {
 
 func newCluster(head headRow, now func() time.Time) *cluster {
 	return &cluster{
-		now: now, known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner},
+		now: now, known: plan.Countdowns{Owner: (&state.Cluster{}).Owner},
 		nodes: map[string]*knownNode{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
 		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*currency{},
 		head: head, sheets: newSheets(),
@@ -103,7 +104,7 @@ func (c *cluster) DeleteNode(name string) {
 }
 
 // setPolicies updates the policies. They change what the board says about pods, but not which pods must leave.
-func (c *cluster) setPolicies(read *plan.Cluster, err error) {
+func (c *cluster) setPolicies(read *state.Cluster, err error) {
 	if err == nil {
 		c.head.Idle = sentence.Printable(read.Idle)
 	}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -46,7 +46,7 @@ type scene struct {
 	ping    func() error
 	board   *Board
 	// policies tells the board which policies were read.
-	policies func(*plan.Cluster, error)
+	policies func(*state.Cluster, error)
 	page     page
 	shown    map[string]map[string]json.RawMessage // what the page shows, by sheet and id
 }
@@ -81,9 +81,9 @@ func (s *scene) open() {
 	s.board = New(Config{
 		Cluster: "home", Clients: s.clients, Rules: s.rules, Now: time.Now,
 		Ping: func(context.Context) error { return s.ping() },
-		Policies: func(_ context.Context, tell func(*plan.Cluster, error)) {
+		Policies: func(_ context.Context, tell func(*state.Cluster, error)) {
 			s.policies = tell
-			tell(&plan.Cluster{}, nil)
+			tell(&state.Cluster{}, nil)
 		},
 	})
 	ctx, cancel := context.WithCancel(s.t.Context())

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -43,7 +43,7 @@ var missing = map[string]string{
 }
 
 // askForViewer says which role to ask for.
-const askForViewer = "Ask for the ClusterRole " + plan.ViewerRole + ", which grants this access."
+const askForViewer = "Ask for the ClusterRole " + state.ViewerRole + ", which grants this access."
 
 // currency is how current a kind is.
 type currency struct {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Rule is a kind of problem.
@@ -52,7 +52,7 @@ func Rules() []Rule {
 }
 
 // Make applies rules to a cluster at an instant. If a namespace is given, it ignores objects in others.
-func Make(cluster *plan.Cluster, rules []Rule, namespace string, now time.Time) *cliv1alpha1.CheckReport {
+func Make(cluster *state.Cluster, rules []Rule, namespace string, now time.Time) *cliv1alpha1.CheckReport {
 	facts := newFacts(cluster)
 	report := &cliv1alpha1.CheckReport{
 		At:          metav1.NewMicroTime(now),

@@ -17,29 +17,29 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // sign leaves a trace in a cluster.
-type sign func(*plan.Cluster)
+type sign func(*state.Cluster)
 
 // clusterWith returns a cluster in which Leases and ServiceAccounts were read.
-func clusterWith(signs ...sign) *plan.Cluster {
-	cluster := &plan.Cluster{Signs: plan.Signs{At: now, LeasesKnown: true, EvictionClocksKnown: true}}
+func clusterWith(signs ...sign) *state.Cluster {
+	cluster := &state.Cluster{Signs: state.Signs{At: now, LeasesKnown: true, EvictionClocksKnown: true}}
 	for _, sign := range signs {
 		sign(cluster)
 	}
 	return cluster
 }
 
-func noRights(cluster *plan.Cluster) { cluster.Signs = plan.Signs{At: now} }
+func noRights(cluster *state.Cluster) { cluster.Signs = state.Signs{At: now} }
 
 // leads returns the Lease of a leader of Taintkeeper that says which controllers it runs.
 func leads(controllers ...string) sign { return leadsIn("taintkeeper", controllers...) }
 
 func leadsIn(lease string, controllers ...string) sign {
 	leader := v1alpha1.Leader{Version: "v1.2.3", Controllers: controllers}
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		leaseIn("kube-system", lease, 2*time.Second)(cluster)
 		cluster.Signs.Leases[len(cluster.Signs.Leases)-1].Labels = leader.Labels(replica)
 	}
@@ -49,13 +49,13 @@ const replica = "replica-1"
 
 // taintkeeperPod returns a ready pod of Taintkeeper with labels KEY=VALUE.
 func taintkeeperPod(labels ...string) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		pod := pod("keeper", alone, labeled(v1alpha1.NameLabel, v1alpha1.Name))
 		for _, label := range labels {
 			key, value, _ := strings.Cut(label, "=")
 			pod.Labels[key] = value
 		}
-		cluster.Pods = append(cluster.Pods, plan.SlimPod(pod))
+		cluster.Pods = append(cluster.Pods, state.SlimPod(pod))
 	}
 }
 
@@ -68,7 +68,7 @@ func nodeHealthLease(ago time.Duration) sign {
 }
 
 func leaseIn(namespace, name string, ago time.Duration) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: coordinationv1.LeaseSpec{
@@ -80,14 +80,14 @@ func leaseIn(namespace, name string, ago time.Duration) sign {
 
 // leadsNow makes another replica the holder of the last Lease, which leaves its labels as they are.
 func leadsNow(identity string) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.Leases[len(cluster.Signs.Leases)-1].Spec.HolderIdentity = &identity
 	}
 }
 
 // released returns a Lease that its last holder released.
 func released(name string) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(""), RenewTime: new(metav1.NewMicroTime(now))},
@@ -97,7 +97,7 @@ func released(name string) sign {
 
 // clock returns an eviction clock with an annotation, or without one if it is empty.
 func clock(renewed string) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: v1alpha1.EvictionClock}}
 		if renewed != "" {
 			account.Annotations = map[string]string{v1alpha1.EvictionClockAnnotation: renewed}
@@ -108,16 +108,16 @@ func clock(renewed string) sign {
 
 // process returns a pod with a command line.
 func process(words ...string) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		pod := pod("process", alone)
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Command: words}}
-		cluster.Pods = append(cluster.Pods, plan.SlimPod(pod))
+		cluster.Pods = append(cluster.Pods, state.SlimPod(pod))
 	}
 }
 
 // evicted returns the event of an eviction at the given time before now.
 func evicted(manager string, ago time.Duration) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: manager}}},
 			Reason:     v1alpha1.EventEviction, Message: "Marking for deletion Pod default/p", LastTimestamp: metav1.NewTime(now.Add(-ago)),
@@ -127,13 +127,13 @@ func evicted(manager string, ago time.Duration) sign {
 
 // wrote records who wrote a field of a node, at the given time before now.
 func wrote(manager, fields string, ago time.Duration) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		written := node("n")
 		written.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(now.Add(-ago))),
 			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
 		}}
-		cluster.Nodes = append(cluster.Nodes, plan.SlimNode(written))
+		cluster.Nodes = append(cluster.Nodes, state.SlimNode(written))
 	}
 }
 
@@ -247,7 +247,7 @@ func TestWhoTaintsNodes(t *testing.T) {
 	}
 }
 
-func taskOf(cluster *plan.Cluster, name string) cliv1alpha1.CheckedTask {
+func taskOf(cluster *state.Cluster, name string) cliv1alpha1.CheckedTask {
 	tasks := check.Make(cluster, nil, "", now).Controllers
 	return tasks[slices.IndexFunc(tasks, func(task cliv1alpha1.CheckedTask) bool { return task.Task == name })]
 }
@@ -278,7 +278,7 @@ func TestTheBacklogOfTheBuiltInIsReported(t *testing.T) {
 		"many are":             {"2026-11-22T09:01:30Z", strings.Repeat("n ", 11), "spared nodes: n, n, n, n, n, n, n, n, n, n and 1 more."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			notes := check.Make(clusterWith(func(cluster *plan.Cluster) {
+			notes := check.Make(clusterWith(func(cluster *state.Cluster) {
 				cluster.Signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 					Namespace: "kube-system", Name: v1alpha1.EvictionClock,
 					Annotations: map[string]string{v1alpha1.BacklogUntilAnnotation: test.until, v1alpha1.BacklogSparedAnnotation: test.spared},

@@ -14,13 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // Facts is the input of rules: the cluster, with its pods by owner, and what its controllers do.
 type Facts struct {
-	*plan.Cluster
+	*state.Cluster
 
 	// Workloads are sorted by namespace, kind and name. Pods that have finished or are terminating do not count.
 	Workloads []*Workload
@@ -50,11 +50,11 @@ type List struct {
 	Pods               []*corev1.Pod
 }
 
-func newFacts(cluster *plan.Cluster) *Facts {
+func newFacts(cluster *state.Cluster) *Facts {
 	facts := &Facts{Cluster: cluster}
 	workloads := map[cliv1alpha1.CheckedObject]*Workload{}
 	for _, pod := range cluster.Pods {
-		if plan.IsOver(pod) {
+		if state.IsOver(pod) {
 			continue
 		}
 		object := cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Pod", Name: pod.Name}, Namespace: pod.Namespace}
@@ -96,7 +96,7 @@ func (w *Workload) add(pod *corev1.Pod) {
 
 // fromTemplate creates a workload from a template. Its pods get more tolerations from the DaemonSet controller, or else
 // from the admission plugin DefaultTolerationSeconds.
-func fromTemplate(object cliv1alpha1.CheckedObject, template plan.WorkloadTemplate) *Workload {
+func fromTemplate(object cliv1alpha1.CheckedObject, template state.WorkloadTemplate) *Workload {
 	written := template.Pod.Spec.Tolerations
 	effective := slices.Clone(written)
 	for _, taint := range []corev1.Taint{notReady, unreachable} {
@@ -142,7 +142,7 @@ func noExecute(key, value string) corev1.Taint {
 
 // first returns the toleration that counts for a taint, or nil.
 func first(tolerations []corev1.Toleration, taint corev1.Taint) (*corev1.Toleration, bool) {
-	i, tolerated := plan.Rule.Matcher.First(tolerations, &taint)
+	i, tolerated := state.Rule.Matcher.First(tolerations, &taint)
 	if !tolerated {
 		return nil, false
 	}

@@ -8,8 +8,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -28,7 +28,7 @@ func (s *selection) finding(message string) Finding {
 }
 
 // selectionsOf finds the pods of each policy.
-func selectionsOf(cluster *plan.Cluster) []selection {
+func selectionsOf(cluster *state.Cluster) []selection {
 	set := cluster.PoliciesOf()
 	if set == nil {
 		return nil
@@ -43,7 +43,7 @@ func selectionsOf(cluster *plan.Cluster) []selection {
 		s := selection{EvictionPolicy: object}
 		for _, pod := range cluster.Pods {
 			selects := set.Mismatch(compiled, policies.PodOf(pod), nodes[pod.Spec.NodeName]) == ""
-			if selects && pod.DeletionTimestamp == nil && !plan.IsStatic(pod) {
+			if selects && pod.DeletionTimestamp == nil && !state.IsStatic(pod) {
 				s.pods = append(s.pods, pod)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -25,7 +25,7 @@ var falseComfort = Rule{
 	Find: func(facts *Facts) []Finding {
 		byNamespace := map[string][]*corev1.Pod{}
 		for _, pod := range facts.Pods {
-			if !plan.IsOver(pod) {
+			if !state.IsOver(pod) {
 				byNamespace[pod.Namespace] = append(byNamespace[pod.Namespace], pod)
 			}
 		}
@@ -57,7 +57,7 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[
 			continue
 		}
 		covered++
-		if node := pod.Spec.NodeName; node != "" && !plan.IsStatic(pod) && !heeded[pod] && leaves(pod.Spec.Tolerations, unforeseen) {
+		if node := pod.Spec.NodeName; node != "" && !state.IsStatic(pod) && !heeded[pod] && leaves(pod.Spec.Tolerations, unforeseen) {
 			leaving[node] = append(leaving[node], pod.Name)
 		}
 	}

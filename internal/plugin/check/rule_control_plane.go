@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // controlPlaneLeaves: a control plane of static pods stays, because only a kubelet can end those.
@@ -35,7 +35,7 @@ var parts = []string{
 // isControlPlane reports whether the pods of the workload belong to the control plane and are not static.
 func (w *Workload) isControlPlane() bool {
 	pod := w.Pod
-	return !plan.IsStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(
+	return !state.IsStatic(pod) && (pod.Labels["tier"] == "control-plane" || slices.ContainsFunc(
 		[]string{"component", "k8s-app", "app.kubernetes.io/name", "app.kubernetes.io/component"},
 		func(label string) bool { return slices.Contains(parts, pod.Labels[label]) },
 	))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -57,7 +57,7 @@ func (f *Facts) lastWriter(name string) string {
 	if node == nil {
 		return ""
 	}
-	written := plan.TaintsWritten(node)
+	written := state.TaintsWritten(node)
 	if written == nil {
 		return ""
 	}

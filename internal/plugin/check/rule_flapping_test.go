@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // cancelled returns an event that says how often the eviction of a pod was cancelled.
 func cancelled(pod string, count int32) sign {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{
 			InvolvedObject: corev1.ObjectReference{Namespace: "default", Name: pod},
 			Reason:         v1alpha1.EventEviction, Message: "Cancelling deletion of Pod default/" + pod,
@@ -26,7 +26,7 @@ func cancelled(pod string, count int32) sign {
 }
 
 func TestATaintThatComesAndGoesIsFound(t *testing.T) {
-	there := func(cluster *plan.Cluster) { cluster.Pods = append(cluster.Pods, pod("p"), pod("q")) }
+	there := func(cluster *state.Cluster) { cluster.Pods = append(cluster.Pods, pod("p"), pod("q")) }
 	byHand := wrote("hand", ofTaints, time.Minute)
 	const says = "Evictions of 1 pod were cancelled 3 times, as happens when a taint comes and goes"
 	for name, test := range map[string]struct {
@@ -39,7 +39,7 @@ func TestATaintThatComesAndGoesIsFound(t *testing.T) {
 		"in three events":          {[]sign{there, cancelled("p", 1), cancelled("p", 1), cancelled("p", 0)}, warningThat(says)},
 		"the last writer is named": {[]sign{there, byHand, cancelled("p", 3)}, warningThat(says + "; field manager hand last wrote the taints of the node, at 2026-11-22T08:59:00Z.")},
 		"a pod that is gone":       {[]sign{there, cancelled("gone", 3)}, nothing},
-		"a successor with the name": {[]sign{func(cluster *plan.Cluster) {
+		"a successor with the name": {[]sign{func(cluster *state.Cluster) {
 			cluster.Pods = append(cluster.Pods, pod("p", func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now) }))
 		}, cancelled("p", 3)}, nothing},
 	} {

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestAGracePeriodShorterThanTwoRenewalsIsFound(t *testing.T) {
 	leading := func(grace time.Duration) sign {
 		leader := v1alpha1.Leader{Controllers: []string{"node-health"}, MonitorGrace: grace}
-		return func(cluster *plan.Cluster) {
+		return func(cluster *state.Cluster) {
 			leads("node-health")(cluster)
 			cluster.Signs.Leases[0].Labels = leader.Labels(replica)
 		}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -70,7 +70,7 @@ func (f *Facts) comesBack(workload *Workload) *Finding {
 	for _, list := range workload.Lists {
 		for _, pod := range list.Pods {
 			taint := f.untolerated(pod.Spec.NodeName, pod.Spec.Tolerations)
-			if plan.IsStatic(pod) || taint == nil || taint.TimeAdded.IsZero() ||
+			if state.IsStatic(pod) || taint == nil || taint.TimeAdded.IsZero() ||
 				pod.CreationTimestamp.Sub(taint.TimeAdded.Time) < boundAnyway {
 				continue
 			}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestPodsThatNameATaintedNodeAreFound(t *testing.T) {
@@ -19,17 +19,17 @@ func TestPodsThatNameATaintedNodeAreFound(t *testing.T) {
 		return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
 	}
 	template := func(name string, change ...func(*corev1.Pod)) sign {
-		return func(cluster *plan.Cluster) {
-			cluster.Workloads = append(cluster.Workloads, plan.WorkloadTemplate{
+		return func(cluster *state.Cluster) {
+			cluster.Workloads = append(cluster.Workloads, state.WorkloadTemplate{
 				Owner: cliv1alpha1.Owner{Kind: "CronJob", Name: "w"}, Replicas: 1, Pod: pod("w", append(change, alone, on(name))...),
 			})
 		}
 	}
 	running := func(change ...func(*corev1.Pod)) sign {
-		return func(cluster *plan.Cluster) { cluster.Pods = append(cluster.Pods, pod("p", change...)) }
+		return func(cluster *state.Cluster) { cluster.Pods = append(cluster.Pods, pod("p", change...)) }
 	}
 	nodes := func(specs ...string) sign {
-		return func(cluster *plan.Cluster) { cluster.Nodes = []*corev1.Node{node("n", specs...)} }
+		return func(cluster *state.Cluster) { cluster.Nodes = []*corev1.Node{node("n", specs...)} }
 	}
 	const taint, stamped = "k=v:NoExecute", "k=v:NoExecute since 8:00"
 	for name, test := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -73,7 +73,7 @@ type covering struct {
 }
 
 // coveringOf returns the budgets of each namespace that have valid selectors.
-func coveringOf(cluster *plan.Cluster) map[string][]*covering {
+func coveringOf(cluster *state.Cluster) map[string][]*covering {
 	all := map[string][]*covering{}
 	for _, budget := range cluster.Budgets {
 		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil {
@@ -92,7 +92,7 @@ func coveringOf(cluster *plan.Cluster) map[string][]*covering {
 func budgetsOf(all map[string][]*covering, pod *corev1.Pod) []*covering {
 	var covers []*covering
 	for _, budget := range all[pod.Namespace] {
-		if !plan.IsOver(pod) && budget.selector.Matches(labels.Set(pod.Labels)) {
+		if !state.IsOver(pod) && budget.selector.Matches(labels.Set(pod.Labels)) {
 			covers = append(covers, budget)
 		}
 	}

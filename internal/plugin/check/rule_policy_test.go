@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // evicting returns a cluster with a policy that evicts two pods of app web on node n in zone a, with budgets.
-func evicting(change func(*v1alpha1.EvictionPolicySpec), budgets ...*policyv1.PodDisruptionBudget) *plan.Cluster {
+func evicting(change func(*v1alpha1.EvictionPolicySpec), budgets ...*policyv1.PodDisruptionBudget) *state.Cluster {
 	policy := &v1alpha1.EvictionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "policy"},
 		Spec:       v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict},
@@ -28,7 +28,7 @@ func evicting(change func(*v1alpha1.EvictionPolicySpec), budgets ...*policyv1.Po
 	}
 	n := node("n")
 	n.Labels = map[string]string{"zone": "a"}
-	return &plan.Cluster{
+	return &state.Cluster{
 		Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod("p"), pod("q")}, Budgets: budgets,
 		Namespaces: []*corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "shop"}}}},
 		Policies:   []*v1alpha1.EvictionPolicy{policy},

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -72,7 +72,7 @@ func removerOf(key string) *component {
 // managed fields tell, which 'kubectl get -o yaml' leaves out.
 func (f *Facts) isOld(node *corev1.Node, taint *corev1.Taint) bool {
 	since := taint.TimeAdded
-	if written := plan.TaintsWritten(node); since.IsZero() && written != nil {
+	if written := state.TaintsWritten(node); since.IsZero() && written != nil {
 		since = written.Time
 	}
 	return !since.IsZero() && f.Signs.At.Sub(since.Time) > startupFor

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestAStartupTaintThatStaysIsFound(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAStartupTaintThatStaysIsFound(t *testing.T) {
 					Manager: "kubectl-taint", Time: new(metav1.NewTime(now.Add(-test.wrote))), FieldsV1: metav1.NewFieldsV1(ofTaints),
 				}}
 			}
-			test.want.compare(t, found(t, "startup-taint", clusterWith(func(cluster *plan.Cluster) { cluster.Nodes = []*corev1.Node{is} })))
+			test.want.compare(t, found(t, "startup-taint", clusterWith(func(cluster *state.Cluster) { cluster.Nodes = []*corev1.Node{is} })))
 		})
 	}
 }

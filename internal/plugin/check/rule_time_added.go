@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -53,7 +53,7 @@ func (f *Facts) counts(node *corev1.Node, taint *corev1.Taint) bool {
 		if pod.Spec.NodeName != node.Name {
 			return false
 		}
-		i, ok := plan.Rule.Matcher.First(pod.Spec.Tolerations, taint)
+		i, ok := state.Rule.Matcher.First(pod.Spec.Tolerations, taint)
 		return ok && pod.Spec.Tolerations[i].TolerationSeconds != nil
 	})
 }

@@ -18,14 +18,14 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
 // found applies one rule to a cluster.
-func found(t *testing.T, id string, cluster *plan.Cluster) []cliv1alpha1.CheckFinding {
+func found(t *testing.T, id string, cluster *state.Cluster) []cliv1alpha1.CheckFinding {
 	t.Helper()
 	rules := slices.DeleteFunc(check.Rules(), func(rule check.Rule) bool { return rule.ID != id })
 	if len(rules) != 1 {
@@ -115,7 +115,7 @@ func tolerating(all ...corev1.Toleration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = all }
 }
 
-func pods(all ...*corev1.Pod) *plan.Cluster { return &plan.Cluster{Pods: all} }
+func pods(all ...*corev1.Pod) *state.Cluster { return &state.Cluster{Pods: all} }
 
 // forSeconds sets tolerationSeconds.
 func forSeconds(t corev1.Toleration, seconds int64) corev1.Toleration {
@@ -146,7 +146,7 @@ func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
 		"a pod on another node does":                 {[]*corev1.Node{node("m", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.want.compare(t, found(t, "no-time-added", &plan.Cluster{Nodes: test.nodes, Pods: test.pods}))
+			test.want.compare(t, found(t, "no-time-added", &state.Cluster{Nodes: test.nodes, Pods: test.pods}))
 		})
 	}
 }
@@ -356,14 +356,14 @@ func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
 }
 
 func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
-	template := func(kind string, tolerations ...corev1.Toleration) *plan.Cluster {
-		return &plan.Cluster{Workloads: []plan.WorkloadTemplate{{
+	template := func(kind string, tolerations ...corev1.Toleration) *state.Cluster {
+		return &state.Cluster{Workloads: []state.WorkloadTemplate{{
 			Owner: cliv1alpha1.Owner{Kind: kind, Name: "web"}, Replicas: 1, Pod: pod("web", alone, tolerating(tolerations...)),
 		}}}
 	}
 	for name, test := range map[string]struct {
 		rule    string
-		cluster *plan.Cluster
+		cluster *state.Cluster
 		want    is
 	}{
 		"a Deployment gets 300 seconds":                       {"single-replica", template("Deployment"), infoThat("300 s")},
@@ -378,7 +378,7 @@ func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 
 func TestPodsSayMoreThanTheirTemplate(t *testing.T) {
 	cluster := pods(pod("p", defaults), pod("q", defaults))
-	cluster.Workloads = []plan.WorkloadTemplate{{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Replicas: 1, Pod: pod("web", alone)}}
+	cluster.Workloads = []state.WorkloadTemplate{{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Replicas: 1, Pod: pod("web", alone)}}
 	nothing.compare(t, found(t, "single-replica", cluster))
 }
 

@@ -14,4 +14,5 @@
 //	output                 tables, JSON and YAML, and progress
 //	command                the environment of a command, and errors of its command line
 //	plan, check, page ...  what decides, and does not know the command line
+//	state                  the cluster that it decides about
 package cli

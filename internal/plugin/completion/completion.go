@@ -16,9 +16,9 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/completion"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -261,10 +261,10 @@ func listPods(s *source.Source, word string) []string {
 }
 
 // readQuietly reads the files. A completion cannot show errors.
-func readQuietly(s *source.Source) *plan.Cluster {
+func readQuietly(s *source.Source) *state.Cluster {
 	cluster, err := source.ReadFiles(strings.NewReader(""), s.Files, source.Wants{})
 	if err != nil {
-		return &plan.Cluster{}
+		return &state.Cluster{}
 	}
 	return cluster
 }

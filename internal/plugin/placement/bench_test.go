@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // big is a cluster of 5,000 nodes in three zones with 30 pods each. One node in thirty has a name that begins with "n",
 // and gets the taint: 5,010 pods leave 167 nodes.
-func big(workloads int, change func(*corev1.Pod)) *plan.Cluster {
-	cluster := &plan.Cluster{}
+func big(workloads int, change func(*corev1.Pod)) *state.Cluster {
+	cluster := &state.Cluster{}
 	for i := range 5_000 {
 		name := fmt.Sprintf("a%04d", i)
 		if i%30 == 0 {
@@ -40,7 +40,7 @@ func BenchmarkPlace(b *testing.B) {
 			LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
 		}}
 	}
-	for name, cluster := range map[string]*plan.Cluster{
+	for name, cluster := range map[string]*state.Cluster{
 		"50 workloads":                  big(50, func(*corev1.Pod) {}),
 		"5,000 workloads":               big(5_000, func(*corev1.Pod) {}),
 		"500 workloads that are spread": big(500, spread),

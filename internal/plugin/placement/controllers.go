@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Controllers say whether and when pods that leave get successors. They contain only Jobs, by UID, because Jobs count
@@ -32,7 +32,7 @@ type job struct {
 }
 
 // ControllersOf returns the controllers of a cluster's pods. They have not lost any pods yet.
-func ControllersOf(cluster *plan.Cluster) Controllers {
+func ControllersOf(cluster *state.Cluster) Controllers {
 	all := Controllers{}
 	for _, one := range cluster.Jobs {
 		if one.UID != "" {
@@ -92,7 +92,7 @@ func (c Controllers) WhyWait(pod *corev1.Pod) string {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	job := c.jobOf(pod)
 	switch {
-	case controller == nil || plan.IsFinished(pod):
+	case controller == nil || state.IsFinished(pod):
 	case controller.Kind == statefulSet.Kind || controller.Kind == daemonSet:
 		return fmt.Sprintf("Its %s creates no successor until the pod object is deleted.", controller.Kind)
 	case job != nil && ptr.Deref(job.Spec.PodReplacementPolicy, "") == batchv1.Failed:
@@ -107,7 +107,7 @@ func (c Controllers) WhyNone(pod *corev1.Pod) string {
 	switch {
 	case metav1.GetControllerOfNoCopy(pod) == nil:
 		return "It has no controller, so nothing creates a successor."
-	case plan.IsFinished(pod):
+	case state.IsFinished(pod):
 		return "It has finished, so it needs no successor."
 	}
 	job := c.jobOf(pod)

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // above lets a pod tolerate the taint sla if its value is above 4.
@@ -19,7 +19,7 @@ func above(pod *corev1.Pod) {
 }
 
 func TestAPodGoesToANodeWhoseTaintItToleratesWithGt(t *testing.T) {
-	made := placed(t, &plan.Cluster{
+	made := placed(t, &state.Cluster{
 		Nodes: []*corev1.Node{node("n", "a"), node("m", "a", tainted("sla=5:NoSchedule"))},
 		Pods:  []*corev1.Pod{pod("p", "n", above)},
 	}, placement.Options{})
@@ -35,7 +35,7 @@ func TestAPodThatWaitsIsAskedAboutAgainWhenItToleratesATaintWithGt(t *testing.T)
 		above(pod)
 		selecting(corev1.LabelTopologyZone, "b")(pod)
 	}
-	made := placed(t, &plan.Cluster{
+	made := placed(t, &state.Cluster{
 		Nodes: []*corev1.Node{node("n", "a"), node("n0", "b", tainted("sla=5:NoSchedule"))},
 		Pods:  []*corev1.Pod{pod("p", "n", p), pod("q", "n0", asking("4"), tolerating("k", 60))},
 	}, placement.Options{})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // notGiven are the kinds that plugins list but a plan does not have, and why the plugins do not need them.
@@ -34,7 +34,7 @@ func TestPluginsAreGivenWhatTheyList(t *testing.T) {
 	if _, err := newFramework(t.Context(), asked, &counted{SharedLister: schedulercache.NewEmptySnapshot()}, scoreOthers); err != nil {
 		t.Fatal(err)
 	}
-	given, err := informersOf(&plan.Cluster{})
+	given, err := informersOf(&state.Cluster{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // filled is an informer that never runs: it holds the given objects, and passes them to handlers immediately.
@@ -33,7 +32,7 @@ func (f filled) AddEventHandler(handler cache.ResourceEventHandler) (cache.Resou
 }
 
 // informersOf returns informers from which plugins read a cluster. They have no client, and must not be started.
-func informersOf(cluster *plan.Cluster) (informers.SharedInformerFactory, error) {
+func informersOf(cluster *state.Cluster) (informers.SharedInformerFactory, error) {
 	factory := informers.NewSharedInformerFactory(nil, 0)
 	owners := ownersOf(cluster)
 	for _, err := range []error{

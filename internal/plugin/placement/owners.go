@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // owners are the objects whose pods the scheduler spreads by default. It reads only their selectors.
@@ -39,7 +39,7 @@ type ownerName struct {
 
 // ownersOf creates the owners of pods from their references. If the source does not contain an owner's selector, the
 // selector consists of the labels that all its pods have.
-func ownersOf(cluster *plan.Cluster) owners {
+func ownersOf(cluster *state.Cluster) owners {
 	selectors := map[ownerName]*metav1.LabelSelector{}
 	for _, pod := range cluster.Pods {
 		ref := metav1.GetControllerOfNoCopy(pod)

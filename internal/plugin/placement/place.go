@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -44,7 +44,7 @@ type Options struct {
 // Pods leave in the order of their due times. Pods that leave at the same time are removed first. Then their successors
 // are placed in the order of the scheduler's queue, by priority, each after the one before it. A successor that fits no
 // node is tried again after others are placed or leave, if that may change the answer.
-func Place(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
+func Place(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
 	if made.Summary.Leave == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ type placer struct {
 	unknown     int       // pods with unknown volumes
 }
 
-func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
+func newPlacer(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
 	p := &placer{
 		storage: storageOf(cluster), controllers: ControllersOf(cluster), byName: map[string]*corev1.Node{},
 		silent: silentNodes(cluster, made), lowest: math.MaxInt32,
@@ -105,8 +105,8 @@ func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.Tai
 		if pods[key] != nil || pod.Spec.NodeName == "" {
 			continue
 		}
-		pods[key] = plan.WithUID(pod)
-		if !plan.IsFinished(pod) {
+		pods[key] = state.WithUID(pod)
+		if !state.IsFinished(pod) {
 			bound = append(bound, pods[key])
 			p.lowest = min(p.lowest, ptr.Deref(pod.Spec.Priority, 0))
 		}
@@ -119,7 +119,7 @@ func newPlacer(ctx context.Context, cluster *plan.Cluster, made *cliv1alpha1.Tai
 }
 
 // nodesAfter returns the nodes with their taints after the plan, sorted by name.
-func nodesAfter(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) ([]*corev1.Node, error) {
+func nodesAfter(cluster *state.Cluster, made *cliv1alpha1.TaintPlan) ([]*corev1.Node, error) {
 	changed := map[string][]string{}
 	for i := range made.Nodes {
 		changed[made.Nodes[i].Name] = made.Nodes[i].After
@@ -172,7 +172,7 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 }
 
 // silentNodes returns the nodes whose kubelets do not end pods: those that the plan makes silent, and unreachable ones.
-func silentNodes(cluster *plan.Cluster, made *cliv1alpha1.TaintPlan) map[string]bool {
+func silentNodes(cluster *state.Cluster, made *cliv1alpha1.TaintPlan) map[string]bool {
 	silent := map[string]bool{}
 	for i := range made.Nodes {
 		silent[made.Nodes[i].Name] = made.Silent
@@ -221,7 +221,7 @@ func (p *placer) batches(at time.Time) [][]*leaver {
 func (p *placer) leave(ctx context.Context, batch []*leaver) error {
 	var gone []*corev1.Pod
 	for _, l := range batch {
-		if plan.IsFinished(l.pod) {
+		if state.IsFinished(l.pod) {
 			continue
 		}
 		p.controllers.Lose(l.pod)
@@ -275,7 +275,7 @@ func (p *placer) mayHelp(l *leaver, gone []*corev1.Pod) bool {
 		if node == nil {
 			return false
 		}
-		_, untolerated := plan.Rule.Matcher.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
+		_, untolerated := state.Rule.Matcher.Untolerated(node.Spec.Taints, l.successor.Spec.Tolerations)
 		return !untolerated
 	})
 }

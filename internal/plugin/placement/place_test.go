@@ -22,6 +22,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -161,8 +162,8 @@ func claiming(claim string) func(*corev1.Pod) {
 }
 
 // boundVolume adds claim "data", bound to volume "pv", which only nodes with the label can reach.
-func boundVolume(key, value string) func(*plan.Cluster) {
-	return func(cluster *plan.Cluster) {
+func boundVolume(key, value string) func(*state.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Claims = append(cluster.Claims, &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "data", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
 			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
@@ -181,7 +182,7 @@ func boundVolume(key, value string) func(*plan.Cluster) {
 }
 
 // placed plans a taint for node "n" and asks where its pods would go.
-func placed(t testing.TB, cluster *plan.Cluster, options placement.Options) *cliv1alpha1.TaintPlan {
+func placed(t testing.TB, cluster *state.Cluster, options placement.Options) *cliv1alpha1.TaintPlan {
 	t.Helper()
 	edit, err := taints.ParseEdit("k:NoExecute")
 	if err != nil {
@@ -232,7 +233,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes []*corev1.Node
 		pods  []*corev1.Pod
-		more  func(*plan.Cluster)
+		more  func(*state.Cluster)
 		want  string
 		warns string // a part of a warning; empty if there is none
 	}{
@@ -343,7 +344,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := &plan.Cluster{Nodes: test.nodes, Pods: test.pods}
+			cluster := &state.Cluster{Nodes: test.nodes, Pods: test.pods}
 			if test.more != nil {
 				test.more(cluster)
 			}
@@ -372,7 +373,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 	for name, test := range map[string]struct {
 		owned  []func(*corev1.Pod) // for both pods
 		change func(first *corev1.Pod)
-		more   func(*plan.Cluster)
+		more   func(*state.Cluster)
 		want   string
 	}{
 		"of a ReplicaSet":            {owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet")}, want: "c"},
@@ -381,7 +382,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 		"of nothing that spreads":    {owned: []func(*corev1.Pod){of("batch/v1", "Job")}, want: "a"},
 		"of a Service": {
 			owned: []func(*corev1.Pod){of("example.com/v1", "Rollout")}, want: "c",
-			more: func(cluster *plan.Cluster) {
+			more: func(cluster *state.Cluster) {
 				cluster.Services = []*corev1.Service{{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 					Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "app"}},
@@ -394,7 +395,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 		},
 		"by the selector of the files": {
 			owned: []func(*corev1.Pod){of("apps/v1", "ReplicaSet"), inTier}, want: "a",
-			more: func(cluster *plan.Cluster) {
+			more: func(cluster *state.Cluster) {
 				// It also selects those in zone c, so that zone a has the fewest.
 				cluster.Selectors = map[types.UID]*metav1.LabelSelector{"web": web}
 				for _, pod := range cluster.Pods[2:] {
@@ -412,7 +413,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 				busy := pod(fmt.Sprintf("busy%d", i), "c", asking("500m"), owned("Job", "busy"))
 				pods = append(pods, busy)
 			}
-			cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("c", "3"), node("n", "2")}, Pods: pods}
+			cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("c", "3"), node("n", "2")}, Pods: pods}
 			cluster.Pods[1].Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
 			if test.more != nil {
 				test.more(cluster)
@@ -425,7 +426,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 }
 
 func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40") })}}
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40") })}}
 	cluster.Pods = append(cluster.Pods, pod("busy", "a", asking("2")))
 	for i := range 8 {
 		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
@@ -438,7 +439,7 @@ func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
 
 func TestTheOneThatMattersMostIsPlacedFirst(t *testing.T) {
 	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n"), pod("q", "n", important)},
 	}
@@ -449,7 +450,7 @@ func TestTheOneThatMattersMostIsPlacedFirst(t *testing.T) {
 }
 
 func TestAPodThatLeavesEarlierIsPlacedFirst(t *testing.T) {
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoSchedule"))},
 		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("k", 60)), pod("q", "n", tolerating("k", 30))},
 	}
@@ -461,7 +462,7 @@ func TestAPodThatLeavesEarlierIsPlacedFirst(t *testing.T) {
 
 func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
 	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoExecute"))},
 		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("x", 60)), pod("q", "n", tolerating("x", 120), important)},
 	}
@@ -525,7 +526,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
+			cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
 			made := placed(t, cluster, placement.Options{})
 			if got := story(made); got != test.want {
 				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
@@ -544,7 +545,7 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 		"that leave after it": {owned("ReplicaSet", "db"), tolerating("k", 60)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := &plan.Cluster{
+			cluster := &state.Cluster{
 				Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
 				Pods: []*corev1.Pod{
 					pod("db", "n", append(needed, asking("1500m"), selecting(corev1.LabelHostname, "b"))...),
@@ -564,7 +565,7 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 
 func TestAPodWaitsForRoom(t *testing.T) {
 	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1") }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("n", "1", small), node("n2", "1", small)},
 		Pods:  []*corev1.Pod{pod("q", "n", asking("600m"), tolerating("k", 60)), pod("p", "n2", asking("800m"), tolerating("k", 30)), pod("r", "n2", asking("200m"), tolerating("k"))},
 	}
@@ -584,7 +585,7 @@ func notTo(node string) *corev1.Affinity {
 }
 
 func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("p", "n", apart), pod("q", "n", apart), pod("r", "n", apart)},
 	}
@@ -595,7 +596,7 @@ func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
 }
 
 func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}}
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}}
 	for i := range 3 {
 		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
 	}
@@ -611,7 +612,7 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 }
 
 func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}, Pods: []*corev1.Pod{
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")}, Pods: []*corev1.Pod{
 		pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "n", apart), pod("r", "n"), pod("s", "n", asking("2")),
 	}}
 	want := "p: a of a+b; q: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit. A pod with spread constraints or pod affinity is compared with all pods.; " +
@@ -622,8 +623,8 @@ func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
 }
 
 func TestEqualPodsGetTheAnswersThatTheyWouldGetOneByOne(t *testing.T) {
-	build := func(change func(i int, pod *corev1.Pod)) *plan.Cluster {
-		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400") })}}
+	build := func(change func(i int, pod *corev1.Pod)) *state.Cluster {
+		cluster := &state.Cluster{Nodes: []*corev1.Node{node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("400") })}}
 		for i := range 7 {
 			cluster.Nodes = append(cluster.Nodes, node(fmt.Sprintf("a%d", i), fmt.Sprint(i%3)))
 			cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("busy%d", i), fmt.Sprintf("a%d", i), asking(fmt.Sprintf("%dm", 500*i))))
@@ -642,7 +643,7 @@ func TestEqualPodsGetTheAnswersThatTheyWouldGetOneByOne(t *testing.T) {
 
 func TestVolumesThatWaitForTheirPodAreChosenOneByOne(t *testing.T) {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("p", "n", claiming("p")), pod("q", "n", claiming("q"))},
 		StorageClasses: []*storagev1.StorageClass{{
@@ -676,7 +677,7 @@ func TestVolumesThatWaitForTheirPodAreChosenOneByOne(t *testing.T) {
 func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 	claims := func(pod *corev1.Pod) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
 	other := func(pod *corev1.Pod) { pod.Spec.SchedulerName = "volcano" }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("p", "n", claiming("unknown")), pod("q", "n", claims), pod("r", "n", other), pod("waits", "")},
 	}
@@ -695,7 +696,7 @@ func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 }
 
 func TestAnInterruptionEndsIt(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}, Pods: []*corev1.Pod{pod("p", "n")}}
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}, Pods: []*corev1.Pod{pod("p", "n")}}
 	made := placed(t, cluster, placement.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -706,7 +707,7 @@ func TestAnInterruptionEndsIt(t *testing.T) {
 
 func TestPodsWithoutUIDsArePlaced(t *testing.T) {
 	anonymous := func(pod *corev1.Pod) { pod.UID = "" }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("p", "n", anonymous), pod("q", "n", anonymous)},
 	}

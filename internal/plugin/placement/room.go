@@ -13,7 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -34,7 +34,7 @@ type Room struct {
 const mostRemembered = 100
 
 // NewRoom returns the room in a cluster. It lives as long as the context. Pods must have UIDs that are unique.
-func NewRoom(ctx context.Context, cluster *plan.Cluster, pods []*corev1.Pod) (*Room, error) {
+func NewRoom(ctx context.Context, cluster *state.Cluster, pods []*corev1.Pod) (*Room, error) {
 	r := &Room{
 		storage: storageOf(cluster), equals: register{groups: map[string]*group{}, shapes: map[string]*shape{}},
 		nodes: map[string]*corev1.Node{}, unlimited: budget{limit: math.MaxInt},

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // house is a Room in which pods come and go, and its contents.
@@ -49,7 +49,7 @@ func TestWhatARoomRemembersDoesNotChangeItsAnswers(t *testing.T) {
 
 func (h *house) fresh(t *testing.T) *placement.Room {
 	t.Helper()
-	cluster := &plan.Cluster{Nodes: slices.Collect(maps.Values(h.nodes)), Pods: slices.Collect(maps.Values(h.pods))}
+	cluster := &state.Cluster{Nodes: slices.Collect(maps.Values(h.nodes)), Pods: slices.Collect(maps.Values(h.pods))}
 	room, err := placement.NewRoom(t.Context(), cluster, cluster.Pods)
 	if err != nil {
 		t.Fatal(err)

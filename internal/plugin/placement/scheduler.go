@@ -32,7 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // notAsked are plugins of the default profile that are left out, because a plan does not read what they read, or
@@ -82,7 +82,7 @@ type scheduler struct {
 }
 
 // newScheduler returns a scheduler that knows the given nodes and pods. It lives as long as the context.
-func newScheduler(ctx context.Context, cluster *plan.Cluster,
+func newScheduler(ctx context.Context, cluster *state.Cluster,
 	nodes []*corev1.Node, pods []*corev1.Pod) (*scheduler, error) {
 	initScheduler()
 	factory, err := informersOf(cluster)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // workload is an owner of pods that leave, with the nodes of its replicas before and after the plan.
@@ -30,7 +30,7 @@ type workloadKey struct {
 
 // warnOfSpread warns of workloads that were in several zones and would be in one. It also warns of workloads that would
 // be spread less evenly than they request, where the scheduler allows that (ScheduleAnyway).
-func (p *placer) warnOfSpread(cluster *plan.Cluster) {
+func (p *placer) warnOfSpread(cluster *state.Cluster) {
 	for _, w := range p.workloads(cluster) {
 		if !w.known || w.owner.Kind == daemonSet {
 			continue
@@ -44,7 +44,7 @@ func (p *placer) warnOfSpread(cluster *plan.Cluster) {
 }
 
 // workloads returns the workloads of the pods that leave and have successors.
-func (p *placer) workloads(cluster *plan.Cluster) map[workloadKey]*workload {
+func (p *placer) workloads(cluster *state.Cluster) map[workloadKey]*workload {
 	all := map[workloadKey]*workload{}
 	leaving := map[types.NamespacedName]bool{}
 	for _, l := range p.leavers {
@@ -82,7 +82,7 @@ func (w *workload) leave(l *leaver) {
 }
 
 func holdsNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && !plan.IsOver(pod)
+	return pod.Spec.NodeName != "" && !state.IsOver(pod)
 }
 
 func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.PlacementWarning {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // storage finds claims and volumes by name.
@@ -22,7 +22,7 @@ type storage struct {
 	volumes map[string]*corev1.PersistentVolume
 }
 
-func storageOf(cluster *plan.Cluster) storage {
+func storageOf(cluster *state.Cluster) storage {
 	s := storage{
 		claims:  map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
 		volumes: map[string]*corev1.PersistentVolume{},

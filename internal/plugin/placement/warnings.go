@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -54,7 +54,7 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 	d := departures{taints: map[string][]verdict.Taint{}, at: at}
 	for _, node := range nodes {
 		if len(taints.NoExecute(node.Spec.Taints)) > 0 {
-			d.taints[node.Name] = plan.Tainted(node, at)
+			d.taints[node.Name] = state.Tainted(node, at)
 		}
 	}
 	return d
@@ -94,7 +94,7 @@ func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verd
 func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	all := map[string]verdict.Verdict{}
 	for node, tainted := range d.taints {
-		v := plan.Rule.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
+		v := state.Rule.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
 		if v.Leaves && v.Toleration != nil {
 			all[node] = v
 		}
@@ -103,7 +103,7 @@ func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 }
 
 // notes says what was not asked, and how far the answers can be trusted.
-func (p *placer) notes(cluster *plan.Cluster) []string {
+func (p *placer) notes(cluster *state.Cluster) []string {
 	notes := []string{notAskedInWords}
 	note := func(n int, format string) {
 		if n > 0 {
@@ -132,10 +132,10 @@ func (p *placer) countIf(is func(*leaver) bool) int {
 	return n
 }
 
-func pending(cluster *plan.Cluster) int {
+func pending(cluster *state.Cluster) int {
 	n := 0
 	for _, pod := range cluster.Pods {
-		if pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !plan.IsOver(pod) {
+		if pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !state.IsOver(pod) {
 			n++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -62,11 +63,11 @@ func (d *Departures) Read(node *corev1.Node, pods []*corev1.Pod, at time.Time) {
 		}
 	}
 	for _, pod := range pods {
-		if IsStatic(pod) {
+		if state.IsStatic(pod) {
 			continue
 		}
 		facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
-		decided := Rule.Decide(facts, known.taints)
+		decided := state.Rule.Decide(facts, known.taints)
 		if !decided.Leaves {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -63,9 +64,9 @@ func (c *Countdowns) SetNode(node *corev1.Node, at time.Time) {
 	if again {
 		known.taints = verdict.Advance(known.taints, node.Spec.Taints, verdict.SeenAt(at))
 	} else {
-		known.taints, known.read = Tainted(node, at), at
+		known.taints, known.read = state.Tainted(node, at), at
 	}
-	known.Node, known.notes = policies.NodeOf(node), Undated(node, at)
+	known.Node, known.notes = policies.NodeOf(node), state.Undated(node, at)
 	c.nodes[node.Name] = known
 }
 
@@ -76,7 +77,7 @@ func (c *Countdowns) DeleteNode(name string) { delete(c.nodes, name) }
 // because taints cannot make it leave.
 func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 	node := pod.Spec.NodeName
-	if node == "" || IsStatic(pod) || pod.DeletionTimestamp != nil {
+	if node == "" || state.IsStatic(pod) || pod.DeletionTimestamp != nil {
 		c.DeletePod(pod.UID)
 		return
 	}
@@ -98,7 +99,7 @@ func (c *Countdowns) SetPod(pod *corev1.Pod, at time.Time) {
 		listed.Owner = c.Owner(pod)
 	}
 	facts := verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: bound}
-	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, IsOfDaemonSet(pod), IsOver(pod)}
+	c.pods[node][pod.UID] = boundPod{policies.PodOf(pod), listed, facts, state.IsOfDaemonSet(pod), state.IsOver(pod)}
 	c.where[pod.UID] = node
 }
 
@@ -141,7 +142,7 @@ func (c *Countdowns) On(node string, at time.Time) []cliv1alpha1.PendingPod {
 		if pending, leaves := pod.decide(known); leaves {
 			pending.Answer = c.answer(pod, known, at)
 			if pending.Answer.Stays() && !pending.Due.After(at) && !pod.finished {
-				pending.EndsWithKubelet = EndedBy(pod.facts.Tolerations, known.taints)
+				pending.EndsWithKubelet = state.EndedBy(pod.facts.Tolerations, known.taints)
 			}
 			pods = append(pods, pending)
 		}
@@ -159,8 +160,8 @@ func (c *Countdowns) answer(pod boundPod, node knownNode, at time.Time) *cliv1al
 	if len(selecting) == 0 {
 		return nil
 	}
-	causes := policy.CausesOf(Rule, pod.facts, node.taints)
-	if pod.ofDaemonSet && Refused(pod.facts.Tolerations, causes) {
+	causes := policy.CausesOf(state.Rule, pod.facts, node.taints)
+	if pod.ofDaemonSet && state.Refused(pod.facts.Tolerations, causes) {
 		return nil
 	}
 	return policies.AnswerOf(c.Policies.Course(selecting, pod.Pod, node.Node, causes, at))
@@ -181,7 +182,7 @@ func (c *Countdowns) Pending(at time.Time) *cliv1alpha1.PendingList {
 			list.Notes = append(list.Notes, c.nodes[name].notes...)
 		}
 	}
-	list.Notes = append(list.Notes, ComparisonNotes(comparing)...)
+	list.Notes = append(list.Notes, state.ComparisonNotes(comparing)...)
 	list.Notes = append(list.Notes, endingNotes(list.Pods)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
@@ -193,7 +194,7 @@ func (c *Countdowns) comparing(node string) (pods int) {
 		return 0
 	}
 	for _, pod := range c.pods[node] {
-		pods += count(Compares(pod.facts.Tolerations))
+		pods += count(state.Compares(pod.facts.Tolerations))
 	}
 	return pods
 }
@@ -206,12 +207,12 @@ func SoonestFirst(a, b *cliv1alpha1.PendingPod) int {
 
 // decide returns the pending eviction of a pod, if it must leave its node.
 func (p boundPod) decide(node knownNode) (cliv1alpha1.PendingPod, bool) {
-	decided := Rule.Decide(p.facts, node.taints)
+	decided := state.Rule.Decide(p.facts, node.taints)
 	if !decided.Leaves {
 		return cliv1alpha1.PendingPod{}, false
 	}
 	pod := p.listed
-	pod.Due, pod.About = metav1.NewMicroTime(decided.Due), IsAbout(decided, node.read)
+	pod.Due, pod.About = metav1.NewMicroTime(decided.Due), state.IsAbout(decided, node.read)
 	pod.Taint, pod.Toleration = taints.Format(decided.Taint.Taint), decided.Toleration.DeepCopy()
 	return pod, true
 }

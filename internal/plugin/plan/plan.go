@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -33,7 +34,7 @@ type Request struct {
 
 // Make returns what the change would do. The notes list the nodes on which it cannot be made. If it cannot be made on
 // any node, Make returns an error.
-func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
+func Make(cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 	changes, errs := changesOf(request)
 	if len(changes) == 0 {
 		return nil, errors.Join(errs...)
@@ -48,7 +49,7 @@ func Make(cluster *Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 }
 
 // begin returns an empty plan.
-func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
+func begin(cluster *state.Cluster, at time.Time) *cliv1alpha1.TaintPlan {
 	is := cluster.Location
 	plan := &cliv1alpha1.TaintPlan{
 		At:      metav1.NewMicroTime(at),
@@ -63,19 +64,19 @@ func begin(cluster *Cluster, at time.Time) *cliv1alpha1.TaintPlan {
 }
 
 // fill says what changes of nodes would do.
-func fill(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
+func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) {
 	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
-		plan.Notes = append(plan.Notes, Undated(change.Node, plan.At.Time)...)
+		plan.Notes = append(plan.Notes, state.Undated(change.Node, plan.At.Time)...)
 		for _, pod := range byNode[change.Name] {
 			planned := change.judge(plan.At.Time, pod)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
-			comparing += count(Compares(pod.Spec.Tolerations))
+			comparing += count(state.Compares(pod.Spec.Tolerations))
 		}
 	}
-	plan.Notes = append(plan.Notes, ComparisonNotes(comparing)...)
+	plan.Notes = append(plan.Notes, state.ComparisonNotes(comparing)...)
 	sortPods(plan.Pods)
 	askPolicies(plan, cluster, changes)
 	weigh(plan, cluster)
@@ -102,7 +103,7 @@ type phase struct {
 func (c change) decide(pod verdict.Pod) verdict.Verdict {
 	var v verdict.Verdict
 	for i, phase := range c.phases {
-		v = Rule.Decide(pod, phase.taints)
+		v = state.Rule.Decide(pod, phase.taints)
 		if v.Leaves && i > 0 && v.Due.Before(phase.from) {
 			v.Due = phase.from
 		}
@@ -120,7 +121,7 @@ func (c change) causes(pod verdict.Pod) []policy.Cause {
 		if !v.Leaves || i > 0 && v.Due.Before(phase.from) {
 			continue
 		}
-		causes := policy.CausesOf(Rule, pod, phase.taints)
+		causes := policy.CausesOf(state.Rule, pod, phase.taints)
 		for j := range causes {
 			if i > 0 && causes[j].Due.Before(phase.from) {
 				causes[j].Due = phase.from
@@ -141,7 +142,7 @@ func changesOf(request Request) ([]change, []error) {
 			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
 			continue
 		}
-		before := Tainted(node, request.At)
+		before := state.Tainted(node, request.At)
 		all = append(all, change{
 			Node: node, edited: edited,
 			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.SeenAt(request.At))}},
@@ -154,7 +155,7 @@ func changesOf(request Request) ([]change, []error) {
 func (c change) planned() cliv1alpha1.PlannedNode {
 	return cliv1alpha1.PlannedNode{
 		Name: c.Name, Zone: c.Labels[corev1.LabelTopologyZone],
-		Before: FormatAll(c.Spec.Taints), After: FormatAll(c.edited),
+		Before: state.FormatAll(c.Spec.Taints), After: state.FormatAll(c.edited),
 	}
 }
 
@@ -169,22 +170,22 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		planned.GracePeriodSeconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	switch {
-	case IsStatic(pod):
+	case state.IsStatic(pod):
 		planned.Reason = "A static pod: only its kubelet can stop it."
 		return planned
 	case pod.DeletionTimestamp != nil:
 		planned.Reason = "It is already terminating."
 		return planned
 	}
-	facts := FactsOf(pod, at)
-	before, after := Rule.Decide(facts, c.before), c.decide(facts)
+	facts := state.FactsOf(pod, at)
+	before, after := state.Rule.Decide(facts, c.before), c.decide(facts)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()
 	if after.Taint.Key != "" {
 		planned.Taint = taints.Format(after.Taint.Taint)
 	}
-	planned.Due, planned.DueBefore = DueOf(after), DueOf(before)
-	planned.About = IsAbout(after, at)
+	planned.Due, planned.DueBefore = state.DueOf(after), state.DueOf(before)
+	planned.About = state.IsAbout(after, at)
 	return planned
 }
 

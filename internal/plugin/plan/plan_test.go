@@ -17,63 +17,26 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 var (
-	now     = time.Date(2026, time.November, 22, 9, 0, 0, 250e6, time.UTC)
-	hourAgo = metav1.NewTime(now.Truncate(time.Second).Add(-time.Hour))
+	now, hourAgo = statetest.Now, statetest.HourAgo
+	node, pod    = statetest.Node, statetest.Pod
+	tolerating   = statetest.Tolerating
+	ownedBy, on  = statetest.OwnedBy, statetest.On
+	static       = statetest.Static
 )
 
-func node(name string, specs ...string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-	for _, spec := range specs {
-		taint, err := taints.Parse(spec)
-		if err != nil {
-			panic(err)
-		}
-		taint.TimeAdded = &hourAgo
-		node.Spec.Taints = append(node.Spec.Taints, taint)
-	}
-	return node
-}
-
-// pod returns a pod on node "n" that was bound an hour ago.
-func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: hourAgo},
-		Spec:       corev1.PodSpec{NodeName: "n"},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-	for _, change := range change {
-		change(pod)
-	}
-	return pod
-}
-
-func tolerating(key string, seconds ...int64) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
-		if len(seconds) > 0 {
-			toleration.TolerationSeconds = &seconds[0]
-		}
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
-	}
-}
-
-func ownedBy(kind, name string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
-	}
-}
-
-func planFor(t *testing.T, cluster *plan.Cluster, specs ...string) *cliv1alpha1.TaintPlan {
+func planFor(t *testing.T, cluster *state.Cluster, specs ...string) *cliv1alpha1.TaintPlan {
 	t.Helper()
 	return planOf(t, cluster, cluster.Nodes, specs...)
 }
 
 // planOf returns the plan for some of the nodes.
-func planOf(t *testing.T, cluster *plan.Cluster, nodes []*corev1.Node, specs ...string) *cliv1alpha1.TaintPlan {
+func planOf(t *testing.T, cluster *state.Cluster, nodes []*corev1.Node, specs ...string) *cliv1alpha1.TaintPlan {
 	t.Helper()
 	edit, err := taints.ParseEdit(specs...)
 	if err != nil {
@@ -106,7 +69,7 @@ func TestAPlanSaysWhenEachPodLeaves(t *testing.T) {
 		"a pod that terminates leaves already":  {node("n"), pod("p", func(p *corev1.Pod) { p.DeletionTimestamp = &hourAgo }), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := planFor(t, &plan.Cluster{Nodes: []*corev1.Node{test.node}, Pods: []*corev1.Pod{test.pod}}, test.specs...)
+			made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{test.node}, Pods: []*corev1.Pod{test.pod}}, test.specs...)
 			got := made.Pods[0]
 			if got.Change != test.change {
 				t.Errorf("the change is %q, want %q", got.Change, test.change)
@@ -126,7 +89,7 @@ func TestAPlanSaysWhenEachPodLeaves(t *testing.T) {
 func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
 	elsewhere := func(pod *corev1.Pod) { pod.Spec.NodeName = "other" }
 	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("n")},
 		Pods: []*corev1.Pod{
 			pod("a1", ownedBy("ReplicaSet", "a-5c")), pod("a2", ownedBy("ReplicaSet", "a-5c")),
@@ -155,7 +118,7 @@ func TestReplicasThatAreNotReadyHideNoLoss(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 	}
 	web := ownedBy("ReplicaSet", "web")
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n"), node("m")}, Pods: []*corev1.Pod{
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("n"), node("m")}, Pods: []*corev1.Pod{
 		pod("web-1", web), pod("web-2", web), pod("web-3", web, on("m"), unready), pod("web-4", web, on(""), unready),
 		pod("hung-1", ownedBy("ReplicaSet", "hung"), unready),
 	}}
@@ -178,7 +141,7 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 		}
 	}
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes:   []*corev1.Node{node("n")},
 		Pods:    []*corev1.Pod{pod("a1", labeled), pod("a2", labeled), pod("a3", labeled, notReady), pod("a4", labeled, tolerating("k"))},
 		Budgets: []*policyv1.PodDisruptionBudget{budget("breached", "a", 1), budget("kept", "a", 2), budget("of-others", "b", 0)},
@@ -194,7 +157,7 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 }
 
 func TestANoteNamesANodeThatCannotBeChanged(t *testing.T) {
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{node("m"), node("n", "k:NoExecute")}, Pods: []*corev1.Pod{pod("p")}}
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("m"), node("n", "k:NoExecute")}, Pods: []*corev1.Pod{pod("p")}}
 	made := planFor(t, cluster, "k-")
 	if len(made.Nodes) != 1 || made.Nodes[0].Name != "n" {
 		t.Errorf("the nodes are %+v, want n alone", made.Nodes)
@@ -207,7 +170,7 @@ func TestANoteNamesANodeThatCannotBeChanged(t *testing.T) {
 func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.T) {
 	tainted := node("n", "old:NoExecute")
 	tainted.Spec.Taints[0].TimeAdded = nil
-	made := planFor(t, &plan.Cluster{Nodes: []*corev1.Node{tainted}, Pods: []*corev1.Pod{pod("p", tolerating("old", 60))}}, "k:NoSchedule")
+	made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{tainted}, Pods: []*corev1.Pod{pod("p", tolerating("old", 60))}}, "k:NoSchedule")
 	if due := made.Pods[0].Due; due == nil || !due.Time.Equal(now.Add(time.Minute)) {
 		t.Errorf("the pod is due at %v, want a minute from now", due)
 	}
@@ -217,7 +180,7 @@ func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.
 }
 
 func TestPodsOfOneOwnerShareTheirEqualParts(t *testing.T) {
-	var sharer plan.Sharer
+	var sharer state.Sharer
 	a := sharer.Share(pod("a", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
 	b := sharer.Share(pod("b", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
 	c := sharer.Share(pod("c", ownedBy("ReplicaSet", "r"), tolerating("k", 60)))
@@ -233,15 +196,6 @@ func TestPodsOfOneOwnerShareTheirEqualParts(t *testing.T) {
 	}
 }
 
-// on puts a pod on a node other than "n".
-func on(name string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Spec.NodeName = name }
-}
-
-func static(pod *corev1.Pod) {
-	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-}
-
 // budgetOf covers the pods of an app.
 func budgetOf(app string, allowed int32) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
@@ -253,7 +207,7 @@ func budgetOf(app string, allowed int32) *policyv1.PodDisruptionBudget {
 
 func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
 		Pods: []*corev1.Pod{ // the first ones have no owner and no budget
 			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labeled),
@@ -284,7 +238,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 }
 
 func TestTaintsAreListedWithHowManyPodsTolerateThem(t *testing.T) {
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("n", "k:NoExecute", "k:NoSchedule", "other:NoSchedule"), node("m", "k:NoExecute")},
 		Pods: []*corev1.Pod{
 			pod("a"), pod("b"), pod("c"), pod("for-a-while", tolerating("k", 300)), pod("for-another", tolerating("k", 30)),
@@ -310,7 +264,7 @@ func TestADeploymentIsInferredFromTheHashOfItsReplicaSet(t *testing.T) {
 		"ReplicaSet b-": pod("p", ownedBy("ReplicaSet", "b-")),
 		"Other a-5c":    pod("p", ownedBy("Other", "a-5c"), hashed),
 	} {
-		owner := (&plan.Cluster{}).Owner(owned)
+		owner := (&state.Cluster{}).Owner(owned)
 		if got := owner.Kind + " " + owner.Name; got != want {
 			t.Errorf("the owner is %s, want %s", got, want)
 		}
@@ -319,7 +273,7 @@ func TestADeploymentIsInferredFromTheHashOfItsReplicaSet(t *testing.T) {
 
 func TestAPlanNamesTheTaintThatAStayingPodTolerates(t *testing.T) {
 	for taint, want := range map[string]string{"k:NoExecute": "k:NoExecute", "k:NoSchedule": ""} {
-		cluster := &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
+		cluster := &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
 		if got := planFor(t, cluster, taint).Pods[0].Taint; got != want {
 			t.Errorf("with %s the taint is %q, want %q", taint, got, want)
 		}

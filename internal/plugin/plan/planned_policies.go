@@ -14,6 +14,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -27,7 +28,7 @@ type selected struct {
 
 // askPolicies adds to a plan what the EvictionPolicies do with the pods that leave. Breakers count the pods of all
 // nodes.
-func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *Cluster, changes []change) {
+func askPolicies(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) {
 	set := cluster.PoliciesOf()
 	if set == nil {
 		return
@@ -95,7 +96,7 @@ func (r *resume) planned() *cliv1alpha1.PlannedResume {
 
 // selectedPods returns the pods that policies select, by UID, as they are after the changes.
 func selectedPods(
-	set *policies.Set, cluster *Cluster, changes []change, at time.Time,
+	set *policies.Set, cluster *state.Cluster, changes []change, at time.Time,
 ) map[types.UID]*selected {
 	nodes, changed, all := map[string]*corev1.Node{}, map[string]change{}, map[types.UID]*selected{}
 	for _, node := range cluster.Nodes {
@@ -118,16 +119,16 @@ func selectedPods(
 		if len(is.By) == 0 {
 			continue
 		}
-		if all[pod.UID] = is; IsStatic(pod) {
+		if all[pod.UID] = is; state.IsStatic(pod) {
 			continue
 		}
-		facts := FactsOf(pod, at)
+		facts := state.FactsOf(pod, at)
 		if changes {
 			is.Causes = change.causes(facts)
 		} else {
-			is.Causes = policy.CausesOf(Rule, facts, Tainted(node, at))
+			is.Causes = policy.CausesOf(state.Rule, facts, state.Tainted(node, at))
 		}
-		is.unwanted = Unwanted(pod, is.Causes)
+		is.unwanted = state.Unwanted(pod, is.Causes)
 	}
 	return all
 }

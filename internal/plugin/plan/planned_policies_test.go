@@ -17,7 +17,9 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
@@ -40,7 +42,7 @@ func podsOn(node string, number int) (all []*corev1.Pod) {
 
 func TestADeadlineShiftsWhenAPodLeaves(t *testing.T) {
 	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute}}
-	made := planFor(t, &plan.Cluster{
+	made := planFor(t, &state.Cluster{
 		Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k", 30))},
 		Policies: []*v1alpha1.EvictionPolicy{policyOf("hold", hold)},
 	}, "k:NoExecute")
@@ -59,7 +61,7 @@ func TestAPlanSaysWhatAResumeLetsGoAndWhatIsThenDeletedWithoutAsking(t *testing.
 	}
 	ready := node("n")
 	ready.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	cluster := &plan.Cluster{
+	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{ready}, Pods: []*corev1.Pod{pod("web", labeled("web")), pod("api", labeled("api"), tolerating("k", 30)), pod("mail")},
 		Policies: []*v1alpha1.EvictionPolicy{
 			policyOf("pause", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Paused: new("network")}),
@@ -111,7 +113,7 @@ func TestWhatIsLostLeavesOutPodsThatAreHeldWithoutAnEnd(t *testing.T) {
 			}
 			n := node("n")
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-			cluster := &plan.Cluster{
+			cluster := &state.Cluster{
 				Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod("p", ready), pod("q", ready)},
 				Budgets: []*policyv1.PodDisruptionBudget{budgetOf("web", test.allowed)},
 			}
@@ -137,7 +139,7 @@ func TestPodsThatStayAndPodsThatNoPolicySelectsHaveNoAnswer(t *testing.T) {
 	others := v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionHold, PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}},
 	}
-	made := planFor(t, &plan.Cluster{
+	made := planFor(t, &state.Cluster{
 		Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("leaves"), pod("stays", tolerating("k"))},
 		Policies: []*v1alpha1.EvictionPolicy{policyOf("others", others)},
 	}, "k:NoExecute")
@@ -162,7 +164,7 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 		"but one of another controller": {pod("p"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := &plan.Cluster{
+			cluster := &state.Cluster{
 				Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{test.pod},
 				Policies: []*v1alpha1.EvictionPolicy{policyOf("all", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})},
 			}
@@ -178,7 +180,7 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 			if pods := pending.On("n", now); len(pods) != 1 || pods[0].Answer.Stays() != test.held {
 				t.Errorf("pending has %+v, want that it is held to be %t", pods, test.held)
 			}
-			explained := explain(plan.Subject{Pod: test.pod, Node: tainted, Policies: cluster.PoliciesOf()})
+			explained := explain.Explain(explain.Subject{Pod: test.pod, Node: tainted, Policies: cluster.PoliciesOf(), At: now})
 			if says := strings.Contains(strings.Join(explained.Notes, "\n"), "The DaemonSet controller deletes the pod"); !explained.Leaves ||
 				explained.Answer.Stays() != test.held || says == test.held {
 				t.Errorf("explain says %+v, want that it is held to be %t", explained, test.held)
@@ -194,7 +196,7 @@ func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
 		v1alpha1.ScopeNode:    time.Minute,     // 3 on a-1
 	} {
 		pace := &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: scope}
-		cluster := &plan.Cluster{
+		cluster := &state.Cluster{
 			Nodes:    []*corev1.Node{inZone(node("a-1"), "a"), inZone(node("a-2"), "a"), inZone(node("b-1"), "b")},
 			Policies: []*v1alpha1.EvictionPolicy{policyOf("slowly", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Pace: pace})},
 		}
@@ -223,7 +225,7 @@ func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			brake.DryRun = test.dryRun
 			n := node("n")
-			cluster := &plan.Cluster{
+			cluster := &state.Cluster{
 				Nodes: []*corev1.Node{n}, Pods: append(podsOn("n", 2), podsOn("other", 2)...),
 				Policies: []*v1alpha1.EvictionPolicy{policyOf("brake", brake)},
 			}
@@ -247,7 +249,7 @@ func TestAHoldOfASilentNodeBeginsWhenItsPodsAreDue(t *testing.T) {
 	}
 	n := reporting("n", corev1.ConditionTrue)
 	others := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue)}
-	made := plan.MakeSilent(&plan.Cluster{
+	made := plan.MakeSilent(&state.Cluster{
 		Nodes: append(others, n), Pods: []*corev1.Pod{pod("p", tolerating(unreachable, 300))},
 		Policies: []*v1alpha1.EvictionPolicy{policyOf("hold", hold)},
 	}, plan.Silence{

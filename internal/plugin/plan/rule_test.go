@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // above tolerates a taint with a value greater than a number.
@@ -31,12 +33,12 @@ func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 		}
 	}
 
-	made := planFor(t, &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{stays, leaves}}, "k=5:NoExecute")
+	made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{stays, leaves}}, "k=5:NoExecute")
 	if made.Pods[0].Name != "leaves" || !made.Pods[0].Leaves || made.Pods[1].Leaves {
 		t.Errorf("the plan is %+v", made.Pods)
 	}
 	said("the plan", made.Notes, true)
-	made = planFor(t, &plan.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("other")}}, "k=5:NoExecute")
+	made = planFor(t, &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("other")}}, "k=5:NoExecute")
 	said("a plan without such pods", made.Notes, false)
 
 	known := &plan.Countdowns{}
@@ -49,13 +51,13 @@ func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 	}
 	said("pending", list.Notes, true)
 
-	explanation := plan.Explain(plan.Subject{Pod: stays, Node: tainted, At: now})
+	explanation := explain.Explain(explain.Subject{Pod: stays, Node: tainted, At: now})
 	if explanation.Leaves {
 		t.Errorf("it leaves: %+v", explanation)
 	}
 	said("explain", explanation.Notes, true)
 
-	listed := plan.TaintsOf(&plan.Cluster{Pods: []*corev1.Pod{stays, leaves}}, []*corev1.Node{tainted},
+	listed := plan.TaintsOf(&state.Cluster{Pods: []*corev1.Pod{stays, leaves}}, []*corev1.Node{tainted},
 		func(corev1.Taint) bool { return true })
 	if listed[0].NotAtAll != 1 || listed[0].Indefinite != 1 {
 		t.Errorf("the taint is tolerated as %+v says", listed[0])

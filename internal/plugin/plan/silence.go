@@ -13,6 +13,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -31,7 +32,7 @@ type Silence struct {
 
 // MakeSilent returns what would happen if nodes became silent: they are tainted according to node health, and then pods
 // leave.
-func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
+func MakeSilent(cluster *state.Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 	fallen := map[string]*corev1.Node{}
 	var names []string
 	for _, node := range silence.Nodes {
@@ -66,7 +67,7 @@ func MakeSilent(cluster *Cluster, silence Silence) *cliv1alpha1.TaintPlan {
 
 // silentChange is what happens to a silent node. It keeps its taints until its first step.
 func silentChange(node *corev1.Node, course readiness.Course, at time.Time) change {
-	before := Tainted(node, at)
+	before := state.Tainted(node, at)
 	c := change{
 		Node: node, silent: true, edited: node.Spec.Taints,
 		before: before, phases: []phase{{at, before}},
@@ -83,7 +84,7 @@ func silentChange(node *corev1.Node, course readiness.Course, at time.Time) chan
 func tell(node *cliv1alpha1.PlannedNode, course readiness.Course) {
 	node.SilentAt = policies.MicroTime(course.SilentAt)
 	for _, step := range course.Steps {
-		taints := FormatAll(step.Taints)
+		taints := state.FormatAll(step.Taints)
 		node.Steps = append(node.Steps, cliv1alpha1.TaintStep{At: metav1.NewMicroTime(step.At), Taints: taints})
 		news := slices.Contains(taints, unreachableNoExecute) && !slices.Contains(node.Before, unreachableNoExecute)
 		if news && node.TaintedAt == nil {

@@ -15,6 +15,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
@@ -37,11 +38,11 @@ func silent(pods []*corev1.Pod, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	for _, node := range nodes {
 		renewed[node.Name] = now
 	}
-	return silentIn(&plan.Cluster{Pods: pods, Renewed: renewed}, nodes...)
+	return silentIn(&state.Cluster{Pods: pods, Renewed: renewed}, nodes...)
 }
 
 // silentIn is like silent, in a cluster with other objects.
-func silentIn(cluster *plan.Cluster, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
+func silentIn(cluster *state.Cluster, nodes ...*corev1.Node) *cliv1alpha1.TaintPlan {
 	cluster.Nodes = append([]*corev1.Node{
 		reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue), reporting("z", corev1.ConditionTrue),
 	}, nodes...)
@@ -139,7 +140,7 @@ func TestTheGracePeriodOfASilentNodeBeginsWithItsLastRenewal(t *testing.T) {
 		"it has renewed it this second": {map[string]time.Time{"a": now}, 50 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			made := silentIn(&plan.Cluster{Renewed: test.renewed}, reporting("a", corev1.ConditionTrue))
+			made := silentIn(&state.Cluster{Renewed: test.renewed}, reporting("a", corev1.ConditionTrue))
 			if got := made.Nodes[0].SilentAt.Sub(now); got != test.silent {
 				t.Errorf("it is silent after %s, want %s", got, test.silent)
 			}
@@ -153,7 +154,7 @@ func TestTheGracePeriodOfASilentNodeBeginsWithItsLastRenewal(t *testing.T) {
 func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testing.T) {
 	nodes := []*corev1.Node{reporting("m", corev1.ConditionTrue), reporting("n", corev1.ConditionFalse, notReady+":NoExecute")}
 	soon, late := pod("soon", tolerating(notReady, 3620)), pod("late", tolerating(notReady, 3700))
-	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes, Pods: []*corev1.Pod{soon, late}}, plan.Silence{
+	made := plan.MakeSilent(&state.Cluster{Nodes: nodes, Pods: []*corev1.Pod{soon, late}}, plan.Silence{
 		Nodes: nodes, At: now, Grace: readiness.Grace{Monitor: 50 * time.Second},
 	})
 	if got := made.Pods[0]; got.Name != "soon" || !got.Leaves || got.Change != cliv1alpha1.ChangeNone {
@@ -173,7 +174,7 @@ func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testin
 func TestAPlanOfSilentNodesNamesOthersWhoseTaintsChangeMeanwhile(t *testing.T) {
 	waiting := reporting("w", corev1.ConditionFalse)
 	nodes := []*corev1.Node{reporting("m", corev1.ConditionTrue), reporting("n", corev1.ConditionTrue), waiting, node("o")}
-	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes}, plan.Silence{
+	made := plan.MakeSilent(&state.Cluster{Nodes: nodes}, plan.Silence{
 		Nodes: []*corev1.Node{nodes[0], nodes[3]}, At: now,
 		Grace:  readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
 		Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
@@ -215,7 +216,7 @@ func TestAPlanOfSilentNodesNamesNoOthersWhoseTaintsStay(t *testing.T) {
 	recovered := reporting("recovered", corev1.ConditionTrue, notReady+":NoExecute")
 	tainted := reporting("tainted", corev1.ConditionFalse, notReady+":NoExecute", notReady+":NoSchedule")
 	nodes := []*corev1.Node{recovered, tainted, reporting("n", corev1.ConditionTrue), reporting("x", corev1.ConditionTrue)}
-	made := plan.MakeSilent(&plan.Cluster{Nodes: nodes, Renewed: map[string]time.Time{"n": now}}, plan.Silence{
+	made := plan.MakeSilent(&state.Cluster{Nodes: nodes, Renewed: map[string]time.Time{"n": now}}, plan.Silence{
 		Nodes: nodes[2:3], At: now, Grace: readiness.Grace{Monitor: 50 * time.Second}, Policy: readiness.Policy{Rate: 0.1, UnhealthyShare: 0.55},
 	})
 	if len(made.Notes) != 0 {
@@ -234,7 +235,7 @@ func TestPoliciesTreatPodsOfSilentNodesAsUnready(t *testing.T) {
 	for unready, says := range map[v1alpha1.UnreadyPods]cliv1alpha1.PolicyStep{
 		v1alpha1.UnreadyDelete: cliv1alpha1.PolicyFree, v1alpha1.UnreadyAsk: cliv1alpha1.PolicyAsk,
 	} {
-		cluster := &plan.Cluster{Pods: []*corev1.Pod{pod("p")}, Policies: []*v1alpha1.EvictionPolicy{
+		cluster := &state.Cluster{Pods: []*corev1.Pod{pod("p")}, Policies: []*v1alpha1.EvictionPolicy{
 			policyOf("ask", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Unready: unready}),
 		}}
 		got := silentIn(cluster, reporting("n", corev1.ConditionTrue)).Pods[0].Answer

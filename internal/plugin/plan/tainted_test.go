@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // undated returns a node whose taint has no timeAdded. kubectl taint wrote it at the given time before now.
@@ -57,7 +59,7 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 		t.Errorf("a minute later pending is %+v", pending)
 	}
 
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{bare}, Pods: []*corev1.Pod{patient}}
+	cluster := &state.Cluster{Nodes: []*corev1.Node{bare}, Pods: []*corev1.Pod{patient}}
 	made := planFor(t, cluster, "other:NoSchedule")
 	if planned := made.Pods[0]; planned.Due.Sub(now) != left || !planned.About {
 		t.Errorf("the plan is %+v", planned)
@@ -67,7 +69,7 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 		t.Errorf("a pod that leaves because of a new taint: %+v", planned)
 	}
 
-	explanation := plan.Explain(plan.Subject{Pod: patient, Node: bare, At: now})
+	explanation := explain.Explain(explain.Subject{Pod: patient, Node: bare, At: now})
 	if explanation.Due.Sub(now) != left || explanation.Timing.SinceFrom != cliv1alpha1.FromManagedFields {
 		t.Errorf("the timing is %+v", explanation.Timing)
 	}
@@ -84,7 +86,7 @@ func TestATaintCountsFromNowIfNothingSaysWhenItWasWritten(t *testing.T) {
 		"a clock that is ahead": undated(-time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
-			explanation := plan.Explain(plan.Subject{Pod: pod("p", tolerating("k", 300)), Node: bare, At: now})
+			explanation := explain.Explain(explain.Subject{Pod: pod("p", tolerating("k", 300)), Node: bare, At: now})
 			if explanation.Due.Sub(now) != 5*time.Minute || explanation.Timing.SinceFrom != cliv1alpha1.FromNow {
 				t.Errorf("the timing is %+v", explanation.Timing)
 			}

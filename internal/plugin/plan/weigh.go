@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // weigh adds what a plan means for nodes, workloads and budgets, and counts.
-func weigh(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
+func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
 	pods := map[types.UID]*corev1.Pod{}
 	for _, pod := range cluster.Pods {
 		pods[pod.UID] = pod
@@ -35,7 +36,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 		switch {
 		case departs(pod):
 			leave[pod.Node]++
-		case IsStatic(pods[pod.UID]):
+		case state.IsStatic(pods[pod.UID]):
 			static[pod.Node]++
 		default:
 			stay[pod.Node]++
@@ -60,7 +61,7 @@ type workloadKey struct {
 	owner     cliv1alpha1.Owner
 }
 
-func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
+func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
 	leaving := map[types.UID]bool{}
 	workloads := map[workloadKey]*cliv1alpha1.PlannedWorkload{}
 	for i := range plan.Pods {
@@ -75,7 +76,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)
-		if owner == nil || IsOver(pod) || !IsReady(pod) { // a pod that is not ready serves nobody
+		if owner == nil || state.IsOver(pod) || !state.IsReady(pod) { // a pod that is not ready serves nobody
 			continue
 		}
 		if workload := workloads[workloadKey{pod.Namespace, *owner}]; workload != nil {
@@ -97,14 +98,14 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *Cluster) {
 // left is 0 for a workload that loses every replica, and 1 for others.
 func left(w cliv1alpha1.PlannedWorkload) int { return min(w.Replicas-w.Leave, 1) }
 
-func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.UID]*corev1.Pod) {
-	covers := CoverageOf(cluster.Budgets)
+func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, pods map[types.UID]*corev1.Pod) {
+	covers := state.CoverageOf(cluster.Budgets)
 	weighed := map[string]*cliv1alpha1.PlannedBudget{}
 	disrupted := map[string]int{}
 	for i := range plan.Pods {
 		planned := &plan.Pods[i]
 		pod := pods[planned.UID]
-		if !departs(planned) || IsOver(pod) {
+		if !departs(planned) || state.IsOver(pod) {
 			continue
 		}
 		for _, budget := range covers.Of(pod.Namespace, pod.Labels) {
@@ -119,7 +120,7 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *Cluster, pods map[types.
 			switch {
 			case asksBudget(planned.Answer):
 				weighed[key].Asked++
-			case IsReady(pod):
+			case state.IsReady(pod):
 				disrupted[key]++
 			}
 		}

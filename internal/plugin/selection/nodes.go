@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Nodes selects the nodes of a command: by name, by label, or all.
@@ -82,7 +82,7 @@ func (s *Nodes) Validate() error {
 }
 
 // Of returns the selected nodes of a cluster, by name.
-func (s *Nodes) Of(cluster *plan.Cluster) ([]*corev1.Node, error) {
+func (s *Nodes) Of(cluster *state.Cluster) ([]*corev1.Node, error) {
 	var nodes []*corev1.Node
 	var errs []error
 	for _, name := range s.Names {
@@ -119,7 +119,7 @@ func unknownNode(name string, nodes []*corev1.Node) error {
 }
 
 // OfAny returns the selected nodes. If all nodes are selected, an empty result is not an error.
-func (s *Nodes) OfAny(cluster *plan.Cluster) ([]*corev1.Node, error) {
+func (s *Nodes) OfAny(cluster *state.Cluster) ([]*corev1.Node, error) {
 	if s.All {
 		return cluster.Nodes, nil
 	}

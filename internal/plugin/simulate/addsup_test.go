@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // addsUp checks what must be true of every report.
-func addsUp(t *testing.T, cluster *plan.Cluster, report *cliv1alpha1.SimulationReport) {
+func addsUp(t *testing.T, cluster *state.Cluster, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
 	inOrder := slices.IsSortedFunc(report.Story, func(a, b cliv1alpha1.SimulationEvent) int {
 		return cmp.Compare(a.At.Duration, b.At.Duration)
@@ -94,7 +94,7 @@ func (o outages) after(at time.Duration) time.Duration {
 }
 
 // leaveWhenDue checks the pods that existed at the start: those that are due leave then, and all others stay.
-func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cliv1alpha1.SimulationReport) {
+func leaveWhenDue(t *testing.T, cluster *state.Cluster, down outages, report *cliv1alpha1.SimulationReport) {
 	t.Helper()
 	want, got := map[string]string{}, map[string]string{}
 	nodes := map[string]*corev1.Node{}
@@ -105,7 +105,7 @@ func leaveWhenDue(t *testing.T, cluster *plan.Cluster, down outages, report *cli
 	for _, pod := range cluster.Pods {
 		waited[pod.Name] = pod.Spec.NodeName == ""
 		node := nodes[pod.Spec.NodeName]
-		if node == nil || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
+		if node == nil || state.IsStatic(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if at, leaves := due(t, node, pod, historyOf(node, report), down); leaves {
@@ -138,12 +138,12 @@ func due(
 	t *testing.T, node *corev1.Node, pod *corev1.Pod, history []cliv1alpha1.SimulatedTaints, down outages,
 ) (time.Duration, bool) {
 	t.Helper()
-	known := plan.Tainted(node, noon)
+	known := state.Tainted(node, noon)
 	for i, step := range history[:len(history)-1] {
 		if i > 0 {
 			known = verdict.Advance(known, parseAll(t, step.Taints), verdict.SeenAt(noon.Add(step.At.Duration)))
 		}
-		v := plan.Rule.Decide(plan.FactsOf(pod, noon), known)
+		v := state.Rule.Decide(state.FactsOf(pod, noon), known)
 		at := down.after(max(v.Due.Sub(noon), step.At.Duration))
 		if v.Leaves && at < history[i+1].At.Duration {
 			return at, true

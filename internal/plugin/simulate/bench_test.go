@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // A cluster with three zones. One of them, which is as big as the reference cluster and has three fifths of the nodes,
@@ -26,7 +26,7 @@ const (
 
 // BenchmarkZone plays a zone of 5,000 nodes and 150,000 pods that is silent for ten minutes. Run it with -benchtime 1x.
 func BenchmarkZone(b *testing.B) {
-	cluster := &plan.Cluster{}
+	cluster := &state.Cluster{}
 	room := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("128Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
@@ -53,7 +53,7 @@ func BenchmarkZone(b *testing.B) {
 	b.Run("where-to=true", func(b *testing.B) { benchmarkZone(b, cluster, true) })
 }
 
-func benchmarkZone(b *testing.B, cluster *plan.Cluster, whereTo bool) {
+func benchmarkZone(b *testing.B, cluster *state.Cluster, whereTo bool) {
 	b.Helper()
 	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" +
 		"{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}, {at: 10m, back: {selector: topology.kubernetes.io/zone=b}}]}"))

@@ -15,8 +15,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -78,7 +78,7 @@ func (s *simulation) load() {
 	for _, object := range s.cluster.Nodes {
 		n := &node{
 			Node: object, ready: readiness.IsReady(object), silent: readiness.IsUnknown(object),
-			taints: plan.Tainted(object, s.start),
+			taints: state.Tainted(object, s.start),
 		}
 		n.look = once{queue: &s.queue, kind: looks, do: func(now time.Time) { s.look(n, now) }}
 		s.nodes[object.Name] = n
@@ -105,7 +105,7 @@ func (s *simulation) load() {
 func (s *simulation) wasOn(p *pod, n *node) {
 	p.ready = p.is.NotReady.IsZero() && !p.is.Finished
 	p.starts = n.silent && !p.ready && !p.is.Finished
-	p.facts = plan.FactsOf(p.Pod, s.start)
+	p.facts = state.FactsOf(p.Pod, s.start)
 	s.put(p, n)
 	s.recount(p)
 	if p.DeletionTimestamp != nil {
@@ -129,9 +129,9 @@ func (s *simulation) wasLeaving(p *pod) {
 
 // newPod returns a pod without a node.
 func (s *simulation) newPod(object *corev1.Pod) *pod {
-	object = plan.WithUID(object)
+	object = state.WithUID(object)
 	p := &pod{Pod: object, owner: s.cluster.Owner(object), is: policies.PodOf(object), number: 1}
-	if p.owner != nil && !p.is.Finished && !plan.IsStatic(object) { // a static pod's owner is its node
+	if p.owner != nil && !p.is.Finished && !state.IsStatic(object) { // a static pod's owner is its node
 		p.workload = s.workload(object.Namespace, *p.owner)
 	}
 	if !p.is.Finished {
@@ -224,7 +224,7 @@ func (s *simulation) collects(n *node) bool {
 
 // admits reports whether a pod tolerates the taints of a node. The DaemonSet controller creates no pod otherwise.
 func (s *simulation) admits(n *node, p *pod) bool {
-	_, refused := plan.Rule.Matcher.Untolerated(n.Spec.Taints, p.Spec.Tolerations)
+	_, refused := state.Rule.Matcher.Untolerated(n.Spec.Taints, p.Spec.Tolerations)
 	return !refused
 }
 
@@ -355,7 +355,7 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 
 // retainted changes the taints of a node.
 func (s *simulation) retainted(n *node, object *corev1.Node, now time.Time) {
-	told, taints := s.tellNode(n), plan.FormatAll(object.Spec.Taints)
+	told, taints := s.tellNode(n), state.FormatAll(object.Spec.Taints)
 	told.Steps = append(told.Steps, cliv1alpha1.SimulatedTaints{At: s.offset(now), Taints: taints})
 	s.becomes(object, now)
 }

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -27,10 +27,10 @@ func (s *simulation) look(n *node, now time.Time) {
 	var due []leaver
 	var next time.Time
 	for _, p := range n.pods {
-		if p.stage != bound || plan.IsStatic(p.Pod) {
+		if p.stage != bound || state.IsStatic(p.Pod) {
 			continue
 		}
-		v := plan.Rule.Decide(p.facts, n.taints)
+		v := state.Rule.Decide(p.facts, n.taints)
 		p.held = policy.Answer{}
 		switch {
 		case !v.Leaves:

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -57,7 +57,7 @@ func (k knownPods) Leaving(name string, now time.Time) (leaving []*policy.Leaver
 		return nil
 	}
 	for _, p := range n.pods {
-		if p.stage != bound || plan.IsStatic(p.Pod) || len(p.selecting) == 0 {
+		if p.stage != bound || state.IsStatic(p.Pod) || len(p.selecting) == 0 {
 			continue
 		}
 		if is := k.s.leaver(p, n, now); len(is.Causes) > 0 {
@@ -101,7 +101,7 @@ func (s *simulation) leaver(p *pod, n *node, now time.Time) *policy.Leaver {
 	}
 	known.Budgets = s.policies.set.BudgetsNamed(names...)
 	is := leaves(p, n)
-	is.Causes, is.Pod = policy.CausesOf(plan.Rule, p.facts, n.taints), known
+	is.Causes, is.Pod = policy.CausesOf(state.Rule, p.facts, n.taints), known
 	return is
 }
 
@@ -150,7 +150,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 	about, asked := make([]*policy.Leaver, len(due)), make([]*policy.Leaver, 0, len(due))
 	for i, l := range due {
 		about[i] = s.leaver(l.pod, n, now)
-		if !plan.Unwanted(l.Pod, about[i].Causes) { // otherwise its controller ignores policies
+		if !state.Unwanted(l.Pod, about[i].Causes) { // otherwise its controller ignores policies
 			asked = append(asked, about[i])
 		}
 	}

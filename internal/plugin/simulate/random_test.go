@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // TestRandomSimulationsAddUp plays random steps on random clusters, and checks what must be true of every report.
@@ -60,7 +60,7 @@ func TestRandomSimulationsAddUp(t *testing.T) {
 }
 
 // disturb puts a cluster into a bad state at the start, and gives it policies and budgets.
-func disturb(random *rand.Rand, cluster *plan.Cluster) {
+func disturb(random *rand.Rand, cluster *state.Cluster) {
 	for _, node := range cluster.Nodes {
 		disturbNode(random, node)
 	}
@@ -134,7 +134,7 @@ func randomPolicy(random *rand.Rand) (spec v1alpha1.EvictionPolicySpec) {
 }
 
 // randomScenario generates steps, some of which may have no effect.
-func randomScenario(random *rand.Rand, cluster *plan.Cluster) []byte {
+func randomScenario(random *rand.Rand, cluster *state.Cluster) []byte {
 	var steps []string
 	for range 2 + random.IntN(8) {
 		node := cluster.Nodes[random.IntN(len(cluster.Nodes))]

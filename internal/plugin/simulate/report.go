@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -31,7 +31,7 @@ var notSimulated = []string{
 // tellNode returns the report on a node.
 func (s *simulation) tellNode(n *node) *cliv1alpha1.SimulatedNode {
 	if n.told == nil {
-		n.told = &cliv1alpha1.SimulatedNode{Name: n.Name, Zone: zoneOf(n.Node), Before: plan.FormatAll(n.Spec.Taints)}
+		n.told = &cliv1alpha1.SimulatedNode{Name: n.Name, Zone: zoneOf(n.Node), Before: state.FormatAll(n.Spec.Taints)}
 	}
 	return n.told
 }

@@ -16,8 +16,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
@@ -40,7 +40,7 @@ type Options struct {
 
 // simulation is a running simulation.
 type simulation struct {
-	cluster *plan.Cluster
+	cluster *state.Cluster
 	options Options
 	ctx     context.Context // of Run, only for the room
 
@@ -74,7 +74,7 @@ type simulation struct {
 // Run plays a scenario. It returns an error if a step names nodes that do not exist, if the room fails, or if the
 // context ends.
 func Run(
-	ctx context.Context, cluster *plan.Cluster, scenario *Scenario, options Options,
+	ctx context.Context, cluster *state.Cluster, scenario *Scenario, options Options,
 ) (*cliv1alpha1.SimulationReport, error) {
 	if err := scenario.check(cluster.Nodes); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func Run(
 	}
 }
 
-func newSimulation(ctx context.Context, cluster *plan.Cluster, options Options) *simulation {
+func newSimulation(ctx context.Context, cluster *state.Cluster, options Options) *simulation {
 	at := options.At.Round(0).UTC()
 	s := &simulation{
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,

@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -66,21 +67,21 @@ func pod(node, kind, owner, name string, seconds int64) *corev1.Pod {
 }
 
 // small returns a cluster with two nodes in zone a and three in zone b.
-func small(pods ...*corev1.Pod) *plan.Cluster {
-	return &plan.Cluster{
+func small(pods ...*corev1.Pod) *state.Cluster {
+	return &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "a1"), node("a", "a2"), node("b", "b1"), node("b", "b2"), node("b", "b3")},
 		Pods:  pods,
 	}
 }
 
 // play plays steps for 30 minutes.
-func play(t *testing.T, cluster *plan.Cluster, steps ...string) *cliv1alpha1.SimulationReport {
+func play(t *testing.T, cluster *state.Cluster, steps ...string) *cliv1alpha1.SimulationReport {
 	t.Helper()
 	return playOptions(t, cluster, simulate.Options{}, steps...)
 }
 
 func playOptions(
-	t *testing.T, cluster *plan.Cluster, options simulate.Options, steps ...string,
+	t *testing.T, cluster *state.Cluster, options simulate.Options, steps ...string,
 ) *cliv1alpha1.SimulationReport {
 	t.Helper()
 	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + strings.Join(steps, ", ") + "]}"))
@@ -144,10 +145,10 @@ func TestANodeThatFallsSilentLosesItsPodsAndComesBack(t *testing.T) {
 
 func TestTheReportSaysWhichClusterAndWhichTaintsThereWere(t *testing.T) {
 	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
-	cluster.Location = plan.Location{Context: "ops", Cluster: "prod", Server: "https://prod"}
+	cluster.Location = state.Location{Context: "ops", Cluster: "prod", Server: "https://prod"}
 	cluster.Nodes[2].Spec.Taints = []corev1.Taint{{Key: "old", Effect: corev1.TaintEffectNoExecute}}
 	report := play(t, cluster, "{at: 1m, taint: {nodes: [a1], taints: [new=taint:NoSchedule]}}")
-	if is := (plan.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}); is != cluster.Location {
+	if is := (state.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}); is != cluster.Location {
 		t.Errorf("the report is of %s, want %s", is, cluster.Location)
 	}
 	want := []cliv1alpha1.SimulatedNode{
@@ -538,7 +539,7 @@ func TestNodesOfAScenarioMustExist(t *testing.T) {
 			t.Errorf("%s: the error is %v, want %s", step, err, want)
 		}
 		want = "the cluster has no nodes, so nothing would happen"
-		if _, err := simulate.Run(t.Context(), &plan.Cluster{}, scenario, simulate.Options{At: noon}); err == nil || err.Error() != want {
+		if _, err := simulate.Run(t.Context(), &state.Cluster{}, scenario, simulate.Options{At: noon}); err == nil || err.Error() != want {
 			t.Errorf("without nodes: the error is %v, want %s", err, want)
 		}
 	}
@@ -612,7 +613,7 @@ func TestPoliciesHoldPods(t *testing.T) {
 }
 
 func TestABreakerWithTheDefaultsSeesAnOutageThatNodeHealthTaintsNodeByNode(t *testing.T) {
-	cluster := &plan.Cluster{Policies: []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
+	cluster := &state.Cluster{Policies: []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%")},
 	})}}
 	var silent []string
@@ -731,7 +732,7 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 }
 
 // planOf returns the plan in which zone b falls silent or is tainted, and the step that does the same.
-func planOf(t *testing.T, cluster *plan.Cluster, silent bool) (step string, made *cliv1alpha1.TaintPlan) {
+func planOf(t *testing.T, cluster *state.Cluster, silent bool) (step string, made *cliv1alpha1.TaintPlan) {
 	t.Helper()
 	nodes := slices.DeleteFunc(slices.Clone(cluster.Nodes), func(node *corev1.Node) bool {
 		return node.Labels[corev1.LabelTopologyZone] != "b"
@@ -751,8 +752,8 @@ func planOf(t *testing.T, cluster *plan.Cluster, silent bool) (step string, made
 }
 
 // randomCluster returns a cluster in which the nodes of zone a have no NoExecute taints.
-func randomCluster(random *rand.Rand) *plan.Cluster {
-	cluster := &plan.Cluster{}
+func randomCluster(random *rand.Rand) *state.Cluster {
+	cluster := &state.Cluster{}
 	for i := range 2 + random.IntN(6) {
 		cluster.Nodes = append(cluster.Nodes, node("b", fmt.Sprintf("b%d", i)), node("a", fmt.Sprintf("a%d", i)))
 	}

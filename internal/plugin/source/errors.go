@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // DeniedError says that the API server does not let us get or list a kind.
@@ -53,7 +53,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
-		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has", doing, err, verb, plan.ViewerRole)}
+		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has", doing, err, verb, state.ViewerRole)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s rejected your credentials: %w: log in again", doing, server, err)
 	case apierrors.IsNotFound(err):

@@ -25,14 +25,14 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // stdin replaces "-" in messages.
 const stdin = "stdin"
 
 // ReadFiles returns the objects in files. It ignores kinds that it does not need.
-func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*plan.Cluster, error) {
+func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*state.Cluster, error) {
 	builder := resource.NewLocalBuilder().Unstructured().ContinueOnError()
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		builder = builder.Stream(in, stdin)
@@ -41,9 +41,9 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 	if len(files.Filenames) > 0 {
 		builder = builder.FilenameParam(false, &files)
 	}
-	collected := collector{wants: wanted, cluster: &plan.Cluster{
+	collected := collector{wants: wanted, cluster: &state.Cluster{
 		Controllers: map[types.UID]metav1.OwnerReference{},
-		Templates:   map[types.UID]*plan.Template{},
+		Templates:   map[types.UID]*state.Template{},
 		Selectors:   map[types.UID]*metav1.LabelSelector{},
 	}, seen: map[types.UID]objectName{}, named: map[objectName]types.UID{}, snapshots: map[string]int{}}
 	if err := collected.takeAll(builder.Do()); err != nil {
@@ -56,10 +56,10 @@ func ReadFiles(in io.Reader, files resource.FilenameOptions, wanted Wants) (*pla
 // collector sorts objects by kind.
 type collector struct {
 	wants   Wants
-	cluster *plan.Cluster
+	cluster *state.Cluster
 	seen    map[types.UID]objectName
 	named   map[objectName]types.UID // nodes and pods
-	sharer  plan.Sharer
+	sharer  state.Sharer
 	leases  []*coordinationv1.Lease // the pods show which of them belong to controllers
 	// snapshots are the files with a snapshot whose last line has not been read, with the number of objects so far.
 	snapshots map[string]int
@@ -164,24 +164,24 @@ func (c *collector) unreadable(object *unstructured.Unstructured, err error) err
 }
 
 // surroundings take the objects that decide where pods can go, and whether they may leave.
-var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstructured) error{
-	{Kind: "Namespace"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Namespaces, object, plan.SlimNamespace)
+var surroundings = map[schema.GroupKind]func(*state.Cluster, *unstructured.Unstructured) error{
+	{Kind: "Namespace"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Namespaces, object, state.SlimNamespace)
 	},
-	{Kind: "Service"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Services, object, plan.SlimService)
+	{Kind: "Service"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Services, object, state.SlimService)
 	},
-	{Kind: "PersistentVolume"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Volumes, object, plan.SlimVolume)
+	{Kind: "PersistentVolume"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Volumes, object, state.SlimVolume)
 	},
-	{Kind: "PersistentVolumeClaim"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Claims, object, plan.SlimClaim)
+	{Kind: "PersistentVolumeClaim"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Claims, object, state.SlimClaim)
 	},
 	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(
-		cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Budgets, object, plan.SlimBudget)
+		cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.Budgets, object, state.SlimBudget)
 	},
-	policyKind: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
+	policyKind: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
 		policy := &v1alpha1.EvictionPolicy{}
 		if err := strict(object.Object, policy); err != nil { // otherwise a field with a typo would be ignored
 			return err
@@ -189,15 +189,15 @@ var surroundings = map[schema.GroupKind]func(*plan.Cluster, *unstructured.Unstru
 		if err := validatePolicy(object.Object); err != nil {
 			return err
 		}
-		cluster.Policies = append(cluster.Policies, plan.SlimPolicy(policy))
+		cluster.Policies = append(cluster.Policies, state.SlimPolicy(policy))
 		return nil
 	},
 	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
-		cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.StorageClasses, object, plan.SlimStorageClass)
+		cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.StorageClasses, object, state.SlimStorageClass)
 	},
-	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *plan.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.CSINodes, object, plan.SlimCSINode)
+	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
+		return addTo(&cluster.CSINodes, object, state.SlimCSINode)
 	},
 }
 
@@ -229,7 +229,7 @@ func (c *collector) addPod(object *unstructured.Unstructured) error {
 		return err
 	}
 	return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod {
-		return c.sharer.Share(plan.SlimPod(plan.WithUID(pod)))
+		return c.sharer.Share(state.SlimPod(state.WithUID(pod)))
 	})
 }
 
@@ -246,7 +246,7 @@ func (c *collector) addTemplate(object *unstructured.Unstructured) error {
 	if err := checkSeconds(object, kind.In("spec")...); err != nil {
 		return fmt.Errorf("its pod template cannot be read: %w", err)
 	}
-	template, err := plan.TemplateOf(object)
+	template, err := state.TemplateOf(object)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T
 	return nil
 }
 
-func (c *collector) result() (*plan.Cluster, error) {
+func (c *collector) result() (*state.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
 	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+

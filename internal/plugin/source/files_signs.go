@@ -18,7 +18,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
@@ -100,10 +100,10 @@ func (c *collector) addWorkload(object *unstructured.Unstructured) error {
 	if err != nil || !found {
 		replicas = 1
 	}
-	c.cluster.Workloads = append(c.cluster.Workloads, plan.WorkloadTemplate{
+	c.cluster.Workloads = append(c.cluster.Workloads, state.WorkloadTemplate{
 		Owner:    cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()},
 		Replicas: int(replicas),
-		Pod:      plan.SlimPod(pod),
+		Pod:      state.SlimPod(pod),
 	})
 	return nil
 }

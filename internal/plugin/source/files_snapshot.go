@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // The first line of a snapshot, and the last.
@@ -73,7 +73,7 @@ func (c *collector) learn(line *cliv1alpha1.Snapshot) {
 }
 
 // UnreadOf returns the kinds that are missing from a snapshot of a cluster because they could not be read.
-func UnreadOf(cluster *plan.Cluster) (unread []string) {
+func UnreadOf(cluster *state.Cluster) (unread []string) {
 	for _, kind := range []struct {
 		name  string
 		known bool

@@ -9,12 +9,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // LocationOf returns the cluster that flags and kubeconfig select, as its users call it.
-func LocationOf(flags *genericclioptions.ConfigFlags, config *rest.Config) plan.Location {
-	is := plan.Location{Server: config.Host}
+func LocationOf(flags *genericclioptions.ConfigFlags, config *rest.Config) state.Location {
+	is := state.Location{Server: config.Host}
 	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return is

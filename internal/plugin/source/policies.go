@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // EvictionPolicies is the resource of EvictionPolicies.
@@ -33,7 +33,7 @@ func (r *Reader) Policies(ctx context.Context) error {
 			broken = errors.Join(broken, err)
 			return
 		}
-		r.Cluster.Policies = append(r.Cluster.Policies, plan.SlimPolicy(policy))
+		r.Cluster.Policies = append(r.Cluster.Policies, state.SlimPolicy(policy))
 	})
 	if _, absent := errors.AsType[absentError](err); absent {
 		return nil
@@ -59,12 +59,12 @@ const policiesEvery = 5 * time.Second
 
 // FollowPolicies reads the policies, the objects that they need, and whether Taintkeeper evicts, repeatedly until the
 // context ends. It calls tell after each time.
-func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*plan.Cluster, error)) {
+func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*state.Cluster, error)) {
 	tick := time.NewTicker(policiesEvery)
 	defer tick.Stop()
 	for {
 		fresh := *r
-		fresh.Cluster = &plan.Cluster{}
+		fresh.Cluster = &state.Cluster{}
 		reading, cancel := context.WithTimeout(ctx, Patience)
 		err := fresh.Objections(reading, namespace)
 		if err == nil {
@@ -102,14 +102,14 @@ func (r *Reader) Namespaces(ctx context.Context) error {
 
 func (r *Reader) namespaces(ctx context.Context, follows string) error {
 	list := r.Clients.CoreV1().Namespaces().List
-	err := List(ctx, r, "namespaces", list, Keep(&r.Cluster.Namespaces, plan.SlimNamespace))
+	err := List(ctx, r, "namespaces", list, Keep(&r.Cluster.Namespaces, state.SlimNamespace))
 	return r.without(err, follows)
 }
 
 // Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
 	list := r.Clients.PolicyV1().PodDisruptionBudgets(namespace).List
-	err := List(ctx, r, "poddisruptionbudgets", list, Keep(&r.Cluster.Budgets, plan.SlimBudget))
+	err := List(ctx, r, "poddisruptionbudgets", list, Keep(&r.Cluster.Budgets, state.SlimBudget))
 	r.Cluster.BudgetsUnknown = err != nil
 	return r.without(err, "PodDisruptionBudgets are not taken into account")
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Patience is the default of --request-timeout: how long one call may take. Without it, a cluster that does not answer
@@ -46,14 +46,14 @@ type Reader struct {
 	// Clock is the API server's clock.
 	Clock *timeline.Clock
 	// Cluster is what was read.
-	Cluster *plan.Cluster
+	Cluster *state.Cluster
 
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only the controllers matter
 }
 
 // readAPI returns what a command needs from a cluster. Nodes and pods are required. The cluster says what else is
 // missing.
-func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*plan.Cluster, error) {
+func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*state.Cluster, error) {
 	r, err := Connect(config, progress)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func NewReader(server string, clients kubernetes.Interface, dynamicClient dynami
 	return &Reader{
 		Server: server, Clients: clients, Watches: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,
 		Clock:   &timeline.Clock{},
-		Cluster: &plan.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
+		Cluster: &state.Cluster{Controllers: map[types.UID]metav1.OwnerReference{}},
 	}
 }
 
@@ -150,9 +150,9 @@ func (r *Reader) required(ctx context.Context, wanted Wants) error {
 	if err != nil {
 		return err
 	}
-	var sharer plan.Sharer
+	var sharer state.Sharer
 	err = List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
-		r.Cluster.Pods = append(r.Cluster.Pods, sharer.Share(plan.SlimPod(pod)))
+		r.Cluster.Pods = append(r.Cluster.Pods, sharer.Share(state.SlimPod(pod)))
 	})
 	r.Cluster.KeepUsedImages()
 	return err
@@ -226,11 +226,11 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	core, storage := r.Clients.CoreV1(), r.Clients.StorageV1()
 	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
 	for _, err := range []error{
-		List(ctx, r, "services", core.Services(metav1.NamespaceAll).List, Keep(&r.Cluster.Services, plan.SlimService)),
-		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, plan.SlimClaim)),
-		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, plan.SlimVolume)),
-		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, plan.SlimStorageClass)),
-		List(ctx, r, "csinodes", storage.CSINodes().List, Keep(&r.Cluster.CSINodes, plan.SlimCSINode)),
+		List(ctx, r, "services", core.Services(metav1.NamespaceAll).List, Keep(&r.Cluster.Services, state.SlimService)),
+		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, state.SlimClaim)),
+		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, state.SlimVolume)),
+		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, state.SlimStorageClass)),
+		List(ctx, r, "csinodes", storage.CSINodes().List, Keep(&r.Cluster.CSINodes, state.SlimCSINode)),
 	} {
 		if err := r.without(err, follows); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
@@ -56,7 +56,7 @@ func (r *Reader) election(ctx context.Context) error {
 // leads reports whether a leader of Taintkeeper holds a Lease that was read.
 func (r *Reader) leads() bool {
 	return slices.ContainsFunc(r.Cluster.Signs.Leases, func(lease *coordinationv1.Lease) bool {
-		return plan.ElectsTaintkeeper(lease) && plan.IsHeld(lease, r.Clock.Latest())
+		return state.ElectsTaintkeeper(lease) && state.IsHeld(lease, r.Clock.Latest())
 	})
 }
 
@@ -64,7 +64,7 @@ func (r *Reader) leads() bool {
 // usual name, it also reads what else shows Taintkeeper: its pods, the eviction clock and other Leases.
 func (r *Reader) Idle(ctx context.Context) error {
 	fresh := *r
-	fresh.Cluster = &plan.Cluster{}
+	fresh.Cluster = &state.Cluster{}
 	err := fresh.taintkeeper(ctx)
 	if err != nil && !IsUnreadable(err) {
 		return err
@@ -83,7 +83,7 @@ func (r *Reader) Idle(ctx context.Context) error {
 // it is not running.
 func (r *Reader) lookCloser(ctx context.Context) error {
 	pods := r.Clients.CoreV1().Pods(metav1.NamespaceAll)
-	err := List(ctx, r, "pods", selected(pods.List), Keep(&r.Cluster.Pods, plan.SlimPod))
+	err := List(ctx, r, "pods", selected(pods.List), Keep(&r.Cluster.Pods, state.SlimPod))
 	if err != nil && !IsUnreadable(err) {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *testing.T) {
@@ -75,7 +75,7 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 			env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
 			r := NewReader("", clients, nil, nil, output.NewProgress(env))
 			r.Clock = &timeline.Clock{Wall: func() time.Time { return now }}
-			r.Cluster = &plan.Cluster{Policies: test.policies}
+			r.Cluster = &state.Cluster{Policies: test.policies}
 			if err := r.Idle(t.Context()); err != nil {
 				t.Fatal(err)
 			}

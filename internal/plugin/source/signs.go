@@ -17,7 +17,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
@@ -108,7 +108,7 @@ func (r *Reader) lease(ctx context.Context, name string, homes func(context.Cont
 // were read before.
 func (r *Reader) Who(ctx context.Context) (*who.Answer, error) {
 	fresh := *r
-	fresh.Cluster = &plan.Cluster{Nodes: r.Cluster.Nodes, Pods: r.Cluster.Pods}
+	fresh.Cluster = &state.Cluster{Nodes: r.Cluster.Nodes, Pods: r.Cluster.Pods}
 	for _, read := range []func(context.Context) error{fresh.leases, fresh.evictionClocks, fresh.evictions} {
 		if err := read(ctx); err != nil {
 			return nil, err

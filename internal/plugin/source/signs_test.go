@@ -28,7 +28,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
@@ -72,11 +72,11 @@ func forbid(clients *fake.Clientset, rights ...string) {
 }
 
 // read reads from an API server what a check needs to know about controllers, and the pods.
-func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
+func read(t *testing.T, clients *fake.Clientset) *state.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
 	r := &Reader{
-		Clients: clients, Progress: output.NewProgress(env), Cluster: &plan.Cluster{Signs: plan.Signs{At: now}},
+		Clients: clients, Progress: output.NewProgress(env), Cluster: &state.Cluster{Signs: state.Signs{At: now}},
 		Clock: &timeline.Clock{Wall: func() time.Time { return now }},
 	}
 	if err := r.required(t.Context(), Wants{}); err != nil {
@@ -88,7 +88,7 @@ func read(t *testing.T, clients *fake.Clientset) *plan.Cluster {
 	return r.Cluster
 }
 
-func whoEvicts(cluster *plan.Cluster) cliv1alpha1.CheckedTask {
+func whoEvicts(cluster *state.Cluster) cliv1alpha1.CheckedTask {
 	return check.Make(cluster, nil, "", now).Controllers[0]
 }
 
@@ -198,7 +198,7 @@ func TestAnErrorOtherThanForbiddenIsReturned(t *testing.T) {
 	clients.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(io.ErrUnexpectedEOF)
 	})
-	r := &Reader{Clients: clients, Cluster: &plan.Cluster{}, Clock: &timeline.Clock{}}
+	r := &Reader{Clients: clients, Cluster: &state.Cluster{}, Clock: &timeline.Clock{}}
 	if err := r.signs(t.Context(), Wants{Signs: true}); err == nil || !strings.Contains(err.Error(), "list events: ") {
 		t.Errorf("the error is %v", err)
 	}

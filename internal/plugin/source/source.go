@@ -18,7 +18,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Source is where the objects of a cluster come from: files if there are any, otherwise the API server.
@@ -79,7 +79,7 @@ func (s *Source) validateAt() error {
 }
 
 // Now returns the instant for which to answer about a cluster.
-func (s *Source) Now(cluster *plan.Cluster) time.Time {
+func (s *Source) Now(cluster *state.Cluster) time.Time {
 	if at, err := time.Parse(time.RFC3339, s.at); err == nil { // Validate rejects all others
 		return at
 	}
@@ -90,7 +90,7 @@ func (s *Source) Now(cluster *plan.Cluster) time.Time {
 }
 
 // Read returns the objects of the cluster.
-func (s *Source) Read(ctx context.Context, wanted Wants) (*plan.Cluster, error) {
+func (s *Source) Read(ctx context.Context, wanted Wants) (*state.Cluster, error) {
 	if s.Offline() {
 		cluster, err := ReadFiles(s.Env.In, s.Files, wanted)
 		if err == nil && s.at != "" {
@@ -162,9 +162,9 @@ type Wants struct {
 
 // slimNode returns the parts of a node that a command needs.
 func (w Wants) slimNode(node *corev1.Node) *corev1.Node {
-	slim := plan.SlimNode(node)
+	slim := state.SlimNode(node)
 	if w.Scheduling {
-		slim.Status.Images = plan.SlimImages(node.Status.Images)
+		slim.Status.Images = state.SlimImages(node.Status.Images)
 	}
 	return slim
 }

@@ -20,6 +20,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -28,7 +29,7 @@ import (
 const overdueAfter = time.Minute
 
 // Make returns how Taintkeeper is doing at an instant.
-func Make(cluster *plan.Cluster, at time.Time) *cliv1alpha1.StatusReport {
+func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	known := who.Ask(cluster, at)
 	process := &known.Process
 	report := &cliv1alpha1.StatusReport{
@@ -69,7 +70,7 @@ func leaderOf(process *who.Process) *cliv1alpha1.Leader {
 func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
 	for _, pod := range pods {
 		replicas = append(replicas, cliv1alpha1.Replica{
-			Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ready: plan.IsReady(pod),
+			Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Ready: state.IsReady(pod),
 		})
 	}
 	slices.SortFunc(replicas, func(a, b cliv1alpha1.Replica) int {
@@ -79,7 +80,7 @@ func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
 }
 
 // evictionClockFor returns the eviction clock in the namespace of the Lease, or else any.
-func evictionClockFor(signs *plan.Signs, process *who.Process) *corev1.ServiceAccount {
+func evictionClockFor(signs *state.Signs, process *who.Process) *corev1.ServiceAccount {
 	if len(signs.EvictionClocks) == 0 {
 		return nil
 	}
@@ -90,7 +91,7 @@ func evictionClockFor(signs *plan.Signs, process *who.Process) *corev1.ServiceAc
 }
 
 // count counts the pods that must leave.
-func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *plan.Cluster) {
+func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *state.Cluster) {
 	at := report.At.Time
 	for _, node := range cluster.Nodes {
 		known.SetNode(node, at)
@@ -131,7 +132,7 @@ func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *pla
 
 // judge says whether Taintkeeper does its job, and what is wrong.
 func judge(
-	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, known *who.Answer,
+	report *cliv1alpha1.StatusReport, cluster *state.Cluster, known *who.Answer,
 ) (health cliv1alpha1.Health, problems []string) {
 	if known.Process.State != who.Running {
 		why := known.WhyNot() + "."
@@ -159,7 +160,7 @@ func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
 
 // ofEvictions says what is wrong if Taintkeeper evicts.
 func ofEvictions(
-	report *cliv1alpha1.StatusReport, cluster *plan.Cluster, known *who.Answer,
+	report *cliv1alpha1.StatusReport, cluster *state.Cluster, known *who.Answer,
 ) (problems []string) {
 	at := report.At.Time
 	if clock := report.EvictionClock; clock != nil && fails(clock, known) {

@@ -6,14 +6,14 @@ package status
 import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // unknown returns the fields of a report that are empty because something was not read.
-func unknown(cluster *plan.Cluster, process *who.Process) (fields []cliv1alpha1.UnknownField) {
+func unknown(cluster *state.Cluster, process *who.Process) (fields []cliv1alpha1.UnknownField) {
 	runs, signs := process.State == who.Running, &cluster.Signs
-	files := cluster.Location == plan.Location{}
+	files := cluster.Location == state.Location{}
 	noEvictionClock := len(signs.EvictionClocks) == 0 && !signs.EvictionClocksKnown
 	for _, field := range []struct {
 		name    string
@@ -56,7 +56,7 @@ func unknownControllers(process *who.Process) string {
 
 // policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot without them shows that
 // the cluster has none, but other files do not.
-func policiesUnknown(cluster *plan.Cluster, files bool) bool {
+func policiesUnknown(cluster *state.Cluster, files bool) bool {
 	return cluster.PoliciesUnknown || files && cluster.At.IsZero() && len(cluster.Policies) == 0
 }
 

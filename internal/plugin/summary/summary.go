@@ -13,7 +13,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -37,7 +37,7 @@ func where(plan *cliv1alpha1.TaintPlan) []string {
 
 // Cluster names the cluster of a plan as its users do. It is empty for files.
 func Cluster(of *cliv1alpha1.TaintPlan) string {
-	return plan.Location{Context: of.Context, Cluster: of.Cluster, Server: of.Server}.String()
+	return state.Location{Context: of.Context, Cluster: of.Cluster, Server: of.Server}.String()
 }
 
 // Answer returns the first line.

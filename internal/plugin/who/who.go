@@ -23,7 +23,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -110,7 +110,7 @@ const (
 )
 
 // Ask says which controllers run in a cluster at an instant.
-func Ask(cluster *plan.Cluster, at time.Time) *Answer {
+func Ask(cluster *state.Cluster, at time.Time) *Answer {
 	q := &question{Cluster: cluster, managers: managers(cluster)}
 	a := &q.answer
 	a.At, a.LeasesKnown = at, cluster.Signs.LeasesKnown
@@ -131,7 +131,7 @@ func Ask(cluster *plan.Cluster, at time.Time) *Answer {
 
 // question is the work on an answer. Signs are added to the task.
 type question struct {
-	*plan.Cluster
+	*state.Cluster
 
 	managers []*corev1.Pod // that run kube-controller-manager
 	answer   Answer
@@ -139,7 +139,7 @@ type question struct {
 }
 
 // managers returns the pods that run kube-controller-manager.
-func managers(cluster *plan.Cluster) (pods []*corev1.Pod) {
+func managers(cluster *state.Cluster) (pods []*corev1.Pod) {
 	for _, pod := range cluster.Pods {
 		if builtin.CommandLine(pod) != nil {
 			pods = append(pods, pod)
@@ -157,10 +157,10 @@ func electsBuiltIn(managers []*corev1.Pod) func(*coordinationv1.Lease) bool {
 }
 
 // Reads returns whether Ask reads a Lease of a cluster.
-func Reads(cluster *plan.Cluster) func(*coordinationv1.Lease) bool {
+func Reads(cluster *state.Cluster) func(*coordinationv1.Lease) bool {
 	electsBuiltIn := electsBuiltIn(managers(cluster))
 	return func(lease *coordinationv1.Lease) bool {
-		return plan.ElectsTaintkeeper(lease) || electsBuiltIn(lease) || plan.IsOfNodeHealth(lease)
+		return state.ElectsTaintkeeper(lease) || electsBuiltIn(lease) || state.IsOfNodeHealth(lease)
 	}
 }
 
@@ -190,10 +190,10 @@ func (q *question) readClocks() {
 func (q *question) readProcess() {
 	p := &q.answer.Process
 	p.Lease = q.Signs.NewestLease(func(lease *coordinationv1.Lease) bool {
-		return plan.ElectsTaintkeeper(lease) && plan.IsHeld(lease, q.answer.At)
+		return state.ElectsTaintkeeper(lease) && state.IsHeld(lease, q.answer.At)
 	})
 	if p.Held = p.Lease != nil; !p.Held {
-		p.Lease = q.Signs.NewestLease(plan.ElectsTaintkeeper)
+		p.Lease = q.Signs.NewestLease(state.ElectsTaintkeeper)
 	}
 	if p.Held {
 		p.Version = p.Lease.Labels[v1alpha1.VersionLabel]
@@ -202,7 +202,7 @@ func (q *question) readProcess() {
 		}
 	}
 	for _, pod := range q.Pods {
-		if pod.Labels[v1alpha1.NameLabel] == v1alpha1.Name && !plan.IsOver(pod) {
+		if pod.Labels[v1alpha1.NameLabel] == v1alpha1.Name && !state.IsOver(pod) {
 			p.Replicas = append(p.Replicas, pod)
 		}
 	}
@@ -221,7 +221,7 @@ func (q *question) processState() State {
 		mode := modesOfPods[pod.Labels[v1alpha1.ModeLabel]]
 		hasLed := p.Lease != nil && strings.HasPrefix(holder(p.Lease), pod.Name+"_") // and does not now
 		switch {
-		case !plan.IsReady(pod) || mode == "" && hasLed:
+		case !state.IsReady(pod) || mode == "" && hasLed:
 		case mode != "":
 			p.Mode, p.Version = mode, pod.Labels[v1alpha1.VersionLabel]
 			if mode == cliv1alpha1.ModeShadow {
@@ -245,8 +245,8 @@ func (q *question) processState() State {
 // clock, and, if it elects no leader, the events of its evictions.
 func (q *question) acts() bool {
 	lease := q.answer.Process.Lease
-	return plan.IsHeld(lease, q.answer.At) || plan.IsHeld(q.Signs.NewestLease(plan.IsOfNodeHealth), q.answer.At) ||
-		q.answer.Clock == cliv1alpha1.ClockFresh || lease == nil && q.isRecent(q.Signs.Evictions[plan.Taintkeeper].Last)
+	return state.IsHeld(lease, q.answer.At) || state.IsHeld(q.Signs.NewestLease(state.IsOfNodeHealth), q.answer.At) ||
+		q.answer.Clock == cliv1alpha1.ClockFresh || lease == nil && q.isRecent(q.Signs.Evictions[state.Taintkeeper].Last)
 }
 
 // modesOfPods are the modes that pods show. Pods that enforce show no mode: whether they do, their leader's Lease says.
@@ -260,7 +260,7 @@ func (q *question) taintkeeperEvicts() Controller {
 	if q.answer.Clock == cliv1alpha1.ClockStale {
 		ifAbsent = NotRunning
 	}
-	controller := q.taintkeeper(Eviction, ifAbsent, func() time.Time { return q.evicted(plan.Taintkeeper) })
+	controller := q.taintkeeper(Eviction, ifAbsent, func() time.Time { return q.evicted(state.Taintkeeper) })
 	if q.answer.Clock == cliv1alpha1.ClockFresh { // only a leader that evicts renews it
 		return Controller{State: Running}
 	}
@@ -270,13 +270,13 @@ func (q *question) taintkeeperEvicts() Controller {
 // taintkeeperTaints reports whether Taintkeeper monitors node health, which it does not by default. If it does, it
 // renews a Lease next to those of the nodes.
 func (q *question) taintkeeperTaints() Controller {
-	lease := q.Signs.NewestLease(plan.IsOfNodeHealth)
+	lease := q.Signs.NewestLease(state.IsOfNodeHealth)
 	if lease == nil {
-		wrote := func() time.Time { return q.wrote(plan.Taintkeeper, builtin.Conditions) }
+		wrote := func() time.Time { return q.wrote(state.Taintkeeper, builtin.Conditions) }
 		return q.taintkeeper(NodeHealth, NotRunning, wrote)
 	}
 	q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, Instant(lease.Spec.RenewTime.Time))
-	return Controller{State: runs(plan.IsRenewed(lease, q.answer.At))}
+	return Controller{State: runs(state.IsRenewed(lease, q.answer.At))}
 }
 
 // taintkeeper reports whether Taintkeeper runs a controller, according to what its leader says or, if it says nothing,
@@ -329,7 +329,7 @@ func (q *question) leaseSigns(name string, lease *coordinationv1.Lease) {
 		q.sign("Lease %s does not exist.", name)
 	case holder(lease) == "":
 		q.sign("Nobody holds Lease %s/%s.", lease.Namespace, lease.Name)
-	case !plan.IsRenewed(lease, q.answer.At):
+	case !state.IsRenewed(lease, q.answer.At):
 		q.sign("Lease %s/%s was last renewed at %s, by %s.", lease.Namespace, lease.Name, Instant(lease.Spec.RenewTime.Time), holder(lease))
 	default:
 		q.sign("Lease %s/%s is held by %s.", lease.Namespace, lease.Name, holder(lease))
@@ -344,7 +344,7 @@ func (q *question) builtIn(controller builtin.Controller, acted func() time.Time
 	lease := q.answer.BuiltInLease
 	q.leaseSigns(name, lease)
 	switch {
-	case lease != nil && !plan.IsHeld(lease, q.answer.At): // it is dead, whatever its flags and earlier actions were
+	case lease != nil && !state.IsHeld(lease, q.answer.At): // it is dead, whatever its flags and earlier actions were
 		return Controller{State: NotRunning}
 	case told != Unknown:
 		return Controller{State: told}

@@ -13,14 +13,14 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 var at = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
 
 // fact leaves a trace in a cluster.
-type fact func(*plan.Cluster)
+type fact func(*state.Cluster)
 
 // lease returns a Lease in kube-system that was renewed at the given time before the question.
 func lease(name, holder string, ago time.Duration, labels map[string]string) fact {
@@ -28,7 +28,7 @@ func lease(name, holder string, ago time.Duration, labels map[string]string) fac
 }
 
 func leaseIn(namespace, name, holder string, ago time.Duration, labels map[string]string) fact {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 			Spec: coordinationv1.LeaseSpec{
@@ -49,18 +49,18 @@ func old(ago time.Duration) fact { return lease("taintkeeper", "a_1", ago, nil) 
 
 // pod returns a pod of Taintkeeper with a label that says its mode, unless that is empty.
 func pod(mode string, ready corev1.ConditionStatus) fact {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: "pod", Labels: map[string]string{v1alpha1.NameLabel: v1alpha1.Name}}}
 		if mode != "" {
 			pod.Labels[v1alpha1.ModeLabel] = mode
 		}
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
-		cluster.Pods = append(cluster.Pods, plan.SlimPod(pod))
+		cluster.Pods = append(cluster.Pods, state.SlimPod(pod))
 	}
 }
 
 func clock(ago time.Duration) fact {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddEvictionClock(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Name: v1alpha1.EvictionClock, Annotations: map[string]string{v1alpha1.EvictionClockAnnotation: at.Add(-ago).Format(time.RFC3339)},
 		}})
@@ -69,7 +69,7 @@ func clock(ago time.Duration) fact {
 
 // evicted returns an event of an eviction by Taintkeeper.
 func evicted(ago time.Duration) fact {
-	return func(cluster *plan.Cluster) {
+	return func(cluster *state.Cluster) {
 		cluster.Signs.AddEvent(&corev1.Event{
 			Reason: v1alpha1.EventEviction, LastTimestamp: metav1.NewTime(at.Add(-ago)),
 			InvolvedObject: corev1.ObjectReference{UID: "u"}, Message: v1alpha1.MarkingText + "a/b",
@@ -77,7 +77,7 @@ func evicted(ago time.Duration) fact {
 	}
 }
 
-func unread(cluster *plan.Cluster) { cluster.Signs.LeasesKnown = false }
+func unread(cluster *state.Cluster) { cluster.Signs.LeasesKnown = false }
 
 func TestWhetherTaintkeeperRunsAndEvicts(t *testing.T) {
 	const (
@@ -127,7 +127,7 @@ func TestWhetherTaintkeeperRunsAndEvicts(t *testing.T) {
 		"a dry run next to a leader":   {[]fact{pod(v1alpha1.LabelDryRun, corev1.ConditionTrue), leads("eviction")}, enforce, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := &plan.Cluster{Signs: plan.Signs{LeasesKnown: true}}
+			cluster := &state.Cluster{Signs: state.Signs{LeasesKnown: true}}
 			for _, fact := range test.facts {
 				fact(cluster)
 			}
@@ -158,7 +158,7 @@ func TestWhatIsNotKnownIsNotSaidWithoutPolicies(t *testing.T) {
 		"nothing, and there are some":   {unread, 1, "It is not known whether Taintkeeper is running. If it is not, EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."},
 		"shadow mode, without policies": {pod(v1alpha1.LabelShadow, corev1.ConditionTrue), 0, "Taintkeeper runs in shadow mode. Due pods leave only if the built-in controller evicts them."},
 	} {
-		cluster := &plan.Cluster{Signs: plan.Signs{LeasesKnown: true}}
+		cluster := &state.Cluster{Signs: state.Signs{LeasesKnown: true}}
 		test.fact(cluster)
 		if got := who.Ask(cluster, at).Idle(test.policies); got != test.want {
 			t.Errorf("%s: it says %q, want %q", name, got, test.want)

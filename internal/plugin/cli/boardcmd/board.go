@@ -26,8 +26,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/board"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // options are the options of kubectl taintkeeper board.
@@ -126,7 +126,7 @@ func (o *options) open(ctx context.Context, config *rest.Config) (*board.Board, 
 	}
 	reader := source.NewReader(config.Host, clients, dynamics, nil, output.NoProgress())
 	reader.Clock = clock
-	policies := func(ctx context.Context, tell func(*plan.Cluster, error)) {
+	policies := func(ctx context.Context, tell func(*state.Cluster, error)) {
 		reader.FollowPolicies(ctx, namespace, tell)
 	}
 	is := source.LocationOf(o.config, config)

@@ -17,9 +17,10 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // options are the options of kubectl taintkeeper explain.
@@ -99,7 +100,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	explanation := plan.Explain(subject)
+	explanation := explain.Explain(subject)
 	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
 	if printed, err := o.output.Object(explanation); printed {
 		return err
@@ -108,16 +109,16 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // subject returns the pod and everything that the explanation needs.
-func (o *options) subject(ctx context.Context) (plan.Subject, error) {
+func (o *options) subject(ctx context.Context) (explain.Subject, error) {
 	if o.source.Offline() {
 		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
 		if err != nil {
-			return plan.Subject{}, err
+			return explain.Subject{}, err
 		}
 		at := o.source.Now(cluster)
 		pod, err := o.wanted.among(cluster, at)
 		if err != nil {
-			return plan.Subject{}, err
+			return explain.Subject{}, err
 		}
 		subject := subjectOf(cluster, pod)
 		subject.At = at
@@ -125,7 +126,7 @@ func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 	}
 	namespace, reader, err := newSubjectReader(&o.source)
 	if err != nil {
-		return plan.Subject{}, err
+		return explain.Subject{}, err
 	}
 	if o.wanted.namespace == "" && !o.all {
 		o.wanted.namespace = namespace
@@ -137,8 +138,8 @@ func (o *options) subject(ctx context.Context) (plan.Subject, error) {
 }
 
 // subjectOf returns a pod from files and everything that the explanation needs.
-func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
-	subject := plan.Subject{
+func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
+	subject := explain.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
 		Policies: cluster.PoliciesOf(),
 	}
@@ -156,7 +157,7 @@ func subjectOf(cluster *plan.Cluster, pod *corev1.Pod) plan.Subject {
 }
 
 // addTemplate adds the template of the pod's owner. The topmost owner is named as its writer.
-func addTemplate(subject *plan.Subject, cluster *plan.Cluster, controller *metav1.OwnerReference) {
+func addTemplate(subject *explain.Subject, cluster *state.Cluster, controller *metav1.OwnerReference) {
 	template := cluster.Templates[controller.UID]
 	if template == nil {
 		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not contain the template of %s %s, so the origin of tolerations is inferred from their form.", controller.Kind, controller.Name))

@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // subjectReader reads only one pod and what its explanation needs from an API server.
@@ -42,14 +43,14 @@ func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
 	return namespace, &subjectReader{api: api}, nil
 }
 
-func (r *subjectReader) read(ctx context.Context, w *wanted, now time.Time) (plan.Subject, error) {
+func (r *subjectReader) read(ctx context.Context, w *wanted, now time.Time) (explain.Subject, error) {
 	defer r.api.Progress.End()
-	subject := plan.Subject{}
+	subject := explain.Subject{}
 	var err error
 	if subject.Pod, err = r.pod(ctx, w, now); err != nil {
 		return subject, err
 	}
-	for _, read := range []func(context.Context, *plan.Subject) error{r.node, r.namespace, r.owner, r.policies} {
+	for _, read := range []func(context.Context, *explain.Subject) error{r.node, r.namespace, r.owner, r.policies} {
 		if err := read(ctx, &subject); err != nil {
 			return subject, err
 		}
@@ -67,7 +68,7 @@ func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*cor
 			return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
 		}
 	}
-	among := &plan.Cluster{}
+	among := &state.Cluster{}
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		if w.kind == kindPod && w.namespace == "" {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
@@ -86,7 +87,7 @@ func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*cor
 	}
 	if w.kind != kindPod {
 		list := r.api.Clients.CoreV1().Nodes().List
-		err := source.List(ctx, r.api, "nodes", list, source.Keep(&among.Nodes, plan.SlimNode))
+		err := source.List(ctx, r.api, "nodes", list, source.Keep(&among.Nodes, state.SlimNode))
 		if err = r.without(err, "the pod that leaves first is not known"); err != nil {
 			return nil, err
 		}
@@ -95,10 +96,10 @@ func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*cor
 }
 
 // node reads the pod's node, or all nodes if it has none.
-func (r *subjectReader) node(ctx context.Context, subject *plan.Subject) error {
+func (r *subjectReader) node(ctx context.Context, subject *explain.Subject) error {
 	name := subject.Pod.Spec.NodeName
 	if name == "" {
-		return source.List(ctx, r.api, "nodes", r.api.Clients.CoreV1().Nodes().List, source.Keep(&subject.Nodes, plan.SlimNode))
+		return source.List(ctx, r.api, "nodes", r.api.Clients.CoreV1().Nodes().List, source.Keep(&subject.Nodes, state.SlimNode))
 	}
 	node, err := r.api.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -112,7 +113,7 @@ func (r *subjectReader) node(ctx context.Context, subject *plan.Subject) error {
 	return nil
 }
 
-func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) error {
+func (r *subjectReader) namespace(ctx context.Context, subject *explain.Subject) error {
 	namespace, err := r.api.Clients.CoreV1().Namespaces().Get(ctx, subject.Pod.Namespace, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -125,7 +126,7 @@ func (r *subjectReader) namespace(ctx context.Context, subject *plan.Subject) er
 }
 
 // policies reads the policies and, if there are any, the budgets in the pod's namespace.
-func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) error {
+func (r *subjectReader) policies(ctx context.Context, subject *explain.Subject) error {
 	if subject.Node == nil {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (r *subjectReader) policies(ctx context.Context, subject *plan.Subject) err
 }
 
 // owner reads the template from which the pod was created, and the owner of its owner, which wrote the template.
-func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error {
+func (r *subjectReader) owner(ctx context.Context, subject *explain.Subject) error {
 	if err := r.climb(ctx, subject); err != nil {
 		return err
 	}
@@ -152,13 +153,13 @@ func (r *subjectReader) owner(ctx context.Context, subject *plan.Subject) error 
 	return nil
 }
 
-func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error {
+func (r *subjectReader) climb(ctx context.Context, subject *explain.Subject) error {
 	controller := metav1.GetControllerOfNoCopy(subject.Pod)
 	owner, err := r.workload(ctx, subject.Pod.Namespace, controller)
 	if owner == nil {
 		return err
 	}
-	if subject.Template, err = plan.TemplateOf(owner); err != nil {
+	if subject.Template, err = state.TemplateOf(owner); err != nil {
 		return err
 	}
 	above := metav1.GetControllerOfNoCopy(owner)
@@ -171,7 +172,7 @@ func (r *subjectReader) climb(ctx context.Context, subject *plan.Subject) error 
 		return err
 	}
 	kind := source.Workloads[object.GroupVersionKind().GroupKind()]
-	subject.Template.Writers = plan.WritersOf(object.GetManagedFields(), kind.In("spec", "tolerations")...)
+	subject.Template.Writers = state.WritersOf(object.GetManagedFields(), kind.In("spec", "tolerations")...)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -66,7 +67,7 @@ func wantedOf(args []string) (wanted, error) {
 }
 
 // among finds the pod in a cluster.
-func (w *wanted) among(cluster *plan.Cluster, now time.Time) (*corev1.Pod, error) {
+func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, error) {
 	var found []*corev1.Pod
 	var names, namespaces []string
 	for _, pod := range cluster.Pods {
@@ -96,7 +97,7 @@ func (w *wanted) among(cluster *plan.Cluster, now time.Time) (*corev1.Pod, error
 }
 
 // is reports whether a pod has the wanted name, or belongs to the wanted workload.
-func (w *wanted) is(cluster *plan.Cluster, pod *corev1.Pod) bool {
+func (w *wanted) is(cluster *state.Cluster, pod *corev1.Pod) bool {
 	if w.kind == kindPod {
 		return pod.Name == w.name
 	}
@@ -113,7 +114,7 @@ func (w *wanted) where() string {
 }
 
 // soonest returns the pod of a workload that leaves first, and notes which others exist.
-func (w *wanted) soonest(cluster *plan.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
+func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	var known plan.Countdowns
 	for _, node := range cluster.Nodes {

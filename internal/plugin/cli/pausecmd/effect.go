@@ -15,9 +15,9 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -32,7 +32,7 @@ func read(ctx context.Context, reader *source.Reader, wants source.Wants) (*foun
 }
 
 // found is what was read to compute the effect of a policy.
-type found struct{ *plan.Cluster }
+type found struct{ *state.Cluster }
 
 // effect says how many pods a policy selects, how many of those are due and held by it, and how many of these no policy
 // holds once it has changed, so that they then leave at the pace of policies.
@@ -50,7 +50,7 @@ func (f *found) effect(change ending, now time.Time) effect {
 	nodes, taints := map[string]policies.Node{}, map[string][]verdict.Taint{}
 	for _, node := range f.Nodes {
 		nodes[node.Name] = policies.NodeOf(node)
-		taints[node.Name] = plan.Tainted(node, now)
+		taints[node.Name] = state.Tainted(node, now)
 	}
 	e := effect{keeper: "other EvictionPolicies still hold"}
 	if change.becomes != nil {
@@ -58,7 +58,7 @@ func (f *found) effect(change ending, now time.Time) effect {
 	}
 	for _, pod := range f.Pods {
 		node, known := nodes[pod.Spec.NodeName]
-		if !known || plan.IsStatic(pod) || pod.DeletionTimestamp != nil {
+		if !known || state.IsStatic(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		is := policies.PodOf(pod)
@@ -68,7 +68,7 @@ func (f *found) effect(change ending, now time.Time) effect {
 			continue
 		}
 		e.selected++
-		causes := policy.CausesOf(plan.Rule, plan.FactsOf(pod, now), taints[pod.Spec.NodeName])
+		causes := policy.CausesOf(state.Rule, state.FactsOf(pod, now), taints[pod.Spec.NodeName])
 		causes = slices.DeleteFunc(causes, func(cause policy.Cause) bool { return cause.Due.After(now) })
 		if len(causes) == 0 || !before.Course(selecting[i:i+1], is, node, causes, now).Held() {
 			continue

@@ -24,6 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -138,7 +139,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // elsewhere returns how many pods of other namespaces must leave. It returns 0 if the user may not list them.
-func (o *options) elsewhere(ctx context.Context, cluster *plan.Cluster, nodes []*corev1.Node) int {
+func (o *options) elsewhere(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) int {
 	if !o.source.Offline() {
 		api, err := o.reader()
 		if err != nil {
@@ -153,7 +154,7 @@ func (o *options) elsewhere(ctx context.Context, cluster *plan.Cluster, nodes []
 	return len(o.pending(cluster, nodes, metav1.NamespaceAll).Pods)
 }
 
-func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node, namespace string) *cliv1alpha1.PendingList {
+func (o *options) pending(cluster *state.Cluster, nodes []*corev1.Node, namespace string) *cliv1alpha1.PendingList {
 	now := o.source.Now(cluster)
 	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	for _, node := range nodes {
@@ -170,7 +171,7 @@ func (o *options) pending(cluster *plan.Cluster, nodes []*corev1.Node, namespace
 }
 
 // read returns the nodes, and only the pods that the list needs.
-func (o *options) read(ctx context.Context) (*plan.Cluster, error) {
+func (o *options) read(ctx context.Context) (*state.Cluster, error) {
 	if o.source.Offline() {
 		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
 		if err != nil {
@@ -197,9 +198,9 @@ func (o *options) reader() (*source.Reader, error) {
 	return source.Connect(config, output.NewProgress(o.source.Env))
 }
 
-func (o *options) readFrom(ctx context.Context, api *source.Reader) (*plan.Cluster, error) {
+func (o *options) readFrom(ctx context.Context, api *source.Reader) (*state.Cluster, error) {
 	defer api.Progress.End()
-	err := source.List(ctx, api, "nodes", api.Clients.CoreV1().Nodes().List, source.Keep(&api.Cluster.Nodes, plan.SlimNode))
+	err := source.List(ctx, api, "nodes", api.Clients.CoreV1().Nodes().List, source.Keep(&api.Cluster.Nodes, state.SlimNode))
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +223,7 @@ func (o *options) readPods(ctx context.Context, api *source.Reader, namespace st
 		options.FieldSelector = selector.String()
 		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
 	}
-	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, plan.SlimPod))
+	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, state.SlimPod))
 }
 
 // columnsFor returns the columns of the table, the most important first. If policies select some of the pods, one

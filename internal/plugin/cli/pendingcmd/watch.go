@@ -22,6 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // collectFor is how long changes are collected before an update. In a storm, that makes ten updates a second instead of
@@ -82,7 +83,7 @@ func (o *options) follower(reader *source.Reader, note func(sentence string)) *f
 	return &follower{
 		reader: reader, clock: o.source.Env.Clock, namespace: o.namespace, nodes: o.nodes,
 		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(collectFor),
-		known: plan.Countdowns{Owner: (&plan.Cluster{}).Owner}, before: &cliv1alpha1.PendingList{},
+		known: plan.Countdowns{Owner: (&state.Cluster{}).Owner}, before: &cliv1alpha1.PendingList{},
 	}
 }
 
@@ -155,13 +156,13 @@ func (f *follower) called(ctx context.Context, feed follow.Feed, verb string, er
 }
 
 func (f *follower) followPolicies(ctx context.Context) {
-	f.reader.FollowPolicies(ctx, f.namespace, func(cluster *plan.Cluster, err error) {
+	f.reader.FollowPolicies(ctx, f.namespace, func(cluster *state.Cluster, err error) {
 		f.follow.Do(ctx, func() { f.setPolicies(cluster, err) })
 	})
 }
 
 // setPolicies updates the policies.
-func (f *follower) setPolicies(cluster *plan.Cluster, err error) {
+func (f *follower) setPolicies(cluster *state.Cluster, err error) {
 	f.read, f.unread = true, err != nil && f.known.Policies != nil
 	switch {
 	case f.unread:

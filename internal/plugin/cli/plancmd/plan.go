@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -178,7 +179,7 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	return made, placement.Place(ctx, cluster, made, placement.Options{})
 }
 
-func (o *options) planOf(cluster *plan.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+func (o *options) planOf(cluster *state.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 	now := o.source.Now(cluster)
 	if o.silence.is {
 		return plan.MakeSilent(cluster, plan.Silence{

@@ -21,8 +21,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/commandline"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 const (
@@ -80,7 +80,7 @@ func (f *fetcher) shadow(ctx context.Context, namespace string) (*corev1.Pod, er
 		return nil, f.explain(ctx, "look for Taintkeeper's pods", "list pods", namespace, err)
 	}
 	for i := range list.Items {
-		if pod := &list.Items[i]; plan.IsReady(pod) && commandline.IsOn("--shadow", commandline.Of(pod)) {
+		if pod := &list.Items[i]; state.IsReady(pod) && commandline.IsOn("--shadow", commandline.Of(pod)) {
 			return pod, nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -96,7 +96,7 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 
 // clusterOf returns the user's name for the cluster of a report. It is empty for files.
 func clusterOf(report *cliv1alpha1.SimulationReport) string {
-	return plan.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}.String()
+	return state.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}.String()
 }
 
 // mostReasons is how many reasons are printed.

@@ -28,8 +28,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // options are the options of kubectl taintkeeper snapshot.
@@ -55,7 +55,7 @@ StorageClasses, CSINodes and PodDisruptionBudgets:
   resource claims, capacities, and volumes with their IDs
 - conditions with their messages
 - the sizes of images, with hashes of their names
-- these annotations: ` + strings.Join(plan.SchedulingAnnotations, ",\n  ") + `
+- these annotations: ` + strings.Join(state.SchedulingAnnotations, ",\n  ") + `
 - the status and the selectors of PodDisruptionBudgets
 
 It also contains:
@@ -112,7 +112,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // linesOf returns the lines of a snapshot.
-func linesOf(cluster *plan.Cluster, at time.Time) ([]runtime.Object, error) {
+func linesOf(cluster *state.Cluster, at time.Time) ([]runtime.Object, error) {
 	objects, err := objectsOf(cluster)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func linesOf(cluster *plan.Cluster, at time.Time) ([]runtime.Object, error) {
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.
-func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
+func objectsOf(cluster *state.Cluster) ([]runtime.Object, error) {
 	var all []runtime.Object
 	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
 	all = appendOf(all, "v1", "Node", cluster.Nodes)
@@ -158,7 +158,7 @@ func objectsOf(cluster *plan.Cluster) ([]runtime.Object, error) {
 }
 
 // renewals returns the Leases of nodes with only the last renewal.
-func renewals(cluster *plan.Cluster) []*coordinationv1.Lease {
+func renewals(cluster *state.Cluster) []*coordinationv1.Lease {
 	var all []*coordinationv1.Lease
 	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
 		all = append(all, &coordinationv1.Lease{

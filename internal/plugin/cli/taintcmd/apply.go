@@ -19,8 +19,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // changed is a node whose taints were changed, or would be in a dry run.
@@ -128,7 +128,7 @@ func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
 	if err := t.reread(ctx, node); err != nil {
 		return err
 	}
-	made, err := t.plan([]*corev1.Node{plan.SlimNode(node)})
+	made, err := t.plan([]*corev1.Node{state.SlimNode(node)})
 	if err != nil {
 		// The edit will be refused when it is applied, with an error about this node.
 		return nil //nolint:nilerr // see above
@@ -166,7 +166,7 @@ func (t *tainting) podsOn(ctx context.Context, node string) ([]*corev1.Pod, erro
 	pods := make([]*corev1.Pod, 0, len(list.Items))
 	for i := range list.Items {
 		if list.Items[i].Spec.NodeName == node {
-			pods = append(pods, plan.SlimPod(&list.Items[i]))
+			pods = append(pods, state.SlimPod(&list.Items[i]))
 		}
 	}
 	return pods, nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
@@ -27,9 +27,9 @@ func (o *obstacles) evictors(ctx context.Context) error {
 	}
 	switch ours, builtIn := known.Eviction.Taintkeeper, known.Eviction.BuiltIn; {
 	case ours.State == who.Running:
-		return evicting(plan.Taintkeeper)
+		return evicting(state.Taintkeeper)
 	case ours.State == who.Unknown && known.Process.Held:
-		return leading(known, known.Process.Lease, plan.Taintkeeper, who.Eviction)
+		return leading(known, known.Process.Lease, state.Taintkeeper, who.Eviction)
 	case builtIn.State != who.NotRunning && known.BuiltInLease != nil:
 		return leading(known, known.BuiltInLease, builtin.Program, builtin.TaintEviction[0])
 	case !known.LeasesKnown:
@@ -70,7 +70,7 @@ func leading(known *who.Answer, lease *coordinationv1.Lease, program, controller
 
 // reason says why a program does not evict: its Lease if that is the reason, or else why.
 func reason(known *who.Answer, lease *coordinationv1.Lease, why string) string {
-	if lease != nil && !plan.IsHeld(lease, known.At) {
+	if lease != nil && !state.IsHeld(lease, known.At) {
 		return renewed(lease, known.At)
 	}
 	return why

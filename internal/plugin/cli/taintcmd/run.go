@@ -20,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -32,7 +33,7 @@ type tainting struct {
 	// clock estimates the API server's time from its answers.
 	clock *timeline.Clock
 
-	cluster *plan.Cluster
+	cluster *state.Cluster
 	// answers are the lines that the user types.
 	answers *bufio.Reader
 	// printed is the number of nodes that were printed as objects.

@@ -23,9 +23,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -214,7 +214,7 @@ func (o *options) remove(keys []string) error {
 }
 
 // resolve splits the ambiguous arguments into nodes and keys. The first that is not the name of a node begins the keys.
-func (o *options) resolve(cluster *plan.Cluster) error {
+func (o *options) resolve(cluster *state.Cluster) error {
 	first := slices.IndexFunc(o.ambiguous, func(word string) bool { return cluster.Node(word) == nil })
 	if first < 0 {
 		first = len(o.ambiguous)

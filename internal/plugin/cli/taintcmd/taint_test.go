@@ -39,8 +39,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -56,7 +56,7 @@ type taintScene struct {
 
 	client   *fake.Clientset
 	others   []runtime.Object // EvictionPolicies
-	location plan.Location
+	location state.Location
 	clock    timeline.Clock
 	in       string
 	out, err taintTranscript
@@ -248,7 +248,7 @@ func toleratingTaint(seconds int64) func(*corev1.Pod) {
 func TestTheQuestionNamesTheCluster(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.in = "y\n"
-		s.location = plan.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
+		s.location = state.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustSay(s.err.String(), "This plan is for cluster prod (context admin@prod, https://example.com).\n",
 			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nContinue? [y/N] ")

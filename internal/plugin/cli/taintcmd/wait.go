@@ -22,6 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -126,7 +127,7 @@ func (t *tainting) plannedOn(node string) []*corev1.Pod {
 // SetNode implements follow.Cluster.
 func (v *vigil) SetNode(node *corev1.Node) {
 	if _, ours := v.pods[node.Name]; ours {
-		v.nodes[node.Name], v.news[node.Name] = plan.SlimNode(node), true
+		v.nodes[node.Name], v.news[node.Name] = state.SlimNode(node), true
 	}
 }
 
@@ -141,7 +142,7 @@ func (v *vigil) DeleteNode(name string) {
 // SetPod implements follow.Cluster.
 func (v *vigil) SetPod(pod *corev1.Pod) {
 	if pods, ours := v.pods[pod.Spec.NodeName]; ours {
-		pods[pod.UID], v.news[pod.Spec.NodeName] = plan.SlimPod(pod), true
+		pods[pod.UID], v.news[pod.Spec.NodeName] = state.SlimPod(pod), true
 	}
 }
 

@@ -1,11 +1,12 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package explain
 
 import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -17,9 +18,9 @@ func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod,
 	}
 	e.Notes = append(e.Notes, s.Policies.Flaws...)
 	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
-	causes := policy.CausesOf(Rule, facts, onNode)
+	causes := policy.CausesOf(state.Rule, facts, onNode)
 	leaves := e.Leaves && len(causes) > 0
-	if leaves && Unwanted(s.Pod, causes) {
+	if leaves && state.Unwanted(s.Pod, causes) {
 		leaves = false
 		e.Notes = append(e.Notes, "The DaemonSet controller deletes the pod, whatever EvictionPolicies say, because it does not tolerate the taint at all.")
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package explain
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -40,11 +41,11 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 	}
 	var changes []cliv1alpha1.SmallestChange
 	for _, trial := range trials {
-		then := Rule.Decide(verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints)
+		then := state.Rule.Decide(verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints)
 		if then.Leaves == decided.Leaves && then.Due.Equal(decided.Due) {
 			continue
 		}
-		trial.change.Leaves, trial.change.Due = then.Leaves, DueOf(then)
+		trial.change.Leaves, trial.change.Due = then.Leaves, state.DueOf(then)
 		changes = append(changes, trial.change)
 	}
 	return changes
@@ -54,7 +55,7 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 func (s *Subject) toLetItStay(facts verdict.Pod, onNode []verdict.Taint) []trial {
 	var causes []verdict.Reason
 	for _, taint := range onNode {
-		if reason := Rule.Judge(facts, taint); reason.Leaves {
+		if reason := state.Rule.Judge(facts, taint); reason.Leaves {
 			causes = append(causes, reason)
 		}
 	}
@@ -184,7 +185,7 @@ var anyTaint = corev1.Taint{Key: "example.com/any", Effect: corev1.TaintEffectNo
 
 // toMakeItLeave returns changes that could make a pod leave although it stays now.
 func (s *Subject) toMakeItLeave(facts verdict.Pod, onNode []verdict.Taint, decided verdict.Verdict) []trial {
-	one := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
+	one := state.Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	var what string
 	switch {
 	case one.Toleration == nil:
@@ -215,7 +216,7 @@ func (s *Subject) withoutPatience(facts verdict.Pod, onNode []verdict.Taint, dec
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(facts.Tolerations), func(toleration corev1.Toleration) bool {
-		return Rule.Matcher.Tolerates(&toleration, &decided.Taint.Taint)
+		return state.Rule.Matcher.Tolerates(&toleration, &decided.Taint.Taint)
 	})
 	matching := append([]int{i}, decided.Shadowed...)
 	names := make([]string, 0, len(matching))

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package explain_test
 
 import (
 	"fmt"
@@ -18,14 +18,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-func explain(subject plan.Subject) *cliv1alpha1.Explanation {
+var (
+	now, hourAgo        = statetest.Now, statetest.HourAgo
+	node, pod           = statetest.Node, statetest.Pod
+	tolerating, ownedBy = statetest.Tolerating, statetest.OwnedBy
+	static              = statetest.Static
+	on                  = statetest.On
+)
+
+// explained is the explanation of a subject now.
+func explained(subject explain.Subject) *cliv1alpha1.Explanation {
 	subject.At = now
-	return plan.Explain(subject)
+	return explain.Explain(subject)
 }
 
 // tolerates appends tolerations, given as in a pod's manifest: key, value, effect and seconds.
@@ -46,30 +57,29 @@ func equals(key, value string, effect corev1.TaintEffect) corev1.Toleration {
 }
 
 func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
-	static := func(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
 	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }
 	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
 	tainted := node("n", "k:NoExecute")
 	for name, test := range map[string]struct {
-		subject plan.Subject
+		subject explain.Subject
 		state   cliv1alpha1.PodState
 		leaves  bool
 	}{
-		"a pod on its node":                       {plan.Subject{Pod: pod("p"), Node: tainted}, cliv1alpha1.PodBound, true},
-		"a static pod":                            {plan.Subject{Pod: pod("p", static), Node: tainted}, cliv1alpha1.PodStatic, false},
-		"a static pod that is terminating":        {plan.Subject{Pod: pod("p", static, terminating), Node: tainted}, cliv1alpha1.PodStatic, false},
-		"a terminating pod":                       {plan.Subject{Pod: pod("p", terminating), Node: tainted}, cliv1alpha1.PodTerminating, false},
-		"a finished pod's object goes":            {plan.Subject{Pod: pod("p", finished), Node: tainted}, cliv1alpha1.PodFinished, true},
-		"a pod that failed before it had a node":  {plan.Subject{Pod: pod("p", finished, unbound)}, cliv1alpha1.PodFinished, false},
-		"a pod whose node is gone":                {plan.Subject{Pod: pod("p"), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
-		"a pod whose node could not be read":      {plan.Subject{Pod: pod("p")}, cliv1alpha1.PodNodeUnknown, false},
-		"a pod that has no node yet":              {plan.Subject{Pod: pod("p", unbound), Nodes: []*corev1.Node{tainted}}, cliv1alpha1.PodPending, false},
-		"a finished pod whose node is gone":       {plan.Subject{Pod: pod("p", finished), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
-		"a pending pod that is being deleted too": {plan.Subject{Pod: pod("p", unbound, terminating)}, cliv1alpha1.PodTerminating, false},
+		"a pod on its node":                       {explain.Subject{Pod: pod("p"), Node: tainted}, cliv1alpha1.PodBound, true},
+		"a static pod":                            {explain.Subject{Pod: pod("p", static), Node: tainted}, cliv1alpha1.PodStatic, false},
+		"a static pod that is terminating":        {explain.Subject{Pod: pod("p", static, terminating), Node: tainted}, cliv1alpha1.PodStatic, false},
+		"a terminating pod":                       {explain.Subject{Pod: pod("p", terminating), Node: tainted}, cliv1alpha1.PodTerminating, false},
+		"a finished pod's object goes":            {explain.Subject{Pod: pod("p", finished), Node: tainted}, cliv1alpha1.PodFinished, true},
+		"a pod that failed before it had a node":  {explain.Subject{Pod: pod("p", finished, unbound)}, cliv1alpha1.PodFinished, false},
+		"a pod whose node is gone":                {explain.Subject{Pod: pod("p"), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
+		"a pod whose node could not be read":      {explain.Subject{Pod: pod("p")}, cliv1alpha1.PodNodeUnknown, false},
+		"a pod that has no node yet":              {explain.Subject{Pod: pod("p", unbound), Nodes: []*corev1.Node{tainted}}, cliv1alpha1.PodPending, false},
+		"a finished pod whose node is gone":       {explain.Subject{Pod: pod("p", finished), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
+		"a pending pod that is being deleted too": {explain.Subject{Pod: pod("p", unbound, terminating)}, cliv1alpha1.PodTerminating, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := explain(test.subject)
+			e := explained(test.subject)
 			if e.State != test.state || e.Leaves != test.leaves {
 				t.Errorf("it is %s and leaves: %t; want %s, %t", e.State, e.Leaves, test.state, test.leaves)
 			}
@@ -133,7 +143,7 @@ func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *te
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explain(plan.Subject{Pod: test.pod, Node: test.node}).Timing
+			got := explained(explain.Subject{Pod: test.pod, Node: test.node}).Timing
 			want := &cliv1alpha1.Timing{
 				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
 				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
@@ -162,7 +172,7 @@ func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *t
 				continue // it matches nothing at all
 			}
 			wants := !slices.ContainsFunc(every, func(taint corev1.Taint) bool { return matches(other)(taint) && !matches(one)(taint) })
-			if got := plan.Covers(one, other); got != wants {
+			if got := explain.Covers(one, other); got != wants {
 				t.Errorf("%+v covers %+v: %t, want %t", one, other, got, wants)
 			}
 		}
@@ -198,7 +208,7 @@ func everyTaint() []corev1.Taint {
 }
 
 func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
-	e := explain(plan.Subject{
+	e := explained(explain.Subject{
 		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
 		Pod: pod("p", tolerates(
 			exists("k", corev1.TaintEffectNoExecute, 3700),
@@ -238,8 +248,8 @@ func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
 		}
 	}
 	gpu := requesting("example.com/gpu")
-	empty := &plan.Template{Kind: "ReplicaSet", Name: "rs"}
-	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a"), equals("w", "", "a")}}
+	empty := &state.Template{Kind: "ReplicaSet", Name: "rs"}
+	template := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{exists("k", "a"), equals("v", "1", "a"), equals("w", "", "a")}}
 	defaults := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		"scheduler.alpha.kubernetes.io/defaultTolerations": `[{"key":"team","value":"a"}]`,
 	}}}
@@ -249,68 +259,68 @@ func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
 	resourceGPU := exists("example.com/gpu", corev1.TaintEffectNoSchedule)
 	for name, test := range map[string]struct {
 		toleration corev1.Toleration
-		subject    plan.Subject
+		subject    explain.Subject
 		origin     cliv1alpha1.TolerationOrigin
 		certain    bool
 	}{
 		"the template has it": {
-			notReady, plan.Subject{Pod: pod("p", replicaSet), Template: &plan.Template{Tolerations: []corev1.Toleration{notReady}}}, cliv1alpha1.OriginTemplate, true,
+			notReady, explain.Subject{Pod: pod("p", replicaSet), Template: &state.Template{Tolerations: []corev1.Toleration{notReady}}}, cliv1alpha1.OriginTemplate, true,
 		},
 		"Equal is the operator that is meant without one": {
 			corev1.Toleration{Key: "k", Operator: corev1.TolerationOpEqual},
-			plan.Subject{Pod: pod("p", replicaSet), Template: &plan.Template{Tolerations: []corev1.Toleration{{Key: "k"}}}}, cliv1alpha1.OriginTemplate, true,
+			explain.Subject{Pod: pod("p", replicaSet), Template: &state.Template{Tolerations: []corev1.Toleration{{Key: "k"}}}}, cliv1alpha1.OriginTemplate, true,
 		},
-		"another key than the template's":      {exists("other", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
-		"another effect than the template's":   {exists("k", "b"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
-		"another operator than the template's": {equals("k", "", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
-		"Exists for the template's Equal":      {exists("w", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
-		"another value than the template's":    {equals("v", "2", "a"), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
-		"more seconds than the template's":     {exists("k", "a", 5), plan.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
-		"a default's key with another value":   {equals("team", "b", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginUnknown, false},
-		"a namespace without defaults":         {equals("team", "a", ""), plan.Subject{Pod: pod("p"), Namespace: &corev1.Namespace{}}, cliv1alpha1.OriginUnknown, false},
-		"NoExecute of a request":               {exists("example.com/gpu", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"everything of a static pod":           {exists("", ""), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
-		"NoExecute of a static pod, one key":   {exists("k", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
-		"a daemon's not-ready:NoSchedule":      {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
-		"a daemon's disk-pressure:NoExecute":   {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
-		"memory-pressure:NoExecute":            {exists(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"memory-pressure without a QoS class":  {pressure, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"300 seconds of another effect":        {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"300 seconds of unreachable":           {exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, 300), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
-		"300 seconds behind another key":       {notReady, plan.Subject{Pod: pod("p", tolerating("other")), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
-		"300 seconds behind the same key":      {notReady, plan.Subject{Pod: pod("p", tolerating(corev1.TaintNodeNotReady)), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"a request in Kubernetes' own domain":  {exists("kubernetes.io/batch", corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", requesting("kubernetes.io/batch")), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"another key than the template's":      {exists("other", "a"), explain.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another effect than the template's":   {exists("k", "b"), explain.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another operator than the template's": {equals("k", "", "a"), explain.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"Exists for the template's Equal":      {exists("w", "a"), explain.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"another value than the template's":    {equals("v", "2", "a"), explain.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"more seconds than the template's":     {exists("k", "a", 5), explain.Subject{Pod: pod("p"), Template: template}, cliv1alpha1.OriginUnknown, false},
+		"a default's key with another value":   {equals("team", "b", ""), explain.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginUnknown, false},
+		"a namespace without defaults":         {equals("team", "a", ""), explain.Subject{Pod: pod("p"), Namespace: &corev1.Namespace{}}, cliv1alpha1.OriginUnknown, false},
+		"NoExecute of a request":               {exists("example.com/gpu", corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"everything of a static pod":           {exists("", ""), explain.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"NoExecute of a static pod, one key":   {exists("k", corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"a daemon's not-ready:NoSchedule":      {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), explain.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"a daemon's disk-pressure:NoExecute":   {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure:NoExecute":            {exists(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure without a QoS class":  {pressure, explain.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds of another effect":        {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule, 300), explain.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds of corev1.TaintNodeUnreachable":           {exists(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, 300), explain.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"300 seconds behind another key":       {notReady, explain.Subject{Pod: pod("p", tolerating("other")), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"300 seconds behind the same key":      {notReady, explain.Subject{Pod: pod("p", tolerating(corev1.TaintNodeNotReady)), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"a request in Kubernetes' own domain":  {exists("kubernetes.io/batch", corev1.TaintEffectNoSchedule), explain.Subject{Pod: pod("p", requesting("kubernetes.io/batch")), Template: empty}, cliv1alpha1.OriginUnknown, false},
 		"300 seconds behind another effect": {
-			notReady, plan.Subject{Pod: pod("p", tolerates(exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule))), Template: empty},
+			notReady, explain.Subject{Pod: pod("p", tolerates(exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule))), Template: empty},
 			cliv1alpha1.OriginDefaultTolerationSeconds, true,
 		},
 		"300 seconds that the template does not have": {
-			notReady, plan.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true,
+			notReady, explain.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true,
 		},
-		"300 seconds, and no template":                {notReady, plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginDefaultTolerationSeconds, false},
-		"60 seconds that the template does not have":  {notReadyMinute, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
-		"60 seconds, and no template":                 {notReadyMinute, plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
-		"300 seconds behind one that says it already": {notReady, plan.Subject{Pod: pod("p", tolerating(""))}, cliv1alpha1.OriginUnknown, false},
-		"a daemon's not-ready indefinitely":           {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
-		"not-ready indefinitely of no daemon":         {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
-		"memory-pressure of a daemon":                 {pressure, plan.Subject{Pod: pod("p", daemonSet, burstable)}, cliv1alpha1.OriginDaemonSetController, false},
-		"memory-pressure of a burstable pod":          {pressure, plan.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginPodTolerationRestriction, true},
-		"memory-pressure of a pod of best effort":     {pressure, plan.Subject{Pod: pod("p", bestEffort), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"a default of the namespace":                  {equals("team", "a", ""), plan.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginPodTolerationRestriction, false},
-		"for no time, and the template lacks it":      {taints.ForNoTime(corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}), plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginTaintkeeper, true},
-		"an extended resource that it requests":       {resourceGPU, plan.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginExtendedResourceToleration, true},
-		"an extended resource that it does not":       {resourceGPU, plan.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"everything NoExecute of a static pod":        {exists("", corev1.TaintEffectNoExecute), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginKubelet, true},
-		"anything else of a static pod":               {exists("k", ""), plan.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
-		"something of nobody's form":                  {exists("k", ""), plan.Subject{Pod: pod("p", replicaSet)}, cliv1alpha1.OriginUnknown, false},
-		"something that the template does not have":   {exists("k", ""), plan.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginUnknown, false},
-		"disk-pressure of a daemon, for a while":      {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute, 5), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
-		"network-unavailable of a daemon":             {exists(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule), plan.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
+		"300 seconds, and no template":                {notReady, explain.Subject{Pod: pod("p")}, cliv1alpha1.OriginDefaultTolerationSeconds, false},
+		"60 seconds that the template does not have":  {notReadyMinute, explain.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginDefaultTolerationSeconds, true},
+		"60 seconds, and no template":                 {notReadyMinute, explain.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
+		"300 seconds behind one that says it already": {notReady, explain.Subject{Pod: pod("p", tolerating(""))}, cliv1alpha1.OriginUnknown, false},
+		"a daemon's not-ready indefinitely":           {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
+		"not-ready indefinitely of no daemon":         {exists(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p")}, cliv1alpha1.OriginUnknown, false},
+		"memory-pressure of a daemon":                 {pressure, explain.Subject{Pod: pod("p", daemonSet, burstable)}, cliv1alpha1.OriginDaemonSetController, false},
+		"memory-pressure of a burstable pod":          {pressure, explain.Subject{Pod: pod("p", burstable), Template: empty}, cliv1alpha1.OriginPodTolerationRestriction, true},
+		"memory-pressure of a pod of best effort":     {pressure, explain.Subject{Pod: pod("p", bestEffort), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"a default of the namespace":                  {equals("team", "a", ""), explain.Subject{Pod: pod("p"), Namespace: defaults}, cliv1alpha1.OriginPodTolerationRestriction, false},
+		"for no time, and the template lacks it":      {taints.ForNoTime(corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}), explain.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginTaintkeeper, true},
+		"an extended resource that it requests":       {resourceGPU, explain.Subject{Pod: pod("p", gpu), Template: empty}, cliv1alpha1.OriginExtendedResourceToleration, true},
+		"an extended resource that it does not":       {resourceGPU, explain.Subject{Pod: pod("p"), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"everything NoExecute of a static pod":        {exists("", corev1.TaintEffectNoExecute), explain.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginKubelet, true},
+		"anything else of a static pod":               {exists("k", ""), explain.Subject{Pod: pod("p", static)}, cliv1alpha1.OriginManifest, true},
+		"something of nobody's form":                  {exists("k", ""), explain.Subject{Pod: pod("p", replicaSet)}, cliv1alpha1.OriginUnknown, false},
+		"something that the template does not have":   {exists("k", ""), explain.Subject{Pod: pod("p", replicaSet), Template: empty}, cliv1alpha1.OriginUnknown, false},
+		"disk-pressure of a daemon, for a while":      {exists(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoExecute, 5), explain.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginUnknown, false},
+		"network-unavailable of a daemon":             {exists(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule), explain.Subject{Pod: pod("p", daemonSet)}, cliv1alpha1.OriginDaemonSetController, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.subject.Pod.Spec.Tolerations = append(test.subject.Pod.Spec.Tolerations, test.toleration)
 			test.subject.Node = node("n")
-			all := explain(test.subject).Tolerations
+			all := explained(test.subject).Tolerations
 			got := all[len(all)-1]
 			if got.Origin != test.origin || got.Certain != test.certain || got.OriginDetail == "" {
 				t.Errorf("it is of %s, for certain: %t (%s); want %s, %t", got.Origin, got.Certain, got.OriginDetail, test.origin, test.certain)
@@ -330,16 +340,16 @@ func TestATemplateIsReadTogetherWithWhoWroteIt(t *testing.T) {
 			map[string]any{"key": "k", "operator": "Exists", "tolerationSeconds": int64(5)},
 		}}}},
 	}}
-	got, err := plan.TemplateOf(object)
+	got, err := state.TemplateOf(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &plan.Template{Kind: "Deployment", Name: "d", Tolerations: []corev1.Toleration{exists("k", "", 5)}, Writers: []string{"kubectl-edit"}}
+	want := &state.Template{Kind: "Deployment", Name: "d", Tolerations: []corev1.Toleration{exists("k", "", 5)}, Writers: []string{"kubectl-edit"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the template (-want +got):\n%s", diff)
 	}
 	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"tolerations": "none"}}}
-	if _, err := plan.TemplateOf(object); err == nil || !strings.Contains(err.Error(), "template of Deployment d") {
+	if _, err := state.TemplateOf(object); err == nil || !strings.Contains(err.Error(), "template of Deployment d") {
 		t.Errorf("broken tolerations: %v", err)
 	}
 }
@@ -348,7 +358,7 @@ func TestNodesAreTheSameToAPendingPodIfTheirTaintsAre(t *testing.T) {
 	cordoned := node("c1")
 	cordoned.Spec.Unschedulable = true
 	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
-	e := explain(plan.Subject{
+	e := explained(explain.Subject{
 		Pod: pod("p", unbound, tolerating("spot", 600)),
 		Nodes: []*corev1.Node{
 			node("z1"), cordoned, node("a2", "x:NoSchedule", "y=1:NoExecute"), node("a1", "y=1:NoExecute", "x:NoSchedule"),
@@ -391,7 +401,7 @@ func TestOnlyTheNodeOfAPendingDaemonIsListed(t *testing.T) {
 		terms := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}}}
 		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
 	})
-	e := explain(plan.Subject{Pod: daemon, Nodes: []*corev1.Node{node("a"), node("b", "k:NoSchedule")}})
+	e := explained(explain.Subject{Pod: daemon, Nodes: []*corev1.Node{node("a"), node("b", "k:NoSchedule")}})
 	if len(e.NodeClasses) != 1 || !slices.Equal(e.NodeClasses[0].Nodes, []string{"b"}) {
 		t.Errorf("the classes are %+v, want node b alone", e.NodeClasses)
 	}
@@ -438,7 +448,7 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, change := range explain(plan.Subject{Pod: test.pod, Node: test.node}).Changes {
+			for _, change := range explained(explain.Subject{Pod: test.pod, Node: test.node}).Changes {
 				got = append(got, change.What)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -449,8 +459,8 @@ func TestTheSmallestChangesAreNamed(t *testing.T) {
 }
 
 func TestRaisingTheSecondsOfAPodThatIsDaysLateIsNotAdvised(t *testing.T) {
-	subject := plan.Subject{Pod: pod("p", tolerating("a", 60)), Node: node("n", "a:NoExecute"), At: now.Add(72 * time.Hour)}
-	for _, change := range plan.Explain(subject).Changes {
+	subject := explain.Subject{Pod: pod("p", tolerating("a", 60)), Node: node("n", "a:NoExecute"), At: now.Add(72 * time.Hour)}
+	for _, change := range explain.Explain(subject).Changes {
 		if strings.Contains(change.What, "raise tolerationSeconds") {
 			t.Errorf("it says %q", change.What)
 		}
@@ -462,10 +472,10 @@ func TestAnExplanationAgreesWithTheRuleInRandomWorlds(t *testing.T) {
 	leave := 0
 	for seed := range uint64(worlds) {
 		subject := randomSubject(rand.New(rand.NewPCG(seed, 0)))
-		e := plan.Explain(subject)
+		e := explain.Explain(subject)
 		facts := verdict.Pod{Tolerations: subject.Pod.Spec.Tolerations, Bound: verdict.SeenAt(subject.At).Start(verdict.Bound(subject.Pod))}
 		onNode := verdict.Advance(nil, subject.Node.Spec.Taints, verdict.SeenAt(subject.At))
-		want := plan.Rule.Decide(facts, onNode)
+		want := state.Rule.Decide(facts, onNode)
 		if !agrees(e, want) {
 			t.Fatalf("seed %d: it leaves: %t at %v by %q; the rule says %t at %v by %+v", seed, e.Leaves, e.Due, e.Taint, want.Leaves, want.Due, want.Taint)
 		}
@@ -505,13 +515,13 @@ func agrees(e *cliv1alpha1.Explanation, want verdict.Verdict) bool {
 	return want.Leaves == (decide == 1) && (want.Taint.Key == "") == (e.Taint == "")
 }
 
-func randomSubject(r *rand.Rand) plan.Subject {
+func randomSubject(r *rand.Rand) explain.Subject {
 	keys := []string{"a", "b", corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule}
 	instant := func() metav1.Time {
 		return metav1.NewTime(now.Truncate(time.Second).Add(time.Duration(r.IntN(7200)-6900) * time.Second))
 	}
-	subject := plan.Subject{At: now, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+	subject := explain.Subject{At: now, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
 	for range r.IntN(5) {
 		taint := corev1.Taint{Key: keys[r.IntN(len(keys))], Value: []string{"", "1", "2"}[r.IntN(3)], Effect: effects[r.IntN(len(effects))]}
 		if r.IntN(4) > 0 {
@@ -575,7 +585,7 @@ func TestNotesSayWhatElseIsKnownAboutAPendingPod(t *testing.T) {
 		"it can go to one node by name":      {pending(to(corev1.NodeSelectorOpIn)), "Its node affinity names the nodes"},
 		"it can go to all nodes but by name": {pending(to(corev1.NodeSelectorOpNotIn)), ""},
 	} {
-		notes := explain(plan.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a"), node("b")}}).Notes
+		notes := explained(explain.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a"), node("b")}}).Notes
 		if got := strings.Join(notes, " "); test.want == "" && len(notes) != 1 || len(notes) > 2 || !strings.Contains(got, test.want) {
 			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
 		}
@@ -594,12 +604,12 @@ func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
 		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
 		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
 	} {
-		class := explain(plan.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
+		class := explained(explain.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
 		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
 			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
 		}
 	}
-	one := explain(plan.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
+	one := explained(explain.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
 	if one.Changes[0].What != "Add a toleration for k:NoSchedule." || one.Changes[1].What != "Add tolerations for k:NoSchedule and l:NoSchedule." {
 		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
 	}
@@ -616,7 +626,7 @@ func TestANotePointsToATolerationOfEverything(t *testing.T) {
 		"everything NoSchedule":   {[]corev1.Toleration{exists("", corev1.TaintEffectNoSchedule)}, ""},
 		"one key, whatever value": {[]corev1.Toleration{exists("k", "")}, ""},
 	} {
-		notes := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n")}).Notes
+		notes := explained(explain.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n")}).Notes
 		got := strings.Join(notes, " ")
 		if !strings.Contains(got, test.want) || strings.Contains(got, "tolerates every") != (test.want != "") || slices.Contains(notes, "") {
 			t.Errorf("%s: the notes are %q, want %q", name, notes, test.want)
@@ -640,7 +650,7 @@ func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
 		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
 		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
 	} {
-		e := explain(plan.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
+		e := explained(explain.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
 		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
 			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
 		}
@@ -655,20 +665,20 @@ func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
 }
 
 func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
-	swapped := node("n", notReady+":NoExecute", unreachable+":NoExecute")
+	swapped := node("n", corev1.TaintNodeNotReady+":NoExecute", corev1.TaintNodeUnreachable+":NoExecute")
 	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		pod  *corev1.Pod
 		want bool
 	}{
-		"the later of the two decides":  {swapped, pod("p", tolerating(notReady)), true},
-		"the earlier decides":           {swapped, pod("p", tolerating(unreachable)), false},
+		"the later of the two decides":  {swapped, pod("p", tolerating(corev1.TaintNodeNotReady)), true},
+		"the earlier decides":           {swapped, pod("p", tolerating(corev1.TaintNodeUnreachable)), false},
 		"both are tolerated":            {swapped, pod("p", tolerating("")), false},
 		"another taint":                 {node("n", "k:NoExecute"), pod("p"), false},
 		"nobody wrote down when it was": {&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}, pod("p"), false},
 	} {
-		notes := strings.Join(explain(plan.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
+		notes := strings.Join(explained(explain.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
 		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
 			t.Errorf("%s: the note is there: %t, want %t", name, got, test.want)
 		}
@@ -677,20 +687,20 @@ func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 
 func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
 	k := exists("k", "")
-	template := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
-	written := &plan.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
+	template := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
+	written := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
 	owned := ownedBy("ReplicaSet", "rs")
-	for want, subject := range map[string]plan.Subject{
+	for want, subject := range map[string]explain.Subject{
 		"the template of ReplicaSet rs":                                        {Pod: pod("p", owned), Template: template},
 		"the template of ReplicaSet rs, written by helm, kubectl-edit":         {Pod: pod("p", owned), Template: written},
 		"from the owner's template, which could not be read, or from a policy": {Pod: pod("p", owned)},
 		"the pod has no owner: added by its creator or a policy":               {Pod: pod("p")},
 		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
-			Pod: pod("p", owned), Template: &plan.Template{Kind: "ReplicaSet", Name: "rs"},
+			Pod: pod("p", owned), Template: &state.Template{Kind: "ReplicaSet", Name: "rs"},
 		},
 	} {
 		tolerates(k)(subject.Pod)
-		if got := explain(subject).Tolerations[0].OriginDetail; got != want {
+		if got := explained(subject).Tolerations[0].OriginDetail; got != want {
 			t.Errorf("it says %q, want %q", got, want)
 		}
 	}
@@ -700,7 +710,7 @@ func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
 	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
 		written := pod("p")
 		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
-		notes := strings.Join(explain(plan.Subject{Pod: written, Node: node("n")}).Notes, " ")
+		notes := strings.Join(explained(explain.Subject{Pod: written, Node: node("n")}).Notes, " ")
 		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
 			t.Errorf("%s: the notes are %q", manager, notes)
 		}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package state_test
 
 import (
 	"slices"
@@ -13,14 +13,14 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestOnlyManagersOfTaintsAndConditionsOfANodeAreKept(t *testing.T) {
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
-	slim := plan.SlimNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+	slim := state.SlimNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
 		{Manager: "nobody"},
 		entry("kubectl", `{"f:spec":{"f:unschedulable":{},"f:taints":{}}}`),
 		entry("kubelet", `{"f:status":{"f:conditions":{}}}`),
@@ -47,15 +47,15 @@ func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 		want  string
 	}{
 		"the built-in names no UID":     {corev1.Event{Reason: v1alpha1.EventEviction}, builtin.Program},
-		"ours names the UID of the pod": {corev1.Event{Reason: v1alpha1.EventEviction, InvolvedObject: corev1.ObjectReference{UID: "u"}}, plan.Taintkeeper},
-		"ours, by its manager":          {corev1.Event{Reason: v1alpha1.EventEviction, ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "taintkeeper"}}}}, plan.Taintkeeper},
+		"ours names the UID of the pod": {corev1.Event{Reason: v1alpha1.EventEviction, InvolvedObject: corev1.ObjectReference{UID: "u"}}, state.Taintkeeper},
+		"ours, by its manager":          {corev1.Event{Reason: v1alpha1.EventEviction, ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "taintkeeper"}}}}, state.Taintkeeper},
 		"a dry run evicts nobody":       {corev1.Event{Reason: v1alpha1.EventEviction, Message: "Marking for deletion Pod a/b (dry run)"}, ""},
 		"another reason":                {corev1.Event{Reason: "Scheduled"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var signs plan.Signs
+			var signs state.Signs
 			signs.AddEvent(&test.event)
-			for _, who := range []string{builtin.Program, plan.Taintkeeper} {
+			for _, who := range []string{builtin.Program, state.Taintkeeper} {
 				if got := signs.Evictions[who].Count == 1; got != (who == test.want) {
 					t.Errorf("it is an event of %s: %t", who, got)
 				}
@@ -65,7 +65,7 @@ func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 }
 
 func TestOnlyWhatShowsAControllerIsKept(t *testing.T) {
-	var signs plan.Signs
+	var signs state.Signs
 	leader := v1alpha1.Leader{Controllers: []string{"eviction"}}
 	labels := leader.Labels("a_1")
 	labels["of-others"] = "x"

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package explain
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -53,12 +54,12 @@ func (s *Subject) origin(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	toleration := &s.Pod.Spec.Tolerations[i]
 	byForm, detail := s.byForm(i)
 	switch {
-	case IsStatic(s.Pod) && byForm == "":
+	case state.IsStatic(s.Pod) && byForm == "":
 		return cliv1alpha1.OriginManifest, "the static pod's file", true
 	case s.isInTemplate(toleration):
 		return cliv1alpha1.OriginTemplate, s.Template.String(), true
 	case byForm != "":
-		return byForm, detail, s.Template != nil || IsStatic(s.Pod)
+		return byForm, detail, s.Template != nil || state.IsStatic(s.Pod)
 	case s.Template != nil:
 		return cliv1alpha1.OriginUnknown, fmt.Sprintf("not in the template of %s %s: added by a policy, a webhook, or someone who changed the pod", s.Template.Kind, s.Template.Name), false
 	case metav1.GetControllerOfNoCopy(s.Pod) == nil:
@@ -93,9 +94,9 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 		return cliv1alpha1.OriginTaintkeeper, "Taintkeeper, so that the pod stays alive if its kubelet restarts"
 	case t.Operator != corev1.TolerationOpExists:
 		return "", ""
-	case IsStatic(s.Pod) && isOfStaticPods(t):
+	case state.IsStatic(s.Pod) && isOfStaticPods(t):
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
-	case IsOfDaemonSet(s.Pod) && isDaemonToleration(t):
+	case state.IsOfDaemonSet(s.Pod) && isDaemonToleration(t):
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, fmt.Sprintf("the API server, for every pod without a toleration for %s", strings.TrimPrefix(t.Key, "node.kubernetes.io/"))
@@ -189,7 +190,7 @@ const controllerManager = "kube-controller-manager"
 
 // writers says who else wrote the pod's tolerations, according to its managed fields.
 func (s *Subject) writers() string {
-	others := slices.DeleteFunc(WritersOf(s.Pod.ManagedFields, "spec", "tolerations"), func(name string) bool {
+	others := slices.DeleteFunc(state.WritersOf(s.Pod.ManagedFields, "spec", "tolerations"), func(name string) bool {
 		return name == controllerManager
 	})
 	if len(others) == 0 {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package explain
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -83,7 +84,7 @@ func byTaints(nodes []*corev1.Node) []group {
 	known := map[string]int{}
 	for _, node := range nodes {
 		taints := schedulingTaints(node)
-		key := strings.Join(FormatAll(taints), ",")
+		key := strings.Join(state.FormatAll(taints), ",")
 		if _, ok := known[key]; !ok {
 			known[key] = len(groups)
 			groups = append(groups, group{taints: taints})
@@ -110,9 +111,9 @@ func schedulingTaints(node *corev1.Node) []corev1.Taint {
 
 // class says how a pod fares on nodes with the same taints.
 func (s *Subject) class(group group) cliv1alpha1.NodeClass {
-	class := cliv1alpha1.NodeClass{Taints: FormatAll(group.taints), Nodes: group.nodes}
+	class := cliv1alpha1.NodeClass{Taints: state.FormatAll(group.taints), Nodes: group.nodes}
 	for i := range group.taints {
-		if taint, refused := Rule.Matcher.Untolerated(group.taints[i:i+1], s.Pod.Spec.Tolerations); refused {
+		if taint, refused := state.Rule.Matcher.Untolerated(group.taints[i:i+1], s.Pod.Spec.Tolerations); refused {
 			class.Refuse = append(class.Refuse, taints.Format(taint))
 			class.Missing = append(class.Missing, tolerationOf(taint))
 		}
@@ -122,7 +123,7 @@ func (s *Subject) class(group group) cliv1alpha1.NodeClass {
 	for _, taint := range taints.NoExecute(group.taints) {
 		onNode = append(onNode, verdict.Taint{Taint: taint, Since: s.At})
 	}
-	decided := Rule.Decide(verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: s.At}, onNode)
+	decided := state.Rule.Decide(verdict.Pod{Tolerations: s.Pod.Spec.Tolerations, Bound: s.At}, onNode)
 	if len(class.Refuse) == 0 && decided.Leaves && decided.Toleration != nil {
 		class.LeavesAfterSeconds = new(max(*decided.Toleration.TolerationSeconds, 0))
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package state
 
 import (
 	batchv1 "k8s.io/api/batch/v1"

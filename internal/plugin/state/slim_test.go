@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package state_test
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestWhatAPodHoldsIsKeptWhileItIsResized(t *testing.T) {
@@ -33,7 +33,7 @@ func TestWhatAPodHoldsIsKeptWhileItIsResized(t *testing.T) {
 		"it holds more than is granted": {granted("2"), cpu("1"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slim := plan.SlimPod(&corev1.Pod{
+			slim := state.SlimPod(&corev1.Pod{
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: cpu("1")}}}},
 				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 					Name: "c", ContainerID: "x", AllocatedResources: test.allocated, Resources: test.holds,
@@ -71,7 +71,7 @@ func TestOnlyVolumesThatLimitWhereAPodCanRunAreKept(t *testing.T) {
 		if test.kept == (corev1.VolumeSource{}) {
 			test.kept = test.is
 		}
-		slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		slim := state.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 			{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "v", VolumeSource: test.is},
 		}}})
 		if diff := cmp.Diff([]corev1.Volume{{Name: "v", VolumeSource: test.kept}}, slim.Spec.Volumes); diff != "" {
@@ -89,10 +89,10 @@ func TestOnlyTheLocationOfAPersistentVolumeIsKept(t *testing.T) {
 		"of a path":   {},
 	} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}}
-		if diff := cmp.Diff(source, plan.SlimVolume(volume).Spec.PersistentVolumeSource); diff != "" {
+		if diff := cmp.Diff(source, state.SlimVolume(volume).Spec.PersistentVolumeSource); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
-		if volume.Spec.ClaimRef = (&corev1.ObjectReference{Name: "c"}); plan.SlimVolume(volume).Spec.ClaimRef.Name != "c" {
+		if volume.Spec.ClaimRef = (&corev1.ObjectReference{Name: "c"}); state.SlimVolume(volume).Spec.ClaimRef.Name != "c" {
 			t.Errorf("%s: its claim is not kept", name)
 		}
 	}
@@ -100,7 +100,7 @@ func TestOnlyTheLocationOfAPersistentVolumeIsKept(t *testing.T) {
 
 func TestOnlyHostPortsAreKept(t *testing.T) {
 	ports := []corev1.ContainerPort{{ContainerPort: 80}, {ContainerPort: 81, HostPort: 8081}}
-	slim := plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
+	slim := state.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
 	if diff := cmp.Diff(ports[1:], slim.Spec.Containers[0].Ports); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package state_test
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestImagesAreFoundByAHashOfTheirNames(t *testing.T) {
@@ -21,9 +21,9 @@ func TestImagesAreFoundByAHashOfTheirNames(t *testing.T) {
 		"that are hashes already": {"image:0123456789abcdef", "image:0123456789abcdef"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := plan.SlimPod(plan.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: test.pod}}}}))
-			images := plan.SlimImages([]corev1.ContainerImage{{Names: []string{"registry.example/other:1", test.node}, SizeBytes: 7}})
-			cluster := &plan.Cluster{
+			pod := state.SlimPod(state.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: test.pod}}}}))
+			images := state.SlimImages([]corev1.ContainerImage{{Names: []string{"registry.example/other:1", test.node}, SizeBytes: 7}})
+			cluster := &state.Cluster{
 				Nodes: []*corev1.Node{{Status: corev1.NodeStatus{Images: images}}}, Pods: []*corev1.Pod{pod},
 			}
 			cluster.KeepUsedImages()
@@ -39,8 +39,8 @@ func TestImagesAreFoundByAHashOfTheirNames(t *testing.T) {
 }
 
 func TestImagesThatNoPodUsesAreDropped(t *testing.T) {
-	images := plan.SlimImages([]corev1.ContainerImage{{Names: []string{"registry.example/web:1.0"}, SizeBytes: 7}})
-	cluster := &plan.Cluster{Nodes: []*corev1.Node{{Status: corev1.NodeStatus{Images: images}}}}
+	images := state.SlimImages([]corev1.ContainerImage{{Names: []string{"registry.example/web:1.0"}, SizeBytes: 7}})
+	cluster := &state.Cluster{Nodes: []*corev1.Node{{Status: corev1.NodeStatus{Images: images}}}}
 	if cluster.KeepUsedImages(); len(cluster.Nodes[0].Status.Images) > 0 {
 		t.Errorf("the node has %v", cluster.Nodes[0].Status.Images)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package explain
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -29,7 +30,7 @@ type Subject struct {
 	Owner *cliv1alpha1.Owner
 	// Template is the pod template of the owner, and Namespace is the pod's namespace. They are nil if they could not be
 	// read.
-	Template  *Template
+	Template  *state.Template
 	Namespace *corev1.Namespace
 	// Policies are all EvictionPolicies, or nil if there are none.
 	Policies *policies.Set
@@ -67,7 +68,7 @@ func Explain(s Subject) *cliv1alpha1.Explanation {
 
 func (s *Subject) state() cliv1alpha1.PodState {
 	switch {
-	case IsStatic(s.Pod):
+	case state.IsStatic(s.Pod):
 		return cliv1alpha1.PodStatic
 	case s.Pod.DeletionTimestamp != nil:
 		return cliv1alpha1.PodTerminating
@@ -75,7 +76,7 @@ func (s *Subject) state() cliv1alpha1.PodState {
 		return cliv1alpha1.PodNodeGone
 	case s.Pod.Spec.NodeName != "" && s.Node == nil:
 		return cliv1alpha1.PodNodeUnknown
-	case IsOver(s.Pod):
+	case state.IsOver(s.Pod):
 		return cliv1alpha1.PodFinished
 	case s.Pod.Spec.NodeName == "":
 		return cliv1alpha1.PodPending
@@ -100,13 +101,13 @@ func (s *Subject) reason(state cliv1alpha1.PodState) string {
 
 // facts are what the rule needs to know about the pod.
 func (s *Subject) facts() verdict.Pod {
-	return FactsOf(s.Pod, s.At)
+	return state.FactsOf(s.Pod, s.At)
 }
 
 // explainNode adds what the taints of the pod's node mean for it.
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
-	facts, onNode := s.facts(), Tainted(s.Node, s.At)
-	decided := Rule.Decide(facts, onNode)
+	facts, onNode := s.facts(), state.Tainted(s.Node, s.At)
+	decided := state.Rule.Decide(facts, onNode)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]
 		explained := s.explainTaint(facts, taint, onNode)
@@ -117,16 +118,16 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if e.Reason != "" {
 		return
 	}
-	e.Leaves, e.Due, e.Toleration = decided.Leaves, DueOf(decided), decided.Toleration.DeepCopy()
+	e.Leaves, e.Due, e.Toleration = decided.Leaves, state.DueOf(decided), decided.Toleration.DeepCopy()
 	if decided.Taint.Key != "" {
 		e.Taint = taints.Format(decided.Taint.Taint)
 	}
 	if decided.Leaves {
 		e.Timing = s.timing(facts, decided)
 	}
-	e.Notes = append(e.Notes, Undated(s.Node, s.At)...)
-	if Compares(facts.Tolerations) {
-		e.Notes = append(e.Notes, ComparisonNotes(1)...)
+	e.Notes = append(e.Notes, state.Undated(s.Node, s.At)...)
+	if state.Compares(facts.Tolerations) {
+		e.Notes = append(e.Notes, state.ComparisonNotes(1)...)
 	}
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
@@ -137,7 +138,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 
 // unmoved returns a note if almost no taint can make the pod leave.
 func (s *Subject) unmoved(facts verdict.Pod) []string {
-	unknown := Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
+	unknown := state.Rule.Judge(facts, verdict.Taint{Taint: anyTaint, Since: s.At})
 	switch {
 	case unknown.Leaves:
 		return nil
@@ -159,7 +160,7 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	if i := slices.IndexFunc(onNode, func(other verdict.Taint) bool { return other.MatchTaint(taint) }); i >= 0 {
 		counted = onNode[i]
 	}
-	reason := Rule.Judge(facts, counted)
+	reason := state.Rule.Judge(facts, counted)
 	if reason.Toleration != nil {
 		explained.Tolerated = cliv1alpha1.ToleratedIndefinitely
 		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed
@@ -176,9 +177,9 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 
 // matrix records for each toleration which of them match a taint of the node, and which one counts.
 func (s *Subject) matrix(e *cliv1alpha1.Explanation, taint *corev1.Taint) {
-	first, _ := Rule.Matcher.First(s.Pod.Spec.Tolerations, taint)
+	first, _ := state.Rule.Matcher.First(s.Pod.Spec.Tolerations, taint)
 	for i := range e.Tolerations {
-		if toleration := &e.Tolerations[i]; Rule.Matcher.Tolerates(&toleration.Toleration, taint) {
+		if toleration := &e.Tolerations[i]; state.Rule.Matcher.Tolerates(&toleration.Toleration, taint) {
 			toleration.Matches = append(toleration.Matches, taints.Format(*taint))
 			if i == first {
 				toleration.Counts = append(toleration.Counts, taints.Format(*taint))
@@ -231,10 +232,10 @@ func (s *Subject) oneCause(decided verdict.Verdict) []string {
 
 // keptAlive says what a restart of its kubelet does to a due pod that stays.
 func (s *Subject) keptAlive(e *cliv1alpha1.Explanation, onNode []verdict.Taint) []string {
-	if !e.Answer.Stays() || e.Due.After(s.At) || IsOver(s.Pod) {
+	if !e.Answer.Stays() || e.Due.After(s.At) || state.IsOver(s.Pod) {
 		return nil
 	}
-	if taint := EndedBy(s.Pod.Spec.Tolerations, onNode); taint != "" {
+	if taint := state.EndedBy(s.Pod.Spec.Tolerations, onNode); taint != "" {
 		return []string{fmt.Sprintf("The pod ends if its kubelet restarts, because no toleration matches taint %s. Taintkeeper adds one to a due pod that stays, which takes moments.", taint)}
 	}
 	ours := slices.IndexFunc(s.Pod.Spec.Tolerations, taints.IsForNoTime)
