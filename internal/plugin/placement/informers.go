@@ -9,7 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -36,17 +36,19 @@ func informersOf(cluster *state.Cluster) (informers.SharedInformerFactory, error
 	factory := informers.NewSharedInformerFactory(nil, 0)
 	owners := ownersOf(cluster)
 	for _, err := range []error{
-		fill(factory, &corev1.Namespace{}, cluster.Namespaces),
-		fill(factory, &corev1.Service{}, cluster.Services),
 		fill(factory, &appsv1.ReplicaSet{}, owners.replicaSets),
 		fill(factory, &appsv1.StatefulSet{}, owners.statefulSets),
 		fill(factory, &corev1.ReplicationController{}, owners.replicationControllers),
-		fill(factory, &corev1.PersistentVolumeClaim{}, versioned(cluster.Claims)),
-		fill(factory, &corev1.PersistentVolume{}, versioned(cluster.Volumes)),
-		fill(factory, &storagev1.StorageClass{}, cluster.StorageClasses),
-		fill(factory, &storagev1.CSINode{}, cluster.CSINodes),
 	} {
 		if err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range state.Kinds {
+		if !kind.Scheduling && kind != state.Namespaces {
+			continue
+		}
+		if err := fill(factory, kind.New(), versioned(kind.Objects(cluster))); err != nil {
 			return nil, err
 		}
 	}
@@ -69,19 +71,13 @@ func fill[P runtime.Object](factory informers.SharedInformerFactory, example P, 
 
 // versioned gives a resource version to objects without one, which may come from files. The scheduler compares versions
 // when it assumes that a volume is bound.
-func versioned[T any, P interface {
-	*T
-	GetResourceVersion() string
-	SetResourceVersion(string)
-}](objects []P) []P {
-	all := make([]P, 0, len(objects))
-	for _, object := range objects {
-		if object.GetResourceVersion() == "" {
-			copied := *object
-			object = &copied
-			object.SetResourceVersion("1")
+func versioned(objects []runtime.Object) []runtime.Object {
+	for i, object := range objects {
+		if is, ok := object.(metav1.Object); ok && is.GetResourceVersion() == "" {
+			copied := object.DeepCopyObject()
+			copied.(metav1.Object).SetResourceVersion("1")
+			objects[i] = copied
 		}
-		all = append(all, object)
 	}
-	return all
+	return objects
 }

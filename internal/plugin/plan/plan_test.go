@@ -179,23 +179,6 @@ func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.
 	}
 }
 
-func TestPodsOfOneOwnerShareTheirEqualParts(t *testing.T) {
-	var sharer state.Sharer
-	a := sharer.Share(pod("a", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
-	b := sharer.Share(pod("b", ownedBy("ReplicaSet", "r"), tolerating("k", 300)))
-	c := sharer.Share(pod("c", ownedBy("ReplicaSet", "r"), tolerating("k", 60)))
-	d := sharer.Share(pod("d", tolerating("k", 300)))
-	if &a.Spec.Tolerations[0] != &b.Spec.Tolerations[0] {
-		t.Error("two pods of one owner with equal tolerations do not share them")
-	}
-	if *c.Spec.Tolerations[0].TolerationSeconds != 60 {
-		t.Error("a pod with tolerations of its own has lost them")
-	}
-	if len(d.Spec.Tolerations) != 1 {
-		t.Error("a pod without an owner has lost its tolerations")
-	}
-}
-
 // budgetOf covers the pods of an app.
 func budgetOf(app string, allowed int32) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{

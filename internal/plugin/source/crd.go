@@ -21,6 +21,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/taintkeeper/taintkeeper/config"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // policyRules are the API server's rules for an EvictionPolicy, checked with the API server's library.
@@ -37,11 +38,11 @@ var readPolicyRules = sync.OnceValues(func() (*policyRules, error) {
 	}
 	for _, object := range objects {
 		crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
-		if ok && crd.Spec.Group == policyKind.Group && crd.Spec.Names.Kind == policyKind.Kind {
+		if ok && crd.Spec.Group == state.Policies.Group && crd.Spec.Names.Kind == state.Policies.Kind {
 			return rulesOf(crd.Spec.Versions[0].Schema.OpenAPIV3Schema)
 		}
 	}
-	return nil, fmt.Errorf("there is no definition of %s", policyKind)
+	return nil, fmt.Errorf("there is no definition of %s", state.Policies.Kind)
 })
 
 func rulesOf(schema *apiextensionsv1.JSONSchemaProps) (*policyRules, error) {

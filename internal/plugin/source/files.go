@@ -10,11 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,7 +21,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -59,8 +55,7 @@ type collector struct {
 	cluster *state.Cluster
 	seen    map[types.UID]objectName
 	named   map[objectName]types.UID // nodes and pods
-	sharer  state.Sharer
-	leases  []*coordinationv1.Lease // the pods show which of them belong to controllers
+	leases  []*coordinationv1.Lease  // the pods show which of them belong to controllers
 	// snapshots are the files with a snapshot whose last line has not been read, with the number of objects so far.
 	snapshots map[string]int
 }
@@ -130,19 +125,15 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 		return err
 	}
 	switch kind := object.GroupVersionKind().GroupKind(); kind {
-	case nodeKind:
-		return c.addNode(object)
-	case podKind:
-		return c.addPod(object)
 	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
-	case jobKind, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+	case state.Jobs.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		if controlled, err := c.addOwner(object); controlled || err != nil {
 			return err
 		}
 	default:
-		if add, ok := surroundings[kind]; ok {
-			return add(c.cluster, object)
+		if kind := state.KindOf(kind); kind != nil {
+			return c.addTo(kind, object)
 		}
 	}
 	if err := c.addWorkload(object); err != nil {
@@ -163,74 +154,18 @@ func (c *collector) unreadable(object *unstructured.Unstructured, err error) err
 	return nil
 }
 
-// surroundings take the objects that decide where pods can go, and whether they may leave.
-var surroundings = map[schema.GroupKind]func(*state.Cluster, *unstructured.Unstructured) error{
-	{Kind: "Namespace"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Namespaces, object, state.SlimNamespace)
-	},
-	{Kind: "Service"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Services, object, state.SlimService)
-	},
-	{Kind: "PersistentVolume"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Volumes, object, state.SlimVolume)
-	},
-	{Kind: "PersistentVolumeClaim"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Claims, object, state.SlimClaim)
-	},
-	{Group: policyv1.GroupName, Kind: "PodDisruptionBudget"}: func(
-		cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.Budgets, object, state.SlimBudget)
-	},
-	policyKind: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
-		policy := &v1alpha1.EvictionPolicy{}
-		if err := strict(object.Object, policy); err != nil { // otherwise a field with a typo would be ignored
-			return err
-		}
-		if err := validatePolicy(object.Object); err != nil {
-			return err
-		}
-		cluster.Policies = append(cluster.Policies, state.SlimPolicy(policy))
-		return nil
-	},
-	{Group: storagev1.GroupName, Kind: "StorageClass"}: func(
-		cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.StorageClasses, object, state.SlimStorageClass)
-	},
-	{Group: storagev1.GroupName, Kind: "CSINode"}: func(cluster *state.Cluster, object *unstructured.Unstructured) error {
-		return addTo(&cluster.CSINodes, object, state.SlimCSINode)
-	},
-}
-
 // addOwner records the controller of a pod's owner, and reports whether there is one.
 func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool, err error) {
-	if object.GroupVersionKind().GroupKind() == jobKind {
-		job := &batchv1.Job{}
-		if err := convert(object.Object, job); err != nil {
+	if object.GroupVersionKind().GroupKind() == state.Jobs.GroupKind() {
+		if err := c.addTo(state.Jobs, object); err != nil {
 			return false, err
 		}
-		c.cluster.KeepJob(job)
 	}
 	controller := metav1.GetControllerOfNoCopy(object)
 	if controller != nil {
 		c.cluster.Controllers[object.GetUID()] = *controller
 	}
 	return controller != nil, nil
-}
-
-func (c *collector) addNode(object *unstructured.Unstructured) error {
-	if err := addTo(&c.cluster.Nodes, object, c.wants.slimNode); err != nil {
-		return err
-	}
-	return checkTaints(c.cluster.Nodes[len(c.cluster.Nodes)-1].Spec.Taints)
-}
-
-func (c *collector) addPod(object *unstructured.Unstructured) error {
-	if err := checkSeconds(object, "spec"); err != nil {
-		return err
-	}
-	return addTo(&c.cluster.Pods, object, func(pod *corev1.Pod) *corev1.Pod {
-		return c.sharer.Share(state.SlimPod(state.WithUID(pod)))
-	})
 }
 
 // addTemplate records the pod template of a workload, which explains where tolerations come from. Snapshots contain
@@ -274,13 +209,24 @@ func (c *collector) addSelector(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// addTo converts an object and appends the parts that are needed.
-func addTo[T any](all *[]*T, object *unstructured.Unstructured, slim func(*T) *T) error {
-	typed := new(T)
+// addTo checks and converts an object, and adds what is kept of it to the cluster.
+func (c *collector) addTo(kind *state.Kind, object *unstructured.Unstructured) error {
+	if check := checks[kind]; check != nil {
+		if err := check(object); err != nil {
+			return err
+		}
+	}
+	typed := kind.New()
 	if err := convert(object.Object, typed); err != nil {
 		return err
 	}
-	*all = append(*all, slim(typed))
+	kind.Add(c.cluster, typed)
+	if node, ok := typed.(*corev1.Node); ok {
+		if c.wants.Scheduling {
+			c.cluster.Nodes[len(c.cluster.Nodes)-1].Status.Images = state.SlimImages(node.Status.Images)
+		}
+		return checkTaints(node.Spec.Taints)
+	}
 	return nil
 }
 

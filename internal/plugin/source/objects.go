@@ -14,20 +14,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // Unlike objects from an API server, objects in files have not been validated. This rejects those that no API server
 // would have.
 
-var (
-	nodeKind = schema.GroupKind{Kind: "Node"}
-	podKind  = schema.GroupKind{Kind: "Pod"}
-	jobKind  = schema.GroupKind{Group: "batch", Kind: "Job"}
-)
+// checks are what is checked before an object is converted, by kind.
+var checks = map[*state.Kind]func(*unstructured.Unstructured) error{
+	state.Pods:     func(pod *unstructured.Unstructured) error { return checkSeconds(pod, "spec") },
+	state.Policies: checkPolicy,
+}
+
+// checkPolicy returns the error that the API server would return. It would ignore a field with a typo.
+func checkPolicy(object *unstructured.Unstructured) error {
+	if err := strict(object.Object, &v1alpha1.EvictionPolicy{}); err != nil {
+		return err
+	}
+	return validatePolicy(object.Object)
+}
 
 // objectName identifies a node or a pod of a cluster.
 type objectName struct{ kind, namespace, name string }
@@ -47,7 +56,7 @@ func (c *collector) knows(object *unstructured.Unstructured) (bool, error) {
 		}
 		c.seen[uid] = name
 	}
-	if c.wants.Templates || kind != nodeKind && kind != podKind {
+	if c.wants.Templates || kind != state.Nodes.GroupKind() && kind != state.Pods.GroupKind() {
 		return false, nil
 	}
 	if object.GetName() == "" {

@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -20,8 +19,6 @@ import (
 
 // EvictionPolicies is the resource of EvictionPolicies.
 var EvictionPolicies = v1alpha1.GroupVersion.WithResource("evictionpolicies")
-
-var policyKind = schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "EvictionPolicy"}
 
 // Policies reads the EvictionPolicies. A cluster that does not serve the resource has none.
 func (r *Reader) Policies(ctx context.Context) error {
@@ -33,7 +30,7 @@ func (r *Reader) Policies(ctx context.Context) error {
 			broken = errors.Join(broken, err)
 			return
 		}
-		r.Cluster.Policies = append(r.Cluster.Policies, state.SlimPolicy(policy))
+		state.Policies.Add(r.Cluster, policy)
 	})
 	if _, absent := errors.AsType[absentError](err); absent {
 		return nil
@@ -101,15 +98,12 @@ func (r *Reader) Namespaces(ctx context.Context) error {
 }
 
 func (r *Reader) namespaces(ctx context.Context, follows string) error {
-	list := r.Clients.CoreV1().Namespaces().List
-	err := List(ctx, r, "namespaces", list, Keep(&r.Cluster.Namespaces, state.SlimNamespace))
-	return r.without(err, follows)
+	return r.without(r.list(ctx, state.Namespaces, metav1.NamespaceAll), follows)
 }
 
 // Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
-	list := r.Clients.PolicyV1().PodDisruptionBudgets(namespace).List
-	err := List(ctx, r, "poddisruptionbudgets", list, Keep(&r.Cluster.Budgets, state.SlimBudget))
+	err := r.list(ctx, state.Budgets, namespace)
 	r.Cluster.BudgetsUnknown = err != nil
 	return r.without(err, "PodDisruptionBudgets are not taken into account")
 }

@@ -53,7 +53,9 @@ type Reader struct {
 
 // readAPI returns what a command needs from a cluster. Nodes and pods are required. The cluster says what else is
 // missing.
-func readAPI(ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress) (*state.Cluster, error) {
+func readAPI(
+	ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress,
+) (*state.Cluster, error) {
 	r, err := Connect(config, progress)
 	if err != nil {
 		return nil, err
@@ -150,10 +152,7 @@ func (r *Reader) required(ctx context.Context, wanted Wants) error {
 	if err != nil {
 		return err
 	}
-	var sharer state.Sharer
-	err = List(ctx, r, "pods", r.Clients.CoreV1().Pods(metav1.NamespaceAll).List, func(pod *corev1.Pod) {
-		r.Cluster.Pods = append(r.Cluster.Pods, sharer.Share(state.SlimPod(pod)))
-	})
+	err = r.list(ctx, state.Pods, metav1.NamespaceAll)
 	r.Cluster.KeepUsedImages()
 	return err
 }
@@ -200,7 +199,7 @@ func (r *Reader) controllersOf(group, resource string) func(context.Context) err
 func (r *Reader) jobs(ctx context.Context) error {
 	return List(ctx, r, "jobs", r.Clients.BatchV1().Jobs(metav1.NamespaceAll).List, func(job *batchv1.Job) {
 		r.keepController(job)
-		r.Cluster.KeepJob(job)
+		state.Jobs.Add(r.Cluster, job)
 	})
 }
 
@@ -223,16 +222,11 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	if err != nil || !wanted.Scheduling {
 		return err
 	}
-	core, storage := r.Clients.CoreV1(), r.Clients.StorageV1()
-	claims, classes := core.PersistentVolumeClaims(metav1.NamespaceAll), storage.StorageClasses()
-	for _, err := range []error{
-		List(ctx, r, "services", core.Services(metav1.NamespaceAll).List, Keep(&r.Cluster.Services, state.SlimService)),
-		List(ctx, r, "persistentvolumeclaims", claims.List, Keep(&r.Cluster.Claims, state.SlimClaim)),
-		List(ctx, r, "persistentvolumes", core.PersistentVolumes().List, Keep(&r.Cluster.Volumes, state.SlimVolume)),
-		List(ctx, r, "storageclasses", classes.List, Keep(&r.Cluster.StorageClasses, state.SlimStorageClass)),
-		List(ctx, r, "csinodes", storage.CSINodes().List, Keep(&r.Cluster.CSINodes, state.SlimCSINode)),
-	} {
-		if err := r.without(err, follows); err != nil {
+	for _, kind := range state.Kinds {
+		if !kind.Scheduling {
+			continue
+		}
+		if err := r.without(r.list(ctx, kind, metav1.NamespaceAll), follows); err != nil {
 			return err
 		}
 	}
@@ -269,27 +263,47 @@ func (r *Reader) without(err error, follows string) error {
 	return err
 }
 
+// list adds the objects of a kind in a namespace, or in all, to the cluster.
+func (r *Reader) list(ctx context.Context, kind *state.Kind, namespace string) error {
+	add := func(object runtime.Object) error {
+		kind.Add(r.Cluster, object)
+		return nil
+	}
+	return r.each(ctx, kind.Resource, fields.Everything(), kind.List(r.Clients, namespace), add)
+}
+
 // List lists all objects of a kind.
 func List[L runtime.Object, T any](ctx context.Context, r *Reader, kind string,
 	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
 	return listSome(ctx, r, kind, fields.Everything(), list, each)
 }
 
-// listSome lists objects of a kind page by page, so that only one page at a time is in memory completely.
+// listSome lists objects of a kind.
 func listSome[L runtime.Object, T any](ctx context.Context, r *Reader, kind string, which fields.Selector,
 	list func(context.Context, metav1.ListOptions) (L, error), each func(*T)) error {
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		defer r.Progress.WaitFor(r.Server, kind)()
+	untyped := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return list(ctx, options)
-	})
-	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: which.String()}, func(object runtime.Object) error {
+	}
+	return r.each(ctx, kind, which, untyped, func(object runtime.Object) error {
 		typed, ok := object.(any).(*T)
 		if !ok {
 			return fmt.Errorf("the API server sent %T", object)
 		}
 		each(typed)
-		r.Progress.Count(kind)
 		return nil
+	})
+}
+
+// each lists objects of a kind page by page, so that only one page at a time is in memory completely.
+func (r *Reader) each(ctx context.Context, kind string, which fields.Selector, list state.ListFunc,
+	each func(runtime.Object) error) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		defer r.Progress.WaitFor(r.Server, kind)()
+		return list(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: which.String()}, func(object runtime.Object) error {
+		defer r.Progress.Count(kind)
+		return each(object)
 	})
 	return Failed(ctx, r.Server, "list", kind, err)
 }

@@ -35,6 +35,7 @@ type Cluster struct {
 
 	Nodes   []*corev1.Node
 	Pods    []*corev1.Pod
+	sharer  sharer
 	Budgets []*policyv1.PodDisruptionBudget
 	// Policies may object to taint-based evictions.
 	Policies []*v1alpha1.EvictionPolicy

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Sharer lets the pods of one owner share their equal parts, which are almost everything. A big cluster then takes a
+// sharer lets the pods of one owner share their equal parts, which are almost everything. A big cluster then takes a
 // third of the memory. The zero value is ready to use; it is not safe for concurrent use.
-type Sharer struct {
+type sharer struct {
 	siblings map[types.UID]*corev1.Pod
 }
 
-// Share replaces the parts of a pod that equal those of an earlier pod of the same owner, and returns the pod.
-func (s *Sharer) Share(pod *corev1.Pod) *corev1.Pod {
+// share replaces the parts of a pod that equal those of an earlier pod of the same owner, and returns the pod.
+func (s *sharer) share(pod *corev1.Pod) *corev1.Pod {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
 		return pod

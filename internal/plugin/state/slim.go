@@ -5,7 +5,9 @@ package state
 
 import (
 	"maps"
+	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,75 +15,71 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 )
 
-// SlimPod returns the parts of a pod that a plan needs. It lists everything that is kept, so that nothing leaves a
-// cluster by accident: environment, commands, annotations, names of secrets.
-func SlimPod(pod *corev1.Pod) *corev1.Pod {
-	slim := &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: slimMeta(&pod.ObjectMeta),
-		Spec: corev1.PodSpec{
-			NodeName:                      pod.Spec.NodeName,
-			NodeSelector:                  pod.Spec.NodeSelector,
-			Affinity:                      pod.Spec.Affinity,
-			Tolerations:                   pod.Spec.Tolerations,
-			TopologySpreadConstraints:     pod.Spec.TopologySpreadConstraints,
-			Priority:                      pod.Spec.Priority,
-			PriorityClassName:             pod.Spec.PriorityClassName,
-			PreemptionPolicy:              pod.Spec.PreemptionPolicy,
-			SchedulerName:                 pod.Spec.SchedulerName,
-			SchedulingGates:               pod.Spec.SchedulingGates,
-			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
-			HostNetwork:                   pod.Spec.HostNetwork,
-			Overhead:                      pod.Spec.Overhead,
-			Resources:                     pod.Spec.Resources,
-			Containers:                    slimContainers(pod.Spec.Containers),
-			InitContainers:                slimContainers(pod.Spec.InitContainers),
-			Volumes:                       slimVolumes(pod.Spec.Volumes),
-			ResourceClaims:                pod.Spec.ResourceClaims,
-		},
-		Status: corev1.PodStatus{
-			Phase:             pod.Status.Phase,
-			QOSClass:          pod.Status.QOSClass,
-			NominatedNodeName: pod.Status.NominatedNodeName,
-			Conditions:        slimConditions(pod.Status.Conditions),
+// SlimPod returns what is kept of a pod.
+func SlimPod(pod *corev1.Pod) *corev1.Pod { return Pods.Keep(pod).(*corev1.Pod) }
 
-			// While a pod is being resized, it holds more than it requests.
-			ContainerStatuses:     slimStatuses(pod.Status.ContainerStatuses, pod.Spec.Containers),
-			InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses, pod.Spec.InitContainers),
-			Resources:             pod.Status.Resources,
-			AllocatedResources:    pod.Status.AllocatedResources,
-		},
-	}
-	if IsStatic(pod) {
-		slim.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "true"}
-	}
-	return slim
+// SlimNode returns what is kept of a node. Images are kept only for the scheduler, see [SlimImages].
+func SlimNode(node *corev1.Node) *corev1.Node { return Nodes.Keep(node).(*corev1.Node) }
+
+// SchedulingAnnotations are the annotations that are read by the scheduler, by the code that binds volumes for it, and
+// by the API server when it adds tolerations. Snapshots contain no others, except the mark of a static pod and
+// Taintkeeper's own.
+var SchedulingAnnotations = []string{
+	corev1.BetaStorageClassAnnotation,
+	corev1.MigratedPluginsAnnotationKey,
+	"pv.kubernetes.io/bind-completed",
+	"pv.kubernetes.io/bound-by-controller",
+	"pv.kubernetes.io/migrated-to",
+	"volume.kubernetes.io/selected-node",
+	// On namespaces, for the admission plugin PodTolerationRestriction.
+	"scheduler.alpha.kubernetes.io/defaultTolerations",
+	"scheduler.alpha.kubernetes.io/tolerationsWhitelist",
 }
 
-func slimMeta(meta *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
-		Labels: meta.Labels, OwnerReferences: meta.OwnerReferences, Finalizers: meta.Finalizers,
-		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
-		DeletionGracePeriodSeconds: meta.DeletionGracePeriodSeconds,
+func keepAnnotations(kept, from metav1.Object) {
+	annotations := map[string]string{}
+	for _, key := range SchedulingAnnotations {
+		if value, ok := from.GetAnnotations()[key]; ok {
+			annotations[key] = value
+		}
+	}
+	if len(annotations) > 0 {
+		kept.SetAnnotations(annotations)
 	}
 }
 
-func slimContainers(containers []corev1.Container) []corev1.Container {
-	var all []corev1.Container
-	for i := range containers {
-		container := corev1.Container{
-			Name: containers[i].Name, Image: slimImage(containers[i].Image), Command: builtin.CommandOf(&containers[i]),
-			Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy,
-		}
-		for _, port := range containers[i].Ports {
-			if port.HostPort != 0 {
-				container.Ports = append(container.Ports, port)
-			}
-		}
-		all = append(all, container)
+// slimPod reduces what was kept of a pod to what commands need: what some values mean, and which of a list matter.
+func slimPod(pod, from *corev1.Pod) {
+	if IsStatic(from) {
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "true"}
 	}
-	return all
+	slimContainers(pod.Spec.Containers, from.Spec.Containers)
+	slimContainers(pod.Spec.InitContainers, from.Spec.InitContainers)
+	for i := range pod.Spec.Volumes {
+		if image := pod.Spec.Volumes[i].Image; image != nil {
+			image.Reference = slimImage(image.Reference)
+		}
+	}
+	pod.Spec.Volumes = without(pod.Spec.Volumes, func(volume *corev1.Volume) bool {
+		return volume.VolumeSource == corev1.VolumeSource{}
+	})
+	pod.Status.Conditions = without(pod.Status.Conditions, func(condition *corev1.PodCondition) bool {
+		switch condition.Type {
+		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget, corev1.PodResizePending:
+			return false
+		}
+		return true
+	})
+	pod.Status.ContainerStatuses = slimStatuses(pod.Status.ContainerStatuses, from.Spec.Containers)
+	pod.Status.InitContainerStatuses = slimStatuses(pod.Status.InitContainerStatuses, from.Spec.InitContainers)
+}
+
+func slimContainers(kept, from []corev1.Container) {
+	for i := range kept {
+		kept[i].Image, kept[i].Command = slimImage(from[i].Image), builtin.CommandOf(&from[i])
+		ports := slices.Clone(from[i].Ports)
+		kept[i].Ports = without(ports, func(port *corev1.ContainerPort) bool { return port.HostPort == 0 })
+	}
 }
 
 // slimStatuses keeps the resources that the kubelet has granted, for containers that now request others.
@@ -90,103 +88,39 @@ func slimStatuses(statuses []corev1.ContainerStatus, containers []corev1.Contain
 	for i := range containers {
 		requested[containers[i].Name] = containers[i].Resources.Requests
 	}
-	var all []corev1.ContainerStatus
-	for i := range statuses {
-		status, requests := &statuses[i], requested[statuses[i].Name]
+	return without(statuses, func(status *corev1.ContainerStatus) bool {
+		requests := requested[status.Name]
 		resized := status.Resources != nil && !sameResources(status.Resources.Requests, requests) ||
 			status.AllocatedResources != nil && !sameResources(status.AllocatedResources, requests)
-		if resized {
-			all = append(all, corev1.ContainerStatus{
-				Name: status.Name, Resources: status.Resources, AllocatedResources: status.AllocatedResources,
-			})
-		}
-	}
-	return all
+		return !resized
+	})
 }
 
 func sameResources(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
-// slimVolumes keeps images, the volumes that tie a pod to a node or a zone, and those that two pods cannot share.
-func slimVolumes(volumes []corev1.Volume) []corev1.Volume {
-	var all []corev1.Volume
-	for i := range volumes {
-		switch source := &volumes[i].VolumeSource; {
-		case source.PersistentVolumeClaim != nil:
-			claim := corev1.VolumeSource{PersistentVolumeClaim: source.PersistentVolumeClaim}
-			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: claim})
-		case source.Ephemeral != nil:
-			ephemeral := corev1.VolumeSource{Ephemeral: slimEphemeral(source.Ephemeral)}
-			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: ephemeral})
-		case source.Image != nil:
-			image := corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: slimImage(source.Image.Reference)}}
-			all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: image})
-		default:
-			if disk, ok := slimDisk(source); ok {
-				all = append(all, corev1.Volume{Name: volumes[i].Name, VolumeSource: disk})
-			}
+// without removes elements from a slice that nobody shares. It is nil if none is left.
+func without[T any](all []T, drop func(*T) bool) []T {
+	kept := all[:0]
+	for i := range all {
+		if !drop(&all[i]) {
+			kept = append(kept, all[i])
 		}
 	}
-	return all
+	switch len(kept) {
+	case 0:
+		return nil
+	case len(all):
+		return all
+	}
+	return slices.Clone(kept) // there are many pods
 }
 
-func slimEphemeral(source *corev1.EphemeralVolumeSource) *corev1.EphemeralVolumeSource {
-	if source.VolumeClaimTemplate == nil {
-		return source
-	}
-	claim := SlimClaim(&corev1.PersistentVolumeClaim{Spec: source.VolumeClaimTemplate.Spec})
-	return &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claim.Spec}}
-}
-
-// slimDisk keeps what identifies a disk that is named in the pod itself.
-func slimDisk(source *corev1.VolumeSource) (corev1.VolumeSource, bool) {
-	switch {
-	case source.GCEPersistentDisk != nil:
-		return corev1.VolumeSource{GCEPersistentDisk: source.GCEPersistentDisk}, true
-	case source.AWSElasticBlockStore != nil:
-		return corev1.VolumeSource{AWSElasticBlockStore: source.AWSElasticBlockStore}, true
-	case source.ISCSI != nil:
-		return corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{
-			IQN: source.ISCSI.IQN, ReadOnly: source.ISCSI.ReadOnly,
-		}}, true
-	case source.RBD != nil:
-		return corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{
-			CephMonitors: source.RBD.CephMonitors, ReadOnly: source.RBD.ReadOnly,
-			RBDPool: source.RBD.RBDPool, RBDImage: source.RBD.RBDImage,
-		}}, true
-	}
-	return corev1.VolumeSource{}, false
-}
-
-// slimConditions keeps the conditions that say when a pod was bound, whether it is ready, what disrupts it, and whether
-// it can be resized.
-func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
-	var all []corev1.PodCondition
-	for i := range conditions {
-		condition := conditions[i]
-		switch condition.Type {
-		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget, corev1.PodResizePending:
-			all = append(all, corev1.PodCondition{
-				Type: condition.Type, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
-				LastTransitionTime: condition.LastTransitionTime,
-			})
-		}
-	}
-	return all
-}
-
-// SlimNode returns the parts of a node that a plan needs.
-func SlimNode(node *corev1.Node) *corev1.Node {
-	meta := slimMeta(&node.ObjectMeta)
-	meta.ManagedFields = slimManagers(node.ManagedFields)
-	return &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: meta,
-		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
-		Status: corev1.NodeStatus{
-			Allocatable: node.Status.Allocatable, Capacity: node.Status.Capacity,
-			Conditions: node.Status.Conditions,
-		},
-	}
+// isJobOver reports whether a Job creates no more pods.
+func isJobOver(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
+		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
+		return over && condition.Status == corev1.ConditionTrue
+	})
 }

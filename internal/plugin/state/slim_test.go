@@ -80,6 +80,10 @@ func TestOnlyVolumesThatLimitWhereAPodCanRunAreKept(t *testing.T) {
 	}
 }
 
+func volumeOf(volume *corev1.PersistentVolume) *corev1.PersistentVolume {
+	return state.Volumes.Keep(volume).(*corev1.PersistentVolume)
+}
+
 func TestOnlyTheLocationOfAPersistentVolumeIsKept(t *testing.T) {
 	for name, source := range map[string]corev1.PersistentVolumeSource{
 		"of a driver": {CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}},
@@ -89,10 +93,10 @@ func TestOnlyTheLocationOfAPersistentVolumeIsKept(t *testing.T) {
 		"of a path":   {},
 	} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}}
-		if diff := cmp.Diff(source, state.SlimVolume(volume).Spec.PersistentVolumeSource); diff != "" {
+		if diff := cmp.Diff(source, volumeOf(volume).Spec.PersistentVolumeSource); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
-		if volume.Spec.ClaimRef = (&corev1.ObjectReference{Name: "c"}); state.SlimVolume(volume).Spec.ClaimRef.Name != "c" {
+		if volume.Spec.ClaimRef = (&corev1.ObjectReference{Name: "c"}); volumeOf(volume).Spec.ClaimRef.Name != "c" {
 			t.Errorf("%s: its claim is not kept", name)
 		}
 	}

@@ -25,7 +25,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -125,21 +124,31 @@ func linesOf(cluster *state.Cluster, at time.Time) ([]runtime.Object, error) {
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.
-func objectsOf(cluster *state.Cluster) ([]runtime.Object, error) {
-	var all []runtime.Object
-	all = appendOf(all, "v1", "Namespace", cluster.Namespaces)
-	all = appendOf(all, "v1", "Node", cluster.Nodes)
-	all = appendOf(all, "v1", "Service", cluster.Services)
-	all = appendOf(all, "storage.k8s.io/v1", "CSINode", cluster.CSINodes)
-	all = appendOf(all, "storage.k8s.io/v1", "StorageClass", cluster.StorageClasses)
-	all = appendOf(all, "v1", "PersistentVolume", cluster.Volumes)
-	all = appendOf(all, "v1", "PersistentVolumeClaim", cluster.Claims)
-	all = appendOf(all, "policy/v1", "PodDisruptionBudget", cluster.Budgets)
-	all = appendOf(all, v1alpha1.GroupVersion.String(), "EvictionPolicy", cluster.Policies)
+func objectsOf(cluster *state.Cluster) (all []runtime.Object, err error) {
+	for _, kind := range state.Kinds {
+		objects := kind.Objects(cluster)
+		if kind == state.Jobs {
+			all = append(all, signsOf(cluster)...)
+			objects, err = ownersOf(cluster)
+			if err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+// signsOf returns what shows who evicts, and when kubelets renewed the Leases of their nodes.
+func signsOf(cluster *state.Cluster) (all []runtime.Object) {
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
 	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
-	all = appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
+	return appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
+}
+
+// ownersOf returns the Jobs that still run, and all that other ReplicaSets and Jobs say: who controls them.
+func ownersOf(cluster *state.Cluster) (all []runtime.Object, err error) {
 	running := map[types.UID]bool{}
 	for _, job := range cluster.Jobs {
 		running[job.UID] = true
@@ -154,7 +163,7 @@ func objectsOf(cluster *state.Cluster) ([]runtime.Object, error) {
 			all = append(all, ownedBy(uid, cluster.Controllers[uid]))
 		}
 	}
-	return appendOf(all, "v1", "Pod", cluster.Pods), nil
+	return all, nil
 }
 
 // renewals returns the Leases of nodes with only the last renewal.

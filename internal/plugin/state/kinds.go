@@ -1,0 +1,303 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
+
+// Kind is a kind of objects in a [Cluster]: where it is read, what is kept of each object, and where it goes. The API
+// server, files, snapshots and the scheduler all go by it, so that nothing else leaves a cluster.
+type Kind struct {
+	schema.GroupVersionKind
+
+	// Resource is its name in the API.
+	Resource string
+	// Scheduling says that only the scheduler needs it.
+	Scheduling bool
+
+	// List lists its objects in a namespace, or in all. It is nil for our own kinds.
+	List func(clients kubernetes.Interface, namespace string) ListFunc
+	// New returns an empty object to decode.
+	New func() runtime.Object
+	// Keep returns what is kept of an object. What it keeps as a whole is shared.
+	Keep func(runtime.Object) runtime.Object
+	// Add adds what is kept of an object to a cluster.
+	Add func(*Cluster, runtime.Object)
+	// Objects returns what a cluster has.
+	Objects func(*Cluster) []runtime.Object
+}
+
+// ListFunc lists objects.
+type ListFunc func(context.Context, metav1.ListOptions) (runtime.Object, error)
+
+// The metadata of most objects that are kept, and of those of which no more is read.
+var (
+	named = []string{"metadata.name", "metadata.namespace", "metadata.uid"}
+	meta  = append([]string{
+		"metadata.resourceVersion", "metadata.labels", "metadata.ownerReferences", "metadata.finalizers",
+		"metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
+	}, named...)
+)
+
+// Kinds are all kinds of which objects are kept, in the order of a snapshot. Pods come last: there are many. What shows
+// who controls them is in [Signs].
+var Kinds = []*Kind{
+	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Budgets, Policies, Jobs, Pods,
+}
+
+// KindOf returns the kind with a name, or nil.
+func KindOf(name schema.GroupKind) *Kind {
+	i := slices.IndexFunc(Kinds, func(k *Kind) bool { return k.GroupKind() == name })
+	if i < 0 {
+		return nil
+	}
+	return Kinds[i]
+}
+
+// Namespaces are selected by policies and by pod affinity. Their annotations may add tolerations.
+var Namespaces = row[corev1.Namespace, *corev1.Namespace]{
+	is: core("Namespace"), resource: "namespaces",
+	list: lister(func(c kubernetes.Interface, _ string) lists[*corev1.NamespaceList] { return c.CoreV1().Namespaces() }),
+	kept: meta, annotated: true,
+	in: func(c *Cluster) *[]*corev1.Namespace { return &c.Namespaces },
+}.kind()
+
+// Nodes are kept with their taints, and with who wrote the taints and conditions.
+var Nodes = row[corev1.Node, *corev1.Node]{
+	is: core("Node"), resource: "nodes",
+	list: lister(func(c kubernetes.Interface, _ string) lists[*corev1.NodeList] { return c.CoreV1().Nodes() }),
+	kept: append([]string{
+		"metadata.managedFields", "spec.taints", "spec.unschedulable",
+		"status.allocatable", "status.capacity", "status.conditions",
+	}, meta...),
+	mend: func(node, _ *corev1.Node) { node.ManagedFields = slimManagers(node.ManagedFields) },
+	in:   func(c *Cluster) *[]*corev1.Node { return &c.Nodes },
+}.kind()
+
+// Services show which pods the scheduler spreads by default.
+var Services = row[corev1.Service, *corev1.Service]{
+	is: core("Service"), resource: "services", scheduling: true,
+	list: lister(func(c kubernetes.Interface, ns string) lists[*corev1.ServiceList] { return c.CoreV1().Services(ns) }),
+	kept: append([]string{"spec.selector"}, named...),
+	in:   func(c *Cluster) *[]*corev1.Service { return &c.Services },
+}.kind()
+
+// CSINodes say how many volumes a node can have.
+var CSINodes = row[storagev1.CSINode, *storagev1.CSINode]{
+	is: storage("CSINode"), resource: "csinodes", scheduling: true,
+	list: lister(func(c kubernetes.Interface, _ string) lists[*storagev1.CSINodeList] { return c.StorageV1().CSINodes() }),
+	kept: append([]string{
+		"spec.drivers[].name", "spec.drivers[].nodeID", "spec.drivers[].topologyKeys", "spec.drivers[].allocatable",
+	}, meta...), annotated: true,
+	in: func(c *Cluster) *[]*storagev1.CSINode { return &c.CSINodes },
+}.kind()
+
+// StorageClasses say where volumes can be made.
+var StorageClasses = row[storagev1.StorageClass, *storagev1.StorageClass]{
+	is: storage("StorageClass"), resource: "storageclasses", scheduling: true,
+	list: lister(func(c kubernetes.Interface, _ string) lists[*storagev1.StorageClassList] {
+		return c.StorageV1().StorageClasses()
+	}),
+	kept: append([]string{"provisioner", "volumeBindingMode", "allowedTopologies"}, meta...),
+	in:   func(c *Cluster) *[]*storagev1.StorageClass { return &c.StorageClasses },
+}.kind()
+
+// Volumes are PersistentVolumes, with where they can be used and how they are counted, but not with how to access them.
+var Volumes = row[corev1.PersistentVolume, *corev1.PersistentVolume]{
+	is: core("PersistentVolume"), resource: "persistentvolumes", scheduling: true,
+	list: lister(func(c kubernetes.Interface, _ string) lists[*corev1.PersistentVolumeList] {
+		return c.CoreV1().PersistentVolumes()
+	}),
+	kept: append([]string{
+		"spec.capacity", "spec.accessModes", "spec.volumeMode", "spec.nodeAffinity", "spec.storageClassName",
+		"spec.volumeAttributesClassName", "spec.claimRef.apiVersion", "spec.claimRef.kind", "spec.claimRef.namespace",
+		"spec.claimRef.name", "spec.claimRef.uid", "spec.csi.driver", "spec.csi.volumeHandle", "spec.awsElasticBlockStore",
+		"spec.gcePersistentDisk", "spec.azureDisk", "status.phase",
+	}, meta...), annotated: true,
+	in: func(c *Cluster) *[]*corev1.PersistentVolume { return &c.Volumes },
+}.kind()
+
+// Claims are PersistentVolumeClaims.
+var Claims = row[corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaim]{
+	is: core("PersistentVolumeClaim"), resource: "persistentvolumeclaims", scheduling: true,
+	list: lister(func(c kubernetes.Interface, ns string) lists[*corev1.PersistentVolumeClaimList] {
+		return c.CoreV1().PersistentVolumeClaims(ns)
+	}),
+	kept: slices.Concat(claimSpec("spec."), []string{"status.phase"}, meta), annotated: true,
+	in: func(c *Cluster) *[]*corev1.PersistentVolumeClaim { return &c.Claims },
+}.kind()
+
+// claimSpec are the fields of a PersistentVolumeClaim's spec that are kept, below a path.
+func claimSpec(below string) (all []string) {
+	for _, name := range []string{
+		"accessModes", "selector", "resources", "volumeName", "storageClassName", "volumeMode", "volumeAttributesClassName",
+	} {
+		all = append(all, below+name)
+	}
+	return all
+}
+
+// Budgets are PodDisruptionBudgets, with their generation, which shows whether the status is out of date.
+var Budgets = row[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget]{
+	is: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets",
+	list: lister(func(c kubernetes.Interface, ns string) lists[*policyv1.PodDisruptionBudgetList] {
+		return c.PolicyV1().PodDisruptionBudgets(ns)
+	}),
+	kept: append([]string{
+		"metadata.generation", "spec", "status.observedGeneration", "status.disruptionsAllowed", "status.currentHealthy",
+		"status.desiredHealthy", "status.expectedPods",
+	}, meta...),
+	in: func(c *Cluster) *[]*policyv1.PodDisruptionBudget { return &c.Budgets },
+}.kind()
+
+// Policies are EvictionPolicies.
+var Policies = row[v1alpha1.EvictionPolicy, *v1alpha1.EvictionPolicy]{
+	is: v1alpha1.GroupVersion.WithKind("EvictionPolicy"), resource: "evictionpolicies",
+	kept: append([]string{"spec", "status"}, meta...),
+	in:   func(c *Cluster) *[]*v1alpha1.EvictionPolicy { return &c.Policies },
+}.kind()
+
+// Jobs show whether a pod that leaves gets a successor. Those that are over create none.
+var Jobs = row[batchv1.Job, *batchv1.Job]{
+	is: batchv1.SchemeGroupVersion.WithKind("Job"), resource: "jobs",
+	list: lister(func(c kubernetes.Interface, ns string) lists[*batchv1.JobList] { return c.BatchV1().Jobs(ns) }),
+	kept: append([]string{
+		"metadata.ownerReferences", "spec.backoffLimit", "spec.podFailurePolicy", "spec.podReplacementPolicy",
+		"status.failed",
+	}, named...),
+	drop: isJobOver,
+	in:   func(c *Cluster) *[]*batchv1.Job { return &c.Jobs },
+}.kind()
+
+// Pods are kept without what they run.
+var Pods = row[corev1.Pod, *corev1.Pod]{
+	is: core("Pod"), resource: "pods",
+	list: lister(func(c kubernetes.Interface, ns string) lists[*corev1.PodList] { return c.CoreV1().Pods(ns) }),
+	kept: slices.Concat(meta, []string{
+		"spec.nodeName", "spec.nodeSelector", "spec.affinity", "spec.tolerations", "spec.topologySpreadConstraints",
+		"spec.priority", "spec.priorityClassName", "spec.preemptionPolicy", "spec.schedulerName", "spec.schedulingGates",
+		"spec.terminationGracePeriodSeconds", "spec.hostNetwork", "spec.overhead", "spec.resources", "spec.resourceClaims",
+		"status.phase", "status.qosClass", "status.nominatedNodeName", "status.resources", "status.allocatedResources",
+	}, container("spec.containers[]."), container("spec.initContainers[]."), []string{
+		// The volumes that tie a pod to a node or a zone, and those that two pods cannot share.
+		"spec.volumes[].name", "spec.volumes[].persistentVolumeClaim", "spec.volumes[].image.reference",
+		"spec.volumes[].gcePersistentDisk", "spec.volumes[].awsElasticBlockStore",
+		"spec.volumes[].iscsi.iqn", "spec.volumes[].iscsi.readOnly", "spec.volumes[].rbd.monitors",
+		"spec.volumes[].rbd.readOnly", "spec.volumes[].rbd.pool", "spec.volumes[].rbd.image",
+	}, claimSpec("spec.volumes[].ephemeral.volumeClaimTemplate.spec."), []string{
+		// When it was bound, whether it is ready, what disrupts it, and whether it can be resized.
+		"status.conditions[].type", "status.conditions[].status", "status.conditions[].reason",
+		"status.conditions[].message", "status.conditions[].lastTransitionTime",
+		// While a pod is being resized, it holds more than it requests.
+		"status.containerStatuses[].name", "status.containerStatuses[].resources",
+		"status.containerStatuses[].allocatedResources",
+		"status.initContainerStatuses[].name", "status.initContainerStatuses[].resources",
+		"status.initContainerStatuses[].allocatedResources",
+	}),
+	mend: slimPod,
+	in:   func(c *Cluster) *[]*corev1.Pod { return &c.Pods },
+	add:  func(c *Cluster, pod *corev1.Pod) *corev1.Pod { return c.sharer.share(WithUID(pod)) },
+}.kind()
+
+// container are the fields of a container that are kept, below a path. Of its command, [builtin.CommandOf] is kept.
+func container(below string) (all []string) {
+	for _, name := range []string{"name", "image", "resources", "restartPolicy", "ports"} {
+		all = append(all, below+name)
+	}
+	return all
+}
+
+func core(kind string) schema.GroupVersionKind    { return corev1.SchemeGroupVersion.WithKind(kind) }
+func storage(kind string) schema.GroupVersionKind { return storagev1.SchemeGroupVersion.WithKind(kind) }
+
+// object is a pointer to a type of objects.
+type object[T any] interface {
+	*T
+	runtime.Object
+	metav1.Object
+}
+
+// row is a [Kind] as it is written down.
+type row[T any, P object[T]] struct {
+	is         schema.GroupVersionKind
+	resource   string
+	scheduling bool
+	list       func(kubernetes.Interface, string) ListFunc
+	kept       []string // paths of fields
+	annotated  bool     // it also keeps SchedulingAnnotations
+	mend       func(kept, from P)
+	drop       func(P) bool // objects of which nothing is kept
+	in         func(*Cluster) *[]P
+	add        func(*Cluster, P) P // what becomes of an object that is added
+}
+
+func (r row[T, P]) kind() *Kind {
+	fields := fieldsOf(reflect.TypeFor[T](), r.kept)
+	keep := func(object runtime.Object) runtime.Object { return r.keep(fields, object.(P)) }
+	return &Kind{
+		GroupVersionKind: r.is, Resource: r.resource, Scheduling: r.scheduling, List: r.list, Keep: keep,
+		New: func() runtime.Object { return P(new(T)) },
+		Add: func(c *Cluster, from runtime.Object) {
+			if r.drop != nil && r.drop(from.(P)) {
+				return
+			}
+			kept := keep(from).(P)
+			if r.add != nil {
+				kept = r.add(c, kept)
+			}
+			all := r.in(c)
+			*all = append(*all, kept)
+		},
+		Objects: func(c *Cluster) (all []runtime.Object) {
+			for _, object := range *r.in(c) {
+				all = append(all, object)
+			}
+			return all
+		},
+	}
+}
+
+func (r row[T, P]) keep(fields fields, from P) P {
+	kept := P(new(T))
+	fields.copyTo(reflect.ValueOf(kept).Elem(), reflect.ValueOf(from).Elem())
+	kept.GetObjectKind().SetGroupVersionKind(r.is)
+	if r.annotated {
+		keepAnnotations(kept, from)
+	}
+	if r.mend != nil {
+		r.mend(kept, from)
+	}
+	return kept
+}
+
+// lists is a client for one kind.
+type lists[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+}
+
+// lister lets a client list without the type of its list.
+func lister[L runtime.Object](
+	of func(kubernetes.Interface, string) lists[L],
+) func(kubernetes.Interface, string) ListFunc {
+	return func(clients kubernetes.Interface, namespace string) ListFunc {
+		all := of(clients, namespace)
+		return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return all.List(ctx, options)
+		}
+	}
+}
