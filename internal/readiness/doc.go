@@ -7,5 +7,5 @@
 //
 //	Facts.Plan  what one node should become
 //	Zones       how many nodes of each zone are not ready, how fast it is tainted, and which node has its token
-//	Play        plays what happens to nodes that fall silent and come back, with both; Forecast is the short form
+//	Play        plays what happens to nodes that fall silent and come back, with both
 package readiness

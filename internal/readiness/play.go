@@ -4,7 +4,6 @@
 package readiness
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -289,55 +288,4 @@ func (p *Play) Held(name string) *Held {
 		return nil
 	}
 	return new(p.zones.held(&is.member))
-}
-
-// Course is what happens to a node in a forecast.
-type Course struct {
-	Node string
-	// SilentAt is when its conditions become Unknown, or zero if it is not silent or they are already Unknown.
-	SilentAt time.Time
-	// Conditions are the conditions that become Unknown then.
-	Conditions []corev1.NodeCondition
-	// Steps are its taints, one step for each change.
-	Steps []Step
-	// Held is why it waits for a NoExecute taint indefinitely; nil if it does not.
-	Held *Held
-}
-
-// Step is the taints that a node has from a given instant on.
-type Step struct {
-	At     time.Time
-	Taints []corev1.Taint
-}
-
-// Forecast returns what happens to all nodes, by name, if some of them give no sign of life after a given instant while
-// the others continue as they are. Signs are when nodes gave their last signs of life. A node without one gives it now.
-func Forecast(
-	nodes []*corev1.Node, silent []string, signs map[string]time.Time, grace Grace, policy Policy, at time.Time,
-) []Course {
-	play, courses := NewPlay(nodes, grace, policy, at), map[string]*Course{}
-	for _, node := range nodes {
-		courses[node.Name] = &Course{Node: node.Name}
-	}
-	for _, name := range silent {
-		play.Fall(name, signs[name], at)
-	}
-	for now := play.Next(); !now.IsZero(); now = play.Next() {
-		for _, change := range play.Run(now) {
-			course := courses[change.Node.Name]
-			if len(change.Conditions) > 0 {
-				course.SilentAt, course.Conditions = now, change.Conditions
-			}
-			if change.Retainted {
-				course.Steps = append(course.Steps, Step{At: now, Taints: change.Node.Spec.Taints})
-			}
-		}
-	}
-	all := make([]Course, 0, len(courses))
-	for name, course := range courses { // why a node is held back is reported as of the end
-		course.Held = play.Held(name)
-		all = append(all, *course)
-	}
-	slices.SortFunc(all, func(a, b Course) int { return cmp.Compare(a.Node, b.Node) })
-	return all
 }

@@ -19,30 +19,36 @@ func readyNode(name string) *corev1.Node {
 	return node
 }
 
-func TestAForecastTakesNodesThatFallAtOneInstantByName(t *testing.T) {
+func TestNodesThatFallSilentAtOneInstantAreTakenByName(t *testing.T) {
 	var nodes []*corev1.Node
 	for _, name := range []string{"c", "a", "b", "d", "e"} {
 		nodes = append(nodes, readyNode(name))
 	}
-	for i, course := range Forecast(nodes, []string{"b", "a"}, nil, defaultGrace, policy, noon)[:2] {
-		if want := noon.Add(DefaultMonitorGrace); !course.SilentAt.Equal(want) {
-			t.Errorf("node %s is silent at %s, want %s", course.Node, course.SilentAt, want)
-		}
-		first := course.Steps[0]
-		if !first.At.Equal(course.SilentAt) || len(first.Taints) != 2-i {
-			t.Errorf("at %s node %s has the taints %v, want NoSchedule at once, and NoExecute if it is first", first.At, course.Node, first.Taints)
+	play := NewPlay(nodes, defaultGrace, policy, noon)
+	play.Run(noon)
+	play.Fall("b", time.Time{}, noon)
+	play.Fall("a", time.Time{}, noon)
+	if got, want := play.Next(), noon.Add(DefaultMonitorGrace); !got.Equal(want) {
+		t.Errorf("they are silent at %s, want %s", got, want)
+	}
+	for i, changed := range play.Run(play.Next()) {
+		if len(changed.Conditions) == 0 || changed.Node.Name != string(rune('a'+i)) || len(changed.Node.Spec.Taints) != 2-i {
+			t.Errorf("node %d to change is %s with the taints %v, want NoSchedule at once, and NoExecute if it is first",
+				i, changed.Node.Name, changed.Node.Spec.Taints)
 		}
 	}
 }
 
-func TestAForecastWithoutSilentNodesChangesNothing(t *testing.T) {
+func TestAPlayWithoutSilentNodesChangesNothing(t *testing.T) {
 	node := readyNode("a")
 	before := node.DeepCopy()
-	courses := Forecast([]*corev1.Node{node}, nil, nil, defaultGrace, policy, noon)
-	if len(courses) != 1 || len(courses[0].Steps) != 0 || courses[0].Held != nil || !courses[0].SilentAt.IsZero() {
-		t.Errorf("the courses are %+v, want that of node a, on which nothing happens", courses)
+	play := NewPlay([]*corev1.Node{node}, defaultGrace, policy, noon)
+	play.Fall("unknown", time.Time{}, noon)
+	if changed := play.Run(noon); len(changed) > 0 || !play.Next().IsZero() || play.Held("a") != nil {
+		t.Errorf("%+v change, and something is to happen at %s", changed, play.Next())
 	}
-	Forecast([]*corev1.Node{node}, []string{"a", "unknown"}, nil, defaultGrace, policy, noon)
+	play.Fall("a", time.Time{}, noon)
+	play.Run(play.Next())
 	if node.ResourceVersion != before.ResourceVersion || len(node.Spec.Taints) > 0 || !IsReady(node) {
 		t.Errorf("the node was changed: %+v", node)
 	}

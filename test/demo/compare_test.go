@@ -10,9 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
@@ -78,23 +77,26 @@ func TestWhatAPlanDidNotSay(t *testing.T) {
 		"a node is tainted early":       {planned{true, 13 * time.Second}, planned{}, 10 * time.Second, "a node was tainted "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var plan cliv1alpha1.TaintPlan
-			at := func(after time.Duration) *metav1.MicroTime { return new(metav1.NewMicroTime(plan.At.Add(after))) }
+			var said foresight
 			foretell := func(_ context.Context, p *Play) error {
-				plan.At = metav1.NowMicro()
-				plan.Nodes = []cliv1alpha1.PlannedNode{{Name: p.NodeName("node")}}
+				node := p.NodeName("node")
+				said = foresight{
+					at: time.Now(), nodes: []string{node}, taints: map[string]time.Time{}, leaves: map[types.UID]time.Time{},
+				}
 				if test.tainted > 0 {
-					plan.Nodes[0].TaintedAt = at(test.tainted)
+					said.taints[node] = said.at.Add(test.tainted)
 				}
 				for name, pod := range map[string]planned{"leaver": test.leaver, "stayer": test.stayer} {
-					plan.Pods = append(plan.Pods, cliv1alpha1.PlannedPod{UID: p.Named(name).UID, Leaves: pod.leaves, Due: at(pod.after)})
+					if pod.leaves {
+						said.leaves[p.Named(name).UID] = said.at.Add(pod.after)
+					}
 				}
 				return nil
 			}
 			finds(t, test.want, Scenario{
 				Given: []Step{Node("node"), On("node", "leaver", scene.Tolerating("gone", 3)), On("node", "stayer", agent), foretell},
 				When:  []Step{After(time.Millisecond), Taint("node", "gone"), Gone("leaver")},
-			}, func(_ context.Context, p *Play) (Finding, error) { return compare(p, plan), nil })
+			}, func(_ context.Context, p *Play) (Finding, error) { return compare(p, said), nil })
 		})
 	}
 }

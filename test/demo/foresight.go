@@ -8,10 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -20,35 +23,80 @@ import (
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-// foresee runs the kubectl plugin to see what a taint of the first node would do now.
+// foresight is what the kubectl plugin says will happen.
+type foresight struct {
+	at     time.Time
+	pods   int                     // in all, if it says so
+	nodes  []string                // whose taints change
+	taints map[string]time.Time    // when node health taints them NoExecute, if it does
+	leaves map[types.UID]time.Time // when the pods leave that do
+}
+
+// foresee runs the plugin to see what a taint of the first node would do now.
 func foresee(spec string) Step {
 	return func(ctx context.Context, p *Play) error {
-		return stageOf(p).foresee(ctx, p.NodeName(first), spec)
+		var plan cliv1alpha1.TaintPlan
+		return stageOf(p).foresee(ctx, &plan, func() foresight { return ofPlan(&plan) }, "plan", p.NodeName(first), spec)
 	}
 }
+
+// outage is for how long the plugin simulates that nodes are silent. They come back sooner.
+const outage = time.Minute
 
 // foreseeSilence runs the plugin to see what would happen if nodes fell silent now.
 func foreseeSilence(nodes ...string) Step {
 	return func(ctx context.Context, p *Play) error {
-		return stageOf(p).foresee(ctx, slices.Concat([]string{"--unreachable"}, fullNames(p, nodes), healthFlags)...)
+		var report cliv1alpha1.SimulationReport
+		args := slices.Concat([]string{"simulate", "--silent", "--for=" + outage.String()}, fullNames(p, nodes), healthFlags)
+		return stageOf(p).foresee(ctx, &report, func() foresight { return ofReport(&report) }, args...)
 	}
 }
 
-func (s *stage) foresee(ctx context.Context, args ...string) error {
+func ofPlan(plan *cliv1alpha1.TaintPlan) foresight {
+	saw := foresight{at: plan.At.Time, pods: len(plan.Pods), leaves: map[types.UID]time.Time{}}
+	for _, node := range plan.Nodes {
+		saw.nodes = append(saw.nodes, node.Name)
+	}
+	for _, pod := range plan.Pods {
+		if pod.Leaves {
+			saw.leaves[pod.UID] = pod.Due.Time
+		}
+	}
+	return saw
+}
+
+func ofReport(report *cliv1alpha1.SimulationReport) foresight {
+	saw := foresight{at: report.At.Time, taints: map[string]time.Time{}, leaves: map[types.UID]time.Time{}}
+	for _, node := range report.Nodes {
+		saw.nodes = append(saw.nodes, node.Name)
+		for _, step := range node.Steps {
+			if _, known := saw.taints[node.Name]; !known && slices.Contains(step.Taints, unreachable+":NoExecute") {
+				saw.taints[node.Name] = saw.at.Add(step.At.Duration)
+			}
+		}
+	}
+	for _, pod := range report.Pods {
+		if pod.LeavesAt != nil && pod.UID != "" { // a successor has none
+			saw.leaves[pod.UID] = saw.at.Add(pod.LeavesAt.Duration)
+		}
+	}
+	return saw
+}
+
+func (s *stage) foresee(ctx context.Context, answer any, of func() foresight, args ...string) error {
 	if s == nil {
 		return nil
 	}
-	args = append([]string{"plan"}, args...)
 	s.command("kubectl taintkeeper %s", strings.Join(args, " "))
 	out, err := exec.CommandContext(ctx, s.plugin, append(args, "--output=json", "--kubeconfig="+s.kubeconfig)...).Output()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w%s", s.plugin, strings.Join(args, " "), err, stderrOf(err))
 	}
-	s.plan = cliv1alpha1.TaintPlan{}
-	if err := json.Unmarshal(out, &s.plan); err != nil {
-		return fmt.Errorf("read the plan of %s: %w", s.plugin, err)
+	if err := json.Unmarshal(out, answer); err != nil {
+		return fmt.Errorf("read what %s says: %w", s.plugin, err)
 	}
-	s.say("%s%s", indent, summary(s.plan))
+	s.foresight = of()
+	s.say("%s%s", indent, s.foresight)
 	return nil
 }
 
@@ -60,64 +108,58 @@ func stderrOf(err error) string {
 	return ""
 }
 
-func summary(plan cliv1alpha1.TaintPlan) string {
-	text := fmt.Sprintf("%d of %s leave", plan.Summary.Leave, sentence.Counted(plan.Summary.Pods, "pod"))
-	if plan.Silent {
-		var turns []string
-		for _, at := range taintTimesOf(plan) {
-			turns = append(turns, fmt.Sprintf("%.0f s", at.Sub(plan.At.Time).Seconds()))
+// String says it in one line.
+func (f foresight) String() string {
+	if turns := f.turns(); len(turns) > 0 {
+		var after []string
+		for _, at := range turns {
+			after = append(after, fmt.Sprintf("%.0f s", at.Sub(f.at).Seconds()))
 		}
-		return fmt.Sprintf("Predicted: NoExecute after %s; then %s, if the zone does not come back.", strings.Join(turns, " and "), text)
+		return fmt.Sprintf("Predicted: NoExecute after %s; then %s %s, if the zone does not come back.",
+			strings.Join(after, " and "), sentence.Counted(len(f.leaves), "pod"),
+			sentence.Agree(len(f.leaves), "leaves", "leave"))
 	}
 	var last time.Duration
-	for _, pod := range plan.Pods {
-		if pod.Leaves {
-			last = max(last, pod.Due.Sub(plan.At.Time))
-		}
+	for _, at := range f.leaves {
+		last = max(last, at.Sub(f.at))
 	}
-	return fmt.Sprintf("Predicted: %s, the last after %.0f s.", text, last.Seconds())
+	return fmt.Sprintf("Predicted: %d of %s leave, the last after %.0f s.",
+		len(f.leaves), sentence.Counted(f.pods, "pod"), last.Seconds())
 }
 
-// taintTimesOf returns when the nodes of a plan are tainted NoExecute, in turn.
-func taintTimesOf(plan cliv1alpha1.TaintPlan) []time.Time {
-	var all []time.Time
-	for _, node := range plan.Nodes {
-		if node.TaintedAt != nil {
-			all = append(all, node.TaintedAt.Time)
-		}
-	}
-	slices.SortFunc(all, time.Time.Compare)
-	return all
+// turns are when node health taints nodes NoExecute, in turn.
+func (f foresight) turns() []time.Time {
+	return slices.SortedFunc(maps.Values(f.taints), time.Time.Compare)
 }
 
-// asForeseen wants everything to happen as planned.
+// asForeseen wants everything to happen as the plugin said.
 func asForeseen(_ context.Context, p *Play) (Finding, error) {
 	if s := stageOf(p); s != nil {
-		return compare(p, s.plan), nil
+		return compare(p, s.foresight), nil
 	}
 	return Finding{Right: true}, nil
 }
 
-// compare looks for differences from the plan. Which node of a zone comes first is random, so the times of pods count
-// from the taint of their node.
-func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
+// compare looks for differences from what the plugin said. Which node of a zone comes first is random, so the times of
+// pods count from the taint of their node.
+func compare(p *Play, said foresight) Finding {
 	found := Finding{Right: true}
 	var came []time.Time
-	for _, node := range plan.Nodes {
-		set := firstNoExecute(p, node.Name, plan.At.Time).From
-		planned := plan.At.Time
-		if node.TaintedAt != nil {
-			planned = node.TaintedAt.Time
+	for _, name := range said.nodes {
+		set := firstNoExecute(p, name, said.at).From
+		planned, ok := said.taints[name]
+		if !ok {
+			planned = said.at
 		}
 		came = append(came, set)
 		for _, r := range p.Rows(set) {
-			if r.Spec.NodeName == node.Name {
-				found = found.And(asPlanned(p, r, plan, set, planned))
+			if r.Spec.NodeName == name {
+				found = found.And(asSaid(p, r, said, set, planned))
 			}
 		}
 	}
 	slices.SortFunc(came, time.Time.Compare)
-	for i, at := range taintTimesOf(plan) {
+	for i, at := range said.turns() {
 		if !foreseen(p, at, came[i]) {
 			seen := fmt.Sprintf("a node was tainted %s away from the planned time", Seconds(came[i].Sub(at)))
 			found = found.And(Finding{Seen: seen})
@@ -126,20 +168,17 @@ func compare(p *Play, plan cliv1alpha1.TaintPlan) Finding {
 	return found
 }
 
-// asPlanned compares what happened to a pod since a taint was set with the plan, in which it is set at another instant.
-func asPlanned(p *Play, r Row, plan cliv1alpha1.TaintPlan, set, tainted time.Time) Finding {
-	i := slices.IndexFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.UID == r.UID })
+// asSaid compares what happened to a pod since a taint was set with what the plugin said, by which it is set at another
+// instant.
+func asSaid(p *Play, r Row, said foresight, set, tainted time.Time) Finding {
+	due, leaves := said.leaves[r.UID]
 	switch {
-	case i < 0 && r.CreationTimestamp.After(plan.At.Time):
+	case r.CreationTimestamp.After(said.at) && !leaves, !leaves && !r.Left, r.Stays() && r.Was != Never:
 		return Finding{Right: true}
-	case i < 0:
-		return Finding{Seen: r.Name + " is not in the plan"}
-	case !plan.Pods[i].Leaves && !r.Left, r.Stays() && r.Was != Never:
-		return Finding{Right: true}
-	case plan.Pods[i].Leaves != r.Left:
-		return Finding{Seen: fmt.Sprintf("%s left: %t, according to the plan: %t", r.Name, r.Left, plan.Pods[i].Leaves)}
+	case leaves != r.Left:
+		return Finding{Seen: fmt.Sprintf("%s left: %t, according to the plan: %t", r.Name, r.Left, leaves)}
 	}
-	planned := plan.Pods[i].Due.Sub(tainted)
+	planned := due.Sub(tainted)
 	if !foreseen(p, set.Add(planned), set.Add(r.After)) {
 		seen := fmt.Sprintf("%s left after %s, according to the plan after %s", r.Name, Seconds(r.After), Seconds(planned))
 		return Finding{Seen: seen}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -29,9 +28,9 @@ type stage struct {
 	keeper     *localcluster.Taintkeeper
 
 	// Of the act that is played:
-	began time.Time
-	rows  []scenario.Row        // at its end
-	plan  cliv1alpha1.TaintPlan // the newest
+	began     time.Time
+	rows      []scenario.Row // at its end
+	foresight foresight      // the newest
 
 	// unwatch ends the observer's watch.
 	unwatch context.CancelFunc

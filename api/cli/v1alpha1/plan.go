@@ -15,19 +15,15 @@ import (
 type TaintPlan struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// At is when the taints are added, or when the nodes stop renewing their Leases.
+	// At is when the taints are added.
 	At metav1.MicroTime `json:"at"`
 	// Context and Cluster are names from the kubeconfig, and Server is the address of the cluster. They are absent if
 	// the plan was made from files.
 	Context string `json:"context,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
 	Server  string `json:"server,omitempty"`
-	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-". They are
-	// empty if Silent is true.
+	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-".
 	Taints []string `json:"taints"`
-	// Silent is true if the plan is for nodes that give no sign of life after At. Each node says when it is tainted, or
-	// why not.
-	Silent bool `json:"silent,omitempty"`
 	// Summary counts nodes, pods, workloads and budgets.
 	Summary PlanSummary `json:"summary"`
 	// Notes are sentences about what the command could not find out, and how that limits the plan.
@@ -106,8 +102,6 @@ type PlanSummary struct {
 	Nowhere     int `json:"nowhere,omitempty"`
 	Bounds      int `json:"bounds,omitempty"`
 	NoSuccessor int `json:"noSuccessor,omitempty"`
-	// Held is the number of silent nodes that get no NoExecute taint because of the state of their zones.
-	Held int `json:"held,omitempty"`
 	// Last is when the last pod is due.
 	Last *metav1.MicroTime `json:"last,omitempty"`
 }
@@ -124,21 +118,6 @@ type PlannedNode struct {
 	Emptied bool `json:"emptied"`
 	// Zone is the node's label topology.kubernetes.io/zone.
 	Zone string `json:"zone,omitempty"`
-	// SilentAt is when the conditions of a silent node become Unknown. It is absent if they already are.
-	SilentAt *metav1.MicroTime `json:"silentAt,omitempty"`
-	// TaintedAt is when a silent node gets the taint node.kubernetes.io/unreachable:NoExecute. It is absent if it
-	// already has the taint, or does not get it.
-	TaintedAt *metav1.MicroTime `json:"taintedAt,omitempty"`
-	// Steps are the taints of a silent node over time. The last step is the same as After.
-	Steps []TaintStep `json:"steps,omitempty"`
-	// Held says why a silent node gets no NoExecute taint.
-	Held string `json:"held,omitempty"`
-}
-
-// TaintStep is the taints that a node has from a given instant on.
-type TaintStep struct {
-	At     metav1.MicroTime `json:"at"`
-	Taints []string         `json:"taints"`
 }
 
 // Change says how the plan affects whether and when a pod leaves.

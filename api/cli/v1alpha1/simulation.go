@@ -123,7 +123,7 @@ type SimulatedNode struct {
 	UnreachableAt *metav1.Duration `json:"unreachableAt,omitempty"`
 	// Steps are its taints over time.
 	Steps []SimulatedTaints `json:"steps,omitempty"`
-	// Held says why node health has not tainted the node by the end, although it is not ready.
+	// Held says why node health has not tainted the node by the end or, if the node is back before that, until then.
 	Held string `json:"held,omitempty"`
 }
 

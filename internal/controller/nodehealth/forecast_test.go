@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -124,7 +125,7 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 				w.run(func(c *Config) { c.Grace, c.Policy = config.Grace, config.Policy })
 				w.Until(fall)
 				w.falls(fallen...)
-				courses := readiness.Forecast(w.allNodes(), fallen, nil, config.Grace, config.Policy, time.Now())
+				courses := forecastOf(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
 				w.Until(fall + scene.played)
 				w.wantCourses(courses, scene)
 			})
@@ -187,7 +188,7 @@ func (w *world) allNodes() []*corev1.Node {
 
 // wantCourses compares, zone by zone, what was forecast up to now with what happened. Which node of a zone is first is
 // a matter of luck.
-func (w *world) wantCourses(courses []readiness.Course, scene scene) {
+func (w *world) wantCourses(courses []course, scene scene) {
 	w.T.Helper()
 	said, done := instants{}, instants{}
 	held := 0
@@ -214,7 +215,7 @@ func (w *world) wantCourses(courses []readiness.Course, scene scene) {
 }
 
 // wantHeld wants the Keeper to have reported in an event that a node is held back, and the forecast to expect no rate.
-func (w *world) wantHeld(course readiness.Course) {
+func (w *world) wantHeld(course course) {
 	w.T.Helper()
 	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
 		w.T.Errorf("nothing was reported about node %s, which is held back according to the forecast", course.Node)
@@ -237,7 +238,7 @@ func (i instants) ofNode(node *corev1.Node) {
 	i.taints(zone, node.Spec.Taints)
 }
 
-func (i instants) ofCourse(course readiness.Course, zone string) {
+func (i instants) ofCourse(course course, zone string) {
 	for _, c := range course.Conditions {
 		i.add(zone, string(c.Type), c.LastTransitionTime.Time)
 	}
@@ -293,4 +294,55 @@ func (w *world) since(all []time.Time) []string {
 		texts = append(texts, fmt.Sprint(at.Sub(w.Start)))
 	}
 	return texts
+}
+
+// course is what happens to a node in a forecast.
+type course struct {
+	Node string
+	// SilentAt is when its conditions become Unknown, or zero if it is not silent or they are already Unknown.
+	SilentAt time.Time
+	// Conditions are the conditions that become Unknown then.
+	Conditions []corev1.NodeCondition
+	// Steps are its taints, one step for each change.
+	Steps []courseStep
+	// Held is why it waits for a NoExecute taint indefinitely; nil if it does not.
+	Held *readiness.Held
+}
+
+// courseStep is the taints that a node has from a given instant on.
+type courseStep struct {
+	At     time.Time
+	Taints []corev1.Taint
+}
+
+// forecastOf returns what happens to all nodes, by name, if some of them give no sign of life after a given instant
+// while the others continue as they are.
+func forecastOf(
+	nodes []*corev1.Node, silent []string, grace readiness.Grace, policy readiness.Policy, at time.Time,
+) []course {
+	play, courses := readiness.NewPlay(nodes, grace, policy, at), map[string]*course{}
+	for _, node := range nodes {
+		courses[node.Name] = &course{Node: node.Name}
+	}
+	for _, name := range silent {
+		play.Fall(name, time.Time{}, at)
+	}
+	for now := play.Next(); !now.IsZero(); now = play.Next() {
+		for _, change := range play.Run(now) {
+			course := courses[change.Node.Name]
+			if len(change.Conditions) > 0 {
+				course.SilentAt, course.Conditions = now, change.Conditions
+			}
+			if change.Retainted {
+				course.Steps = append(course.Steps, courseStep{At: now, Taints: change.Node.Spec.Taints})
+			}
+		}
+	}
+	all := make([]course, 0, len(courses))
+	for name, course := range courses { // why a node is held back is reported as of the end
+		course.Held = play.Held(name)
+		all = append(all, *course)
+	}
+	slices.SortFunc(all, func(a, b course) int { return cmp.Compare(a.Node, b.Node) })
+	return all
 }

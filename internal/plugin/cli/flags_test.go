@@ -55,7 +55,6 @@ var flagsWithOutputs = map[string]struct {
 	"recursive":      {[]string{"-R"}, func(string, string) bool { return true }},
 	"overwrite":      {[]string{"--overwrite"}, func(string, string) bool { return true }},
 	"fail-on":        {[]string{"--fail-on=budget"}, nil},
-	"unreachable":    {[]string{"--unreachable"}, func(string, string) bool { return true }},
 
 	"node-eviction-rate":        {[]string{"--node-eviction-rate=0"}, nil},
 	"node-monitor-grace-period": {[]string{"--node-monitor-grace-period=9s"}, func(_, format string) bool { return format == "name" }},
@@ -65,7 +64,7 @@ var flagsWithOutputs = map[string]struct {
 func argumentsOf(command string) [][]string {
 	switch command {
 	case "plan":
-		return [][]string{{"worker-a1", "m:NoExecute"}, {"worker-a1", "--unreachable"}}
+		return [][]string{{"worker-a1", "m:NoExecute"}}
 	case "explain":
 		return [][]string{{"cart-0"}}
 	case "simulate":

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // How much of a plan the page lists. Browsers cannot open arbitrarily large pages.
@@ -144,7 +143,7 @@ func newView(page Page) view {
 	plan := page.Plan
 	order := listed(plan)
 	v := view{Plan: plan, Script: template.JS(script), head: head{
-		Kind: "Plan", Title: titleOf(plan), Cluster: page.Cluster, Answer: page.Answer, Losses: page.Losses,
+		Kind: "Plan", Title: strings.Join(plan.Taints, " "), Cluster: page.Cluster, Answer: page.Answer, Losses: page.Losses,
 		Figures: figuresOf(plan),
 	}}
 	v.complete(plan.At.Time, script)
@@ -158,14 +157,6 @@ func newView(page Page) view {
 	}
 	v.Timeline = planTimeline(plan, places)
 	return v
-}
-
-// titleOf names a plan by its taints, or by what happens to its nodes.
-func titleOf(plan *cliv1alpha1.TaintPlan) string {
-	if plan.Silent {
-		return sentence.Counted(len(plan.Nodes), "silent node")
-	}
-	return strings.Join(plan.Taints, " ")
 }
 
 // policy is the Content-Security-Policy: only the page's own style and script. The empty icon keeps browsers from

@@ -87,7 +87,7 @@ type placer struct {
 func newPlacer(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
 	p := &placer{
 		storage: storageOf(cluster), controllers: ControllersOf(cluster), byName: map[string]*corev1.Node{},
-		silent: silentNodes(cluster, made), lowest: math.MaxInt32,
+		silent: silentNodes(cluster), lowest: math.MaxInt32,
 		plain: budget{limit: limit}, counting: budget{limit: limit},
 	}
 	var err error
@@ -171,14 +171,11 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 	return nil
 }
 
-// silentNodes returns the nodes whose kubelets do not end pods: those that the plan makes silent, and unreachable ones.
-func silentNodes(cluster *state.Cluster, made *cliv1alpha1.TaintPlan) map[string]bool {
+// silentNodes returns the nodes whose kubelets do not end pods.
+func silentNodes(cluster *state.Cluster) map[string]bool {
 	silent := map[string]bool{}
-	for i := range made.Nodes {
-		silent[made.Nodes[i].Name] = made.Silent
-	}
 	for _, node := range cluster.Nodes {
-		silent[node.Name] = silent[node.Name] || readiness.IsUnknown(node)
+		silent[node.Name] = readiness.IsUnknown(node)
 	}
 	return silent
 }

@@ -15,7 +15,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -39,8 +38,7 @@ func Make(cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, erro
 	if len(changes) == 0 {
 		return nil, errors.Join(errs...)
 	}
-	plan := begin(cluster, request.At)
-	plan.Taints = request.Edit.Specs()
+	plan := begin(cluster, request)
 	for _, err := range errs {
 		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
 	}
@@ -49,12 +47,12 @@ func Make(cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, erro
 }
 
 // begin returns an empty plan.
-func begin(cluster *state.Cluster, at time.Time) *cliv1alpha1.TaintPlan {
+func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 	is := cluster.Location
 	plan := &cliv1alpha1.TaintPlan{
-		At:      metav1.NewMicroTime(at),
+		At:      metav1.NewMicroTime(request.At),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
-		Taints: []string{},
+		Taints: request.Edit.Specs(),
 		Notes:  slices.Clone(cluster.Missing),
 		Nodes:  []cliv1alpha1.PlannedNode{},
 		Pods:   []cliv1alpha1.PlannedPod{},
@@ -86,50 +84,8 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 type change struct {
 	*corev1.Node
 
-	silent bool // the node becomes silent
-	edited []corev1.Taint
-	before []verdict.Taint
-	phases []phase
-}
-
-// phase is the NoExecute taints of a node from a given instant until the next phase.
-type phase struct {
-	from   time.Time
-	taints []verdict.Taint
-}
-
-// decide returns the verdict that makes a pod leave, or the verdict of the last phase if it stays. If a pod is already
-// due when a phase begins, because a taint counts from before, it leaves then.
-func (c change) decide(pod verdict.Pod) verdict.Verdict {
-	var v verdict.Verdict
-	for i, phase := range c.phases {
-		v = state.Rule.Decide(pod, phase.taints)
-		if v.Leaves && i > 0 && v.Due.Before(phase.from) {
-			v.Due = phase.from
-		}
-		if v.Leaves && (i == len(c.phases)-1 || v.Due.Before(c.phases[i+1].from)) {
-			break
-		}
-	}
-	return v
-}
-
-// causes returns the taints that make a pod leave, and when it is due because of each.
-func (c change) causes(pod verdict.Pod) []policy.Cause {
-	v := c.decide(pod)
-	for i, phase := range slices.Backward(c.phases) {
-		if !v.Leaves || i > 0 && v.Due.Before(phase.from) {
-			continue
-		}
-		causes := policy.CausesOf(state.Rule, pod, phase.taints)
-		for j := range causes {
-			if i > 0 && causes[j].Due.Before(phase.from) {
-				causes[j].Due = phase.from
-			}
-		}
-		return causes
-	}
-	return nil
+	edited        []corev1.Taint
+	before, after []verdict.Taint // NoExecute
 }
 
 // changesOf returns what happens to the nodes, by name, and an error for each node that cannot be changed.
@@ -145,7 +101,7 @@ func changesOf(request Request) ([]change, []error) {
 		before := state.Tainted(node, request.At)
 		all = append(all, change{
 			Node: node, edited: edited,
-			before: before, phases: []phase{{request.At, verdict.Advance(before, edited, verdict.SeenAt(request.At))}},
+			before: before, after: verdict.Advance(before, edited, verdict.SeenAt(request.At)),
 		})
 	}
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.Name, b.Name) })
@@ -178,7 +134,7 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		return planned
 	}
 	facts := state.FactsOf(pod, at)
-	before, after := state.Rule.Decide(facts, c.before), c.decide(facts)
+	before, after := state.Rule.Decide(facts, c.before), state.Rule.Decide(facts, c.after)
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()
 	if after.Taint.Key != "" {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -112,9 +111,6 @@ func selectedPods(
 		}
 		change, changes := changed[node.Name]
 		is := &selected{Candidate: policies.Candidate{Pod: policies.PodOf(pod), Node: policies.NodeOf(node)}, node: node}
-		if change.silent { // it is not ready from when it is tainted
-			is.Node.NotReady = timeline.Next(is.Node.NotReady, at)
-		}
 		is.By = set.Selecting(is.Pod, is.Node)
 		if len(is.By) == 0 {
 			continue
@@ -124,7 +120,7 @@ func selectedPods(
 		}
 		facts := state.FactsOf(pod, at)
 		if changes {
-			is.Causes = change.causes(facts)
+			is.Causes = policy.CausesOf(state.Rule, facts, change.after)
 		} else {
 			is.Causes = policy.CausesOf(state.Rule, facts, state.Tainted(node, at))
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
 func policyOf(name string, spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
@@ -239,24 +238,5 @@ func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 				t.Errorf("the answer is %+v", made.Pods[0].Answer)
 			}
 		})
-	}
-}
-
-func TestAHoldOfASilentNodeBeginsWhenItsPodsAreDue(t *testing.T) {
-	hold := v1alpha1.EvictionPolicySpec{
-		Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute},
-		Taints: []v1alpha1.EvictionPolicyTaint{{Key: unreachable}},
-	}
-	n := reporting("n", corev1.ConditionTrue)
-	others := []*corev1.Node{reporting("x", corev1.ConditionTrue), reporting("y", corev1.ConditionTrue)}
-	made := plan.MakeSilent(&state.Cluster{
-		Nodes: append(others, n), Pods: []*corev1.Pod{pod("p", tolerating(unreachable, 300))},
-		Policies: []*v1alpha1.EvictionPolicy{policyOf("hold", hold)},
-	}, plan.Silence{
-		Nodes: []*corev1.Node{n}, At: now, Grace: readiness.Grace{Monitor: 50 * time.Second, Startup: time.Minute},
-		Policy: readiness.Policy{Rate: 0.1, SecondaryRate: 0.01, FullDisruptionRate: 0.1, LargeZone: 50, UnhealthyShare: 0.55},
-	})
-	if got := made.Pods[0]; got.Answer == nil || got.Answer.LeavesAt == nil || got.Answer.LeavesAt.Sub(got.Due.Time) != time.Minute {
-		t.Errorf("the pod is %+v, with the answer %+v", got, got.Answer)
 	}
 }

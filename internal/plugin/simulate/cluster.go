@@ -258,6 +258,7 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.note("Step %d is skipped: the API server is down at that time, so taints cannot be changed.", is.number)
 		return
 	}
+	s.tellHeldUntil(is)
 	changed, refused := false, map[string][]string{} // nodes, by reason
 	for _, name := range s.names {
 		n := s.nodes[name]
@@ -273,6 +274,7 @@ func (s *simulation) happen(is step, now time.Time) {
 			s.story.add(now, stories[is.kind], zoneOf(n.Node), does(is.edit), name)
 		}
 	}
+	s.noteUnheard(is, now)
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
 		s.note("Step %d skips %s: %s.", is.number, nameNodes(refused[why], ""), why)
 	}
@@ -280,6 +282,38 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.note("Step %d changes nothing because its nodes are %s.", is.number, unchanged[is.kind])
 	}
 	s.health.set(s.play.Next())
+}
+
+// noteUnheard names the nodes that fall silent at the start, and of which it is not known when they were last heard.
+func (s *simulation) noteUnheard(is step, now time.Time) {
+	if is.kind != falls || !now.Equal(s.start) {
+		return
+	}
+	var unheard []string
+	for _, name := range s.names {
+		n := s.nodes[name]
+		ready := readiness.Condition(n.Node, corev1.NodeReady)
+		reports := ready != nil && ready.Status != corev1.ConditionUnknown
+		if _, known := s.cluster.Renewed[name]; !known && reports && is.nodes(n.Node) {
+			unheard = append(unheard, name)
+		}
+	}
+	if len(unheard) > 0 {
+		s.note("The last Lease renewal of %s is not known, so the simulation assumes that it happened just now. "+
+			"Kubelets renew every 10s, so all of this may happen up to 10s earlier.", sentence.Some(unheard))
+	}
+}
+
+// tellHeldUntil reports why nodes were not tainted until they come back. It asks before the first of them is ready.
+func (s *simulation) tellHeldUntil(is step) {
+	if is.kind != comesBack {
+		return
+	}
+	for _, name := range s.names {
+		if n := s.nodes[name]; is.nodes(n.Node) {
+			s.tellHeld(n)
+		}
+	}
 }
 
 // unchanged describes nodes on which a step has no effect.

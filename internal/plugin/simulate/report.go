@@ -88,9 +88,7 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 func (s *simulation) reportNodes(r *cliv1alpha1.SimulationReport) {
 	for _, name := range s.names {
 		n := s.nodes[name]
-		if held := s.play.Held(name); held != nil {
-			s.tellNode(n).Held = held.String()
-		}
+		s.tellHeld(n)
 		if n.told == nil {
 			continue
 		}
@@ -99,6 +97,13 @@ func (s *simulation) reportNodes(r *cliv1alpha1.SimulationReport) {
 		r.Summary.Tainted += count(slices.ContainsFunc(n.told.Steps, func(step cliv1alpha1.SimulatedTaints) bool {
 			return slices.ContainsFunc(step.Taints, func(taint string) bool { return strings.HasSuffix(taint, ":NoExecute") })
 		}))
+	}
+}
+
+// tellHeld reports why node health does not taint a node now, if it does not.
+func (s *simulation) tellHeld(n *node) {
+	if held := s.play.Held(n.Name); held != nil {
+		s.tellNode(n).Held = held.String()
 	}
 }
 

@@ -93,6 +93,18 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, errors.Join(append(errs, wrong.all()...)...)
 }
 
+// Silence is the scenario of nodes that give no sign of life for some time. It ends after as much time again.
+func Silence(nodes []*corev1.Node, lasts time.Duration) *Scenario {
+	silent := map[string]bool{}
+	for _, node := range nodes {
+		silent[node.Name] = true
+	}
+	are := func(node *corev1.Node) bool { return silent[node.Name] }
+	return &Scenario{until: 2 * lasts, steps: []step{
+		{number: 1, kind: falls, nodes: are}, {number: 2, kind: comesBack, nodes: are, at: lasts},
+	}}
+}
+
 // flaws are the mistakes in steps.
 type flaws struct {
 	order []string

@@ -69,8 +69,9 @@ func pod(node, kind, owner, name string, seconds int64) *corev1.Pod {
 // small returns a cluster with two nodes in zone a and three in zone b.
 func small(pods ...*corev1.Pod) *state.Cluster {
 	return &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "a1"), node("a", "a2"), node("b", "b1"), node("b", "b2"), node("b", "b3")},
-		Pods:  pods,
+		Nodes:   []*corev1.Node{node("a", "a1"), node("a", "a2"), node("b", "b1"), node("b", "b2"), node("b", "b3")},
+		Pods:    pods,
+		Renewed: map[string]time.Time{"a1": noon, "a2": noon, "b1": noon, "b2": noon, "b3": noon},
 	}
 }
 
@@ -712,13 +713,14 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			cluster := randomCluster(random)
-			step, made := planOf(t, cluster, random.IntN(2) == 0)
+			made := planOf(t, cluster)
 			want, got := map[string]string{}, map[string]string{}
 			for _, pod := range made.Pods {
 				if pod.Leaves {
 					want[pod.Name] = max(pod.Due.Sub(noon), 0).String()
 				}
 			}
+			step := "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}"
 			for _, pod := range play(t, cluster, step).Pods {
 				if pod.LeavesAt != nil && pod.UID != "" {
 					got[pod.Name] = pod.LeavesAt.Duration.String()
@@ -731,24 +733,21 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 	}
 }
 
-// planOf returns the plan in which zone b falls silent or is tainted, and the step that does the same.
-func planOf(t *testing.T, cluster *state.Cluster, silent bool) (step string, made *cliv1alpha1.TaintPlan) {
+// planOf returns the plan in which zone b is tainted.
+func planOf(t *testing.T, cluster *state.Cluster) *cliv1alpha1.TaintPlan {
 	t.Helper()
 	nodes := slices.DeleteFunc(slices.Clone(cluster.Nodes), func(node *corev1.Node) bool {
 		return node.Labels[corev1.LabelTopologyZone] != "b"
 	})
-	if silent {
-		return "{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}",
-			plan.MakeSilent(cluster, plan.Silence{Nodes: nodes, At: noon, Grace: grace, Policy: rates})
-	}
 	edit, err := taints.ParseEdit("k=v:NoExecute")
-	if err == nil {
-		made, err = plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}", made
+	made, err := plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 // randomCluster returns a cluster in which the nodes of zone a have no NoExecute taints.

@@ -243,7 +243,7 @@ type row[T any, P object[T]] struct {
 	mend       func(kept, from P)
 	drop       func(P) bool // objects of which nothing is kept
 	in         func(*Cluster) *[]P
-	add        func(*Cluster, P) P // what becomes of an object that is added
+	add        func(*Cluster, P) P // replaces an object that is added
 }
 
 func (r row[T, P]) kind() *Kind {

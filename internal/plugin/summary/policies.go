@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
@@ -99,3 +101,11 @@ func pacedBy(plan *cliv1alpha1.TaintPlan) *cliv1alpha1.PlannedPolicy {
 func are(n int) string { return sentence.Agree(n, "is", "are") }
 
 func leave(n int) string { return sentence.Agree(n, "leaves", "leave") }
+
+// in formats the time until an instant of a plan.
+func in(plan *cliv1alpha1.TaintPlan, at *metav1.MicroTime) string {
+	if text := output.Relative(plan.At.Time, at.Time); text != "now" {
+		return "in " + text
+	}
+	return "now"
+}

@@ -20,7 +20,7 @@ import (
 // Lines is the beginning of a plan, before every pod: the answer, what is lost, and what is not known.
 func Lines(plan *cliv1alpha1.TaintPlan) []string {
 	lines := slices.Concat(
-		[]string{Answer(plan)}, where(plan), Losses(plan), Policies(plan), whereToLines(plan), Silence(plan))
+		[]string{Answer(plan)}, where(plan), Losses(plan), Policies(plan), whereToLines(plan))
 	for _, note := range output.Merged(plan.Notes) {
 		lines = append(lines, "Note: "+note)
 	}
@@ -143,11 +143,7 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 		}
 	}
 	lines := first(overrun, "PodDisruptionBudget", "is overrun", "are overrun")
-	switch {
-	case len(overrun) == 0:
-	case plan.Silent: // pods on a silent node cannot be drained
-		lines = append(lines, "Taint-based evictions ignore PodDisruptionBudgets"+unlessAsked(plan)+".")
-	default:
+	if len(overrun) > 0 {
 		lines = append(lines, "kubectl drain respects budgets; taints do not"+unlessAsked(plan)+".")
 	}
 	const tooFew = " too few disruptions for EvictionPolicies"

@@ -157,7 +157,9 @@ func Delete(pod string) Step { return deletePod(pod, scene.AtOnce()) }
 
 // Terminate deletes a pod with its grace period. Where no kubelet ends it, it keeps terminating. The contestant gets a
 // second to see that: watches of pods and of nodes are in no order, so what comes next might be seen first.
-func Terminate(pod string) Step { return Steps(deletePod(pod, metav1.DeleteOptions{}), After(time.Second)) }
+func Terminate(pod string) Step {
+	return Steps(deletePod(pod, metav1.DeleteOptions{}), After(time.Second))
+}
 
 func deletePod(name string, options metav1.DeleteOptions) Step {
 	return func(ctx context.Context, p *Play) error {

@@ -209,7 +209,7 @@ func question(line string) string {
 	kept := words[:1:1]
 	for i, word := range words {
 		switch word {
-		case "--where-to", "--unreachable":
+		case "--where-to", "--silent":
 			kept = append(kept, word)
 		case "-o":
 			kept = append(kept, word, words[i+1])

@@ -16,7 +16,7 @@ import (
 func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
 	return page.Write(o.Env.Out, page.Page{
 		Plan: plan, Cluster: summary.Cluster(plan), Answer: summary.Answer(plan),
-		Losses: slices.Concat(summary.Silence(plan), summary.Policies(plan), summary.Losses(plan)),
+		Losses: slices.Concat(summary.Policies(plan), summary.Losses(plan)),
 		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
 			words := page.Words{Leaves: "stays", Toleration: tolerationOf(pod), HeldBy: output.HeldBy(plan.At.Time, pod.Answer)}
 			if pod.Leaves {

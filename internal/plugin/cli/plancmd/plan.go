@@ -1,8 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plancmd is kubectl taintkeeper plan: it prints what taints or silent nodes would do, according to package
-// plan.
+// Package plancmd is kubectl taintkeeper plan: it prints what taints would do, according to package plan.
 package plancmd
 
 import (
@@ -14,6 +13,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -31,7 +31,6 @@ type options struct {
 	nodes     selection.Nodes
 	overwrite bool
 	whereTo   bool
-	silence   silence
 	failOn    command.FailOn
 
 	edit taints.Edit
@@ -41,16 +40,12 @@ type options struct {
 func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
-		Use:   "plan (NODE... | -l SELECTOR | --all) (TAINT... | --unreachable)",
+		Use:   "plan (NODE... | -l SELECTOR | --all) TAINT...",
 		Short: "Say what taints would do: which pods leave, when and why",
 		Long: `Say what taints would do, without setting them: which pods leave, when and why, what that means for their
 workloads and PodDisruptionBudgets, and which nodes are emptied. If there are EvictionPolicies, it says which pods
 they hold and until when, which pods need the Eviction API, which breakers would trip, and how long the evictions take
 if a policy sets a pace.
-
-With --unreachable, it says what would happen if the nodes stopped renewing their Leases now: when node health notices,
-when each node is tainted NoExecute at the rate of its zone, or why it is not, and which pods leave then. For flags that
-the controller has too, use the controller's values.
 
 With more than 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more
 columns.
@@ -74,9 +69,6 @@ contains something that --fail-on names.`,
   # The same for a whole zone, without a cluster
   kubectl taintkeeper plan -f cluster.json -l topology.kubernetes.io/zone=a maintenance=now:NoExecute
 
-  # What if all nodes of a zone became unreachable now?
-  kubectl taintkeeper plan --unreachable -l topology.kubernetes.io/zone=a
-
   # In a script: fail if a budget would be overrun, or a workload lost
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute --fail-on=lost-workload,budget
 
@@ -84,9 +76,6 @@ contains something that --fail-on names.`,
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute -o html > plan.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
-				return err
-			}
-			if err := o.silence.validate(cmd); err != nil {
 				return err
 			}
 			if err := o.validate(); err != nil {
@@ -98,8 +87,7 @@ contains something that --fail-on names.`,
 	o.source.AddFlags(cmd)
 	o.output.AddFlags(cmd)
 	o.nodes.AddFlags(cmd)
-	o.silence.addFlags(cmd)
-	cmd.ValidArgsFunction = o.silence.completion(&o.source)
+	cmd.ValidArgsFunction = completion.Taints(&o.source)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Say which nodes would take the pods that leave.")
 	o.failOn.AddFlag(cmd)
@@ -112,9 +100,6 @@ func (o *options) complete(args []string) error {
 		return err
 	}
 	o.nodes.Complete(nodes)
-	if o.silence.is {
-		return noTaints(specs)
-	}
 	o.edit, err = o.nodes.EditOf(specs)
 	return err
 }
@@ -160,7 +145,7 @@ func (o *options) print(made *cliv1alpha1.TaintPlan) error {
 
 func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
-		Policies: true, Budgets: true, Scheduling: o.whereTo, Renewals: o.silence.is,
+		Policies: true, Budgets: true, Scheduling: o.whereTo,
 	})
 	if err != nil {
 		return nil, err
@@ -180,15 +165,9 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 }
 
 func (o *options) planOf(cluster *state.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
-	now := o.source.Now(cluster)
-	if o.silence.is {
-		return plan.MakeSilent(cluster, plan.Silence{
-			Nodes: nodes, At: now, Grace: o.silence.flags.Grace(), Policy: o.silence.flags.Policy(),
-		}), nil
-	}
 	policy := taints.KeepExisting
 	if o.overwrite {
 		policy = taints.OverwriteExisting
 	}
-	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: now})
+	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.Now(cluster)})
 }

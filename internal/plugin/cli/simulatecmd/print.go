@@ -102,9 +102,9 @@ func clusterOf(report *cliv1alpha1.SimulationReport) string {
 // mostReasons is how many reasons are printed.
 const mostReasons = 3
 
-// reasons says why pods are held or have no room at the end, the most frequent reasons first.
-func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
-	pods := map[string]int{}
+// reasons says why pods are held or have no room at the end, and why nodes are not tainted.
+func reasons(report *cliv1alpha1.SimulationReport) []string {
+	pods, nodes := map[string]int{}, map[string]int{}
 	for i := range report.Pods {
 		switch pod := &report.Pods[i]; {
 		case pod.HeldBy != "":
@@ -113,11 +113,21 @@ func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
 			pods[pod.Reason]++
 		}
 	}
-	all := slices.SortedFunc(maps.Keys(pods), func(a, b string) int {
-		return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a, b))
+	for i := range report.Nodes {
+		if held := report.Nodes[i].Held; held != "" {
+			nodes["Not tainted NoExecute: "+held]++
+		}
+	}
+	return slices.Concat(frequent(nodes, "node"), frequent(pods, "pod"))
+}
+
+// frequent lists reasons, the most frequent first.
+func frequent(reasons map[string]int, of string) (lines []string) {
+	all := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
 	})
 	for _, reason := range all[:min(len(all), mostReasons)] {
-		lines = append(lines, fmt.Sprintf("%s (%s)", strings.TrimSuffix(reason, "."), sentence.Counted(pods[reason], "pod")))
+		lines = append(lines, fmt.Sprintf("%s (%s)", strings.TrimSuffix(reason, "."), sentence.Counted(reasons[reason], of)))
 	}
 	if more := len(all) - mostReasons; more > 0 {
 		lines = append(lines, sentence.Counted(more, "more reason")+", in -o json")

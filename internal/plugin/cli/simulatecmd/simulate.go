@@ -17,10 +17,13 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // options are the options of kubectl taintkeeper simulate.
@@ -32,6 +35,9 @@ type options struct {
 	validate   bool
 	startDelay time.Duration
 	failOn     command.FailOn
+	silent     bool
+	lasts      time.Duration   // how long nodes are silent
+	nodes      selection.Nodes // those that are
 
 	name     string // the name of the scenario
 	scenario *simulate.Scenario
@@ -41,14 +47,18 @@ type options struct {
 func New(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &options{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
 	cmd := &cobra.Command{
-		Use:   "simulate SCENARIO",
+		Use:   "simulate (SCENARIO | --silent (NODE... | -l SELECTOR | --all))",
 		Short: "Simulate an outage: what happens, when, and what is left",
 		Long: `Simulate what happens next in the cluster, without changing it. A scenario says which nodes fall silent and
 come back, which taints are set and removed, and when the API server is down. The command says what happens and when:
 which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
 which pods find no room.
 
-The scenario is a file, or - for stdin:
+With --silent, the nodes stop renewing their Leases now and come back after --for. The simulation ends after as much
+time again. It says when node health taints each node NoExecute, or why it does not. For flags that the controller has
+too, use the controller's values.
+
+Otherwise, the scenario is a file, or - for stdin:
 
   kind: Simulation
   until: 45m
@@ -66,10 +76,13 @@ scores of the scheduler decide, and pods that fit nowhere wait until room appear
 The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
 scenario is wrong, and 3 if something happens that --fail-on names.`,
 		Example: `  # What happens if a zone goes dark for ten minutes?
-  kubectl taintkeeper simulate examples/simulations/zone.yaml
+  kubectl taintkeeper simulate --silent -l topology.kubernetes.io/zone=b --for 10m
 
   # The same from a snapshot, and where would the pods go?
-  kubectl taintkeeper simulate -f cluster.json --where-to examples/simulations/zone.yaml
+  kubectl taintkeeper simulate -f cluster.json --where-to --silent -l topology.kubernetes.io/zone=b --for 10m
+
+  # Several steps
+  kubectl taintkeeper simulate examples/simulations/zone.yaml
 
   # In CI: fail if a workload loses its last ready replica
   kubectl taintkeeper simulate -f cluster.json --fail-on=lost-workload scenario.yaml
@@ -98,13 +111,23 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without running it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)
+	o.nodes.AddFlags(cmd)
+	cmd.Flags().BoolVar(&o.silent, "silent", false, "Simulate nodes that stop renewing their Leases, instead of a scenario.")
+	cmd.Flags().DurationVar(&o.lasts, "for", defaultLasts, "With --silent, after how long the nodes come back.")
+	nodes := completion.Nodes(&o.source)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if o.silent {
+			return nodes(cmd, args, word)
+		}
+		return nil, cobra.ShellCompDirectiveDefault
+	}
 	return cmd
 }
 
+// defaultLasts is the default of --for. Pods tolerate a silent node for five minutes by default.
+const defaultLasts = 10 * time.Minute
+
 func (o *options) complete(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return command.Usagef("name one scenario, a file or - for stdin: see %s --help", cmd.CommandPath())
-	}
 	if err := command.NoNamespace(o.source.Config); err != nil {
 		return err
 	}
@@ -116,6 +139,17 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 			return command.Usagef("%w", err)
 		}
 	}
+	if o.silent {
+		return o.completeSilence(args)
+	}
+	for _, flag := range []string{"for", "selector", "all"} {
+		if cmd.Flags().Changed(flag) {
+			return command.Usagef("--%s requires --silent", flag)
+		}
+	}
+	if len(args) != 1 {
+		return command.Usagef("name one scenario, a file or - for stdin, or nodes with --silent: see %s --help", cmd.CommandPath())
+	}
 	o.name = args[0]
 	text, err := o.read(o.name)
 	if err != nil {
@@ -125,6 +159,20 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 		return command.Usagef("%s: %w", o.name, err)
 	}
 	return nil
+}
+
+// completeSilence completes the command line with --silent.
+func (o *options) completeSilence(args []string) error {
+	switch {
+	case o.validate:
+		return command.Usagef("--validate checks a scenario, and --silent takes none: remove one of the two")
+	case o.lasts <= 0:
+		return command.Usagef("--for=%s: it must be more than zero", o.lasts)
+	case o.lasts > simulate.Longest/2:
+		return command.Usagef("--for=%s is too long: at most %s can be simulated", o.lasts, simulate.Longest/2)
+	}
+	o.nodes.Complete(args)
+	return o.nodes.Validate()
 }
 
 func (o *options) read(name string) ([]byte, error) {
@@ -168,6 +216,14 @@ func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, 
 	}
 	if err := o.failOn.CheckBudgets(cluster.BudgetsUnknown); err != nil {
 		return nil, err
+	}
+	if o.silent {
+		nodes, err := o.nodes.Of(cluster)
+		if err != nil {
+			return nil, err
+		}
+		o.name = sentence.Counted(len(nodes), "silent node") + " for " + sentence.Duration(o.lasts)
+		o.scenario = simulate.Silence(nodes, o.lasts)
 	}
 	return simulate.Run(ctx, cluster, o.scenario, simulate.Options{
 		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(),
