@@ -77,8 +77,8 @@ func (e *Engine) state(p *Policy) State {
 	return State{}
 }
 
-// isOpen reports whether the breaker of a policy was open when it was last counted.
-func (e *Engine) isOpen(p *Policy) bool {
+// IsOpen reports whether the breaker of a policy was open when it was last counted.
+func (e *Engine) IsOpen(p *Policy) bool {
 	b := e.breakers[p.Name]
 	return b != nil && b.isOpen()
 }

@@ -246,7 +246,7 @@ func (e *Engine) note(pod *Leaver, now time.Time) {
 	e.sights.note(pod.Node, pod.UID, pod.Causes, now)
 	for i := range pod.Causes {
 		if cause := &pod.Causes[i]; !cause.Due.After(now) {
-			on := Halts(pod.By, *cause, now, e.isOpen)
+			on := Halts(pod.By, *cause, now, e.IsOpen)
 			cause.Halt = e.sights.halt(pod.Node, pod.UID, cause.Taint, on, now)
 		}
 	}

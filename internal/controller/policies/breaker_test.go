@@ -253,6 +253,31 @@ func TestAnOldNumberOfSelectedPodsMakesABreakerOnlyStricter(t *testing.T) {
 	}
 }
 
+// A policy may be read before the pods that were there first, and pods may come between two counts.
+func TestPodsThatCameSinceTheLastCountKeepABreakerClosed(t *testing.T) {
+	for name, since := range map[string]time.Duration{"at once": 0, "half a minute later": 30 * sec} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				w.add("brake", breakerOf(intstr.FromString("25%")))
+				w.addPods(2, 0)
+				w.run()
+				w.Until(10 * sec)
+				w.edit("brake", func(spec *v1alpha1.EvictionPolicySpec) { spec.Breaker.MaxDue = intstr.FromString("30%") })
+				w.Pass(since)
+				for i := range 6 {
+					w.AddPod(fmt.Sprint("new", i), "m")
+				}
+				w.Taint("n", "k:NoExecute")
+				tainted := time.Since(w.Start)
+				w.Pass(sec)
+				w.wantCondition("brake", v1alpha1.ConditionTripped, "FewDue", "")
+				w.Pass(time.Minute)
+				w.wantLeft(left(tainted+10*sec, "n0", "n1"))
+			})
+		})
+	}
+}
+
 func TestABreakerCountsOnlyPodsThatWouldLeaveIfItWereClosed(t *testing.T) {
 	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	for name, keeps := range map[string]func(w *asking, brake *v1alpha1.EvictionPolicySpec){

@@ -31,6 +31,9 @@ func (f *Follower) podChanged(change podcache.Change) {
 			}
 		}
 		f.leaves(e, change, now)
+		if after != nil && (before == nil || !podcache.SameLabels(before, after)) {
+			f.counts.came = true
+		}
 		f.loseOf(change)
 	})
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
@@ -85,6 +88,9 @@ func (f *Follower) nodeChanged(change nodecache.Change) {
 	tells := false
 	f.with(func(e *policy.Engine, now time.Time) {
 		f.unready.follow(before, after, now)
+		if after != nil && (before == nil || !labels.Equals(before.Labels, after.Labels)) {
+			f.counts.came = true
+		}
 		f.followNode(e, before, after)
 		switch {
 		case before == nil:

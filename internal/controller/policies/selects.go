@@ -108,6 +108,7 @@ type counts struct {
 	at   time.Time
 	of   map[*policy.Policy]int
 	lost map[*policy.Policy]int // pods that are no longer selected
+	came bool                   // pods may have come, or been selected, since
 }
 
 // countSelected returns how many pods a policy selects on all nodes, or selected at most countEvery ago. The caller
@@ -120,13 +121,18 @@ func (f *Follower) countSelected(p *policy.Policy, now time.Time) int {
 }
 
 // selectedAtLeast returns how many pods a policy with a breaker selects, or fewer: an old number must not make a
-// breaker milder. If an old number would open the breaker and a new one may not, it counts again. Pods that would leave
-// are selected. The caller holds the lock.
+// breaker milder. If an old number would open the breaker and a new one may not, it counts again: before it opens, if
+// pods have come, and otherwise at most every countAtMost. Pods that would leave are selected. The caller holds the
+// lock.
 func (f *Follower) selectedAtLeast(p *policy.Policy, leave int, now time.Time) int {
 	last, b := f.countSelected(p, now), p.Breaker()
 	least := func() int { return max(f.counts.of[p]-f.counts.lost[p], leave) }
-	uncertain := leave > b.MaxDue(least()) && (leave <= b.MaxDue(last) || last < leave)
-	if uncertain && now.Sub(f.counts.at) >= countAtMost {
+	if leave <= b.MaxDue(least()) {
+		return least()
+	}
+	opens := f.counts.came && !f.engine.IsOpen(p)
+	uncertain := leave <= b.MaxDue(last) || last < leave
+	if opens || uncertain && now.Sub(f.counts.at) >= countAtMost {
 		f.count(now)
 	}
 	return least()
