@@ -32,6 +32,7 @@ var usedByNodeHealth = []string{
 // patch. The API server then asks for the right to create it, too, but the audit log does not say so.
 var neededElsewhere = []string{
 	"list pods", "list nodes", "list namespaces", "list poddisruptionbudgets", "list nodetaintrules",
+	"list evictionpolicies",
 	"list leases in kube-node-lease", "patch events",
 	"create leases/taintkeeper.dev in kube-node-lease", "create leases/dry-run.taintkeeper.dev in kube-node-lease",
 }
