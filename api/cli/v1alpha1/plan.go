@@ -91,6 +91,10 @@ type PlanSummary struct {
 	AtOnce int `json:"atOnce"`
 	// Changed is the number of pods that the plan affects.
 	Changed int `json:"changed"`
+	// PodsLost is the number of pods that leave and that no controller replaces, and LocalData the number of those that
+	// lose the data in their emptyDir volumes.
+	PodsLost  int `json:"podsLost"`
+	LocalData int `json:"localData"`
 	// WorkloadsLost is the number of workloads that lose every replica.
 	WorkloadsLost int `json:"workloadsLost"`
 	// BudgetsBreached is the number of PodDisruptionBudgets whose Breach is more than 0.
@@ -161,6 +165,10 @@ type PlannedPod struct {
 	GracePeriodSeconds int64 `json:"gracePeriodSeconds"`
 	// Budgets are the names of the PodDisruptionBudgets that cover a pod that leaves.
 	Budgets []string `json:"budgets,omitempty"`
+	// Lost is true if the pod leaves and has no controller that replaces it. LocalData is true if it leaves and has
+	// emptyDir volumes, whose data is lost with it.
+	Lost      bool `json:"lost,omitempty"`
+	LocalData bool `json:"localData,omitempty"`
 	// Answer is what EvictionPolicies say about a pod that leaves. It is absent if none selects it.
 	Answer *PolicyAnswer `json:"answer,omitempty"`
 	// WhereTo says where the successor of a pod that leaves would go. It is absent without --where-to.

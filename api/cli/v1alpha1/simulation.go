@@ -95,6 +95,10 @@ type SimulationSummary struct {
 	// Left is how many pods leave, and Held is how many due pods EvictionPolicies hold at the end.
 	Left int `json:"left"`
 	Held int `json:"held"`
+	// PodsLost is how many pods leave that no controller replaces, and LocalData how many lose the data in their emptyDir
+	// volumes.
+	PodsLost  int `json:"podsLost"`
+	LocalData int `json:"localData"`
 	// WorkloadsLost is how many workloads at some point have no ready replica, but had one at the start.
 	WorkloadsLost int `json:"workloadsLost"`
 	// BudgetsOverrun is how many budgets at some point have fewer healthy pods than they require, but had enough at the
@@ -151,6 +155,10 @@ type SimulatedPod struct {
 	// because its Job fails.
 	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`
 	Taint    string           `json:"taint,omitempty"`
+	// Lost is true if the pod leaves and has no controller that replaces it. LocalData is true if it leaves and has
+	// emptyDir volumes, whose data is lost with it.
+	Lost      bool `json:"lost,omitempty"`
+	LocalData bool `json:"localData,omitempty"`
 	// HeldBy says which EvictionPolicy holds the pod at the end, and why.
 	HeldBy string `json:"heldBy,omitempty"`
 	// Successor is the name of the pod that replaces it, and NoSuccessor says why none does.

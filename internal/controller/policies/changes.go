@@ -31,14 +31,20 @@ func (f *Follower) podChanged(change podcache.Change) {
 			}
 		}
 		f.leaves(e, change, now)
-		if after != nil && (before == nil || !podcache.SameLabels(before, after)) {
-			f.counts.came = true
-		}
-		f.loseOf(change)
+		f.ages(change)
 	})
 	if before != nil && after != nil && f.isTainted(after.Node) && seesOther(before, after) {
 		f.tell(after.Node)
 	}
+}
+
+// ages notes that policies may select other pods than they did when these were counted. The caller holds the lock.
+func (f *Follower) ages(change podcache.Change) {
+	before, after := change.Before, change.After
+	if after != nil && (before == nil || !podcache.SameLabels(before, after)) {
+		f.counts.came = true
+	}
+	f.loseOf(change)
 }
 
 // loseOf notes that policies may no longer select a pod. The caller holds the lock.

@@ -24,13 +24,14 @@ type FailOn []string
 
 // Values of --fail-on.
 const (
+	LostPod      = "lost-pod"
 	LostWorkload = "lost-workload"
 	Budget       = "budget"
 	Nowhere      = "nowhere"
 )
 
 // FailOns are all values.
-var FailOns = []string{LostWorkload, Budget, Nowhere}
+var FailOns = []string{LostPod, LostWorkload, Budget, Nowhere}
 
 // AddFlag adds the flag.
 func (f *FailOn) AddFlag(cmd *cobra.Command) {

@@ -5,6 +5,7 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -113,6 +115,44 @@ func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
 }
 
 // A rollout that hangs has pods that serve nobody.
+func TestPodsThatNothingReplacesAndLocalDataAreLosses(t *testing.T) {
+	scratch := func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	}
+	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+	made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{
+		pod("bare"), pod("bare-with-data", scratch), pod("web", ownedBy("ReplicaSet", "web"), scratch),
+		pod("stays", scratch, tolerating("k")), pod("static", static, scratch), pod("done", finished, scratch),
+		pod("leaving", scratch, func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }),
+	}}, "k:NoExecute")
+	lost, data := map[string]bool{}, map[string]bool{}
+	for _, planned := range made.Pods {
+		if planned.Lost {
+			lost[planned.Name] = true
+		}
+		if planned.LocalData {
+			data[planned.Name] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"bare": true, "bare-with-data": true}, lost); diff != "" {
+		t.Errorf("other pods are lost (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"bare-with-data": true, "web": true}, data); diff != "" {
+		t.Errorf("other pods lose data (-want +got):\n%s", diff)
+	}
+	if made.Summary.PodsLost != 2 || made.Summary.LocalData != 2 {
+		t.Errorf("the summary is %+v", made.Summary)
+	}
+	lines := summary.Losses(made)
+	want := []string{
+		"2 pods that leave have no controller, so nothing replaces them: default/bare, default/bare-with-data.",
+		"2 pods lose the data in their emptyDir volumes: default/bare-with-data, default/web.",
+	}
+	if lines[0] != want[0] || !slices.Contains(lines, want[1]) {
+		t.Errorf("the losses are %q, want them to begin with %q and to have %q", lines, want[0], want[1])
+	}
+}
+
 func TestReplicasThatAreNotReadyHideNoLoss(t *testing.T) {
 	unready := func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
@@ -203,7 +243,8 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 	made := planFor(t, cluster, "k:NoExecute")
 	last := metav1.NewMicroTime(now.Add(5 * time.Minute))
 	want := cliv1alpha1.PlanSummary{
-		Nodes: 4, Pods: 8, Emptied: 2, Changed: 5, Leave: 5, AtOnce: 4, Last: &last, WorkloadsLost: 3, BudgetsBreached: 2,
+		Nodes: 4, Pods: 8, Emptied: 2, Changed: 5, Leave: 5, AtOnce: 4, Last: &last, PodsLost: 1, WorkloadsLost: 3,
+		BudgetsBreached: 2,
 	}
 	if diff := cmp.Diff(want, made.Summary); diff != "" {
 		t.Errorf("the summary (-want +got):\n%s", diff)

@@ -22,6 +22,11 @@ func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
 	for _, pod := range cluster.Pods {
 		pods[pod.UID] = pod
 	}
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		pod.Lost = departs(pod) && state.IsBare(pods[pod.UID])
+		pod.LocalData = departs(pod) && state.HasLocalData(pods[pod.UID])
+	}
 	weighNodes(plan, pods)
 	weighWorkloads(plan, cluster)
 	weighBudgets(plan, cluster, pods)
@@ -140,6 +145,8 @@ func summaryOf(plan *cliv1alpha1.TaintPlan) cliv1alpha1.PlanSummary {
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		summary.Changed += count(pod.Change != cliv1alpha1.ChangeNone)
+		summary.PodsLost += count(pod.Lost)
+		summary.LocalData += count(pod.LocalData)
 		if pod.Leaves {
 			summary.Leave++
 			summary.AtOnce += count(!pod.Due.After(plan.At.Time))

@@ -67,7 +67,8 @@ func (s *simulation) evict(l leaver, now time.Time) {
 // leave makes a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
-	s.tellPod(p).LeavesAt = new(s.offset(now))
+	told := s.tellPod(p)
+	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
 	if n != nil {
 		s.tellNode(n)
 		if s.policies != nil {

@@ -125,6 +125,8 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
 		r.Summary.Left += count(told.LeavesAt != nil)
+		r.Summary.PodsLost += count(told.Lost)
+		r.Summary.LocalData += count(told.LocalData)
 	}
 }
 

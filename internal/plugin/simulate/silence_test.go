@@ -212,3 +212,19 @@ func TestAHoldOfASilentNodeBeginsWhenItsPodsAreDue(t *testing.T) {
 		t.Errorf("the pod is %+v, want it to leave after %s", told, want)
 	}
 }
+
+func TestPodsThatNothingReplacesAndLocalDataAreLosses(t *testing.T) {
+	bare, web := pod("b1", "", "", "bare", 60), pod("b1", "ReplicaSet", "web", "web", 60)
+	bare.OwnerReferences = nil
+	web.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	cluster := small(bare, web, pod("a1", "ReplicaSet", "web", "other", 60))
+	report := silent(t, cluster, 10*time.Minute, cluster.Nodes[2])
+	if report.Summary.PodsLost != 1 || report.Summary.LocalData != 1 {
+		t.Errorf("the summary is %+v", report.Summary)
+	}
+	for _, told := range report.Pods {
+		if told.UID != "" && (told.Lost != (told.Name == "bare") || told.LocalData != (told.Name == "web")) {
+			t.Errorf("pod %s is lost: %t, and loses data: %t", told.Name, told.Lost, told.LocalData)
+		}
+	}
+}

@@ -165,6 +165,19 @@ func IsFinished(pod *corev1.Pod) bool {
 // IsOver reports whether a pod has finished or is terminating.
 func IsOver(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || IsFinished(pod) }
 
+// IsBare reports whether no controller replaces a pod that leaves. A pod that is over needs no replacement.
+func IsBare(pod *corev1.Pod) bool {
+	return metav1.GetControllerOfNoCopy(pod) == nil && !IsStatic(pod) && !IsOver(pod)
+}
+
+// HasLocalData reports whether a pod that leaves loses data: it has emptyDir volumes. kubectl drain refuses to delete
+// such pods, unless it is told to.
+func HasLocalData(pod *corev1.Pod) bool {
+	return !IsOver(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.EmptyDir != nil
+	})
+}
+
 // IsReady reports whether a pod is ready, or does not say that it is not.
 func IsReady(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {

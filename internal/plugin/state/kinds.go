@@ -194,8 +194,9 @@ var Pods = row[corev1.Pod, *corev1.Pod]{
 		"spec.terminationGracePeriodSeconds", "spec.hostNetwork", "spec.overhead", "spec.resources", "spec.resourceClaims",
 		"status.phase", "status.qosClass", "status.nominatedNodeName", "status.resources", "status.allocatedResources",
 	}, container("spec.containers[]."), container("spec.initContainers[]."), []string{
-		// The volumes that tie a pod to a node or a zone, and those that two pods cannot share.
-		"spec.volumes[].name", "spec.volumes[].persistentVolumeClaim", "spec.volumes[].image.reference",
+		// The volumes that tie a pod to a node or a zone, those that two pods cannot share, and those that are lost with it.
+		"spec.volumes[].name", "spec.volumes[].emptyDir.medium", "spec.volumes[].persistentVolumeClaim",
+		"spec.volumes[].image.reference",
 		"spec.volumes[].gcePersistentDisk", "spec.volumes[].awsElasticBlockStore",
 		"spec.volumes[].iscsi.iqn", "spec.volumes[].iscsi.readOnly", "spec.volumes[].rbd.monitors",
 		"spec.volumes[].rbd.readOnly", "spec.volumes[].rbd.pool", "spec.volumes[].rbd.image",

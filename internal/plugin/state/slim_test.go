@@ -72,9 +72,11 @@ func TestOnlyVolumesThatLimitWhereAPodCanRunAreKept(t *testing.T) {
 			test.kept = test.is
 		}
 		slim := state.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
-			{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}, {Name: "v", VolumeSource: test.is},
+			{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("1Gi"))}}},
+			{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var"}}}, {Name: "v", VolumeSource: test.is},
 		}}})
-		if diff := cmp.Diff([]corev1.Volume{{Name: "v", VolumeSource: test.kept}}, slim.Spec.Volumes); diff != "" {
+		logs := corev1.Volume{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+		if diff := cmp.Diff([]corev1.Volume{logs, {Name: "v", VolumeSource: test.kept}}, slim.Spec.Volumes); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}

@@ -75,13 +75,26 @@ const most = 10
 // Losses says what is lost in addition to pods.
 func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	var lost, emptied []string
+	bare, local := podsOf(plan, func(pod *cliv1alpha1.PlannedPod) bool { return pod.Lost }),
+		podsOf(plan, func(pod *cliv1alpha1.PlannedPod) bool { return pod.LocalData })
 	for _, workload := range plan.Workloads {
 		if workload.Leave == workload.Replicas {
 			lost = append(lost, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
 				workload.Kind, workload.Namespace, workload.Name, workload.Leave, workload.Replicas))
 		}
 	}
-	lines := slices.Concat(first(lost, "workload", "loses every replica", "lose every replica"), budgets(plan))
+	var lines []string
+	if len(bare) > 0 {
+		lines = append(lines, fmt.Sprintf("%s no controller, so nothing replaces %s: %s.",
+			sentence.Counted(len(bare), "pod")+sentence.Agree(len(bare), " that leaves has", " that leave have"),
+			sentence.Agree(len(bare), "it", "them"), sentence.Some(bare)))
+	}
+	lines = slices.Concat(lines, first(lost, "workload", "loses every replica", "lose every replica"), budgets(plan))
+	if len(local) > 0 {
+		lines = append(lines, fmt.Sprintf("%s the data in %s emptyDir volumes: %s.",
+			sentence.Counted(len(local), "pod")+sentence.Agree(len(local), " loses", " lose"),
+			sentence.Agree(len(local), "its", "their"), sentence.Some(local)))
+	}
 	for _, node := range plan.Nodes {
 		if node.Emptied {
 			emptied = append(emptied, node.Name)
@@ -92,6 +105,16 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Some(emptied)))
 	}
 	return lines
+}
+
+// podsOf names some of the pods of a plan.
+func podsOf(plan *cliv1alpha1.TaintPlan, which func(*cliv1alpha1.PlannedPod) bool) (names []string) {
+	for i := range plan.Pods {
+		if pod := &plan.Pods[i]; which(pod) {
+			names = append(names, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return names
 }
 
 // Found returns what a plan has that --fail-on can ask for.
@@ -105,6 +128,7 @@ func Found(plan *cliv1alpha1.TaintPlan) map[string]string {
 			found[value] = fmt.Sprintf("%d %ss %s", n, what, more)
 		}
 	}
+	add(command.LostPod, plan.Summary.PodsLost, "pod", "is replaced by no controller", "are replaced by no controller")
 	add(command.LostWorkload, plan.Summary.WorkloadsLost, "workload", "loses every replica", "lose every replica")
 	add(command.Budget, plan.Summary.BudgetsBreached, "PodDisruptionBudget", "is overrun", "are overrun")
 	add(command.Nowhere, plan.Summary.Nowhere, "pod", "fits no node", "fit no node")

@@ -56,10 +56,10 @@ chooses at random, so a pod may go to another of the nodes that would take it.
 
 ` + selection.TaintSyntax + `
 
---fail-on is for scripts: lost-workload means a workload that loses every replica, budget a PodDisruptionBudget that is
-overrun because more pods leave than it allows, and nowhere a pod that fits no node or may fit none. The exit code is 0
-if the plan contains nothing that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if it
-contains something that --fail-on names.`,
+--fail-on is for scripts: lost-pod means a pod that leaves and has no controller that replaces it, lost-workload a
+workload that loses every replica, budget a PodDisruptionBudget that is overrun because more pods leave than it allows,
+and nowhere a pod that fits no node or may fit none. The exit code is 0 if the plan contains nothing that --fail-on
+names, 1 if the plan failed, 2 if the command line is wrong, and 3 if it contains something that --fail-on names.`,
 		Example: `  # Which pods would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 

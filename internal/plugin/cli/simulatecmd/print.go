@@ -149,6 +149,8 @@ var losses = []struct {
 	failOn, one, many string
 	of                func(cliv1alpha1.SimulationSummary) int
 }{
+	{command.LostPod, "1 pod leaves that no controller replaces", "pods leave that no controller replaces",
+		func(s cliv1alpha1.SimulationSummary) int { return s.PodsLost }},
 	{command.LostWorkload, "1 workload has no ready replica for a while", "workloads have no ready replica for a while",
 		func(s cliv1alpha1.SimulationSummary) int { return s.WorkloadsLost }},
 	{command.Budget, "1 PodDisruptionBudget is overrun", "PodDisruptionBudgets are overrun",
@@ -157,6 +159,8 @@ var losses = []struct {
 		func(s cliv1alpha1.SimulationSummary) int { return s.Held }},
 	{command.Nowhere, "1 pod has no room at the end", "pods have no room at the end",
 		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
+	{"", "1 pod loses the data in its emptyDir volumes", "pods lose the data in their emptyDir volumes",
+		func(s cliv1alpha1.SimulationSummary) int { return s.LocalData }},
 }
 
 // counted returns the text for one, or the number and the text for many.

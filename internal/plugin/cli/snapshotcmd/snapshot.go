@@ -52,6 +52,7 @@ StorageClasses, CSINodes and PodDisruptionBudgets:
 - taints, tolerations, and who last wrote the taints and conditions of a node
 - what the scheduler reads: node selectors, affinity, spread constraints, priorities, requests, limits, host ports,
   resource claims, capacities, and volumes with their IDs
+- whether a pod has emptyDir volumes
 - conditions with their messages
 - the sizes of images, with hashes of their names
 - these annotations: ` + strings.Join(state.SchedulingAnnotations, ",\n  ") + `
