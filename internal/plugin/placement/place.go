@@ -70,7 +70,7 @@ type placer struct {
 	scheduler   *scheduler
 	storage     storage
 	controllers Controllers
-	silent      map[string]bool // nodes whose kubelets do not end pods
+	silent      map[string]bool // nodes whose pods stay terminating
 	nodes       []*corev1.Node  // with their taints after the plan, sorted by name
 	byName      map[string]*corev1.Node
 	again       departures
@@ -87,7 +87,7 @@ type placer struct {
 func newPlacer(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.TaintPlan, limit int) (*placer, error) {
 	p := &placer{
 		storage: storageOf(cluster), controllers: ControllersOf(cluster), byName: map[string]*corev1.Node{},
-		silent: silentNodes(cluster), lowest: math.MaxInt32,
+		silent: map[string]bool{}, lowest: math.MaxInt32,
 		plain: budget{limit: limit}, counting: budget{limit: limit},
 	}
 	var err error
@@ -96,6 +96,7 @@ func newPlacer(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.Ta
 	}
 	for _, node := range p.nodes {
 		p.byName[node.Name] = node
+		p.silent[node.Name] = readiness.IsUnknown(node) && !state.IsOutOfService(node)
 	}
 	p.again = departuresOf(p.nodes, made.At.Time)
 	pods := map[types.NamespacedName]*corev1.Pod{}
@@ -169,15 +170,6 @@ func (p *placer) line(made *cliv1alpha1.TaintPlan, pods map[types.NamespacedName
 		}
 	}
 	return nil
-}
-
-// silentNodes returns the nodes whose kubelets do not end pods.
-func silentNodes(cluster *state.Cluster) map[string]bool {
-	silent := map[string]bool{}
-	for _, node := range cluster.Nodes {
-		silent[node.Name] = readiness.IsUnknown(node)
-	}
-	return silent
 }
 
 // whyNone says why a pod gets no successor. It is empty if it gets one.

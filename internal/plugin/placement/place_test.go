@@ -325,6 +325,11 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			nodes: []*corev1.Node{a, node("n", "1", unreachable)}, pods: []*corev1.Pod{pod("p", "n", owned("StatefulSet", "db"))},
 			want: "p: Its node is unreachable, so the pod stays Terminating. Its StatefulSet creates no successor until the pod object is deleted.",
 		},
+		"a StatefulSet's from a node that is unreachable and out of service": {
+			nodes: []*corev1.Node{a, node("n", "1", unreachable, tainted(corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute"))},
+			pods:  []*corev1.Pod{pod("p", "n", owned("StatefulSet", "db"))},
+			want:  "p: a of a",
+		},
 		"a DaemonSet's not at all from a node that is unreachable": {
 			nodes: []*corev1.Node{a, node("n", "1", unreachable)},
 			pods:  []*corev1.Pod{pod("p", "n", owned("DaemonSet", "d"), tolerating("k", 30), tolerating(corev1.TaintNodeUnreachable, 60))},

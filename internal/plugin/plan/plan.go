@@ -131,6 +131,9 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		return planned
 	case pod.DeletionTimestamp != nil:
 		planned.Reason = "It is already terminating."
+		if after := (&corev1.Node{Spec: corev1.NodeSpec{Taints: c.edited}, Status: c.Status}); state.IsOutOfService(after) {
+			planned.Reason = "It is already terminating. The taint out-of-service lets pod garbage collection delete it."
+		}
 		return planned
 	}
 	facts := state.FactsOf(pod, at)

@@ -153,6 +153,21 @@ func TestPodsThatNothingReplacesAndLocalDataAreLosses(t *testing.T) {
 	}
 }
 
+func TestPodGarbageCollectionDeletesTheTerminatingPodsOfANodeThatIsOutOfService(t *testing.T) {
+	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }
+	for status, want := range map[corev1.ConditionStatus]string{
+		corev1.ConditionUnknown: "It is already terminating. The taint out-of-service lets pod garbage collection delete it.",
+		corev1.ConditionTrue:    "It is already terminating.",
+	} {
+		dead := node("n")
+		dead.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		cluster := &state.Cluster{Nodes: []*corev1.Node{dead}, Pods: []*corev1.Pod{pod("p", terminating)}}
+		if got := planFor(t, cluster, corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute").Pods[0].Reason; got != want {
+			t.Errorf("Ready is %s: the reason is %q, want %q", status, got, want)
+		}
+	}
+}
+
 func TestReplicasThatAreNotReadyHideNoLoss(t *testing.T) {
 	unready := func(pod *corev1.Pod) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}

@@ -192,7 +192,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 			s.recount(p)
 		}
 	}
-	if s.collects(n) {
+	if state.IsOutOfService(object) {
 		for _, p := range slices.Clone(n.pods) {
 			if p.stage == terminating {
 				s.isGone(p, now)
@@ -213,13 +213,6 @@ func (s *simulation) stale(n *node) {
 		s.policies.engine.MarkStale(n.Name)
 		s.policies.changed(s.now)
 	}
-}
-
-// collects reports whether pod garbage collection removes the terminating pods of a node.
-func (s *simulation) collects(n *node) bool {
-	return !n.ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeOutOfService
-	})
 }
 
 // admits reports whether a pod tolerates the taints of a node. The DaemonSet controller creates no pod otherwise.

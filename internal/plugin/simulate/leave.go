@@ -85,7 +85,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 		return
 	}
 	switch {
-	case !n.silent || s.collects(n):
+	case !n.silent || state.IsOutOfService(n.Node):
 		s.isGone(p, now)
 	case s.room != nil && !p.is.Finished:
 		s.fail(s.room.Terminate(p.Pod))

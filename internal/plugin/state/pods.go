@@ -11,9 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
+
+// IsOutOfService reports whether pod garbage collection deletes the terminating pods of a node, whose kubelet does not
+// end them: the node is not ready and has the taint out-of-service (gcTerminating in pkg/controller/podgc).
+func IsOutOfService(node *corev1.Node) bool {
+	return !readiness.IsReady(node) && slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeOutOfService
+	})
+}
 
 // FactsOf are what the rule needs to know about a pod.
 func FactsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
