@@ -101,7 +101,7 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		s.pass(time.Second)
 		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies).State, stateBroken)
 		expect(t, "who held the pod", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
-		s.policies(&state.Cluster{Missing: []string{"You may not list them."}}, nil)
+		s.policies(&state.Cluster{Unknown: []state.Unknown{{Says: "You may not list them."}}}, nil)
 		s.pass(time.Second)
 		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{
 			ID: kindPolicies, State: stateDenied, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",

@@ -109,8 +109,8 @@ func (c *cluster) setPolicies(read *state.Cluster, err error) {
 		c.head.Idle = sentence.Printable(read.Idle)
 	}
 	set := read.PoliciesOf()
-	news := set != nil || c.known.Policies != nil || len(read.Missing) > 0 || c.sources[kindPolicies] != nil
-	if !news || !c.policiesCalled(read.Missing, err) {
+	news := set != nil || c.known.Policies != nil || len(read.Unread()) > 0 || c.sources[kindPolicies] != nil
+	if !news || !c.policiesCalled(read.Unread(), err) {
 		return
 	}
 	c.known.Policies = set

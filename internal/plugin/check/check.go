@@ -56,7 +56,7 @@ func Make(cluster *state.Cluster, rules []Rule, namespace string, now time.Time)
 	facts := newFacts(cluster)
 	report := &cliv1alpha1.CheckReport{
 		At:          metav1.NewMicroTime(now),
-		Notes:       slices.Clone(cluster.Missing),
+		Notes:       cluster.Notes(),
 		Controllers: []cliv1alpha1.CheckedTask{facts.eviction.CheckedTask, facts.nodeHealth.CheckedTask},
 		Rules:       []cliv1alpha1.CheckRule{},
 		Findings:    []cliv1alpha1.CheckFinding{},

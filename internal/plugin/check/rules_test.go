@@ -384,7 +384,7 @@ func TestPodsSayMoreThanTheirTemplate(t *testing.T) {
 
 func TestAReportCountsAndTellsTheWorstFirst(t *testing.T) {
 	cluster := pods(pod("p", defaults), pod("q", ownedBy("StatefulSet", "s"), tolerating(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"})), pod("r", ownedBy("StatefulSet", "r"), tolerating(everything)))
-	cluster.Missing = []string{"You may not list leases."}
+	cluster.Unknown = []state.Unknown{{Resource: "leases", Says: "You may not list leases."}}
 	report := check.Make(cluster, check.Rules(), "", now)
 	var severities []cliv1alpha1.Severity
 	for i := range report.Findings {
@@ -394,7 +394,7 @@ func TestAReportCountsAndTellsTheWorstFirst(t *testing.T) {
 		t.Errorf("the findings are %v", severities)
 	}
 	want := cliv1alpha1.CheckSummary{Errors: 1, Warnings: 1, Infos: 1, Pods: 3, Workloads: 3}
-	if report.Summary != want || !slices.Equal(report.Notes, cluster.Missing) {
+	if report.Summary != want || !slices.Equal(report.Notes, cluster.Notes()) {
 		t.Errorf("the summary is %+v, the notes are %q", report.Summary, report.Notes)
 	}
 }

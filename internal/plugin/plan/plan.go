@@ -53,7 +53,7 @@ func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 		At:      metav1.NewMicroTime(request.At),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		Taints: request.Edit.Specs(),
-		Notes:  slices.Clone(cluster.Missing),
+		Notes:  cluster.Notes(),
 		Nodes:  []cliv1alpha1.PlannedNode{},
 		Pods:   []cliv1alpha1.PlannedPod{},
 	}

@@ -74,7 +74,7 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		Nodes: []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
-		Notes: append(slices.Clone(s.cluster.Missing), s.notes...), NotSimulated: notSimulated,
+		Notes: append(s.cluster.Notes(), s.notes...), NotSimulated: notSimulated,
 	}
 	r.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("SimulationReport"))
 	s.reportNodes(r)

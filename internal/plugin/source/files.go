@@ -250,7 +250,7 @@ func (c *collector) result() (*state.Cluster, error) {
 
 func (c *collector) note(is bool, sentence string) {
 	if is {
-		c.cluster.Missing = append(c.cluster.Missing, sentence)
+		c.cluster.Unknown = append(c.cluster.Unknown, state.Unknown{Says: sentence})
 	}
 }
 

@@ -66,10 +66,16 @@ func (c *collector) learn(line *cliv1alpha1.Snapshot) {
 	signs := &c.cluster.Signs
 	signs.LeasesKnown = signs.LeasesKnown || read("leases")
 	signs.EvictionClocksKnown = signs.EvictionClocksKnown || read("serviceaccounts")
-	c.cluster.BudgetsUnknown = c.cluster.BudgetsUnknown || !read("poddisruptionbudgets")
-	c.cluster.PoliciesUnknown = c.cluster.PoliciesUnknown || !read(EvictionPolicies.Resource)
-	c.note(c.wants.Policies && !read(EvictionPolicies.Resource),
-		"EvictionPolicies could not be read when the snapshot was taken, so they are not taken into account.")
+	for _, resource := range []string{state.Budgets.Resource, state.Policies.Resource} {
+		if read(resource) {
+			continue
+		}
+		unknown := state.Unknown{Resource: resource}
+		if resource == state.Policies.Resource && c.wants.Policies {
+			unknown.Says = "EvictionPolicies could not be read when the snapshot was taken, so they are not taken into account."
+		}
+		c.cluster.Unknown = append(c.cluster.Unknown, unknown)
+	}
 }
 
 // UnreadOf returns the kinds that are missing from a snapshot of a cluster because they could not be read.
@@ -80,8 +86,8 @@ func UnreadOf(cluster *state.Cluster) (unread []string) {
 	}{
 		{"leases", cluster.Signs.LeasesKnown},
 		{"serviceaccounts", cluster.Signs.EvictionClocksKnown},
-		{"poddisruptionbudgets", !cluster.BudgetsUnknown},
-		{EvictionPolicies.Resource, !cluster.PoliciesUnknown},
+		{state.Budgets.Resource, cluster.Knows(state.Budgets.Resource)},
+		{state.Policies.Resource, cluster.Knows(state.Policies.Resource)},
 	} {
 		if !kind.known {
 			unread = append(unread, kind.name)

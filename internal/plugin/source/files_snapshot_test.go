@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestWhatOneOfTwoSnapshotsLacksIsUnknown(t *testing.T) {
@@ -29,8 +30,8 @@ func TestWhatOneOfTwoSnapshotsLacksIsUnknown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !cluster.BudgetsUnknown || !cluster.PoliciesUnknown {
-				t.Errorf("budgets are unknown: %t, policies are: %t, want both to be", cluster.BudgetsUnknown, cluster.PoliciesUnknown)
+			if cluster.Knows(state.Budgets.Resource) || cluster.Knows(state.Policies.Resource) {
+				t.Errorf("unknown are %+v, want budgets and policies", cluster.Unknown)
 			}
 		})
 	}

@@ -35,7 +35,6 @@ func (r *Reader) Policies(ctx context.Context) error {
 	if _, absent := errors.AsType[absentError](err); absent {
 		return nil
 	}
-	r.Cluster.PoliciesUnknown = err != nil
 	return errors.Join(broken, r.without(err, "EvictionPolicies are not taken into account"))
 }
 
@@ -104,7 +103,6 @@ func (r *Reader) namespaces(ctx context.Context, follows string) error {
 // Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
 	err := r.list(ctx, state.Budgets, namespace)
-	r.Cluster.BudgetsUnknown = err != nil
 	return r.without(err, "PodDisruptionBudgets are not taken into account")
 }
 

@@ -252,12 +252,12 @@ func Keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
 // means.
 func (r *Reader) without(err error, follows string) error {
 	if denied, ok := errors.AsType[DeniedError](err); ok {
-		r.Cluster.Missing = append(r.Cluster.Missing, denied.Means(follows))
+		r.Cluster.Unknown = append(r.Cluster.Unknown, state.Unknown{Resource: denied.Kind, Says: denied.Means(follows)})
 		return nil
 	}
 	if absent, ok := errors.AsType[absentError](err); ok {
-		missing := fmt.Sprintf("The API server does not have %s, so %s.", absent.kind, follows)
-		r.Cluster.Missing = append(r.Cluster.Missing, missing)
+		says := fmt.Sprintf("The API server does not have %s, so %s.", absent.kind, follows)
+		r.Cluster.Unknown = append(r.Cluster.Unknown, state.Unknown{Resource: absent.kind, Says: says})
 		return nil
 	}
 	return err

@@ -124,8 +124,8 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 		"You may not list serviceaccounts, so the eviction clock of Taintkeeper is not known.",
 		"You may not list events, so they cannot show who evicted.",
 	}
-	if !slices.Equal(cluster.Missing, want) {
-		t.Errorf("missing is %q, want %q", cluster.Missing, want)
+	if !slices.Equal(cluster.Notes(), want) {
+		t.Errorf("missing is %q, want %q", cluster.Notes(), want)
 	}
 	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does too") {
 		t.Errorf("it is %s: %q", task.Who, task.Message)
@@ -136,8 +136,8 @@ func TestARightToGetInKubeSystemIsEnough(t *testing.T) {
 	clients := fake.NewClientset(lease("kube-system", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), evictionClock("kube-system", now))
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
-	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) > 0 {
-		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Notes()) > 0 {
+		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Notes())
 	}
 }
 
@@ -145,8 +145,8 @@ func TestObjectsThatAreNotInKubeSystemMayBeInAnotherNamespace(t *testing.T) {
 	clients := fake.NewClientset(lease("tk", "taintkeeper", now), lease("kube-system", "kube-controller-manager", now), controllerManager())
 	forbid(clients, "list leases", "list serviceaccounts")
 	cluster := read(t, clients)
-	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || len(cluster.Missing) != 2 {
-		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || len(cluster.Notes()) != 2 {
+		t.Errorf("it is %s, and missing is %q", task.Who, cluster.Notes())
 	}
 }
 
@@ -186,8 +186,8 @@ func TestTheBindingsOfThePolicyNameTheNamespacesToGetFrom(t *testing.T) {
 				return action.GetNamespace() == test.denied, nil, denied
 			})
 			cluster := read(t, clients)
-			if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Missing) != test.missing {
-				t.Errorf("it is %s, and missing is %q", task.Who, cluster.Missing)
+			if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoTaintkeeper || len(cluster.Notes()) != test.missing {
+				t.Errorf("it is %s, and missing is %q", task.Who, cluster.Notes())
 			}
 		})
 	}

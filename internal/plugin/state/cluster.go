@@ -25,8 +25,8 @@ import (
 // kube-system its name has no namespace.
 const ViewerRole = "taintkeeper-viewer[.NAMESPACE]"
 
-// Cluster contains the objects from which a plan is made. They are never modified. A missing field is nil, and Missing
-// says so in sentences.
+// Cluster contains the objects from which a plan is made. They are never modified. A missing field is nil, and Unknown
+// says so.
 type Cluster struct {
 	// At is when the cluster was read, if files say so.
 	At time.Time
@@ -70,22 +70,42 @@ type Cluster struct {
 	// Sources are the files that objects were read from, by kind, namespace and name. Also for check.
 	Sources map[cliv1alpha1.CheckedObject]string
 
-	// Missing says what could not be read, and how that limits the answer. BudgetsUnknown and PoliciesUnknown are true if
-	// PodDisruptionBudgets and EvictionPolicies could not be read.
-	Missing         []string
-	BudgetsUnknown  bool
-	PoliciesUnknown bool
+	// Unknown is what could not be read.
+	Unknown []Unknown
 	// Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper evicts, or if nobody
 	// asked.
 	Idle string
 }
 
-// Notes say what a reader must know about a cluster: what is missing, and that Taintkeeper does not evict.
+// Unknown is something that could not be read.
+type Unknown struct {
+	// Resource is its name in the API. It is empty if no resource is unknown as a whole.
+	Resource string
+	// Says says in a sentence what is unknown, and how that limits the answer. It is empty if that needs no words.
+	Says string
+}
+
+// Knows reports whether a resource could be read, or is not asked for.
+func (c *Cluster) Knows(resource string) bool {
+	return !slices.ContainsFunc(c.Unknown, func(u Unknown) bool { return u.Resource == resource })
+}
+
+// Unread says what is unknown, in sentences.
+func (c *Cluster) Unread() (all []string) {
+	for _, unknown := range c.Unknown {
+		if unknown.Says != "" {
+			all = append(all, unknown.Says)
+		}
+	}
+	return all
+}
+
+// Notes say what a reader must know about a cluster: what is unknown, and that Taintkeeper does not evict.
 func (c *Cluster) Notes() []string {
 	if c.Idle == "" {
-		return c.Missing
+		return c.Unread()
 	}
-	return append(slices.Clone(c.Missing), c.Idle)
+	return append(c.Unread(), c.Idle)
 }
 
 // AddRenewal adds the Lease of a node, which says when the node's kubelet last renewed it.

@@ -33,7 +33,7 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	known := who.Ask(cluster, at)
 	process := &known.Process
 	report := &cliv1alpha1.StatusReport{
-		At: metav1.NewMicroTime(at), Notes: cluster.Missing, Mode: process.Mode,
+		At: metav1.NewMicroTime(at), Notes: cluster.Notes(), Mode: process.Mode,
 		Controllers: process.Controllers, Version: process.Version,
 		Leader: leaderOf(process), Replicas: replicasOf(process.Replicas), LastError: cluster.Signs.Failure,
 	}

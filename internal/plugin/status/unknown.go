@@ -57,7 +57,7 @@ func unknownControllers(process *who.Process) string {
 // policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot without them shows that
 // the cluster has none, but other files do not.
 func policiesUnknown(cluster *state.Cluster, files bool) bool {
-	return cluster.PoliciesUnknown || files && cluster.At.IsZero() && len(cluster.Policies) == 0
+	return !cluster.Knows(state.Policies.Resource) || files && cluster.At.IsZero() && len(cluster.Policies) == 0
 }
 
 // unread says why a kind is not known.

@@ -144,7 +144,7 @@ func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
 		Policies: cluster.PoliciesOf(),
 	}
 	if subject.Policies != nil {
-		subject.Missing = slices.Clone(cluster.Missing)
+		subject.Missing = cluster.Notes()
 	}
 	isOfPod := func(namespace *corev1.Namespace) bool { return namespace.Name == pod.Namespace }
 	if i := slices.IndexFunc(cluster.Namespaces, isOfPod); i >= 0 {

@@ -204,6 +204,6 @@ func (r *subjectReader) without(err error, follows string) error {
 	if !errors.As(err, &denied) {
 		return err
 	}
-	r.api.Cluster.Missing = append(r.api.Cluster.Missing, denied.Means(follows))
+	r.api.Cluster.Unknown = append(r.api.Cluster.Unknown, state.Unknown{Resource: denied.Kind, Says: denied.Means(follows)})
 	return nil
 }

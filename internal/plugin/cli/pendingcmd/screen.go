@@ -35,7 +35,7 @@ type screen struct {
 	marks  map[types.UID]mark
 	passed []cliv1alpha1.PendingChange // gone or cancelled, and still visible
 	note   string
-	idle   string // as of plan.Cluster
+	idle   string // as of state.Cluster
 }
 
 // mark says why a pod is highlighted, and until when.

@@ -34,7 +34,7 @@ type update struct {
 	list    *cliv1alpha1.PendingList
 	changes []cliv1alpha1.PendingChange
 	broken  bool   // some of it may be out of date
-	idle    string // as of plan.Cluster
+	idle    string // as of state.Cluster
 }
 
 // follower watches nodes and pods, reads policies regularly, and reports pending pods. If a watch breaks, it continues
@@ -51,7 +51,7 @@ type follower struct {
 	missing []string // policies that could not be read, already noted
 	read    bool     // the policies were read at least once
 	unread  bool     // the last read of policies failed
-	idle    string   // as of plan.Cluster
+	idle    string   // as of state.Cluster
 	before  *cliv1alpha1.PendingList
 	tell    func(update)
 }
@@ -171,12 +171,12 @@ func (f *follower) setPolicies(cluster *state.Cluster, err error) {
 	case err != nil:
 		return
 	}
-	for _, sentence := range cluster.Missing {
+	for _, sentence := range cluster.Unread() {
 		if !slices.Contains(f.missing, sentence) {
 			f.breaks.note(sentence)
 		}
 	}
-	f.known.Policies, f.missing, f.idle = cluster.PoliciesOf(), cluster.Missing, cluster.Idle
+	f.known.Policies, f.missing, f.idle = cluster.PoliciesOf(), cluster.Unread(), cluster.Idle
 }
 
 // SetNode implements follow.Cluster.

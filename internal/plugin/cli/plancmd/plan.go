@@ -150,7 +150,7 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.failOn.CheckBudgets(cluster.BudgetsUnknown); err != nil {
+	if err := o.failOn.CheckBudgets(!cluster.Knows(state.Budgets.Resource)); err != nil {
 		return nil, err
 	}
 	nodes, err := o.nodes.Of(cluster)

@@ -22,6 +22,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -214,7 +215,7 @@ func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, 
 	if err != nil {
 		return nil, err
 	}
-	if err := o.failOn.CheckBudgets(cluster.BudgetsUnknown); err != nil {
+	if err := o.failOn.CheckBudgets(!cluster.Knows(state.Budgets.Resource)); err != nil {
 		return nil, err
 	}
 	if o.silent {

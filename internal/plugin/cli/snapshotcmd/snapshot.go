@@ -94,7 +94,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, sentence := range cluster.Missing {
+	for _, sentence := range cluster.Notes() {
 		fmt.Fprintln(o.source.Env.ErrOut, "Note:", output.Printable(sentence))
 	}
 	out := bufio.NewWriter(o.source.Env.Out)
