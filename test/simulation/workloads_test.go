@@ -130,7 +130,7 @@ func (r *round) drawStatefulSet(name string) *appsv1.StatefulSet {
 	template := r.drawTemplate(name)
 	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
 		Replicas: new(r.drawReplicas()), Template: template, Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
-		PodManagementPolicy: appsv1.ParallelPodManagement,
+		PodManagementPolicy: pick(r.random, appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement),
 	}}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -66,6 +67,9 @@ type pod struct {
 	counted bool // counted as ready
 	first   bool // it existed at the start
 	held    policy.Answer
+	set     types.UID                 // the StatefulSet, if it creates its pods in order
+	ordinal int                       // in that StatefulSet
+	created bool                      // its StatefulSet has created it
 	number  int                       // how many of its kind there were
 	only    *node                     // the only node for which a DaemonSet creates it
 	after   time.Time                 // when its controller creates it
@@ -140,6 +144,7 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 	if controller := metav1.GetControllerOfNoCopy(object); controller != nil && s.makers[controller.UID] != nil {
 		s.ofJob[controller.UID] = append(s.ofJob[controller.UID], p)
 	}
+	s.sets.add(p)
 	return p
 }
 
@@ -162,6 +167,7 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	n := p.on
 	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
 	p.stage = gone
+	s.sets.changes(p)
 	if s.room != nil && !p.is.Finished {
 		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
@@ -228,6 +234,11 @@ func (s *simulation) recount(p *pod) {
 		return
 	}
 	p.counted = counts
+	s.sets.changes(p)
+	if counts && p.set != "" {
+		s.waiting = append(s.waiting, s.sets.released(p.set)...)
+		s.roomFor(s.now)
+	}
 	change := 1
 	if !counts {
 		change = -1

@@ -82,6 +82,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 	if n == nil { // its node is unknown
 		p.stage = gone
+		s.sets.changes(p)
 		return
 	}
 	switch {

@@ -119,14 +119,27 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 			}
 		}
 	}
-	for _, p := range s.waiting {
-		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
-	}
+	s.reportWaiting(r)
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
 		r.Summary.Left += count(told.LeavesAt != nil)
 		r.Summary.PodsLost += count(told.Lost)
 		r.Summary.LocalData += count(told.LocalData)
+	}
+}
+
+// reportWaiting reports the pods that wait for room, and those that do not exist yet.
+func (s *simulation) reportWaiting(r *cliv1alpha1.SimulationReport) {
+	for _, all := range s.sets.blocked {
+		for _, p := range all {
+			if of := s.sets.waitsFor(p); of != nil && p.before != nil {
+				p.before.Successor = ""
+				p.before.NoSuccessor = fmt.Sprintf("Its StatefulSet creates its pods in order, and %s is not ready.", of.Name)
+			}
+		}
+	}
+	for _, p := range s.waiting {
+		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
 	}
 }
 

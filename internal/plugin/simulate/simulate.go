@@ -56,7 +56,8 @@ type simulation struct {
 	room      *placement.Room // nil without WhereTo
 	makers    placement.Controllers
 	ofJob     map[types.UID][]*pod // by Job, for Jobs that have not failed
-	took      *node                // the node whose taints the last pod tolerated, without WhereTo
+	sets      sets
+	took      *node // the node whose taints the last pod tolerated, without WhereTo
 	waiting   []*pod
 	placing   once
 	policies  *objecting // nil without EvictionPolicies
@@ -111,8 +112,8 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
-		ofJob: map[types.UID][]*pod{},
-		play:  readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
+		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster),
+		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
 	s.placing = once{queue: &s.queue, kind: places, do: s.place}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -464,14 +465,51 @@ func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
 	for _, node := range cluster.Nodes {
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
 	}
-	report := playOptions(t, cluster, simulate.Options{WhereTo: true},
-		"{at: 1m, taint: {nodes: [b1, b2, b3], taints: ['k:NoExecute']}}")
-	where := map[string]string{}
-	for _, told := range report.Pods {
-		where[told.Name] = told.SuccessorNode
+	for managed, waits := range map[appsv1.PodManagementPolicyType]bool{
+		appsv1.ParallelPodManagement: false, appsv1.OrderedReadyPodManagement: true, "": true,
+	} {
+		cluster.StatefulSets = []*appsv1.StatefulSet{{
+			ObjectMeta: metav1.ObjectMeta{UID: "db"}, Spec: appsv1.StatefulSetSpec{PodManagementPolicy: managed},
+		}}
+		report := playOptions(t, cluster, simulate.Options{WhereTo: true},
+			"{at: 1m, taint: {nodes: [b1, b2, b3], taints: ['k:NoExecute']}}")
+		where, why := map[string]string{}, ""
+		for _, told := range report.Pods {
+			if where[told.Name] = told.SuccessorNode; told.Name == "db-1" {
+				why = told.NoSuccessor
+			}
+		}
+		if where["db-0"] != "" || (where["db-1"] == "") != waits {
+			t.Errorf("%s: the successors go to %v, want only that of db-1 to find a node: %t", managed, where, !waits)
+		}
+		if want := "Its StatefulSet creates its pods in order, and db-0~2 is not ready."; waits && why != want {
+			t.Errorf("%s: db-1 has no successor: %q, want %q", managed, why, want)
+		}
 	}
-	if where["db-0"] != "" || where["db-1"] == "" {
-		t.Errorf("the successors go to %v, want only that of db-1 to find a node", where)
+}
+
+func TestAStatefulSetCreatesItsPodsInOrder(t *testing.T) {
+	for managed, ready := range map[appsv1.PodManagementPolicyType][]time.Duration{
+		appsv1.ParallelPodManagement: {65 * time.Second, 65 * time.Second}, "": {65 * time.Second, 70 * time.Second},
+	} {
+		cluster := small(pod("b1", "StatefulSet", "db", "db-0", 60), pod("b2", "StatefulSet", "db", "db-1", 60))
+		cluster.StatefulSets = []*appsv1.StatefulSet{{
+			ObjectMeta: metav1.ObjectMeta{UID: "db"}, Spec: appsv1.StatefulSetSpec{PodManagementPolicy: managed},
+		}}
+		report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}")
+		steps := report.Workloads[0].Steps
+		var got []time.Duration
+		for number := range ready {
+			for _, step := range steps[1:] {
+				if step.Ready > number {
+					got = append(got, step.At.Duration)
+					break
+				}
+			}
+		}
+		if !slices.Equal(got, ready) {
+			t.Errorf("%s: one and two replicas are ready at %v, want %v: %+v", managed, got, ready, steps)
+		}
 	}
 }
 

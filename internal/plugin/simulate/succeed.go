@@ -78,7 +78,7 @@ func (s *simulation) place(now time.Time) {
 			s.placing.set(p.after)
 			return false
 		}
-		return s.placed(p, refused, now)
+		return s.sets.blocks(p) || s.placed(p, refused, now)
 	})
 }
 

@@ -127,7 +127,7 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 	switch kind := object.GroupVersionKind().GroupKind(); kind {
 	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
-	case state.Jobs.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+	case state.Jobs.GroupKind(), state.StatefulSets.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		if controlled, err := c.addOwner(object); controlled || err != nil {
 			return err
 		}
@@ -156,8 +156,9 @@ func (c *collector) unreadable(object *unstructured.Unstructured, err error) err
 
 // addOwner records the controller of a pod's owner, and reports whether there is one.
 func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool, err error) {
-	if object.GroupVersionKind().GroupKind() == state.Jobs.GroupKind() {
-		if err := c.addTo(state.Jobs, object); err != nil {
+	kind := state.KindOf(object.GroupVersionKind().GroupKind())
+	if kind == state.Jobs || kind == state.StatefulSets && !c.wants.Templates { // check reads only its template
+		if err := c.addTo(kind, object); err != nil {
 			return false, err
 		}
 	}

@@ -181,7 +181,11 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 			return err
 		}
 	}
-	return nil
+	if !wanted.Successors {
+		return nil
+	}
+	err := r.list(ctx, state.StatefulSets, metav1.NamespaceAll)
+	return r.without(err, "the command assumes that they create their pods in order")
 }
 
 // controllersOf reads only the controllers of the objects of a kind.

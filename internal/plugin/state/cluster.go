@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,8 @@ type Cluster struct {
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
+	// StatefulSets say whether they create their pods in order.
+	StatefulSets []*appsv1.StatefulSet
 	// Jobs are those that still run. They show whether a pod that leaves gets a successor.
 	Jobs []*batchv1.Job
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -57,7 +58,8 @@ var (
 // Kinds are all kinds of which objects are kept, in the order of a snapshot. Pods come last: there are many. What shows
 // who controls them is in [Signs].
 var Kinds = []*Kind{
-	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Budgets, Policies, Jobs, Pods,
+	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Budgets, Policies, StatefulSets, Jobs,
+	Pods,
 }
 
 // KindOf returns the kind with a name, or nil.
@@ -170,6 +172,16 @@ var Policies = row[v1alpha1.EvictionPolicy, *v1alpha1.EvictionPolicy]{
 	is: v1alpha1.GroupVersion.WithKind("EvictionPolicy"), resource: "evictionpolicies",
 	kept: append([]string{"spec", "status"}, meta...),
 	in:   func(c *Cluster) *[]*v1alpha1.EvictionPolicy { return &c.Policies },
+}.kind()
+
+// StatefulSets say whether they create their pods in order.
+var StatefulSets = row[appsv1.StatefulSet, *appsv1.StatefulSet]{
+	is: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), resource: "statefulsets",
+	list: lister(func(c kubernetes.Interface, ns string) lists[*appsv1.StatefulSetList] {
+		return c.AppsV1().StatefulSets(ns)
+	}),
+	kept: append([]string{"spec.podManagementPolicy"}, named...),
+	in:   func(c *Cluster) *[]*appsv1.StatefulSet { return &c.StatefulSets },
 }.kind()
 
 // Jobs show whether a pod that leaves gets a successor. Those that are over create none.

@@ -204,6 +204,7 @@ func (r *subjectReader) without(err error, follows string) error {
 	if !errors.As(err, &denied) {
 		return err
 	}
-	r.api.Cluster.Unknown = append(r.api.Cluster.Unknown, state.Unknown{Resource: denied.Kind, Says: denied.Means(follows)})
+	unknown := state.Unknown{Resource: denied.Kind, Says: denied.Means(follows)}
+	r.api.Cluster.Unknown = append(r.api.Cluster.Unknown, unknown)
 	return nil
 }

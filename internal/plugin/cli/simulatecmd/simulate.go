@@ -210,7 +210,7 @@ func (o *options) print(report *cliv1alpha1.SimulationReport) error {
 
 func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
-		Policies: true, Budgets: true, Renewals: true, Scheduling: o.whereTo,
+		Policies: true, Budgets: true, Successors: true, Renewals: true, Scheduling: o.whereTo,
 	})
 	if err != nil {
 		return nil, err

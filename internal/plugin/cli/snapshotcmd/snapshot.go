@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +64,7 @@ It also contains:
 - the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
 - the controllers of ReplicaSets and Jobs, and for unfinished Jobs the pod failure policy, the pod replacement policy,
   and how many pods have failed and may fail
+- whether StatefulSets create their pods in order
 - the selectors of Services
 - the flags of kube-controller-manager that say which controllers run, and which Lease elects its leader
 
@@ -89,7 +89,7 @@ other annotations except the one that marks static pods.`,
 
 func (o *options) run(ctx context.Context) error {
 	cluster, err := o.source.Read(ctx, source.Wants{
-		Policies: true, Budgets: true, Scheduling: true, Renewals: true, Signs: true,
+		Policies: true, Budgets: true, Successors: true, Scheduling: true, Renewals: true, Signs: true,
 	})
 	if err != nil {
 		return err
@@ -128,12 +128,16 @@ func linesOf(cluster *state.Cluster, at time.Time) ([]runtime.Object, error) {
 func objectsOf(cluster *state.Cluster) (all []runtime.Object, err error) {
 	for _, kind := range state.Kinds {
 		objects := kind.Objects(cluster)
-		if kind == state.Jobs {
+		switch kind {
+		case state.StatefulSets:
 			all = append(all, signsOf(cluster)...)
-			objects, err = ownersOf(cluster)
-			if err != nil {
-				return nil, err
-			}
+			objects, err = withoutTemplates(objects)
+		case state.Jobs:
+			objects, err = withoutTemplates(objects)
+			objects = append(objects, ownersOf(cluster)...)
+		}
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, objects...)
 	}
@@ -148,23 +152,18 @@ func signsOf(cluster *state.Cluster) (all []runtime.Object) {
 	return appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
 }
 
-// ownersOf returns the Jobs that still run, and all that other ReplicaSets and Jobs say: who controls them.
-func ownersOf(cluster *state.Cluster) (all []runtime.Object, err error) {
+// ownersOf returns all that ReplicaSets, and Jobs that are over, say: who controls them.
+func ownersOf(cluster *state.Cluster) (all []runtime.Object) {
 	running := map[types.UID]bool{}
 	for _, job := range cluster.Jobs {
 		running[job.UID] = true
-		object, err := jobOf(job)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, object)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
 		if !running[uid] {
 			all = append(all, ownedBy(uid, cluster.Controllers[uid]))
 		}
 	}
-	return all, nil
+	return all
 }
 
 // renewals returns the Leases of nodes with only the last renewal.
@@ -197,12 +196,17 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 	return output.WithKind(object, "apps/v1", "ReplicaSet")
 }
 
-// jobOf returns a Job without the template that its type requires.
-func jobOf(job *batchv1.Job) (runtime.Object, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job)
-	if err != nil {
-		return nil, fmt.Errorf("write Job %s/%s: %w", job.Namespace, job.Name, err)
+// withoutTemplates returns workloads without the template and the selector that their types require.
+func withoutTemplates(objects []runtime.Object) (all []runtime.Object, err error) {
+	for _, object := range objects {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, fmt.Errorf("write %T: %w", object, err)
+		}
+		for _, required := range []string{"template", "selector", "serviceName", "updateStrategy"} {
+			unstructured.RemoveNestedField(fields, "spec", required)
+		}
+		all = append(all, &unstructured.Unstructured{Object: fields})
 	}
-	unstructured.RemoveNestedField(fields, "spec", "template")
-	return output.WithKind(&unstructured.Unstructured{Object: fields}, "batch/v1", "Job"), nil
+	return all, nil
 }
