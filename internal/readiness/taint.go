@@ -51,15 +51,15 @@ func ownsNoSchedule(t corev1.Taint) bool {
 func noExecuteKeys(node *corev1.Node) []string {
 	var keys []string
 	for _, t := range node.Spec.Taints {
-		if ownsNoExecute(t) {
+		if OwnsNoExecute(t) {
 			keys = append(keys, t.Key)
 		}
 	}
 	return keys
 }
 
-// ownsNoExecute reports whether a taint is a NoExecute taint for readiness.
-func ownsNoExecute(t corev1.Taint) bool {
+// OwnsNoExecute reports whether a taint is a NoExecute taint for readiness.
+func OwnsNoExecute(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute &&
 		(t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
@@ -92,13 +92,13 @@ func retaint(
 // not been ready for as long as the pod tolerates, whatever its kubelet said meanwhile. Upstream restarts the
 // countdown.
 func retaintNoExecute(current []corev1.Taint, keys []string, now time.Time) ([]corev1.Taint, bool) {
-	next, changed := retaint(current, ownsNoExecute, corev1.TaintEffectNoExecute, keys, now)
+	next, changed := retaint(current, OwnsNoExecute, corev1.TaintEffectNoExecute, keys, now)
 	earliest := earliestNoExecute(current)
 	if !changed || earliest == nil {
 		return next, changed
 	}
 	for i := range next {
-		if ownsNoExecute(next[i]) && (next[i].TimeAdded == nil || earliest.Before(next[i].TimeAdded)) {
+		if OwnsNoExecute(next[i]) && (next[i].TimeAdded == nil || earliest.Before(next[i].TimeAdded)) {
 			next[i].TimeAdded = earliest.DeepCopy()
 		}
 	}
@@ -109,7 +109,7 @@ func retaintNoExecute(current []corev1.Taint, keys []string, now time.Time) ([]c
 func earliestNoExecute(taints []corev1.Taint) *metav1.Time {
 	var earliest *metav1.Time
 	for _, t := range taints {
-		if ownsNoExecute(t) && t.TimeAdded != nil && (earliest == nil || t.TimeAdded.Before(earliest)) {
+		if OwnsNoExecute(t) && t.TimeAdded != nil && (earliest == nil || t.TimeAdded.Before(earliest)) {
 			earliest = t.TimeAdded
 		}
 	}
@@ -120,7 +120,7 @@ func earliestNoExecute(taints []corev1.Taint) *metav1.Time {
 func taintedAt(node *corev1.Node) time.Time {
 	var latest time.Time
 	for _, taint := range node.Spec.Taints {
-		if ownsNoExecute(taint) && taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
+		if OwnsNoExecute(taint) && taint.TimeAdded != nil && taint.TimeAdded.After(latest) {
 			latest = taint.TimeAdded.Time
 		}
 	}

@@ -716,3 +716,33 @@ func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
 		}
 	}
 }
+
+func TestNobodyIsToldToRemoveATaintThatIsSetAgain(t *testing.T) {
+	const again = "Bring node n back, because node.kubernetes.io/unreachable:NoExecute is set again as long as it is not ready. " +
+		"To keep the pod until then, pause evictions (kubectl taintkeeper pause)."
+	for name, test := range map[string]struct {
+		ready         corev1.ConditionStatus
+		taints        []string
+		what, command string
+	}{
+		"by node health": {corev1.ConditionUnknown, []string{corev1.TaintNodeUnreachable + ":NoExecute"}, again, ""},
+		"by node health, with another": {
+			corev1.ConditionUnknown, []string{"k:NoExecute", corev1.TaintNodeUnreachable + ":NoExecute"},
+			"Remove taint k:NoExecute from node n. " + again, "kubectl taint nodes n k:NoExecute-",
+		},
+		"not on a node that is ready": {
+			corev1.ConditionTrue, []string{corev1.TaintNodeUnreachable + ":NoExecute"},
+			"Remove taint node.kubernetes.io/unreachable:NoExecute from node n.", "kubectl taint nodes n node.kubernetes.io/unreachable:NoExecute-",
+		},
+	} {
+		on := node("n", test.taints...)
+		on.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: test.ready}}
+		found := false
+		for _, change := range explained(explain.Subject{Pod: pod("p"), Node: on}).Changes {
+			found = found || change.What == test.what && change.Command == test.command
+		}
+		if !found {
+			t.Errorf("%s: the changes are %+v, want %q, %q", name, explained(explain.Subject{Pod: pod("p"), Node: on}).Changes, test.what, test.command)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -73,23 +74,33 @@ func (s *Subject) toLetItStay(facts verdict.Pod, onNode []verdict.Taint) []trial
 	return trials
 }
 
-// withoutTaints removes taints from the node.
+// withoutTaints removes taints from the node. Those of a node that is not ready are set again until it is.
 func (s *Subject) withoutTaints(facts verdict.Pod, onNode []verdict.Taint, causes []verdict.Reason) trial {
-	removals, specs := make([]string, 0, len(causes)), make([]string, 0, len(causes))
+	var removals, specs, again []string
 	left := slices.Clone(onNode)
 	for _, cause := range causes {
-		specs = append(specs, taints.Format(cause.Taint.Taint))
-		removals = append(removals, taints.Removal{Key: cause.Taint.Key, Effect: cause.Taint.Effect}.String())
 		left = slices.DeleteFunc(left, func(taint verdict.Taint) bool { return taint.Key == cause.Taint.Key })
+		spec := taints.Format(cause.Taint.Taint)
+		if readiness.OwnsNoExecute(cause.Taint.Taint) && !readiness.IsReady(s.Node) {
+			again = append(again, spec)
+			continue
+		}
+		specs = append(specs, spec)
+		removals = append(removals, taints.Removal{Key: cause.Taint.Key, Effect: cause.Taint.Effect}.String())
 	}
-	taint := sentence.Agree(len(specs), "taint", "taints")
-	return trial{
-		change: cliv1alpha1.SmallestChange{
-			What:    fmt.Sprintf("Remove %s %s from node %s.", taint, enumerate(specs), s.Node.Name),
-			Command: fmt.Sprintf("kubectl taint nodes %s %s", s.Node.Name, strings.Join(removals, " ")),
-		},
-		tolerations: facts.Tolerations, taints: left,
+	var change cliv1alpha1.SmallestChange
+	var parts []string
+	if len(specs) > 0 {
+		taint := sentence.Agree(len(specs), "taint", "taints")
+		parts = append(parts, fmt.Sprintf("Remove %s %s from node %s.", taint, enumerate(specs), s.Node.Name))
+		change.Command = fmt.Sprintf("kubectl taint nodes %s %s", s.Node.Name, strings.Join(removals, " "))
 	}
+	if len(again) > 0 {
+		parts = append(parts, fmt.Sprintf("Bring node %s back, because %s is set again as long as it is not ready. "+
+			"To keep the pod until then, pause evictions (kubectl taintkeeper pause).", s.Node.Name, enumerate(again)))
+	}
+	change.What = strings.Join(parts, " ")
+	return trial{change: change, tolerations: facts.Tolerations, taints: left}
 }
 
 // listed is a toleration with its position in the pod.
