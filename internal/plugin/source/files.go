@@ -124,16 +124,15 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 	if err := c.addTemplate(object); err != nil {
 		return err
 	}
-	switch kind := object.GroupVersionKind().GroupKind(); kind {
+	if err := c.addKept(object); err != nil {
+		return err
+	}
+	switch object.GroupVersionKind().GroupKind() {
 	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
-	case state.Jobs.GroupKind(), state.StatefulSets.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
-		if controlled, err := c.addOwner(object); controlled || err != nil {
-			return err
-		}
-	default:
-		if kind := state.KindOf(kind); kind != nil {
-			return c.addTo(kind, object)
+	case state.Jobs.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
+		if c.addOwner(object) {
+			return nil
 		}
 	}
 	if err := c.addWorkload(object); err != nil {
@@ -155,18 +154,12 @@ func (c *collector) unreadable(object *unstructured.Unstructured, err error) err
 }
 
 // addOwner records the controller of a pod's owner, and reports whether there is one.
-func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool, err error) {
-	kind := state.KindOf(object.GroupVersionKind().GroupKind())
-	if kind == state.Jobs || kind == state.StatefulSets && !c.wants.Templates { // check reads only its template
-		if err := c.addTo(kind, object); err != nil {
-			return false, err
-		}
-	}
+func (c *collector) addOwner(object *unstructured.Unstructured) (controlled bool) {
 	controller := metav1.GetControllerOfNoCopy(object)
 	if controller != nil {
 		c.cluster.Controllers[object.GetUID()] = *controller
 	}
-	return controller != nil, nil
+	return controller != nil
 }
 
 // addTemplate records the pod template of a workload, which explains where tolerations come from. Snapshots contain
@@ -210,8 +203,12 @@ func (c *collector) addSelector(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// addTo checks and converts an object, and adds what is kept of it to the cluster.
-func (c *collector) addTo(kind *state.Kind, object *unstructured.Unstructured) error {
+// addKept checks and converts an object of a kind that is kept, and adds it to the cluster.
+func (c *collector) addKept(object *unstructured.Unstructured) error {
+	kind := state.KindOf(object.GroupVersionKind().GroupKind())
+	if kind == nil || kind == state.StatefulSets && c.wants.Templates { // check reads only its template
+		return nil
+	}
 	if check := checks[kind]; check != nil {
 		if err := check(object); err != nil {
 			return err
@@ -221,13 +218,11 @@ func (c *collector) addTo(kind *state.Kind, object *unstructured.Unstructured) e
 	if err := convert(object.Object, typed); err != nil {
 		return err
 	}
-	kind.Add(c.cluster, typed)
 	if node, ok := typed.(*corev1.Node); ok {
-		if c.wants.Scheduling {
-			c.cluster.Nodes[len(c.cluster.Nodes)-1].Status.Images = state.SlimImages(node.Status.Images)
-		}
+		c.cluster.Nodes = append(c.cluster.Nodes, c.wants.slimNode(node))
 		return checkTaints(node.Spec.Taints)
 	}
+	kind.Add(c.cluster, typed)
 	return nil
 }
 
