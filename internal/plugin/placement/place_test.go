@@ -23,6 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -109,15 +110,7 @@ func running(image string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = image }
 }
 
-func tolerating(key string, seconds ...int64) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		toleration := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
-		if len(seconds) > 0 {
-			toleration.TolerationSeconds = &seconds[0]
-		}
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
-	}
-}
+var tolerating = statetest.Tolerating
 
 func selecting(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }

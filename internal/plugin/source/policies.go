@@ -18,7 +18,7 @@ import (
 )
 
 // EvictionPolicies is the resource of EvictionPolicies.
-var EvictionPolicies = v1alpha1.GroupVersion.WithResource("evictionpolicies")
+var EvictionPolicies = v1alpha1.GroupVersion.WithResource(state.Policies.Resource)
 
 // Policies reads the EvictionPolicies. A cluster that does not serve the resource has none.
 func (r *Reader) Policies(ctx context.Context) error {
@@ -97,12 +97,12 @@ func (r *Reader) Namespaces(ctx context.Context) error {
 }
 
 func (r *Reader) namespaces(ctx context.Context, follows string) error {
-	return r.without(r.list(ctx, state.Namespaces, metav1.NamespaceAll), follows)
+	return r.without(r.ListKind(ctx, state.Namespaces, metav1.NamespaceAll), follows)
 }
 
 // Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
-	err := r.list(ctx, state.Budgets, namespace)
+	err := r.ListKind(ctx, state.Budgets, namespace)
 	return r.without(err, "PodDisruptionBudgets are not taken into account")
 }
 

@@ -148,11 +148,13 @@ func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 }
 
 func (r *Reader) required(ctx context.Context, wanted Wants) error {
-	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, Keep(&r.Cluster.Nodes, wanted.slimNode))
+	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, func(node *corev1.Node) {
+		r.Cluster.Nodes = append(r.Cluster.Nodes, wanted.slimNode(node))
+	})
 	if err != nil {
 		return err
 	}
-	err = r.list(ctx, state.Pods, metav1.NamespaceAll)
+	err = r.ListKind(ctx, state.Pods, metav1.NamespaceAll)
 	r.Cluster.KeepUsedImages()
 	return err
 }
@@ -184,7 +186,7 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 	if !wanted.Successors {
 		return nil
 	}
-	err := r.list(ctx, state.StatefulSets, metav1.NamespaceAll)
+	err := r.ListKind(ctx, state.StatefulSets, metav1.NamespaceAll)
 	return r.without(err, "the command assumes that they create their pods in order")
 }
 
@@ -230,7 +232,7 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 		if !kind.Scheduling {
 			continue
 		}
-		if err := r.without(r.list(ctx, kind, metav1.NamespaceAll), follows); err != nil {
+		if err := r.without(r.ListKind(ctx, kind, metav1.NamespaceAll), follows); err != nil {
 			return err
 		}
 	}
@@ -245,11 +247,6 @@ func (r *Reader) renewals(ctx context.Context, wanted Wants) error {
 	leases := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	err := List(ctx, r, "leases", leases.List, r.Cluster.AddRenewal)
 	return r.without(err, "it is not known when kubelets last renewed them")
-}
-
-// Keep appends the parts of each object that are needed.
-func Keep[T any](all *[]*T, slim func(*T) *T) func(*T) {
-	return func(object *T) { *all = append(*all, slim(object)) }
 }
 
 // without continues without a kind that may not be read or that the API server does not serve, and says what that
@@ -267,8 +264,8 @@ func (r *Reader) without(err error, follows string) error {
 	return err
 }
 
-// list adds the objects of a kind in a namespace, or in all, to the cluster.
-func (r *Reader) list(ctx context.Context, kind *state.Kind, namespace string) error {
+// ListKind adds the objects of a kind in a namespace, or in all, to the cluster.
+func (r *Reader) ListKind(ctx context.Context, kind *state.Kind, namespace string) error {
 	add := func(object runtime.Object) error {
 		kind.Add(r.Cluster, object)
 		return nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -83,7 +84,7 @@ func (r *Reader) Idle(ctx context.Context) error {
 // it is not running.
 func (r *Reader) lookCloser(ctx context.Context) error {
 	pods := r.Clients.CoreV1().Pods(metav1.NamespaceAll)
-	err := List(ctx, r, "pods", selected(pods.List), Keep(&r.Cluster.Pods, state.SlimPod))
+	err := List(ctx, r, "pods", selected(pods.List), func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
 	if err != nil && !IsUnreadable(err) {
 		return err
 	}

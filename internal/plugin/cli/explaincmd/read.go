@@ -86,8 +86,8 @@ func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*cor
 		return nil, err
 	}
 	if w.kind != kindPod {
-		list := r.api.Clients.CoreV1().Nodes().List
-		err := source.List(ctx, r.api, "nodes", list, source.Keep(&among.Nodes, state.SlimNode))
+		err := r.api.ListKind(ctx, state.Nodes, metav1.NamespaceAll)
+		among.Nodes = r.api.Cluster.Nodes
 		if err = r.without(err, "the pod that leaves first is not known"); err != nil {
 			return nil, err
 		}
@@ -99,7 +99,13 @@ func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*cor
 func (r *subjectReader) node(ctx context.Context, subject *explain.Subject) error {
 	name := subject.Pod.Spec.NodeName
 	if name == "" {
-		return source.List(ctx, r.api, "nodes", r.api.Clients.CoreV1().Nodes().List, source.Keep(&subject.Nodes, state.SlimNode))
+		if len(r.api.Cluster.Nodes) == 0 { // they have not been read to find the pod
+			if err := r.api.ListKind(ctx, state.Nodes, metav1.NamespaceAll); err != nil {
+				return err
+			}
+		}
+		subject.Nodes = r.api.Cluster.Nodes
+		return nil
 	}
 	node, err := r.api.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {

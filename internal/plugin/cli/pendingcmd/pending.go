@@ -200,8 +200,7 @@ func (o *options) reader() (*source.Reader, error) {
 
 func (o *options) readFrom(ctx context.Context, api *source.Reader) (*state.Cluster, error) {
 	defer api.Progress.End()
-	err := source.List(ctx, api, "nodes", api.Clients.CoreV1().Nodes().List, source.Keep(&api.Cluster.Nodes, state.SlimNode))
-	if err != nil {
+	if err := api.ListKind(ctx, state.Nodes, metav1.NamespaceAll); err != nil {
 		return nil, err
 	}
 	if err := o.readPods(ctx, api, o.namespace); err != nil {
@@ -223,7 +222,7 @@ func (o *options) readPods(ctx context.Context, api *source.Reader, namespace st
 		options.FieldSelector = selector.String()
 		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
 	}
-	return source.List(ctx, api, "pods", list, source.Keep(&api.Cluster.Pods, state.SlimPod))
+	return source.List(ctx, api, "pods", list, func(pod *corev1.Pod) { state.Pods.Add(api.Cluster, pod) })
 }
 
 // columnsFor returns the columns of the table, the most important first. If policies select some of the pods, one
