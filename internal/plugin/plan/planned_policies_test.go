@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/google/go-cmp/cmp"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
@@ -238,5 +240,33 @@ func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 				t.Errorf("the answer is %+v", made.Pods[0].Answer)
 			}
 		})
+	}
+}
+
+func TestAPlanCountsThePodsOfEachPolicyAndBudget(t *testing.T) {
+	labeled := func(app string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
+	}
+	of := func(app string, action v1alpha1.EvictionAction) v1alpha1.EvictionPolicySpec {
+		selector := &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(app)}}
+		return v1alpha1.EvictionPolicySpec{Action: action, PodSelector: selector, Unready: v1alpha1.UnreadyAsk}
+	}
+	cluster := &state.Cluster{
+		Nodes: []*corev1.Node{node("n")}, Budgets: []*policyv1.PodDisruptionBudget{budgetOf("asked", 1)},
+		Pods: []*corev1.Pod{
+			pod("a", labeled("asked")), pod("b", labeled("asked")), pod("c", labeled("asked")),
+			pod("h", labeled("held")), pod("i", labeled("held")), pod("stays", labeled("held"), tolerating("k")),
+		},
+		Policies: []*v1alpha1.EvictionPolicy{
+			policyOf("asks", of("asked", v1alpha1.ActionEvict)), policyOf("holds", of("held", v1alpha1.ActionHold)),
+		},
+	}
+	made := planFor(t, cluster, "k:NoExecute")
+	want := []cliv1alpha1.PlannedPolicy{{Name: "asks", Pods: 3, Asked: 3}, {Name: "holds", Pods: 2, Held: 2}}
+	if diff := cmp.Diff(want, made.Policies); diff != "" {
+		t.Errorf("the policies (-want +got):\n%s", diff)
+	}
+	if got := made.Budgets[0]; got.Leave != 3 || got.Asked != 3 || got.Breach != 0 {
+		t.Errorf("the budget is %+v, want that three pods leave, and it is asked about three", got)
 	}
 }

@@ -63,3 +63,27 @@ func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 		t.Errorf("the taint is tolerated as %+v says", listed[0])
 	}
 }
+
+func TestPodsWithGtAreCountedAcrossNodes(t *testing.T) {
+	cluster := &state.Cluster{
+		Nodes: []*corev1.Node{node("m", "k=5:NoExecute"), node("n", "k=5:NoExecute")},
+		Pods: []*corev1.Pod{
+			pod("a", above("k", "7"), on("m")), pod("b", above("k", "7"), on("m")), pod("c", on("m")),
+			pod("d", above("k", "7")), pod("e"),
+		},
+	}
+	want := state.ComparisonNotes(3)[0]
+	if made := planFor(t, cluster, "other:NoSchedule"); !slices.Contains(made.Notes, want) {
+		t.Errorf("the notes of the plan are %q, want %q", made.Notes, want)
+	}
+	known := &plan.Countdowns{}
+	for _, node := range cluster.Nodes {
+		known.SetNode(node, now)
+	}
+	for _, pod := range cluster.Pods {
+		known.SetPod(pod, now)
+	}
+	if list := known.Pending(now); !slices.Contains(list.Notes, want) {
+		t.Errorf("the notes of pending are %q, want %q", list.Notes, want)
+	}
+}
