@@ -69,7 +69,7 @@ func TestPodsWithGtAreCountedAcrossNodes(t *testing.T) {
 		Nodes: []*corev1.Node{node("m", "k=5:NoExecute"), node("n", "k=5:NoExecute")},
 		Pods: []*corev1.Pod{
 			pod("a", above("k", "7"), on("m")), pod("b", above("k", "7"), on("m")), pod("c", on("m")),
-			pod("d", above("k", "7")), pod("e"),
+			pod("d", above("j", "7")), pod("e"),
 		},
 	}
 	want := state.ComparisonNotes(3)[0]
