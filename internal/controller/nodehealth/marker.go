@@ -56,7 +56,7 @@ func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Resu
 	switch {
 	case apicall.Stopping(ctx):
 		return reconcile.Result{}, nil
-	case len(failed) > 0: // the next request finds them waiting
+	case len(failed) > 0: // the queue's backoff is short, and the next request finds each pod with its own
 		return reconcile.Result{}, errors.Join(failed...)
 	}
 	return reconcile.Result{RequeueAfter: next}, nil

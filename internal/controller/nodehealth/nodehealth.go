@@ -243,7 +243,7 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 	}
 	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
-		RateLimiter:             apicall.RateLimiter[NodeRequest](),
+		RateLimiter:             apicall.Wait[NodeRequest](func(NodeRequest) time.Duration { return apicall.FirstBackoff }),
 		Reconciler:              marker,
 	}, source{&k.markings, k.mark})
 	if err != nil {
