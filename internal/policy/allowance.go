@@ -25,6 +25,7 @@ type Allowance struct {
 
 	allowed int
 	asked   time.Time // when the last pod was asked about, or since when the budget has been known
+	exact   bool      // see [Engine]
 }
 
 // NewAllowance returns the allowance of a budget that is not known to allow anything at an instant.
@@ -58,6 +59,8 @@ func (a *Allowance) room(now time.Time) time.Time {
 		return time.Time{}
 	case a.allowed > 0 || len(a.taken) > 0:
 		return next
+	case a.exact:
+		return Later
 	}
 	return probe
 }

@@ -21,6 +21,9 @@ import (
 // although nobody asked, [Engine.Next] says about which nodes. Call it at the instant that it returned last, and as
 // soon as [Engine.Pending] is true.
 type Engine struct {
+	// Exact is set if what budgets allow is never out of date, so that none that allows nothing is asked about.
+	Exact bool
+
 	cluster Cluster
 	gather  time.Duration
 	pending bool

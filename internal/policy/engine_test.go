@@ -297,6 +297,20 @@ func TestARefusedPodGivesItsPlaceBack(t *testing.T) {
 	c.engine.End("n", "b", false, c.now)
 }
 
+func TestABudgetThatAllowsNothingIsAskedAboutUnlessWhatItAllowsIsExact(t *testing.T) {
+	for _, exact := range []bool{false, true} {
+		c := newCluster(t)
+		c.engine.Exact = exact
+		c.engine.SetBudget("shop/web", 0, c.now)
+		c.follow(named(t, "ask", spec{Action: v1alpha1.ActionEvict}))
+		c.add("a", "n", at(0), policy.Pod{Budgets: policy.Budgets{Name: "shop/web"}})
+		c.pass(at(policy.ProbeEvery.Seconds()))
+		if begins := c.engine.Begin(c.leaver("a", c.now), true, c.now); begins == exact {
+			t.Errorf("exact: %v: the eviction begins: %v", exact, begins)
+		}
+	}
+}
+
 // A pod leaves because of the taint that lets it go most mildly. If that one has no room, another may still ask.
 func TestAPodWithoutAPlaceIsAskedAboutBecauseOfAnotherTaint(t *testing.T) {
 	c := newCluster(t)

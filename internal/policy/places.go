@@ -52,6 +52,7 @@ func (e *Engine) SetBudget(name string, disruptions int, now time.Time) {
 	is := e.budgets[name]
 	if is == nil {
 		is = NewAllowance(now)
+		is.exact = e.Exact
 		e.budgets[name] = is
 	}
 	if is.allowed != disruptions {

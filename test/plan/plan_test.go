@@ -166,32 +166,26 @@ func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)
 	}
 }
 
-// departure is when a pod must leave according to the plan: at an instant or, where a pace lets it wait, before another.
-type departure struct{ from, by time.Time }
+// departure is when a pod must leave according to the plan. Of pods that wait for the same pace, any may go first, so
+// each may leave from an instant to another one.
+type departure struct{ at, from, by time.Time }
 
 // departure returns when a pod must leave; false if it must stay, or leaves so late that the test does not wait for it.
 func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
-	if !pod.Leaves {
+	leaves := pod.LeavesAt(r.planned.At)
+	if leaves == nil || leaves.Sub(r.planned.At.Time) > patience {
 		return departure{}, false
-	}
-	at := pod.Due.Time
-	if pod.Answer != nil {
-		if pod.Answer.LeavesAt == nil {
-			return departure{}, false
-		}
-		at = pod.Answer.LeavesAt.Time
-	}
-	if at.Sub(r.planned.At.Time) > patience {
-		return departure{}, false
-	}
-	by := at
-	for _, policy := range r.planned.Policies {
-		if pod.Answer != nil && policy.LastAt != nil { // which may be that of a pod for which nobody waits
-			by = timeline.Later(by, timeline.Earlier(policy.LastAt.Time, at.Add(patience)))
-		}
 	}
 	later := r.taintedAt[pod.Node].Sub(r.planned.At.Time)
-	return departure{at.Add(later), by.Add(later)}, true
+	is := departure{at: leaves.Add(later)}
+	is.from, is.by = is.at, is.at
+	for _, policy := range r.planned.Policies {
+		if pod.Answer != nil && policy.LastAt != nil {
+			is.from = timeline.Earlier(is.from, timeline.Later(pod.Due.Time, r.planned.At.Time).Add(later))
+			is.by = timeline.Later(is.by, timeline.Earlier(policy.LastAt.Time, leaves.Add(patience)).Add(later))
+		}
+	}
+	return is, true
 }
 
 // compare waits for what is to happen, and returns how many pods left as planned and how late the latest was.
@@ -204,7 +198,7 @@ func (r *round) compare() (int, time.Duration) {
 		planned[name] = true
 		if at, leaves := r.departure(pod); leaves {
 			due[name] = at
-			end = timeline.Later(end, at.from)
+			end = timeline.Later(end, at.by)
 		}
 	}
 	left := r.departures(planned, len(due), end.Add(time.Second))
@@ -215,7 +209,7 @@ func (r *round) compare() (int, time.Duration) {
 		switch {
 		case !gone && !leaves:
 		case !gone:
-			r.t.Errorf("%s has not left, and according to the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.from)
+			r.t.Errorf("%s has not left, and according to the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.at)
 		case !leaves:
 			r.t.Errorf("%s left at %s, and according to the plan of %v on %v it does not", name, at, r.specs, r.nodes)
 		case at.Sub(instant.from) < -time.Second || at.Sub(instant.by) > cluster.Stalls().Allowed(instant.by, at):
@@ -224,7 +218,25 @@ func (r *round) compare() (int, time.Duration) {
 			worst = max(worst, at.Sub(instant.by))
 		}
 	}
+	r.compareOrder(due, left)
 	return len(due), worst
+}
+
+// compareOrder compares when the first pod leaves, the second, and so on, no matter which pods these are.
+func (r *round) compareOrder(due map[string]departure, left map[string]time.Time) {
+	var want, got []time.Time
+	for name, is := range due {
+		if at, gone := left[name]; gone {
+			want, got = append(want, is.at), append(got, at)
+		}
+	}
+	slices.SortFunc(want, time.Time.Compare)
+	slices.SortFunc(got, time.Time.Compare)
+	for i, at := range got {
+		if at.Sub(want[i]) < -time.Second || at.Sub(want[i]) > cluster.Stalls().Allowed(want[i], at) {
+			r.t.Errorf("pod %d of %d left at %s, and according to the plan of %v on %v at %s", i+1, len(got), at, r.specs, r.nodes, want[i])
+		}
+	}
 }
 
 // kept returns how many pods had to leave and did not when they were due, because of policies.

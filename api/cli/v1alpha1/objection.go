@@ -40,7 +40,8 @@ type PolicyAnswer struct {
 	// Until is when this answer ends if the cluster does not change. It is absent if the answer then never ends.
 	Until *metav1.MicroTime `json:"until,omitempty"`
 	// LeavesAt is when the last policy stops objecting if nothing but the time changes. It is absent if that never
-	// happens. Paces are not taken into account.
+	// happens. Only a plan takes into account that other pods leave, and with them paces, breakers that open, and what
+	// successors change in budgets.
 	LeavesAt *metav1.MicroTime `json:"leavesAt,omitempty"`
 	// LastPolicy is the policy that releases the pod last. It is absent if no policy objects.
 	LastPolicy string `json:"lastPolicy,omitempty"`

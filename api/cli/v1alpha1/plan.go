@@ -72,8 +72,7 @@ type PlannedPolicy struct {
 	// already open.
 	TripsAt *metav1.MicroTime `json:"tripsAt,omitempty"`
 	Trips   string            `json:"trips,omitempty"`
-	// Pace is how fast the policy releases pods. LastAt is when it releases the last pod that nothing else keeps, if no
-	// other pods start to leave meanwhile.
+	// Pace is how fast the policy releases pods. LastAt is when the last of them leaves that leaves at all.
 	Pace   string            `json:"pace,omitempty"`
 	LastAt *metav1.MicroTime `json:"lastAt,omitempty"`
 }
@@ -173,6 +172,20 @@ type PlannedPod struct {
 	Answer *PolicyAnswer `json:"answer,omitempty"`
 	// WhereTo says where the successor of a pod that leaves would go. It is absent without --where-to.
 	WhereTo *WhereTo `json:"whereTo,omitempty"`
+}
+
+// LeavesAt returns when a pod leaves according to a plan that was made at an instant, if nothing but the time changes. It
+// is nil if the pod stays, or if EvictionPolicies hold it without an end.
+func (p *PlannedPod) LeavesAt(at metav1.MicroTime) *metav1.MicroTime {
+	switch {
+	case !p.Leaves:
+		return nil
+	case p.Answer != nil:
+		return p.Answer.LeavesAt
+	case p.Due.Before(&at):
+		return &at
+	}
+	return p.Due
 }
 
 // Owner is the workload that a pod belongs to. It is the topmost known owner, for example the Deployment instead of

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
@@ -22,6 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // DefaultQuestions is the default of [Options]: how often nodes are asked whether they take a pod. That many questions
@@ -41,7 +43,7 @@ type Options struct {
 
 // Place sets WhereTo of all pods of a plan that leave, counts them in the summary, and notes what was not asked.
 //
-// Pods leave in the order of their due times. Pods that leave at the same time are removed first. Then their successors
+// Pods leave when policies let them go. Pods that leave at the same time are removed first. Then their successors
 // are placed in the order of the scheduler's queue, by priority, each after the one before it. A successor that fits no
 // node is tried again after others are placed or leave, if that may change the answer.
 func Place(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.TaintPlan, options Options) error {
@@ -54,7 +56,7 @@ func Place(ctx context.Context, cluster *state.Cluster, made *cliv1alpha1.TaintP
 	if err != nil {
 		return fmt.Errorf("ask where pods would go: %w", err)
 	}
-	for _, batch := range p.batches(made.At.Time) {
+	for _, batch := range p.batches(made.At) {
 		if err := p.leave(ctx, batch); err != nil {
 			return fmt.Errorf("ask where pods would go: %w", err)
 		}
@@ -184,19 +186,22 @@ func noSuccessor(reason string) *cliv1alpha1.WhereTo {
 	return &cliv1alpha1.WhereTo{Reason: reason, NoSuccessor: true}
 }
 
-// batches groups the pods by the time at which they leave, in that order. Pods that are already due leave at the
-// instant of the plan.
-func (p *placer) batches(at time.Time) [][]*leaver {
+// batches groups the pods by the time at which they leave, in that order. Those that policies hold without an end are
+// last.
+func (p *placer) batches(at metav1.MicroTime) [][]*leaver {
+	leaves := func(l *leaver) time.Time {
+		if at := l.planned.LeavesAt(at); at != nil {
+			return at.Time
+		}
+		return verdict.Latest
+	}
+	slices.SortStableFunc(p.leavers, func(a, b *leaver) int { return leaves(a).Compare(leaves(b)) })
 	var all [][]*leaver
 	var last time.Time
-	for _, l := range p.leavers { // a plan lists them soonest first
-		leaves := at
-		if l.planned.Due.After(at) {
-			leaves = l.planned.Due.Time
-		}
-		if len(all) == 0 || !leaves.Equal(last) {
+	for _, l := range p.leavers {
+		if at := leaves(l); len(all) == 0 || !at.Equal(last) {
 			all = append(all, nil)
-			last = leaves
+			last = at
 		}
 		all[len(all)-1] = append(all[len(all)-1], l)
 	}

@@ -187,7 +187,7 @@ func placed(t testing.TB, cluster *state.Cluster, options placement.Options) *cl
 			request.Nodes = append(request.Nodes, node)
 		}
 	}
-	made, err := plan.Make(cluster, request)
+	made, err := plan.Make(t.Context(), cluster, request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,7 +34,7 @@ type Request struct {
 
 // Make returns what the change would do. The notes list the nodes on which it cannot be made. If it cannot be made on
 // any node, Make returns an error.
-func Make(cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
+func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
 	changes, errs := changesOf(request)
 	if len(changes) == 0 {
 		return nil, errors.Join(errs...)
@@ -42,8 +43,7 @@ func Make(cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, erro
 	for _, err := range errs {
 		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
 	}
-	fill(plan, cluster, changes)
-	return plan, nil
+	return plan, fill(ctx, plan, cluster, changes)
 }
 
 // begin returns an empty plan.
@@ -62,7 +62,7 @@ func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 }
 
 // fill says what changes of nodes would do.
-func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) {
+func fill(ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) error {
 	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
@@ -76,8 +76,9 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 	}
 	plan.Notes = append(plan.Notes, state.ComparisonNotes(comparing)...)
 	sortPods(plan.Pods)
-	askPolicies(plan, cluster, changes)
+	err := askPolicies(ctx, plan, cluster, changes)
 	weigh(plan, cluster)
+	return err
 }
 
 // change is what happens to the taints of one node.
@@ -108,6 +109,13 @@ func changesOf(request Request) ([]change, []error) {
 	return all, errs
 }
 
+// applied returns the node after the change.
+func (c change) applied() *corev1.Node {
+	node := *c.Node
+	node.Spec.Taints = c.edited
+	return &node
+}
+
 func (c change) planned() cliv1alpha1.PlannedNode {
 	return cliv1alpha1.PlannedNode{
 		Name: c.Name, Zone: c.Labels[corev1.LabelTopologyZone],
@@ -131,7 +139,7 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		return planned
 	case pod.DeletionTimestamp != nil:
 		planned.Reason = "It is already terminating."
-		if after := (&corev1.Node{Spec: corev1.NodeSpec{Taints: c.edited}, Status: c.Status}); state.IsOutOfService(after) {
+		if state.IsOutOfService(c.applied()) {
 			planned.Reason = "It is already terminating. The taint out-of-service lets pod garbage collection delete it."
 		}
 		return planned

@@ -23,6 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 func policyOf(name string, spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
@@ -115,13 +116,14 @@ func TestWhatIsLostLeavesOutPodsThatAreHeldWithoutAnEnd(t *testing.T) {
 			n := node("n")
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			cluster := &state.Cluster{
-				Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod("p", ready), pod("q", ready)},
+				Nodes:   []*corev1.Node{n, node("m")}, // where a successor is ready before the second pod leaves
+				Pods:    []*corev1.Pod{pod("p", ready, ownedBy("ReplicaSet", "web")), pod("q", ready, ownedBy("ReplicaSet", "web"))},
 				Budgets: []*policyv1.PodDisruptionBudget{budgetOf("web", test.allowed)},
 			}
 			if test.spec != nil {
 				cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf("policy", *test.spec)}
 			}
-			made := planFor(t, cluster, "k:NoExecute")
+			made := planOf(t, cluster, []*corev1.Node{n}, "k:NoExecute")
 			leave, breach := 0, 0
 			for _, budget := range made.Budgets {
 				leave, breach = budget.Leave, budget.Breach
@@ -190,11 +192,11 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 	}
 }
 
-func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
-	for scope, want := range map[v1alpha1.PaceScope]time.Duration{
-		v1alpha1.ScopeCluster: 3 * time.Minute, // 7 pods, 2 per minute
-		v1alpha1.ScopeZone:    2 * time.Minute, // 5 in zone a
-		v1alpha1.ScopeNode:    time.Minute,     // 3 on a-1
+func TestAPaceSaysWhenEachPodLeaves(t *testing.T) {
+	for scope, want := range map[v1alpha1.PaceScope][]int{ // in minutes
+		v1alpha1.ScopeCluster: {0, 0, 1, 1, 2, 2, 3}, // 7 pods, 2 per minute
+		v1alpha1.ScopeZone:    {0, 0, 0, 0, 1, 1, 2}, // 5 in zone a
+		v1alpha1.ScopeNode:    {0, 0, 0, 0, 0, 0, 1}, // 3 on a-1
 	} {
 		pace := &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: scope}
 		cluster := &state.Cluster{
@@ -203,8 +205,19 @@ func TestAPaceSaysWhenTheLastPodLeaves(t *testing.T) {
 		}
 		cluster.Pods = append(append(podsOn("a-1", 3), podsOn("a-2", 2)...), podsOn("b-1", 2)...)
 		made := planFor(t, cluster, "k:NoExecute")
-		if got := made.Policies[0].LastAt; got == nil || got.Sub(made.Pods[0].Due.Time) != want {
-			t.Errorf("%s: the last pod leaves at %v, want %v after %v", scope, got, want, made.Pods[0].Due)
+		var got []int
+		for _, pod := range made.Pods {
+			got = append(got, int(pod.Answer.LeavesAt.Sub(pod.Due.Time).Minutes()))
+			if waits := pod.Answer.Reason == string(policy.Paced); waits != (got[len(got)-1] > 0) {
+				t.Errorf("%s: a pod that leaves after %d minutes has the answer %+v", scope, got[len(got)-1], pod.Answer)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: pods leave after %v minutes, want %v", scope, got, want)
+		}
+		if is := made.Policies[0]; is.Held != 0 || is.LastAt == nil || int(is.LastAt.Sub(made.Pods[0].Due.Time).Minutes()) != slices.Max(want) {
+			t.Errorf("%s: the policy is %+v", scope, is)
 		}
 	}
 }

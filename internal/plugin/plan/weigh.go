@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -55,10 +56,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 }
 
 // departs reports whether a pod leaves if nothing but the time changes. A pod that policies hold without end does not.
-func departs(pod *cliv1alpha1.PlannedPod) bool {
-	held := pod.Answer != nil && pod.Answer.Says == cliv1alpha1.PolicyHold && pod.Answer.LeavesAt == nil
-	return pod.Leaves && !held
-}
+func departs(pod *cliv1alpha1.PlannedPod) bool { return pod.LeavesAt(metav1.MicroTime{}) != nil }
 
 // workloadKey identifies a workload in the cluster.
 type workloadKey struct {
@@ -174,6 +172,9 @@ func asksBudget(answer *cliv1alpha1.PolicyAnswer) bool {
 	if answer == nil {
 		return false
 	}
-	why := policy.Why(answer.Reason)
-	return answer.Says == cliv1alpha1.PolicyAsk || why == policy.Budget || why == policy.SeveralBudgets
+	switch policy.Why(answer.Reason) {
+	case policy.Budget, policy.BudgetBusy, policy.SeveralBudgets:
+		return true
+	}
+	return answer.Says == cliv1alpha1.PolicyAsk
 }

@@ -36,30 +36,23 @@ type Set struct {
 	// Flaws say which policies cannot be read completely, and what they do then.
 	Flaws []string
 
-	made       map[string]bool    // policies that the command pause created
-	open       map[string]opening // breakers that are open or will be, by policy
-	full       map[string]bool    // policies whose pace has no room
-	mayNotAsk  bool               // Taintkeeper may not use the Eviction API
+	made       map[string]bool   // policies that the command pause created
+	open       map[string]string // why breakers are open, by policy
+	full       map[string]bool   // policies whose pace has no room
+	mayNotAsk  bool              // Taintkeeper may not use the Eviction API
 	namespaces map[string]*corev1.Namespace
 	budgets    BudgetsOf
-	allows     map[string]int // how many disruptions budgets allow, by name
 }
 
 // BudgetsOf returns the PodDisruptionBudgets of a pod with these labels.
 type BudgetsOf func(namespace string, pod labels.Set) []*policyv1.PodDisruptionBudget
 
-// opening says when a breaker opens, and why.
-type opening struct {
-	from time.Time // zero if it is already open
-	why  string
-}
-
 // New compiles policies. As in Taintkeeper before it knows a namespace's labels, every policy selects a namespace that
 // is not among the objects.
 func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, budgets BudgetsOf) *Set {
 	s := &Set{
-		made: map[string]bool{}, open: map[string]opening{}, full: map[string]bool{},
-		namespaces: map[string]*corev1.Namespace{}, budgets: budgets, allows: map[string]int{},
+		made: map[string]bool{}, open: map[string]string{}, full: map[string]bool{},
+		namespaces: map[string]*corev1.Namespace{}, budgets: budgets,
 	}
 	for _, object := range objects {
 		compiled, err := policy.New(object)
@@ -70,7 +63,7 @@ func New(objects []*v1alpha1.EvictionPolicy, namespaces []*corev1.Namespace, bud
 		s.made[object.Name] = MadeByPause(object)
 		tripped := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionTripped)
 		if compiled.Breaker() != nil && tripped != nil && tripped.Status == "True" {
-			s.open[object.Name] = opening{why: strings.TrimSuffix(tripped.Message, ".")}
+			s.open[object.Name] = strings.TrimSuffix(tripped.Message, ".")
 		}
 		holding := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHolding)
 		holds := holding != nil && holding.Status == "True"
@@ -203,24 +196,16 @@ func (s *Set) Course(
 
 // state returns the state of a policy at an instant, as far as it is known.
 func (s *Set) state(p *policy.Policy, causes []policy.Cause, now, at time.Time) (is policy.State) {
-	is.Open = s.openAt(p, at)
+	is.Open = s.open[p.Name]
 	if due, _ := p.Due(causes); s.full[p.Name] && at.Equal(now) && due.Before(now) {
 		is.Room = func() time.Time { return policy.Later }
 	}
 	return is
 }
 
-// openAt returns why the breaker of a policy is open at an instant; empty if it is closed.
-func (s *Set) openAt(p *policy.Policy, at time.Time) string {
-	if open := s.open[p.Name]; !at.Before(open.from) {
-		return open.why
-	}
-	return ""
-}
-
 // noteHalts notes in the causes whether a pause or an open breaker keeps a pod at an instant.
 func (s *Set) noteHalts(selecting []*policy.Policy, causes []policy.Cause, at time.Time) {
-	open := func(p *policy.Policy) bool { return s.openAt(p, at) != "" }
+	open := func(p *policy.Policy) bool { return s.open[p.Name] != "" }
 	for i := range causes {
 		if !causes[i].Due.After(at) {
 			causes[i].Halt.Note(policy.Halts(selecting, causes[i], at, open), at)
@@ -263,9 +248,7 @@ func (s *Set) object(pod Pod) policy.Budgets {
 	}
 	var names []string
 	for _, budget := range all {
-		name := budget.Namespace + "/" + budget.Name
-		names = append(names, name)
-		s.allows[name] = policy.Allowed(budget)
+		names = append(names, budget.Namespace+"/"+budget.Name)
 	}
 	is := s.BudgetsNamed(names...)
 	if len(all) == 1 && is.Objects == "" && policy.Allowed(all[0]) == 0 {
@@ -292,6 +275,9 @@ const (
 // MadeByPause reports whether the command pause created a policy, so that resume ends it.
 func MadeByPause(object *v1alpha1.EvictionPolicy) bool { return object.Labels[MadeLabel] == MadeBy }
 
+// PaceUsedUp reports whether pods waited for the pace of a policy when its status was written.
+func (s *Set) PaceUsedUp(p *policy.Policy) bool { return s.full[p.Name] }
+
 // IsPause reports the same about a policy of the set.
 func (s *Set) IsPause(p *policy.Policy) bool { return s.made[p.Name] }
 
@@ -301,77 +287,4 @@ type Candidate struct {
 	Node   Node
 	By     []*policy.Policy
 	Causes []policy.Cause
-}
-
-// Trip finds out whether the breaker of a policy opens because of the pods that it selects, and remembers it. It
-// returns when and why, or nothing if the breaker stays closed or is already open. The breaker counts a pod from when
-// the pod would leave without breakers until it leaves, and not at all if it leaves earlier. As in Taintkeeper, pods
-// that become due at an instant are counted before others leave.
-func (s *Set) Trip(p *policy.Policy, selected []Candidate, now time.Time) (at time.Time, why string) {
-	b := p.Breaker()
-	if b == nil || s.open[p.Name].why != "" {
-		return time.Time{}, ""
-	}
-	come, leave := s.demands(p, selected, now)
-	var demand policy.Demand
-	for i, is := range come {
-		for len(leave) > 0 && leave[0].until.Before(is.from) {
-			demand.Add(leave[0].pod, leave[0].said, -1)
-			leave = leave[1:]
-		}
-		demand.Add(is.pod, is.said, 1)
-		if i+1 < len(come) && come[i+1].from.Equal(is.from) { // those that come together are counted together
-			continue
-		}
-		var latch policy.Latch
-		if latch.Count(b, demand.Pods(func(budget string) int { return s.allows[budget] }), len(selected), is.from) {
-			s.open[p.Name] = opening{is.from, latch.Open()}
-			return is.from, latch.Open()
-		}
-	}
-	return time.Time{}, ""
-}
-
-// counted is a pod that a breaker counts, from an instant until another one.
-type counted struct {
-	pod         *policy.Pod
-	said        policy.Said
-	from, until time.Time
-}
-
-// demands returns the pods that the breaker of a policy counts, in the order in which they come and in the order in
-// which they leave.
-func (s *Set) demands(p *policy.Policy, selected []Candidate, now time.Time) (come, leave []counted) {
-	for _, c := range selected {
-		if len(c.Causes) == 0 {
-			continue
-		}
-		is, ok := s.countedFrom(p, c, now)
-		is.until = s.Course(c.By, c.Pod, c.Node, c.Causes, now).Leaves
-		leaves := !is.until.IsZero()
-		if !ok || leaves && is.until.Before(is.from) { // not counted, or another taint makes it leave earlier
-			continue
-		}
-		if come = append(come, is); leaves {
-			leave = append(leave, is)
-		}
-	}
-	slices.SortFunc(come, func(a, b counted) int { return a.from.Compare(b.from) })
-	slices.SortFunc(leave, func(a, b counted) int { return a.until.Compare(b.until) })
-	return come, leave
-}
-
-// countedFrom returns from when the breaker of a policy counts a pod.
-func (s *Set) countedFrom(p *policy.Policy, c Candidate, at time.Time) (_ counted, ok bool) {
-	for {
-		is := s.FactsAt(c.Pod, c.Node, at)
-		is.Budgets = s.object(c.Pod)
-		said, counts := p.Counts(c.By, is, c.Causes, at)
-		if counts {
-			return counted{pod: is, said: said, from: at}, true
-		}
-		if at = timeline.Next(said.Again, is.Turns); at.IsZero() {
-			return counted{}, false
-		}
-	}
 }

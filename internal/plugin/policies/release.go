@@ -73,7 +73,7 @@ func (c Course) Halted() bool {
 // Resumed returns the set without its pauses and breakers.
 func (s *Set) Resumed() *Set {
 	resumed := *s
-	resumed.All, resumed.open = nil, map[string]opening{}
+	resumed.All, resumed.open = nil, map[string]string{}
 	for _, p := range s.All {
 		if !s.made[p.Name] {
 			resumed.All = append(resumed.All, p.Resumed())

@@ -71,9 +71,9 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
 	if n != nil {
 		s.tellNode(n)
-		if s.policies != nil {
-			s.policies.left(leaves(p, n), now)
-		}
+	}
+	if s.policies != nil {
+		s.policies.left(p, now)
 	}
 	p.stage = terminating
 	s.recount(p)

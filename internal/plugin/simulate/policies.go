@@ -21,7 +21,7 @@ type objecting struct {
 	began    bool                   // the engine has had its first turn
 }
 
-// loadPolicies returns the policies at the start, or nil without any. No pace is used, and no pod waits for a budget.
+// loadPolicies returns the policies at the start, or nil without any. No pod waits for a budget.
 func (s *simulation) loadPolicies() *objecting {
 	set := s.cluster.PoliciesOf()
 	if set == nil {
@@ -31,19 +31,22 @@ func (s *simulation) loadPolicies() *objecting {
 		set: set, engine: policy.NewEngine(knownPods{s}, 0), selected: map[*policy.Policy]int{},
 		turn: once{queue: &s.queue, kind: policiesTurn, do: s.advancePolicies},
 	}
+	o.engine.Exact = true
 	s.notes = append(s.notes, set.Flaws...)
 	return o
 }
 
 // followPolicies begins to follow the policies, after the pods are known. Pods that are due have been seen since they
-// were due.
+// were due. A pace whose policy says that it is used up has room only after its whole window.
 func (s *simulation) followPolicies(at time.Time) {
 	for _, name := range s.names {
 		for _, pod := range (knownPods{s}).Leaving(name, at) {
 			s.policies.engine.Assume(pod)
 		}
 	}
-	s.policies.engine.Follow(s.policies.set.All, at, true)
+	set := s.policies.set
+	s.policies.engine.Follow(slices.DeleteFunc(slices.Clone(set.All), set.PaceUsedUp), at, true)
+	s.policies.engine.Follow(set.All, at, false)
 	s.policies.turn.set(at)
 }
 
@@ -121,6 +124,9 @@ func (s *simulation) advancePolicies(now time.Time) {
 		if o.began && !flips {
 			continue
 		}
+		if s.course != nil && flips {
+			s.course.flips(p, o.engine.Open(p, now), now)
+		}
 		switch why := o.engine.Open(p, now); {
 		case flips && why == "":
 			s.tellBreaker(p, "closes", "", now)
@@ -163,24 +169,29 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		said := answers[0]
 		asked, answers = asked[1:], answers[1:]
 		s.lookAt(n, said.Again)
-		switch l.held = said.Answer; {
-		case said.Stays() || !o.engine.Begin(about[i], said.Step == policy.Ask, now):
-		case said.Step == policy.Ask && about[i].Budgets.Name != "" && l.budgets[0].room() == 0: // the Eviction API refuses
-			o.engine.End(n.Name, l.UID, true, now)
-			l.held = o.engine.Decide(about[i], now).Answer
-		default:
+		switch {
+		case said.Stays():
+		case o.engine.Begin(about[i], said.Step == policy.Ask, now):
 			leave = append(leave, l)
 			s.lookAt(n, now) // the queue must learn that they have left
+		default:
+			said = o.engine.Decide(about[i], now).Said
+		}
+		l.held = said.Answer
+		if s.course != nil {
+			s.course.hears(about[i], l, said, policies.NodeOf(n.Node), now)
 		}
 	}
 	o.changed(now)
 	return leave
 }
 
-// left counts a pod that leaves.
-func (o *objecting) left(pod *policy.Leaver, now time.Time) {
-	o.engine.Left(pod, now)
-	o.engine.MarkStale(pod.Node)
-	o.selects(pod.By, -1)
+// left counts a pod that leaves its node, which may be unknown.
+func (o *objecting) left(p *pod, now time.Time) {
+	if n := p.on; n != nil {
+		o.engine.Left(leaves(p, n), now)
+		o.engine.MarkStale(n.Name)
+	}
+	o.selects(p.selecting, -1)
 	o.changed(now)
 }

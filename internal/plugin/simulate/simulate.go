@@ -66,6 +66,7 @@ type simulation struct {
 	workloads map[workloadKey]*counter
 	changed   []*counter // in this instant
 
+	course   *Course // nil in a scenario
 	told     []*cliv1alpha1.SimulatedPod
 	story    story
 	notes    []string
@@ -90,16 +91,22 @@ func Run(
 	for _, is := range scenario.steps {
 		s.queue.add(s.start.Add(is.at), stepped, func(now time.Time) { s.happen(is, now) })
 	}
+	s.health.set(s.play.Next())
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	return s.report(), nil
+}
+
+// run lets events happen until the end.
+func (s *simulation) run() error {
 	for {
 		event, more := s.queue.next(s.end)
 		if !more || event.at.After(s.now) {
 			s.record()
 		}
-		if err := errors.Join(append(s.failures, context.Cause(ctx))...); err != nil {
-			return nil, err
-		}
-		if !more {
-			return s.report(), nil
+		if err := errors.Join(append(s.failures, context.Cause(s.ctx))...); err != nil || !more {
+			return err
 		}
 		s.now = event.at
 		event.do(event.at)
@@ -129,7 +136,6 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 			s.lookAt(n, at)
 		}
 	}
-	s.health.set(s.play.Next())
 	return s
 }
 

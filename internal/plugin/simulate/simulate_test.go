@@ -745,17 +745,25 @@ func TestAPodThatWaitsForAPaceIsHeldByThePolicyThatHasIt(t *testing.T) {
 	}
 }
 
-// TestASimulationAgreesWithThePlan compares the two on random clusters: a plan says when each pod is due.
+// TestASimulationAgreesWithThePlan compares the two on random clusters, half of which have policies: a plan says when
+// each pod leaves.
 func TestASimulationAgreesWithThePlan(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			cluster := randomCluster(random)
+			if seed%2 == 0 {
+				drawPolicies(random, cluster)
+			}
 			made := planOf(t, cluster)
 			want, got := map[string]string{}, map[string]string{}
 			for _, pod := range made.Pods {
-				if pod.Leaves {
-					want[pod.Name] = max(pod.Due.Sub(noon), 0).String()
+				at := pod.Due
+				if pod.Answer != nil {
+					at = pod.Answer.LeavesAt
+				}
+				if at != nil && at.Sub(noon) <= 30*time.Minute {
+					want[pod.Name] = max(at.Sub(noon), 0).String()
 				}
 			}
 			step := "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}"
@@ -771,6 +779,32 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 	}
 }
 
+// drawPolicies draws a budget and policies.
+func drawPolicies(random *rand.Rand, cluster *state.Cluster) {
+	cluster.Budgets = append(cluster.Budgets, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w1"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "w1"}}, MaxUnavailable: new(intstr.FromInt32(random.Int32N(3))),
+		},
+	})
+	for i := range 1 + random.IntN(2) {
+		policy := policyOf(v1alpha1.EvictionPolicySpec{
+			Action: []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict, v1alpha1.ActionHold}[random.IntN(3)],
+		})
+		policy.Name = fmt.Sprint("p", i)
+		if random.IntN(2) == 0 {
+			policy.Spec.Deadline = &metav1.Duration{Duration: time.Duration(random.IntN(600)) * time.Second}
+		}
+		if random.IntN(2) == 0 {
+			policy.Spec.Pace = &v1alpha1.EvictionPace{Pods: 1 + random.Int32N(3), Per: metav1.Duration{Duration: time.Minute}, Scope: v1alpha1.ScopeZone}
+		}
+		if random.IntN(2) == 0 {
+			policy.Spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString(fmt.Sprint(20+random.IntN(70), "%"))}
+		}
+		cluster.Policies = append(cluster.Policies, policy)
+	}
+}
+
 // planOf returns the plan in which zone b is tainted.
 func planOf(t *testing.T, cluster *state.Cluster) *cliv1alpha1.TaintPlan {
 	t.Helper()
@@ -781,7 +815,7 @@ func planOf(t *testing.T, cluster *state.Cluster) *cliv1alpha1.TaintPlan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := plan.Make(cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
+	made, err := plan.Make(t.Context(), cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
 	if err != nil {
 		t.Fatal(err)
 	}

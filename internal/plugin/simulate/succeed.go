@@ -15,6 +15,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -27,6 +28,9 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		if s.makers.WhyFails(p.Pod) != "" { // pods that taints evict at the same instant go first
 			s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
 		}
+	}
+	if s.course != nil && !p.first {
+		return
 	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
 		if p.told != nil {
@@ -179,6 +183,9 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 		if len(n.taints) > 0 {
 			s.lookAt(n, now)
 		}
+	} else if s.policies != nil {
+		p.selecting = s.policies.set.Selecting(p.is, policies.Node{})
+		s.policies.selects(p.selecting, 1)
 	}
 	if p.told != nil {
 		p.told.Node = p.Spec.NodeName

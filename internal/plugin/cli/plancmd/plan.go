@@ -157,17 +157,17 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := o.planOf(cluster, nodes)
+	made, err := o.planOf(ctx, cluster, nodes)
 	if err != nil || !o.whereTo {
 		return made, err
 	}
 	return made, placement.Place(ctx, cluster, made, placement.Options{})
 }
 
-func (o *options) planOf(cluster *state.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+func (o *options) planOf(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 	policy := taints.KeepExisting
 	if o.overwrite {
 		policy = taints.OverwriteExisting
 	}
-	return plan.Make(cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.Now(cluster)})
+	return plan.Make(ctx, cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.Now(cluster)})
 }

@@ -128,7 +128,7 @@ func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
 	if err := t.reread(ctx, node); err != nil {
 		return err
 	}
-	made, err := t.plan([]*corev1.Node{state.SlimNode(node)})
+	made, err := t.plan(ctx, []*corev1.Node{state.SlimNode(node)})
 	if err != nil {
 		// The edit will be refused when it is applied, with an error about this node.
 		return nil //nolint:nilerr // see above

@@ -62,7 +62,7 @@ func (t *tainting) run(ctx context.Context) error {
 	if err := t.foresee(ctx, possible); err != nil {
 		return err
 	}
-	made, err := t.plan(nodes)
+	made, err := t.plan(ctx, nodes)
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func (t *tainting) tell(format string, args ...any) {
 	fmt.Fprintln(t.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
 }
 
-func (t *tainting) plan(nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
-	return plan.Make(t.cluster, plan.Request{Nodes: nodes, Edit: t.edit, Overwrite: t.policy(), At: t.now()})
+func (t *tainting) plan(ctx context.Context, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
+	return plan.Make(ctx, t.cluster, plan.Request{Nodes: nodes, Edit: t.edit, Overwrite: t.policy(), At: t.now()})
 }
 
 // show prints the plan.
