@@ -258,14 +258,20 @@ func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 
 func TestAPlanCountsThePodsOfEachPolicyAndBudget(t *testing.T) {
 	labeled := func(app string) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
+		return func(pod *corev1.Pod) {
+			ownedBy("ReplicaSet", app)(pod)
+			pod.Labels = map[string]string{"app": app}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
 	}
 	of := func(app string, action v1alpha1.EvictionAction) v1alpha1.EvictionPolicySpec {
 		selector := &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(app)}}
-		return v1alpha1.EvictionPolicySpec{Action: action, PodSelector: selector, Unready: v1alpha1.UnreadyAsk}
+		return v1alpha1.EvictionPolicySpec{Action: action, PodSelector: selector}
 	}
+	n := node("n")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("n")}, Budgets: []*policyv1.PodDisruptionBudget{budgetOf("asked", 1)},
+		Nodes: []*corev1.Node{n, node("m")}, Budgets: []*policyv1.PodDisruptionBudget{budgetOf("asked", 1)},
 		Pods: []*corev1.Pod{
 			pod("a", labeled("asked")), pod("b", labeled("asked")), pod("c", labeled("asked")),
 			pod("h", labeled("held")), pod("i", labeled("held")), pod("stays", labeled("held"), tolerating("k")),
@@ -274,7 +280,7 @@ func TestAPlanCountsThePodsOfEachPolicyAndBudget(t *testing.T) {
 			policyOf("asks", of("asked", v1alpha1.ActionEvict)), policyOf("holds", of("held", v1alpha1.ActionHold)),
 		},
 	}
-	made := planFor(t, cluster, "k:NoExecute")
+	made := planOf(t, cluster, []*corev1.Node{n}, "k:NoExecute")
 	want := []cliv1alpha1.PlannedPolicy{{Name: "asks", Pods: 3, Asked: 3}, {Name: "holds", Pods: 2, Held: 2}}
 	if diff := cmp.Diff(want, made.Policies); diff != "" {
 		t.Errorf("the policies (-want +got):\n%s", diff)

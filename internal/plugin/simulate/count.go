@@ -148,17 +148,8 @@ func scaled(number *intstr.IntOrString, of int) int {
 	return n
 }
 
-// room returns how many disruptions the budget allows now: as many as the disruption controller said at the start, and
-// as many more as there are more healthy pods.
-func (b *budget) room() int {
-	spare := b.first() - b.desired
-	if allowed := policy.Allowed(b.PodDisruptionBudget); allowed > 0 {
-		spare = allowed
-	} else if b.Status.ExpectedPods > 0 {
-		spare = min(spare, 0)
-	}
-	return max(spare+b.number-b.first(), 0)
-}
+// room returns how many disruptions the budget allows now.
+func (b *budget) room() int { return max(b.number-b.desired, 0) }
 
 // sparesUnready is [policy.SparesUnready] now.
 func (b *budget) sparesUnready() bool {
