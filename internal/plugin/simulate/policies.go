@@ -98,7 +98,7 @@ func (s *simulation) leaver(p *pod, n *node, now time.Time) *policy.Leaver {
 	known := s.policies.set.FactsAt(p.is, policies.NodeOf(n.Node), now)
 	var names []string
 	for _, b := range p.budgets {
-		if !p.is.IgnoresBudgets && (len(p.budgets) > 1 || p.ready || !b.sparesUnready()) {
+		if !p.is.IgnoresBudgets && (len(p.budgets) > 1 || p.counted || !b.sparesUnready()) {
 			names = append(names, b.name())
 		}
 	}

@@ -184,19 +184,26 @@ func TestPodsThatAreDueBeforeEveryZoneIsDisruptedLeaveAndTheOthersStay(t *testin
 	}
 }
 
+// A budget that has as many healthy pods as it asks for, or more, spares no pod that is not ready: that of a silent node.
 func TestPoliciesTreatPodsOfSilentNodesAsUnready(t *testing.T) {
-	for unready, left := range map[v1alpha1.UnreadyPods]int{v1alpha1.UnreadyDelete: 1, v1alpha1.UnreadyAsk: 0} {
-		cluster := small(tolerating(nil))
+	for _, test := range []struct {
+		unready           v1alpha1.UnreadyPods
+		unavailable, left int
+	}{
+		{v1alpha1.UnreadyDelete, 0, 1}, {v1alpha1.UnreadyAsk, 0, 0}, {v1alpha1.UnreadyAsk, 1, 1},
+	} {
+		cluster := small(tolerating(nil), pod("a1", "ReplicaSet", "web", "healthy", 300))
 		cluster.Pods[0].Spec.NodeName = "b1"
 		cluster.Budgets = append(cluster.Budgets, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Spec: policyv1.PodDisruptionBudgetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, MaxUnavailable: new(intstr.FromInt32(0)),
+				Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+				MaxUnavailable: new(intstr.FromInt32(int32(test.unavailable))),
 			},
 		})
-		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Unready: unready})}
-		if got := silent(t, cluster, 10*time.Minute, cluster.Nodes[2]).Summary.Left; got != left {
-			t.Errorf("unready: %s: %d pods leave, want %d", unready, got, left)
+		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Unready: test.unready})}
+		if got := silent(t, cluster, 10*time.Minute, cluster.Nodes[2]).Summary.Left; got != test.left {
+			t.Errorf("%+v: %d pods leave", test, got)
 		}
 	}
 }
