@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -47,7 +46,7 @@ func BenchmarkPlace(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				made := placed(b, cluster, placement.Options{})
+				made := placed(b, cluster)
 				b.ReportMetric(float64(made.Summary.Placed), "placed")
 				b.ReportMetric(float64(made.Summary.Bounds), "bounds")
 			}

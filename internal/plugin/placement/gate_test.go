@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -22,7 +21,7 @@ func TestAPodGoesToANodeWhoseTaintItToleratesWithGt(t *testing.T) {
 	made := placed(t, &state.Cluster{
 		Nodes: []*corev1.Node{node("n", "a"), node("m", "a", tainted("sla=5:NoSchedule"))},
 		Pods:  []*corev1.Pod{pod("p", "n", above)},
-	}, placement.Options{})
+	})
 	if to := made.Pods[0].WhereTo; to.Node != "m" {
 		t.Errorf("it goes to %+v, want m", to)
 	}
@@ -38,7 +37,7 @@ func TestAPodThatWaitsIsAskedAboutAgainWhenItToleratesATaintWithGt(t *testing.T)
 	made := placed(t, &state.Cluster{
 		Nodes: []*corev1.Node{node("n", "a"), node("n0", "b", tainted("sla=5:NoSchedule"))},
 		Pods:  []*corev1.Pod{pod("p", "n", p), pod("q", "n0", asking("4"), tolerating("k", 60))},
-	}, placement.Options{})
+	})
 	if got, want := story(made), "p: n0 of n0; q: n of n"; got != want {
 		t.Errorf("they go %s, want %s", got, want)
 	}

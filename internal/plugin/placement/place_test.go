@@ -4,7 +4,6 @@
 package placement_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
@@ -94,7 +92,7 @@ func asking(cpu string) func(*corev1.Pod) {
 
 func owned(kind, name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].Name = kind, name
+		pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = kind, name, types.UID(name)
 		pod.Labels["app"] = name
 	}
 }
@@ -175,13 +173,19 @@ func boundVolume(key, value string) func(*state.Cluster) {
 }
 
 // placed plans a taint for node "n" and asks where its pods would go.
-func placed(t testing.TB, cluster *state.Cluster, options placement.Options) *cliv1alpha1.TaintPlan {
+func placed(t testing.TB, cluster *state.Cluster) *cliv1alpha1.TaintPlan {
+	t.Helper()
+	return placedAsking(t, cluster, 0)
+}
+
+// placedAsking does the same, but nodes may be asked so many questions only.
+func placedAsking(t testing.TB, cluster *state.Cluster, questions int) *cliv1alpha1.TaintPlan {
 	t.Helper()
 	edit, err := taints.ParseEdit("k:NoExecute")
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := plan.Request{Edit: edit, Overwrite: taints.OverwriteExisting, At: now}
+	request := plan.Request{Edit: edit, Overwrite: taints.OverwriteExisting, At: now, WhereTo: true, Questions: questions}
 	for _, node := range cluster.Nodes {
 		if strings.HasPrefix(node.Name, "n") {
 			request.Nodes = append(request.Nodes, node)
@@ -189,9 +193,6 @@ func placed(t testing.TB, cluster *state.Cluster, options placement.Options) *cl
 	}
 	made, err := plan.Make(t.Context(), cluster, request)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := placement.Place(t.Context(), cluster, made, options); err != nil {
 		t.Fatal(err)
 	}
 	return made
@@ -346,7 +347,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 			if test.more != nil {
 				test.more(cluster)
 			}
-			made := placed(t, cluster, placement.Options{})
+			made := placed(t, cluster)
 			if got := story(made); got != test.want {
 				t.Errorf("it goes\n\t%s, want\n\t%s", got, test.want)
 			}
@@ -416,7 +417,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 			if test.more != nil {
 				test.more(cluster)
 			}
-			if got, want := story(placed(t, cluster, placement.Options{})), fmt.Sprintf("p: %s of a+c", test.want); got != want {
+			if got, want := story(placed(t, cluster)), fmt.Sprintf("p: %s of a+c", test.want); got != want {
 				t.Errorf("it goes\n\t%s, want\n\t%s", got, want)
 			}
 		})
@@ -429,7 +430,7 @@ func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
 	for i := range 8 {
 		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
 	}
-	made := placed(t, cluster, placement.Options{})
+	made := placed(t, cluster)
 	if s := made.Summary; s.Placed != 6 || s.Nowhere != 2 {
 		t.Errorf("%d are placed and %d are not, want 6 and 2:\n%s", s.Placed, s.Nowhere, story(made))
 	}
@@ -441,7 +442,7 @@ func TestTheOneThatMattersMostIsPlacedFirst(t *testing.T) {
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n"), pod("q", "n", important)},
 	}
-	made := placed(t, cluster, placement.Options{})
+	made := placed(t, cluster)
 	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
 		t.Errorf("they go %s, want %s", got, want)
 	}
@@ -452,7 +453,7 @@ func TestAPodThatLeavesEarlierIsPlacedFirst(t *testing.T) {
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoSchedule"))},
 		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("k", 60)), pod("q", "n", tolerating("k", 30))},
 	}
-	made := placed(t, cluster, placement.Options{})
+	made := placed(t, cluster)
 	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
 		t.Errorf("they go %s, want %s", got, want)
 	}
@@ -464,7 +465,7 @@ func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoExecute"))},
 		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("x", 60)), pod("q", "n", tolerating("x", 120), important)},
 	}
-	made := placed(t, cluster, placement.Options{})
+	made := placed(t, cluster)
 	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
 		t.Errorf("they go %s, want %s", got, want)
 	}
@@ -473,7 +474,7 @@ func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
 func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	limited := func(limit, failed int32, change ...func(*batchv1.Job)) *batchv1.Job {
 		job := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job", UID: "app"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job", UID: "job"},
 			Spec:       batchv1.JobSpec{BackoffLimit: &limit}, Status: batchv1.JobStatus{Failed: failed},
 		}
 		for _, change := range change {
@@ -525,7 +526,7 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
-			made := placed(t, cluster, placement.Options{})
+			made := placed(t, cluster)
 			if got := story(made); got != test.want {
 				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
 			}
@@ -550,7 +551,7 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 					pod("p0", "n", nearDB, important), pod("p1", "n", nearDB, important), pod("p2", "n", nearDB, important),
 				},
 			}
-			made := placed(t, cluster, placement.Options{})
+			made := placed(t, cluster)
 			if got, want := story(made), "db: b of b; p0: b of b; p1: b of b; p2: nowhere"; got != want {
 				t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 			}
@@ -569,8 +570,18 @@ func TestAPodWaitsForRoom(t *testing.T) {
 	}
 	cluster.Pods[1].Spec.Affinity = notTo("n2")
 	cluster.Pods[0].Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n2"}
-	if got, want := story(placed(t, cluster, placement.Options{})), "p: n of n; q: n2 of n2"; got != want {
+	if got, want := story(placed(t, cluster)), "p: n of n; q: n2 of n2"; got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
+	}
+}
+
+func TestPodsThatAlreadyWaitForANodeArePlacedFirst(t *testing.T) {
+	cluster := &state.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("p", "n", asking("3")), pod("waits", "", asking("3"), owned("ReplicaSet", "other"), tolerating("k", 60))},
+	}
+	if got, want := story(placed(t, cluster)), "p: nowhere"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
 	}
 }
 
@@ -587,7 +598,7 @@ func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
 		Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
 		Pods:  []*corev1.Pod{pod("p", "n", apart), pod("q", "n", apart), pod("r", "n", apart)},
 	}
-	made := placed(t, cluster, placement.Options{})
+	made := placed(t, cluster)
 	if s := made.Summary; s.Placed != 2 || s.Nowhere != 1 {
 		t.Errorf("%d are placed and %d are not, want 2 and 1:\n%s", s.Placed, s.Nowhere, story(made))
 	}
@@ -599,7 +610,7 @@ func TestAnAnswerForAnEqualPodIsABoundOnceEnoughIsAsked(t *testing.T) {
 		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
 	}
 	cluster.Pods = append(cluster.Pods, pod("q", "n", asking("2")))
-	made := placed(t, cluster, placement.Options{Questions: 1})
+	made := placedAsking(t, cluster, 1)
 	want := "p0: a of a+b; p1: at most a+b; p2: at most a+b; q: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit."
 	if got := story(made); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
@@ -615,7 +626,7 @@ func TestPodsThatCountOthersUseUpTheirOwnLimitOnly(t *testing.T) {
 	}}
 	want := "p: a of a+b; q: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit. A pod with spread constraints or pod affinity is compared with all pods.; " +
 		"r: b of a+b; s: The scheduler was not asked about it, because the run time is limited, and 1 pod before it used up that limit."
-	if got := story(placed(t, cluster, placement.Options{Questions: 1})); got != want {
+	if got := story(placedAsking(t, cluster, 1)); got != want {
 		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
 	}
 }
@@ -632,8 +643,8 @@ func TestEqualPodsGetTheAnswersThatTheyWouldGetOneByOne(t *testing.T) {
 		}
 		return cluster
 	}
-	grouped := story(placed(t, build(func(int, *corev1.Pod) {}), placement.Options{}))
-	alone := story(placed(t, build(func(i int, pod *corev1.Pod) { pod.Labels["number"] = fmt.Sprint(i) }), placement.Options{}))
+	grouped := story(placed(t, build(func(int, *corev1.Pod) {})))
+	alone := story(placed(t, build(func(i int, pod *corev1.Pod) { pod.Labels["number"] = fmt.Sprint(i) })))
 	if grouped != alone {
 		t.Errorf("equal pods go\n\t%s, and pods with a label each\n\t%s", grouped, alone)
 	}
@@ -666,7 +677,7 @@ func TestVolumesThatWaitForTheirPodAreChosenOneByOne(t *testing.T) {
 			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
 		})
 	}
-	made := placed(t, cluster, placement.Options{})
+	made := placed(t, cluster)
 	if got, want := story(made), "p: a of a; q: nowhere"; got != want {
 		t.Errorf("they go %s, want %s", got, want)
 	}
@@ -677,39 +688,17 @@ func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 	other := func(pod *corev1.Pod) { pod.Spec.SchedulerName = "volcano" }
 	cluster := &state.Cluster{
 		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
-		Pods:  []*corev1.Pod{pod("p", "n", claiming("unknown")), pod("q", "n", claims), pod("r", "n", other), pod("waits", "")},
+		Pods:  []*corev1.Pod{pod("p", "n", claiming("unknown")), pod("q", "n", claims), pod("r", "n", other)},
 	}
-	notes := strings.Join(placed(t, cluster, placement.Options{}).Notes, "\n")
+	notes := strings.Join(placed(t, cluster).Notes, "\n")
 	for _, part := range []string{
 		"It does not take into account preemption, resource claims (DRA)",
 		"volumes that are unknown, or created with the pod: 1.",
 		"Pods that leave with resource claims (DRA): 1.",
 		"name another scheduler: 1.",
-		"Pods that already wait for a node: 1.",
 	} {
 		if !strings.Contains(notes, part) {
 			t.Errorf("no note says %q:\n%s", part, notes)
 		}
-	}
-}
-
-func TestAnInterruptionEndsIt(t *testing.T) {
-	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}, Pods: []*corev1.Pod{pod("p", "n")}}
-	made := placed(t, cluster, placement.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := placement.Place(ctx, cluster, made, placement.Options{}); err == nil || !strings.Contains(err.Error(), "interrupted") {
-		t.Errorf("the error is %v, want an interruption", err)
-	}
-}
-
-func TestPodsWithoutUIDsArePlaced(t *testing.T) {
-	anonymous := func(pod *corev1.Pod) { pod.UID = "" }
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
-		Pods:  []*corev1.Pod{pod("p", "n", anonymous), pod("q", "n", anonymous)},
-	}
-	if got, want := story(placed(t, cluster, placement.Options{})), "p: a of a; q: a of a"; got != want {
-		t.Errorf("they go %s, want %s", got, want)
 	}
 }

@@ -50,7 +50,7 @@ func TestWhatARoomRemembersDoesNotChangeItsAnswers(t *testing.T) {
 func (h *house) fresh(t *testing.T) *placement.Room {
 	t.Helper()
 	cluster := &state.Cluster{Nodes: slices.Collect(maps.Values(h.nodes)), Pods: slices.Collect(maps.Values(h.pods))}
-	room, err := placement.NewRoom(t.Context(), cluster, cluster.Pods)
+	room, err := placement.NewRoom(t.Context(), cluster, cluster.Pods, placement.Unlimited)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,20 +62,20 @@ func (h *house) step(t *testing.T, name string) bool {
 	t.Helper()
 	h.change(t)
 	p := h.newPod(name)
-	node, why, err := h.Place(t.Context(), p, "")
+	got, err := h.Place(t.Context(), p, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantNode, wantWhy, err := h.fresh(t).Place(t.Context(), p, "")
+	want, err := h.fresh(t).Place(t.Context(), p, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if node != "" {
-		p.Spec.NodeName = node
+	if got.Node != "" {
+		p.Spec.NodeName = got.Node
 		h.pods[name] = p
 	}
-	if node != wantNode || why != wantWhy {
-		t.Errorf("pod %s goes to %q, %q; want %q, %q", name, node, why, wantNode, wantWhy)
+	if got.Node != want.Node || got.Why != want.Why {
+		t.Errorf("pod %s goes to %q, %q; want %q, %q", name, got.Node, got.Why, want.Node, want.Why)
 	}
 	return !t.Failed()
 }

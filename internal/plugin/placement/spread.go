@@ -19,8 +19,9 @@ type workload struct {
 	owner         cliv1alpha1.Owner
 	namespace     string
 	before, after []string
-	leavers       []*leaver
-	known         bool // each of its successors has a node or fits none; there is no bound
+	leaving       []*cliv1alpha1.PlannedPod
+	pod           *corev1.Pod // one of them
+	known         bool        // each of its successors has a node or fits none; there is no bound
 }
 
 type workloadKey struct {
@@ -28,35 +29,40 @@ type workloadKey struct {
 	owner     cliv1alpha1.Owner
 }
 
-// warnOfSpread warns of workloads that were in several zones and would be in one. It also warns of workloads that would
+// WarnOfSpread warns of workloads that were in several zones and would be in one. It also warns of workloads that would
 // be spread less evenly than they request, where the scheduler allows that (ScheduleAnyway).
-func (p *placer) warnOfSpread(cluster *state.Cluster) {
-	for _, w := range p.workloads(cluster) {
-		if !w.known || w.owner.Kind == daemonSet {
+func WarnOfSpread(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
+	nodes := map[string]*corev1.Node{}
+	for _, node := range cluster.Nodes {
+		nodes[node.Name] = node
+	}
+	for _, w := range workloadsOf(plan, cluster) {
+		if !w.known || w.pod == nil || w.owner.Kind == daemonSet {
 			continue
 		}
-		for _, warning := range w.warnings(p.byName) {
-			for _, l := range w.leavers {
-				l.planned.WhereTo.Warnings = append(l.planned.WhereTo.Warnings, warning)
+		for _, warning := range w.warnings(nodes) {
+			for _, pod := range w.leaving {
+				pod.WhereTo.Warnings = append(pod.WhereTo.Warnings, warning)
 			}
 		}
 	}
 }
 
-// workloads returns the workloads of the pods that leave and have successors.
-func (p *placer) workloads(cluster *state.Cluster) map[workloadKey]*workload {
+// workloadsOf returns the workloads of the pods that leave and have successors.
+func workloadsOf(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) map[workloadKey]*workload {
 	all := map[workloadKey]*workload{}
-	leaving := map[types.NamespacedName]bool{}
-	for _, l := range p.leavers {
-		leaving[types.NamespacedName{Namespace: l.pod.Namespace, Name: l.pod.Name}] = true
-		if l.planned.WhereTo.NoSuccessor || l.planned.Owner == nil {
+	leaving := map[types.UID]bool{}
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		leaving[pod.UID] = pod.WhereTo != nil
+		if pod.WhereTo == nil || pod.WhereTo.NoSuccessor || pod.Owner == nil {
 			continue
 		}
-		key := workloadKey{l.pod.Namespace, *l.planned.Owner}
+		key := workloadKey{pod.Namespace, *pod.Owner}
 		if all[key] == nil {
 			all[key] = &workload{owner: key.owner, namespace: key.namespace, known: true}
 		}
-		all[key].leave(l)
+		all[key].leave(pod)
 	}
 	for _, pod := range cluster.Pods {
 		owner := cluster.Owner(pod)
@@ -65,18 +71,20 @@ func (p *placer) workloads(cluster *state.Cluster) map[workloadKey]*workload {
 		}
 		if w := all[workloadKey{pod.Namespace, *owner}]; w != nil {
 			w.before = append(w.before, pod.Spec.NodeName)
-			if !leaving[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] {
+			if !leaving[pod.UID] {
 				w.after = append(w.after, pod.Spec.NodeName)
+			} else if w.pod == nil || pod.UID == w.leaving[0].UID {
+				w.pod = pod
 			}
 		}
 	}
 	return all
 }
 
-func (w *workload) leave(l *leaver) {
-	w.leavers = append(w.leavers, l)
-	w.known = w.known && !l.planned.WhereTo.Bound && l.planned.WhereTo.Reason == ""
-	if node := l.planned.WhereTo.Node; node != "" {
+func (w *workload) leave(pod *cliv1alpha1.PlannedPod) {
+	w.leaving = append(w.leaving, pod)
+	w.known = w.known && !pod.WhereTo.Bound && pod.WhereTo.Reason == ""
+	if node := pod.WhereTo.Node; node != "" {
 		w.after = append(w.after, node)
 	}
 }
@@ -95,7 +103,7 @@ func (w *workload) warnings(nodes map[string]*corev1.Node) []cliv1alpha1.Placeme
 				len(w.after), w.owner.Kind, w.namespace, w.owner.Name, zone, len(before))})
 		}
 	}
-	for _, constraint := range w.leavers[0].successor.Spec.TopologySpreadConstraints {
+	for _, constraint := range w.pod.Spec.TopologySpreadConstraints {
 		if constraint.WhenUnsatisfiable != corev1.ScheduleAnyway {
 			continue // a filter guarantees it
 		}
@@ -124,7 +132,7 @@ func domains(names []string, nodes map[string]*corev1.Node, key string) map[stri
 // that the workload selects.
 func (w *workload) skew(names []string, nodes map[string]*corev1.Node, key string) int {
 	counts := domains(names, nodes, key)
-	required := nodeaffinity.GetRequiredNodeAffinity(w.leavers[0].successor)
+	required := nodeaffinity.GetRequiredNodeAffinity(w.pod)
 	for _, node := range nodes {
 		domain := node.Labels[key]
 		if _, counted := counts[domain]; domain == "" || counted {

@@ -42,6 +42,19 @@ func (s storage) has(namespace, name string) bool {
 	return claim != nil && (claim.Spec.VolumeName == "" || s.volumes[claim.Spec.VolumeName] != nil)
 }
 
+// knownOf returns the volumes of a pod that are known before it is created.
+func (s storage) knownOf(pod *corev1.Pod) []corev1.Volume {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(volume corev1.Volume) bool {
+		switch {
+		case volume.Ephemeral != nil:
+			return true // its claim is created with the pod
+		case volume.PersistentVolumeClaim != nil:
+			return !s.has(pod.Namespace, volume.PersistentVolumeClaim.ClaimName)
+		}
+		return false
+	})
+}
+
 // boundTo returns the volumes that a pod's claims are bound to.
 func (s storage) boundTo(pod *corev1.Pod) []*corev1.PersistentVolume {
 	var all []*corev1.PersistentVolume

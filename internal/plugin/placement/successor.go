@@ -13,17 +13,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// leaver is a pod that leaves, and its successor if it has one.
+// leaver is a pod that looks for a node.
 type leaver struct {
-	planned *cliv1alpha1.PlannedPod
-	pod     *corev1.Pod
-	// successor is the pod that its controller would create.
+	pod *corev1.Pod
+	// successor is the pod as the scheduler sees it.
 	successor *corev1.Pod
-	// only is the only node where the successor may run, if it is a DaemonSet's pod.
+	// only is the only node where the pod may run, if it is a DaemonSet's.
 	only  string
 	group *group
 }
@@ -43,36 +41,11 @@ func SuccessorOf(pod *corev1.Pod, name string) *corev1.Pod {
 	return successor
 }
 
-// succeed creates the successor.
-func (l *leaver) succeed() {
-	l.successor = SuccessorOf(l.pod, l.pod.Name)
-	l.successor.UID = l.pod.UID + "-successor"
-	if controller := metav1.GetControllerOfNoCopy(l.pod); controller.Kind == daemonSet {
-		l.only = l.pod.Spec.NodeName
-	}
-}
-
 // countsOthers reports whether all pods of the cluster are counted to place the successor.
 func (l *leaver) countsOthers() bool {
 	affinity := l.successor.Spec.Affinity
 	return len(l.successor.Spec.TopologySpreadConstraints) > 0 ||
 		affinity != nil && (affinity.PodAffinity != nil || affinity.PodAntiAffinity != nil)
-}
-
-// leaveOut removes unknown volumes, and returns how many there are.
-func (l *leaver) leaveOut(known storage) int {
-	volumes := slices.DeleteFunc(slices.Clone(l.successor.Spec.Volumes), func(volume corev1.Volume) bool {
-		switch {
-		case volume.Ephemeral != nil:
-			return true // its claim is created with the successor
-		case volume.PersistentVolumeClaim != nil:
-			return !known.has(l.pod.Namespace, volume.PersistentVolumeClaim.ClaimName)
-		}
-		return false
-	})
-	left := len(l.successor.Spec.Volumes) - len(volumes)
-	l.successor.Spec.Volumes = volumes
-	return left
 }
 
 // Labels that distinguish pods of one workload and that no workload selects.
@@ -140,15 +113,4 @@ func (r register) enter(l *leaver) error {
 	l.group = r.groups[equal]
 	l.group.shape.left++
 	return nil
-}
-
-// byPriority sorts pods like the scheduler's queue, highest priority first.
-func byPriority(a, b *leaver) int {
-	switch {
-	case a.planned.Priority != b.planned.Priority && a.planned.Priority > b.planned.Priority:
-		return -1
-	case a.planned.Priority != b.planned.Priority:
-		return 1
-	}
-	return strings.Compare(a.planned.Namespace+"/"+a.planned.Name, b.planned.Namespace+"/"+b.planned.Name)
 }

@@ -17,27 +17,27 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// warnings says what to look at in an answer. The node is where the successor is placed, and empty if it is not placed.
-func (p *placer) warnings(l *leaver, said *answer, node string) []cliv1alpha1.PlacementWarning {
+// warnings says what to look at in an answer.
+func (r *Room) warnings(a Answer, from string, at time.Time) []cliv1alpha1.PlacementWarning {
 	var all []cliv1alpha1.PlacementWarning
 	warn := func(kind cliv1alpha1.PlacementWarningType, message string) {
 		all = append(all, cliv1alpha1.PlacementWarning{Type: kind, Message: message})
 	}
-	if len(said.fits) == 0 {
-		warn(cliv1alpha1.WarningNowhere, p.nowhere(l, said))
+	nodes := r.byName()
+	if r.again == nil {
+		r.again = departuresOf(nodes, at)
 	}
-	if message := p.again.message(l, said, node); message != "" {
+	if a.Why != "" {
+		why := a.Why
+		if a.said.resolvable && mayPreempt(a.successor) && ptr.Deref(a.successor.Spec.Priority, 0) > r.lowest {
+			why += " It may preempt pods of lower priority."
+		}
+		warn(cliv1alpha1.WarningNowhere, why)
+	}
+	if message := r.again.message(a, from); message != "" {
 		warn(cliv1alpha1.WarningOutAgain, message)
 	}
-	return append(all, p.storage.warnings(l.successor, p.nodes, said)...)
-}
-
-func (p *placer) nowhere(l *leaver, said *answer) string {
-	message := nowhere(said)
-	if said.resolvable && mayPreempt(l.successor) && ptr.Deref(l.successor.Spec.Priority, 0) > p.lowest {
-		message += " It may preempt pods of lower priority."
-	}
-	return message
+	return append(all, r.storage.warnings(a.successor, nodes, a.said)...)
 }
 
 func mayPreempt(pod *corev1.Pod) bool {
@@ -50,8 +50,8 @@ type departures struct {
 	at     time.Time
 }
 
-func departuresOf(nodes []*corev1.Node, at time.Time) departures {
-	d := departures{taints: map[string][]verdict.Taint{}, at: at}
+func departuresOf(nodes []*corev1.Node, at time.Time) *departures {
+	d := &departures{taints: map[string][]verdict.Taint{}, at: at}
 	for _, node := range nodes {
 		if len(taints.NoExecute(node.Spec.Taints)) > 0 {
 			d.taints[node.Name] = state.Tainted(node, at)
@@ -62,27 +62,27 @@ func departuresOf(nodes []*corev1.Node, at time.Time) departures {
 
 // message says that a successor would come to a node and leave it again. It is empty if none of the nodes that fit is
 // such a node.
-func (d departures) message(l *leaver, said *answer, node string) string {
-	if l.group.again == nil {
-		l.group.again = d.of(l.successor)
+func (d *departures) message(a Answer, from string) string {
+	if a.group.again == nil {
+		a.group.again = d.of(a.successor)
 	}
-	if len(l.group.again) == 0 {
+	if len(a.group.again) == 0 {
 		return ""
 	}
-	if v, ok := l.group.again[node]; ok {
-		return d.sentence("goes", l, node, v)
+	if v, ok := a.group.again[a.Node]; ok {
+		return d.sentence("goes", a.Node, from, v)
 	}
-	for _, place := range said.fits {
-		if v, ok := l.group.again[said.name(place)]; ok {
-			return d.sentence("may go", l, said.name(place), v)
+	for _, place := range a.said.fits {
+		if v, ok := a.group.again[a.said.name(place)]; ok {
+			return d.sentence("may go", a.said.name(place), from, v)
 		}
 	}
 	return ""
 }
 
-func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verdict) string {
+func (d *departures) sentence(goes, node, from string, v verdict.Verdict) string {
 	to := "to "
-	if node == l.pod.Spec.NodeName {
+	if node == from {
 		to = "back to "
 	}
 	return fmt.Sprintf("It %s %s and must leave again after %s: it tolerates %s only for a while.",
@@ -91,7 +91,7 @@ func (d departures) sentence(goes string, l *leaver, node string, v verdict.Verd
 
 // of returns the nodes that may take a pod but would make it leave again, with the controller's own verdict, as if the
 // pod were bound at once.
-func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
+func (d *departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	all := map[string]verdict.Verdict{}
 	for node, tainted := range d.taints {
 		v := state.Rule.Decide(verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: d.at}, tainted)
@@ -102,42 +102,31 @@ func (d departures) of(pod *corev1.Pod) map[string]verdict.Verdict {
 	return all
 }
 
-// notes says what was not asked, and how far the answers can be trusted.
-func (p *placer) notes(cluster *state.Cluster) []string {
-	notes := []string{notAskedInWords}
+// Notes says what the scheduler is not asked about the successors of pods, and how far its answers can be trusted. Late
+// is how many fit no node at first, and bounds of how many only a bound is known.
+func Notes(cluster *state.Cluster, pods []*corev1.Pod, late, bounds int) []string {
+	notes, known := []string{notAskedInWords}, storageOf(cluster)
 	note := func(n int, format string) {
 		if n > 0 {
 			notes = append(notes, fmt.Sprintf(format, n))
 		}
 	}
-	note(p.unknown, "Pods that leave with volumes that are unknown, or created with the pod: %d. Their placement ignores these volumes.")
-	note(p.countIf(func(l *leaver) bool { return len(l.pod.Spec.ResourceClaims) > 0 }), "Pods that leave with resource claims (DRA): %d. Their placement ignores these claims.")
-	note(p.countIf(func(l *leaver) bool {
-		return l.pod.Spec.SchedulerName != "" && l.pod.Spec.SchedulerName != corev1.DefaultSchedulerName
+	count := func(is func(*corev1.Pod) bool) (n int) {
+		for _, pod := range pods {
+			if is(pod) {
+				n++
+			}
+		}
+		return n
+	}
+	note(count(func(pod *corev1.Pod) bool { return len(known.knownOf(pod)) < len(pod.Spec.Volumes) }),
+		"Pods that leave with volumes that are unknown, or created with the pod: %d. Their placement ignores these volumes.")
+	note(count(func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 }),
+		"Pods that leave with resource claims (DRA): %d. Their placement ignores these claims.")
+	note(count(func(pod *corev1.Pod) bool {
+		return pod.Spec.SchedulerName != "" && pod.Spec.SchedulerName != corev1.DefaultSchedulerName
 	}), "Pods that leave and name another scheduler: %d. Their placement shows what the default scheduler would do.")
-	note(pending(cluster), "Pods that already wait for a node: %d. The plan does not take into account that they may be placed first.")
-	note(p.late, "Pods that fit no node at first, but fit one after other pods are placed or leave: %d.")
-	note(p.countIf(func(l *leaver) bool { return l.planned.WhereTo != nil && l.planned.WhereTo.Bound }),
-		"Pods for which only an upper bound on the number of nodes that fit is known, because the run time is limited: %d. Their nodes would have taken an identical pod that left earlier, but pods placed since may have filled some.")
+	note(late, "Pods that fit no node at first, but fit one after other pods are placed or leave: %d.")
+	note(bounds, "Pods for which only an upper bound on the number of nodes that fit is known, because the run time is limited: %d. Their nodes would have taken an identical pod that left earlier, but pods placed since may have filled some.")
 	return notes
-}
-
-func (p *placer) countIf(is func(*leaver) bool) int {
-	n := 0
-	for _, l := range p.leavers {
-		if l.successor != nil && is(l) {
-			n++
-		}
-	}
-	return n
-}
-
-func pending(cluster *state.Cluster) int {
-	n := 0
-	for _, pod := range cluster.Pods {
-		if pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && !state.IsOver(pod) {
-			n++
-		}
-	}
-	return n
 }

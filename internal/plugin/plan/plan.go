@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -30,6 +32,10 @@ type Request struct {
 	Overwrite taints.Overwrite
 	// At is when the change is made.
 	At time.Time
+	// WhereTo asks which nodes would take the pods that leave. Questions is how often nodes may be asked; 0 means
+	// [placement.DefaultQuestions].
+	WhereTo   bool
+	Questions int
 }
 
 // Make returns what the change would do. The notes list the nodes on which it cannot be made. If it cannot be made on
@@ -43,7 +49,12 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 	for _, err := range errs {
 		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
 	}
-	return plan, fill(ctx, plan, cluster, changes)
+	fill(plan, cluster, changes)
+	if err := play(ctx, plan, cluster, changes, request); err != nil {
+		return nil, err
+	}
+	weigh(plan, cluster)
+	return plan, nil
 }
 
 // begin returns an empty plan.
@@ -61,8 +72,8 @@ func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 	return plan
 }
 
-// fill says what changes of nodes would do.
-func fill(ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) error {
+// fill says when pods must leave because of changes of nodes.
+func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) {
 	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
@@ -76,9 +87,35 @@ func fill(ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Clust
 	}
 	plan.Notes = append(plan.Notes, state.ComparisonNotes(comparing)...)
 	sortPods(plan.Pods)
-	err := askPolicies(ctx, plan, cluster, changes)
-	weigh(plan, cluster)
-	return err
+}
+
+// play adds to a plan what follows from the changes: what EvictionPolicies do with the pods that leave, and where their
+// successors would go.
+func play(
+	ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change, request Request,
+) error {
+	set := cluster.PoliciesOf()
+	whereTo := request.WhereTo && slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves })
+	if set == nil && !whereTo {
+		return nil
+	}
+	is := simulate.Change{
+		At: request.At, WhereTo: whereTo, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
+	}
+	for _, change := range changes {
+		is.Nodes = append(is.Nodes, change.applied())
+	}
+	course, err := simulate.Retaint(ctx, cluster, is)
+	if err != nil {
+		return fmt.Errorf("play what follows: %w", err)
+	}
+	if set != nil {
+		tellPolicies(plan, set, course)
+	}
+	if whereTo {
+		tellWhereTo(plan, cluster, course)
+	}
+	return nil
 }
 
 // change is what happens to the taints of one node.

@@ -4,35 +4,19 @@
 package plan
 
 import (
-	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// askPolicies adds to a plan what the EvictionPolicies do with the pods that leave. Breakers, paces and budgets count the
-// pods of all nodes.
-func askPolicies(ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) error {
-	set := cluster.PoliciesOf()
-	if set == nil {
-		return nil
-	}
+// tellPolicies adds to a plan what the EvictionPolicies do with the pods that leave.
+func tellPolicies(plan *cliv1alpha1.TaintPlan, set *policies.Set, course *simulate.Course) {
 	plan.Notes = append(plan.Notes, set.Flaws...)
-	nodes := make([]*corev1.Node, 0, len(changes))
-	for _, change := range changes {
-		nodes = append(nodes, change.applied())
-	}
-	course, err := simulate.Retaint(ctx, cluster, nodes, plan.At.Time)
-	if err != nil {
-		return err
-	}
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
 		trip := course.Trips[p.Name]
@@ -55,7 +39,6 @@ func askPolicies(ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *stat
 			plan.Policies = append(plan.Policies, *is)
 		}
 	}
-	return nil
 }
 
 // resume is what happens to halted pods if all pauses and open breakers end.

@@ -145,6 +145,7 @@ func summaryOf(plan *cliv1alpha1.TaintPlan) cliv1alpha1.PlanSummary {
 		summary.Changed += count(pod.Change != cliv1alpha1.ChangeNone)
 		summary.PodsLost += count(pod.Lost)
 		summary.LocalData += count(pod.LocalData)
+		addWhereTo(&summary, pod.WhereTo)
 		if pod.Leaves {
 			summary.Leave++
 			summary.AtOnce += count(!pod.Due.After(plan.At.Time))

@@ -59,22 +59,24 @@ type pod struct {
 	selecting []*policy.Policy // the policies that select it on this node
 	is        policies.Pod     // what policies read; its NotReady is kept current
 
-	stage   stage
-	on      *node // nil if it waits, or if its node is unknown
-	facts   verdict.Pod
-	ready   bool // its containers are ready
-	starts  bool // its containers start when its node is back
-	counted bool // counted as ready
-	first   bool // it existed at the start
-	held    policy.Answer
-	set     types.UID                 // the StatefulSet, if it creates its pods in order
-	ordinal int                       // in that StatefulSet
-	created bool                      // its StatefulSet has created it
-	number  int                       // how many of its kind there were
-	only    *node                     // the only node for which a DaemonSet creates it
-	after   time.Time                 // when its controller creates it
-	before  *cliv1alpha1.SimulatedPod // the report on its predecessor, or nil
-	told    *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
+	stage       stage
+	on          *node // nil if it waits, or if its node is unknown
+	facts       verdict.Pod
+	ready       bool // its containers are ready
+	starts      bool // its containers start when its node is back
+	counted     bool // counted as ready
+	first       bool // it existed at the start
+	held        policy.Answer
+	set         types.UID                 // the StatefulSet, if it creates its pods in order
+	ordinal     int                       // in that StatefulSet
+	created     bool                      // its StatefulSet has created it
+	number      int                       // how many of its kind there were
+	only        *node                     // the only node for which a DaemonSet creates it
+	after       time.Time                 // when its controller creates it
+	of          *pod                      // its predecessor, or nil
+	asked       bool                      // the room has been asked about it, and
+	needsOthers bool                      // said that it needs pods elsewhere
+	told        *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
 }
 
 // load loads the cluster in its state at the start.

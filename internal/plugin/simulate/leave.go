@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -77,7 +78,8 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 	p.stage = terminating
 	s.recount(p)
-	if s.makers.WhyWait(p.Pod) == "" {
+	why := s.makers.WhyWait(p.Pod)
+	if why == "" {
 		s.succeed(p, now)
 	}
 	if n == nil { // its node is unknown
@@ -90,6 +92,9 @@ func (s *simulation) leave(p *pod, now time.Time) {
 		s.isGone(p, now)
 	case s.room != nil && !p.is.Finished:
 		s.fail(s.room.Terminate(p.Pod))
+	}
+	if s.course != nil && p.stage == terminating && why != "" {
+		s.course.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
 	}
 }
 
@@ -108,8 +113,8 @@ func (s *simulation) failJob(of *pod, now time.Time) {
 			s.leave(p, now)
 		case p.stage == waiting:
 			p.stage = gone
-			if p.before != nil {
-				p.before.Successor, p.before.NoSuccessor = "", s.makers.WhyFails(p.Pod)
+			if p.of != nil {
+				s.noSuccessor(p.of, s.makers.WhyFails(p.Pod))
 			}
 		}
 	}

@@ -130,16 +130,20 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 
 // reportWaiting reports the pods that wait for room, and those that do not exist yet.
 func (s *simulation) reportWaiting(r *cliv1alpha1.SimulationReport) {
-	for _, all := range s.sets.blocked {
-		for _, p := range all {
-			if of := s.sets.waitsFor(p); of != nil && p.before != nil {
-				p.before.Successor = ""
-				p.before.NoSuccessor = fmt.Sprintf("Its StatefulSet creates its pods in order, and %s is not ready.", of.Name)
-			}
-		}
-	}
+	s.tellBlocked()
 	for _, p := range s.waiting {
 		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
+	}
+}
+
+// tellBlocked says why pods do not exist yet that StatefulSets create in order.
+func (s *simulation) tellBlocked() {
+	for _, all := range s.sets.blocked {
+		for _, p := range all {
+			if of := s.sets.waitsFor(p); of != nil && p.of != nil {
+				s.noSuccessor(p.of, fmt.Sprintf("Its StatefulSet creates its pods in order, and %s is not ready.", of.base()))
+			}
+		}
 	}
 }
 

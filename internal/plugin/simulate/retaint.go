@@ -5,22 +5,39 @@ package simulate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// Course is what EvictionPolicies do after a change of taints until nothing is left to happen.
+// Change is a change of taints.
+type Change struct {
+	// Nodes are the nodes after it.
+	Nodes []*corev1.Node
+	At    time.Time
+	// WhereTo asks the scheduler's filters and scores where successors go. Questions is how often nodes may be asked.
+	WhereTo   bool
+	Questions int
+}
+
+// Course is what follows from a change of taints until nothing is left to happen.
 type Course struct {
 	// Pods are the due pods that policies select, by UID.
 	Pods map[types.UID]*Selected
 	// Trips says which breakers open because of the change, by policy.
 	Trips map[string]Trip
+	// WhereTo says where the successors of pods go, by UID. Late is how many fit no node at first.
+	WhereTo map[types.UID]*cliv1alpha1.WhereTo
+	Late    int
+
+	over bool // nothing is left to happen, and pods that policies hold are let go
 }
 
 // Selected is a due pod that policies select.
@@ -38,22 +55,61 @@ type Trip struct {
 	Why string
 }
 
-// Retaint plays what follows if nodes become the given ones at an instant and nothing else happens: no node falls silent
-// or is tainted by node health. Pods that leave get successors, which become ready and so make room in budgets; those get
-// none, so that the course ends. At most the time of [Longest] is played.
-func Retaint(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node, at time.Time) (*Course, error) {
-	s := newSimulation(ctx, cluster, Options{At: at, StartDelay: DefaultStartDelay})
-	s.course = &Course{Pods: map[types.UID]*Selected{}, Trips: map[string]Trip{}}
+// Retaint plays what follows if the taints of nodes change and nothing else happens: no node falls silent or is tainted by
+// node health. Pods that leave get successors, which become ready and so make room in budgets; those get none, so that
+// the course ends. At most the time of [Longest] is played. At the end, pods that policies hold are let go to see where
+// their successors would go.
+func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Course, error) {
+	s := newSimulation(ctx, cluster, Options{
+		At: change.At, StartDelay: DefaultStartDelay, WhereTo: change.WhereTo, Questions: change.Questions,
+	})
+	s.course = &Course{
+		Pods: map[types.UID]*Selected{}, Trips: map[string]Trip{}, WhereTo: map[types.UID]*cliv1alpha1.WhereTo{},
+	}
+	if change.WhereTo {
+		if err := s.makeRoom(); err != nil {
+			return nil, err
+		}
+	}
 	s.end = s.start.Add(Longest)
-	for _, node := range nodes {
+	for _, node := range change.Nodes {
 		s.queue.add(s.start, stepped, func(now time.Time) { s.becomes(node, now) })
 	}
-	return s.course, s.run()
+	if err := s.run(); err != nil || !change.WhereTo {
+		return s.course, err
+	}
+	s.course.over = true
+	for _, node := range change.Nodes {
+		s.letGo(s.nodes[node.Name])
+	}
+	err := s.run()
+	s.tellBlocked()
+	return s.course, err
+}
+
+// letGo lets the pods leave that must leave a node.
+func (s *simulation) letGo(n *node) {
+	for _, p := range slices.Clone(n.pods) {
+		if p.first && p.stage == bound && !state.IsStatic(p.Pod) && state.Rule.Decide(p.facts, n.taints).Leaves {
+			s.leave(p, s.now)
+		}
+	}
+}
+
+// goes records where the successor of a pod goes. Of is nil for a pod that waited for a node at the start.
+func (c *Course) goes(of *pod, where *cliv1alpha1.WhereTo) {
+	if of == nil || !of.first {
+		return
+	}
+	if before := c.WhereTo[of.UID]; before != nil && before.Node == "" && where.Node != "" {
+		c.Late++
+	}
+	c.WhereTo[of.UID] = where
 }
 
 // hears records what policies say about a due pod.
 func (c *Course) hears(about *policy.Leaver, l leaver, said policy.Said, node policies.Node, now time.Time) {
-	if len(about.By) == 0 {
+	if len(about.By) == 0 || c.over {
 		return
 	}
 	is := c.Pods[l.UID]
@@ -77,7 +133,7 @@ func (c *Course) hears(about *policy.Leaver, l leaver, said policy.Said, node po
 
 // flips records that a breaker opens for the first time, and why; why is empty if it closes.
 func (c *Course) flips(p *policy.Policy, why string, now time.Time) {
-	if _, again := c.Trips[p.Name]; why != "" && !again && !p.DryRun {
+	if _, again := c.Trips[p.Name]; why != "" && !again && !p.DryRun && !c.over {
 		c.Trips[p.Name] = Trip{now, why}
 	}
 }

@@ -46,7 +46,7 @@ func tenDue(because map[string][]time.Duration) *state.Cluster {
 // courseOf returns the course without a change of taints.
 func courseOf(t *testing.T, cluster *state.Cluster) *simulate.Course {
 	t.Helper()
-	course, err := simulate.Retaint(t.Context(), cluster, nil, noon)
+	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{At: noon})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -36,6 +37,8 @@ type Options struct {
 	// WhereTo asks the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the
 	// taints of any node, and its node stays unknown.
 	WhereTo bool
+	// Questions limits how often nodes are asked whether they take a pod; 0 means no limit. See [placement.NewRoom].
+	Questions int
 }
 
 // simulation is a running simulation.
@@ -149,7 +152,7 @@ func (s *simulation) makeRoom() (err error) {
 			}
 		}
 	}
-	s.room, err = placement.NewRoom(s.ctx, s.cluster, bound)
+	s.room, err = placement.NewRoom(s.ctx, s.cluster, bound, cmp.Or(s.options.Questions, placement.Unlimited))
 	return err
 }
 

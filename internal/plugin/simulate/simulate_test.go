@@ -482,7 +482,7 @@ func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
 		if where["db-0"] != "" || (where["db-1"] == "") != waits {
 			t.Errorf("%s: the successors go to %v, want only that of db-1 to find a node: %t", managed, where, !waits)
 		}
-		if want := "Its StatefulSet creates its pods in order, and db-0~2 is not ready."; waits && why != want {
+		if want := "Its StatefulSet creates its pods in order, and db-0 is not ready."; waits && why != want {
 			t.Errorf("%s: db-1 has no successor: %q, want %q", managed, why, want)
 		}
 	}

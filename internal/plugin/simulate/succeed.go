@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
@@ -33,18 +34,15 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		return
 	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
-		if p.told != nil {
-			p.told.NoSuccessor = why
-		}
+		s.noSuccessor(p, why)
 		return
 	}
-	name := strings.TrimSuffix(p.Name, fmt.Sprintf("~%d", p.number))
-	next := s.newPod(placement.SuccessorOf(p.Pod, fmt.Sprintf("%s~%d", name, p.number+1)))
+	next := s.newPod(placement.SuccessorOf(p.Pod, fmt.Sprintf("%s~%d", p.base(), p.number+1)))
 	next.number = p.number + 1
 	if metav1.GetControllerOfNoCopy(p.Pod).Kind == "DaemonSet" {
 		next.only = p.on
 	}
-	if next.before = p.told; p.told != nil {
+	if next.of = p; p.told != nil {
 		p.told.Successor = next.Name
 	}
 	s.waiting = append(s.waiting, next)
@@ -57,6 +55,22 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	s.placing.set(next.after)
 }
 
+// base is the name of a pod, or that of the first of its predecessors.
+func (p *pod) base() string {
+	base, _, _ := strings.Cut(p.Name, "~")
+	return base
+}
+
+// noSuccessor reports that a pod that leaves gets no successor, and why.
+func (s *simulation) noSuccessor(p *pod, why string) {
+	if p.told != nil {
+		p.told.Successor, p.told.NoSuccessor = "", why
+	}
+	if s.course != nil {
+		s.course.goes(p, placement.NoSuccessor(why))
+	}
+}
+
 // delay makes all pods that the pod's Job has yet to create wait at least until this one is created.
 func (s *simulation) delay(next *pod, now time.Time) {
 	for _, p := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
@@ -67,43 +81,63 @@ func (s *simulation) delay(next *pod, now time.Time) {
 }
 
 // place looks for room for the waiting pods, in the order of the scheduler's queue. After the first pod that finds no
-// room, it does not try equal pods again in this instant.
+// room, it does not try equal pods again in this instant, unless it needs others that have found room since.
 func (s *simulation) place(now time.Time) {
 	if now.Before(s.down) {
 		s.placing.set(s.down)
 		return
 	}
 	slices.SortStableFunc(s.waiting, func(a, b *pod) int {
-		return cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0))
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0)), a.after.Compare(b.after),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.base(), b.base()))
 	})
-	refused := map[string]string{} // the reason, by what equal pods have in common
+	s.placeAll(now, func(*pod) bool { return true })
+	for waits := 0; s.room != nil && waits != len(s.waiting); {
+		waits = len(s.waiting)
+		s.placeAll(now, func(p *pod) bool { return p.needsOthers })
+	}
+}
+
+// placeAll looks for room for those of the waiting pods that are to be tried.
+func (s *simulation) placeAll(now time.Time, try func(*pod) bool) {
+	refused := map[string]refusal{} // by what equal pods have in common
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
 		if p.after.After(now) {
 			s.placing.set(p.after)
 			return false
 		}
-		return s.sets.blocks(p) || s.placed(p, refused, now)
+		return try(p) && (s.sets.blocks(p) || s.placed(p, refused, now))
 	})
 }
 
+// refusal is why no node takes a pod.
+type refusal struct {
+	why         string
+	whereTo     *cliv1alpha1.WhereTo // in a course
+	needsOthers bool
+}
+
 // placed reports whether a pod finds room, and binds it if it does.
-func (s *simulation) placed(p *pod, refused map[string]string, now time.Time) bool {
-	if p.only != nil && !s.admits(p.only, p) { // its controller creates none
+func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
+	if p.only != nil && s.course == nil && !s.admits(p.only, p) { // its controller creates none
+		return false
+	}
+	if p.asked && s.room != nil && !s.room.MayAsk() {
 		return false
 	}
 	like := likeOf(p)
-	if why, known := refused[like]; known && like != "" {
-		s.waits(p, why, now)
+	if is, known := refused[like]; known && like != "" {
+		s.waits(p, is, now)
 		return false
 	}
-	n, why, err := s.find(p)
+	n, is, err := s.find(p)
 	switch {
 	case err != nil:
 		s.fail(fmt.Errorf("place pod %s/%s: %w", p.Namespace, p.Name, err))
 		return false
-	case why != "":
-		refused[like] = why
-		s.waits(p, why, now)
+	case is.why != "":
+		refused[like] = is
+		s.waits(p, is, now)
 		return false
 	}
 	s.bind(p, n, now)
@@ -128,25 +162,44 @@ func likeOf(p *pod) string {
 
 // find finds a node for a pod, or says why there is none. Without WhereTo, a pod that tolerates the taints of any node
 // finds room, and its node stays unknown.
-func (s *simulation) find(p *pod) (n *node, why string, err error) {
-	only := ""
+func (s *simulation) find(p *pod) (n *node, is refusal, err error) {
 	switch {
-	case p.only != nil && s.room == nil:
-		return p.only, "", nil
-	case s.room == nil:
-		if s.took == nil || !s.admits(s.took, p) {
-			s.took = s.taking(p)
-		}
-		if s.took == nil {
-			none := sentence.Part(0, len(s.names), "node", "takes", "take")
-			return nil, none + " it: each has a taint that is not tolerated.", nil
-		}
-		return nil, "", nil
+	case s.room != nil:
+		return s.ask(p)
 	case p.only != nil:
+		return p.only, is, nil
+	}
+	if s.took == nil || !s.admits(s.took, p) {
+		s.took = s.taking(p)
+	}
+	if s.took == nil {
+		is.why = sentence.Part(0, len(s.names), "node", "takes", "take") + " it: each has a taint that is not tolerated."
+	}
+	return nil, is, nil
+}
+
+// ask asks the scheduler's filters and scores about a pod.
+func (s *simulation) ask(p *pod) (*node, refusal, error) {
+	only := ""
+	if p.only != nil {
 		only = p.only.Name
 	}
-	name, why, err := s.room.Place(s.ctx, p.Pod, only)
-	return s.nodes[name], why, err
+	answer, err := s.room.Place(s.ctx, p.Pod, only, p.asked)
+	if err != nil {
+		return nil, refusal{}, err
+	}
+	is := refusal{why: answer.Why, needsOthers: answer.NeedsOthers()}
+	p.asked = true
+	if s.course == nil {
+		return s.nodes[answer.Node], is, nil
+	}
+	from := ""
+	if p.of != nil {
+		from = p.of.Spec.NodeName
+	}
+	is.whereTo = s.room.WhereTo(answer, from, s.start)
+	s.course.goes(p.of, is.whereTo)
+	return s.nodes[answer.Node], is, nil
 }
 
 // taking returns the first node whose taints a pod tolerates, or nil.
@@ -160,12 +213,16 @@ func (s *simulation) taking(p *pod) *node {
 }
 
 // waits records that a pod finds no room.
-func (s *simulation) waits(p *pod, why string, now time.Time) {
+func (s *simulation) waits(p *pod, is refusal, now time.Time) {
+	p.asked, p.needsOthers = true, is.needsOthers
 	if p.first {
 		return
 	}
+	if is.whereTo != nil {
+		s.course.goes(p.of, is.whereTo)
+	}
 	told := s.tellPod(p)
-	if told.Reason = why; told.WaitsSince == nil {
+	if told.Reason = is.why; told.WaitsSince == nil {
 		told.WaitsSince = new(s.offset(now))
 		s.story.add(now, withoutRoom, "", s.nameOf(p), p.Name)
 	}
@@ -193,8 +250,8 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 			p.told.WaitsUntil = new(s.offset(now))
 		}
 	}
-	if p.before != nil {
-		p.before.SuccessorNode = p.Spec.NodeName
+	if p.of != nil && p.of.told != nil {
+		p.of.told.SuccessorNode = p.Spec.NodeName
 	}
 	s.begin(p, now)
 }

@@ -8,14 +8,12 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -51,7 +49,7 @@ With more than 30 rows, pods of one workload that leave together share a row; -o
 columns.
 
 With --where-to, it also says which nodes would take the pods that leave. It uses the scheduler's own filters and
-scores, and places the pods one by one. Scores decide between nodes that fit. If scores are equal, the scheduler
+scores, and places the pods one by one, after those that already wait for a node. If scores are equal, the scheduler
 chooses at random, so a pod may go to another of the nodes that would take it.
 
 ` + selection.TaintSyntax + `
@@ -157,17 +155,11 @@ func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := o.planOf(ctx, cluster, nodes)
-	if err != nil || !o.whereTo {
-		return made, err
-	}
-	return made, placement.Place(ctx, cluster, made, placement.Options{})
-}
-
-func (o *options) planOf(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
 	policy := taints.KeepExisting
 	if o.overwrite {
 		policy = taints.OverwriteExisting
 	}
-	return plan.Make(ctx, cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.Now(cluster)})
+	return plan.Make(ctx, cluster, plan.Request{
+		Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.Now(cluster), WhereTo: o.whereTo,
+	})
 }

@@ -1,0 +1,56 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+)
+
+// tellWhereTo adds to a plan where the successors of the pods that leave would go.
+func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course) {
+	succeeded, bounds := map[types.UID]bool{}, 0
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		where := course.WhereTo[pod.UID]
+		if !pod.Leaves || where == nil {
+			continue
+		}
+		own := *where // equal pods share it
+		own.Warnings = slices.Clone(where.Warnings)
+		pod.WhereTo, succeeded[pod.UID] = &own, !where.NoSuccessor
+		bounds += count(where.Bound)
+	}
+	placement.WarnOfSpread(plan, cluster)
+	var pods []*corev1.Pod
+	for _, pod := range cluster.Pods {
+		if succeeded[pod.UID] {
+			pods = append(pods, pod)
+		}
+	}
+	plan.Notes = append(plan.Notes, placement.Notes(cluster, pods, course.Late, bounds)...)
+}
+
+// addWhereTo counts where the successor of a pod would go.
+func addWhereTo(summary *cliv1alpha1.PlanSummary, where *cliv1alpha1.WhereTo) {
+	switch {
+	case where == nil:
+	case where.NoSuccessor:
+		summary.NoSuccessor++
+	case where.Reason != "":
+	case where.Bound:
+		summary.Bounds++
+	case where.Node == "":
+		summary.Nowhere++
+	default:
+		summary.Placed++
+	}
+}
