@@ -182,6 +182,7 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 // roomFor lets waiting pods look for room again.
 func (s *simulation) roomFor(now time.Time) {
 	if len(s.waiting) > 0 {
+		s.again = true
 		s.placing.set(now)
 	}
 }
@@ -219,7 +220,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 func (s *simulation) stale(n *node) {
 	if s.policies != nil {
 		s.policies.engine.MarkStale(n.Name)
-		s.policies.changed(s.now)
+		s.policies.turn.set(s.now)
 	}
 }
 

@@ -17,7 +17,8 @@ type objecting struct {
 	set      *policies.Set
 	engine   *policy.Engine
 	selected map[*policy.Policy]int // how many pods each selects
-	turn     once                   // of the engine
+	turn     once                   // of the engine, before pods are checked
+	freed    once                   // of the engine, after they have been
 	began    bool                   // the engine has had its first turn
 }
 
@@ -29,7 +30,8 @@ func (s *simulation) loadPolicies() *objecting {
 	}
 	o := &objecting{
 		set: set, engine: policy.NewEngine(knownPods{s}, 0), selected: map[*policy.Policy]int{},
-		turn: once{queue: &s.queue, kind: policiesTurn, do: s.advancePolicies},
+		turn:  once{queue: &s.queue, kind: policiesTurn, do: s.advancePolicies},
+		freed: once{queue: &s.queue, kind: freed, do: s.advancePolicies},
 	}
 	o.engine.Exact = true
 	s.notes = append(s.notes, set.Flaws...)
@@ -108,10 +110,10 @@ func (s *simulation) leaver(p *pod, n *node, now time.Time) *policy.Leaver {
 	return is
 }
 
-// changed lets the engine have its turn if it has something to do.
+// changed lets the engine have its turn if it has something to do because pods leave, once all have left that do.
 func (o *objecting) changed(now time.Time) {
 	if o.engine.Pending() {
-		o.turn.set(now)
+		o.freed.set(now)
 	}
 }
 

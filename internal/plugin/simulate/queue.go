@@ -15,8 +15,9 @@ type kind int
 const (
 	stepped      kind = iota // a step of the scenario
 	health                   // node health looks at nodes
-	policiesTurn             // breakers count due pods, and places of paces and budgets are free
+	policiesTurn             // breakers count due pods, and pods that wait get free places of paces and budgets
 	looks                    // the pods of a node are checked
+	freed                    // pods that wait get the places of those that have left
 	places                   // successors look for room
 	starts                   // a pod becomes ready
 )

@@ -62,6 +62,7 @@ type simulation struct {
 	sets      sets
 	took      *node // the node whose taints the last pod tolerated, without WhereTo
 	waiting   []*pod
+	again     bool // there may be new room for those that wait
 	placing   once
 	policies  *objecting // nil without EvictionPolicies
 	budgets   policies.BudgetsOf

@@ -80,34 +80,53 @@ func (s *simulation) delay(next *pod, now time.Time) {
 	}
 }
 
-// place looks for room for the waiting pods, in the order of the scheduler's queue. After the first pod that finds no
-// room, it does not try equal pods again in this instant, unless it needs others that have found room since.
+// place looks for room for the waiting pods, in the order of the scheduler's queue: for new ones, for all if there may be
+// new room, and for those that need others after one is placed. After the first pod that finds no room, it does not try
+// equal pods.
 func (s *simulation) place(now time.Time) {
 	if now.Before(s.down) {
 		s.placing.set(s.down)
 		return
 	}
-	slices.SortStableFunc(s.waiting, func(a, b *pod) int {
-		return cmp.Or(cmp.Compare(ptr.Deref(b.Spec.Priority, 0), ptr.Deref(a.Spec.Priority, 0)), a.after.Compare(b.after),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.base(), b.base()))
-	})
-	s.placeAll(now, func(*pod) bool { return true })
-	for waits := 0; s.room != nil && waits != len(s.waiting); {
-		waits = len(s.waiting)
-		s.placeAll(now, func(p *pod) bool { return p.needsOthers })
+	slices.SortStableFunc(s.waiting, (*pod).compareInQueue)
+	again := s.again
+	s.again = false
+	placed := s.placeAll(now, func(p *pod) bool { return again || !p.asked })
+	for placed && s.room != nil {
+		placed = s.placeAll(now, func(p *pod) bool { return p.needsOthers })
 	}
 }
 
-// placeAll looks for room for those of the waiting pods that are to be tried.
-func (s *simulation) placeAll(now time.Time, try func(*pod) bool) {
+// compareInQueue compares pods that wait, the first in the queue first: by priority, then by when they are created.
+func (p *pod) compareInQueue(other *pod) int {
+	if order := cmp.Compare(ptr.Deref(other.Spec.Priority, 0), ptr.Deref(p.Spec.Priority, 0)); order != 0 {
+		return order
+	}
+	if order := p.after.Compare(other.after); order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(p.Namespace, other.Namespace), cmp.Compare(p.base(), other.base()))
+}
+
+// placeAll looks for room for those of the waiting pods that are to be tried, and reports whether any was placed.
+func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) {
 	refused := map[string]refusal{} // by what equal pods have in common
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
 		if p.after.After(now) {
 			s.placing.set(p.after)
 			return false
 		}
-		return try(p) && (s.sets.blocks(p) || s.placed(p, refused, now))
+		if !try(p) {
+			return false
+		}
+		if s.sets.blocks(p) {
+			return true
+		}
+		finds := s.placed(p, refused, now)
+		placed = placed || finds
+		return finds
 	})
+	return placed
 }
 
 // refusal is why no node takes a pod.
