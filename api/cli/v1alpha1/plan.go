@@ -174,8 +174,8 @@ type PlannedPod struct {
 	WhereTo *WhereTo `json:"whereTo,omitempty"`
 }
 
-// LeavesAt returns when a pod leaves according to a plan that was made at an instant, if nothing but the time changes. It
-// is nil if the pod stays, or if EvictionPolicies hold it without an end.
+// LeavesAt returns when a pod leaves according to a plan that was made at an instant, if nothing but the time changes.
+// It is nil if the pod stays, or if EvictionPolicies hold it without an end.
 func (p *PlannedPod) LeavesAt(at metav1.MicroTime) *metav1.MicroTime {
 	switch {
 	case !p.Leaves:

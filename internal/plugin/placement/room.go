@@ -50,8 +50,8 @@ const DefaultQuestions = 10_000_000
 // NewRoom returns the room in a cluster. It lives as long as the context. Pods must have UIDs that are unique.
 //
 // Questions limits how often nodes are asked whether they take a pod. Pods with spread constraints or pod affinity, and
-// pods that wait for room, have a separate limit of the same size, because counting one pod of the cluster costs a tenth
-// of a question. After that, pods get the answer of an identical pod, as a bound.
+// pods that wait for room, have a separate limit of the same size, because counting one pod of the cluster costs a
+// tenth of a question. After that, pods get the answer of an identical pod, as a bound.
 func NewRoom(ctx context.Context, cluster *state.Cluster, pods []*corev1.Pod, questions int) (*Room, error) {
 	r := &Room{
 		storage: storageOf(cluster), equals: register{groups: map[string]*group{}, shapes: map[string]*shape{}},

@@ -65,20 +65,24 @@ func workloadsOf(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) map[worklo
 		all[key].leave(pod)
 	}
 	for _, pod := range cluster.Pods {
-		owner := cluster.Owner(pod)
-		if owner == nil || !holdsNode(pod) {
-			continue
-		}
-		if w := all[workloadKey{pod.Namespace, *owner}]; w != nil {
-			w.before = append(w.before, pod.Spec.NodeName)
-			if !leaving[pod.UID] {
-				w.after = append(w.after, pod.Spec.NodeName)
-			} else if w.pod == nil || pod.UID == w.leaving[0].UID {
-				w.pod = pod
+		if owner := cluster.Owner(pod); owner != nil && holdsNode(pod) {
+			if w := all[workloadKey{pod.Namespace, *owner}]; w != nil {
+				w.has(pod, leaving[pod.UID])
 			}
 		}
 	}
 	return all
+}
+
+// has adds a pod of the workload as it is before the plan.
+func (w *workload) has(pod *corev1.Pod, leaves bool) {
+	w.before = append(w.before, pod.Spec.NodeName)
+	switch {
+	case !leaves:
+		w.after = append(w.after, pod.Spec.NodeName)
+	case w.pod == nil || pod.UID == w.leaving[0].UID:
+		w.pod = pod
+	}
 }
 
 func (w *workload) leave(pod *cliv1alpha1.PlannedPod) {

@@ -95,7 +95,8 @@ func play(
 	ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change, request Request,
 ) error {
 	set := cluster.PoliciesOf()
-	whereTo := request.WhereTo && slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves })
+	leaves := func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves }
+	whereTo := request.WhereTo && slices.ContainsFunc(plan.Pods, leaves)
 	if set == nil && !whereTo {
 		return nil
 	}

@@ -68,19 +68,28 @@ func (r *resume) planned() *cliv1alpha1.PlannedResume {
 	}
 }
 
-// tally counts a pod that leaves for the policies that select it, according to the answer when it is due.
-func tally(planned map[string]*cliv1alpha1.PlannedPolicy, pod *simulate.Selected, answer *cliv1alpha1.PolicyAnswer) {
+// tally counts a pod that leaves for the policies that select it, and for the one that answers when it is due.
+func tally(
+	planned map[string]*cliv1alpha1.PlannedPolicy, pod *simulate.Selected, answer *cliv1alpha1.PolicyAnswer,
+) {
 	for _, p := range pod.By {
-		_, applies := p.Due(pod.Causes)
+		if _, applies := p.Due(pod.Causes); !applies {
+			continue
+		}
 		is := planned[p.Name]
-		is.Pods += count(applies)
-		if applies && p.Pace() != nil && !p.DryRun && (is.LastAt == nil || is.LastAt.Time.Before(pod.Leaves)) {
+		is.Pods++
+		if p.Pace() != nil && !p.DryRun && (is.LastAt == nil || is.LastAt.Time.Before(pod.Leaves)) {
 			is.LastAt = policies.MicroTime(pod.Leaves)
 		}
 	}
-	if of := planned[pod.First.Policy]; of != nil {
-		waits := pod.First.Why == policy.Paced || pod.Course.Asks && asksBudget(answer) // for a place
-		of.Asked += count(pod.First.Step == policy.Ask || waits && pod.Course.Asks)
-		of.Held += count(pod.First.Stays() && !waits)
+	of := planned[pod.First.Policy]
+	switch {
+	case of == nil:
+	case pod.First.Step == policy.Ask, pod.Asks && asksBudget(answer): // at once, or when its budget has a place
+		of.Asked++
+	case pod.First.Why == policy.Paced:
+		of.Asked += count(pod.Asks)
+	default:
+		of.Held += count(pod.First.Stays())
 	}
 }

@@ -55,10 +55,10 @@ type Trip struct {
 	Why string
 }
 
-// Retaint plays what follows if the taints of nodes change and nothing else happens: no node falls silent or is tainted by
-// node health. Pods that leave get successors, which become ready and so make room in budgets; those get none, so that
-// the course ends. At most the time of [Longest] is played. At the end, pods that policies hold are let go to see where
-// their successors would go.
+// Retaint plays what follows if the taints of nodes change and nothing else happens: no node falls silent or is tainted
+// by node health. Pods that leave get successors, which become ready and so make room in budgets; those get none, so
+// that the course ends. At most the time of [Longest] is played. At the end, pods that policies hold are let go to see
+// where their successors would go.
 func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Course, error) {
 	s := newSimulation(ctx, cluster, Options{
 		At: change.At, StartDelay: DefaultStartDelay, WhereTo: change.WhereTo, Questions: change.Questions,

@@ -107,7 +107,7 @@ func TestABreakerTripsWhenMoreWouldLeaveTogetherThanMay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := tenDue(map[string][]time.Duration{"k": test.dues})
-			cluster.Policies = append(test.with, policyOf(v1alpha1.EvictionPolicySpec{
+			cluster.Policies = append(slices.Clone(test.with), policyOf(v1alpha1.EvictionPolicySpec{
 				Action: cmp.Or(test.action, v1alpha1.ActionDelete), Deadline: test.lasts,
 				Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("20%"), Settle: lasting(test.settle), ResumedAt: test.resumed},
 			}))

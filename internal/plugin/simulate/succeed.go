@@ -80,9 +80,9 @@ func (s *simulation) delay(next *pod, now time.Time) {
 	}
 }
 
-// place looks for room for the waiting pods, in the order of the scheduler's queue: for new ones, for all if there may be
-// new room, and for those that need others after one is placed. After the first pod that finds no room, it does not try
-// equal pods.
+// place looks for room for the waiting pods, in the order of the scheduler's queue: for new ones, for all if there may
+// be new room, and for those that need others after one is placed. After the first pod that finds no room, it does not
+// try equal pods.
 func (s *simulation) place(now time.Time) {
 	if now.Before(s.down) {
 		s.placing.set(s.down)
