@@ -155,10 +155,9 @@ bin/actionlint: tools/standalone.txt
 	@echo "building $(@F) from source"
 	@GOBIN=$(CURDIR)/bin CGO_ENABLED=0 $(GO) install -ldflags '-s -w' $$(grep '/$(@F)@' $<)
 
-# The go command does not look for a newer Go in a -modfile.
 define build_plane
 	@echo "building $(@F) from source (the first build of a control plane takes 5 to 10 minutes on two cores)"
-	@cd tools/controlplane && $(if $(filter kube-1.38.mod,$(1)),GOTOOLCHAIN=go1.27.0) CGO_ENABLED=0 $(GO) build -modfile=$(1) $(call kube_flags,tools/controlplane/$(1)) -o ../../$@ $(2)
+	@cd tools/controlplane && CGO_ENABLED=0 $(GO) build -modfile=$(1) $(call kube_flags,tools/controlplane/$(1)) -o ../../$@ $(2)
 endef
 $(CONTROLPLANE)/kube%: tools/controlplane/$(MODFILE) tools/controlplane/$(MODFILE:.mod=.sum)
 	$(call build_plane,$(MODFILE),k8s.io/kubernetes/cmd/kube$*)
