@@ -29,7 +29,7 @@ type Change struct {
 
 // Course is what follows from a change of taints until nothing is left to happen.
 type Course struct {
-	// Pods are the due pods that policies select, by UID.
+	// Pods are the due pods that policies select, by UID, of those that there are at the start.
 	Pods map[types.UID]*Selected
 	// Trips says which breakers open because of the change, by policy.
 	Trips map[string]Trip
@@ -109,7 +109,7 @@ func (c *Course) goes(of *pod, where *cliv1alpha1.WhereTo) {
 
 // hears records what policies say about a due pod.
 func (c *Course) hears(about *policy.Leaver, l leaver, said policy.Said, node policies.Node, now time.Time) {
-	if len(about.By) == 0 || c.over {
+	if len(about.By) == 0 || c.over || !l.first {
 		return
 	}
 	is := c.Pods[l.UID]

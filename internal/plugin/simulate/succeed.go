@@ -138,7 +138,8 @@ type refusal struct {
 
 // placed reports whether a pod finds room, and binds it if it does.
 func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
-	if p.only != nil && s.course == nil && !s.admits(p.only, p) { // its controller creates none
+	roomSaysWhy := s.course != nil && s.room != nil
+	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) { // its controller creates none
 		return false
 	}
 	if p.asked && s.room != nil && !s.room.MayAsk() {
