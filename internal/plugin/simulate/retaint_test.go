@@ -20,8 +20,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
-// tenDue returns ten pods on a node with the taints k and other since an hour before noon, and a node for successors. The first pods are due at
-// these instants, relative to noon, because of each; others tolerate it.
+// tenDue returns ten pods on a node with the taints k and other since an hour before noon, and a node for successors.
+// The first pods are due at these instants, relative to noon, because of each; others tolerate it.
 func tenDue(because map[string][]time.Duration) *state.Cluster {
 	n := node("a", "n")
 	cluster := &state.Cluster{Nodes: []*corev1.Node{n, node("a", "m")}}
