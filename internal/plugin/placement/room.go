@@ -113,7 +113,7 @@ type Answer struct {
 	*leaver
 
 	said  *answer // nil if it was not asked
-	bound bool    // what was said is about an identical pod that was asked about earlier
+	bound bool    // it is the answer for an identical pod that was asked about earlier
 	limit *budget
 }
 

@@ -9,6 +9,7 @@
 // policy whether they leave, and [placement.Room] where their successors go.
 //
 //	scenario.go   what is to happen
+//	retaint.go    what follows from one change of taints, for a plan
 //	queue.go      what happens next
 //	simulate.go   the loop, and what each kind of event does
 //	cluster.go    nodes and pods as they are now

@@ -37,7 +37,7 @@ type Course struct {
 	WhereTo map[types.UID]*cliv1alpha1.WhereTo
 	Late    int
 
-	over bool // nothing is left to happen, and pods that policies hold are let go
+	over bool // nothing is left to happen, and pods leave that policies hold
 }
 
 // Selected is a due pod that policies select.
@@ -57,7 +57,7 @@ type Trip struct {
 
 // Retaint plays what follows if the taints of nodes change and nothing else happens: no node falls silent or is tainted
 // by node health. Pods that leave get successors, which become ready and so make room in budgets; those get none, so
-// that the course ends. At most the time of [Longest] is played. At the end, pods that policies hold are let go to see
+// that the course ends. At most the time of [Longest] is played. At the end, the pods leave that policies hold, to see
 // where their successors would go.
 func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Course, error) {
 	s := newSimulation(ctx, cluster, Options{

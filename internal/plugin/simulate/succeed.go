@@ -108,7 +108,7 @@ func (p *pod) compareInQueue(other *pod) int {
 	return cmp.Or(cmp.Compare(p.Namespace, other.Namespace), cmp.Compare(p.base(), other.base()))
 }
 
-// placeAll looks for room for those of the waiting pods that are to be tried, and reports whether any was placed.
+// placeAll looks for room for those of the waiting pods that try selects, and reports whether any was placed.
 func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) {
 	refused := map[string]refusal{} // by what equal pods have in common
 	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
