@@ -164,18 +164,11 @@ func (l *Line) Call(now time.Time) (nodes map[string]struct{}, next time.Time) {
 		}
 	}
 	room := map[Places]time.Time{}
-	var full Places // what the last pod waits for; in a long line, most pods wait for the same
 	l.order = slices.DeleteFunc(l.order, func(m *member) bool {
-		if len(m.Needs) == 1 && m.Needs[0] == full {
-			return false
-		}
 		at := m.room(room, now)
 		if at.After(now) {
 			if at.Before(next) {
 				next = at
-			}
-			if len(m.Needs) == 1 {
-				full = m.Needs[0]
 			}
 			return false
 		}
