@@ -222,6 +222,19 @@ func TestAPaceSaysWhenEachPodLeaves(t *testing.T) {
 	}
 }
 
+func TestPodsThatWaitForAPaceAreNotHeld(t *testing.T) {
+	for action, asked := range map[v1alpha1.EvictionAction]int{v1alpha1.ActionDelete: 0, v1alpha1.ActionEvict: 5} {
+		pace := &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}}
+		made := planFor(t, &state.Cluster{
+			Nodes: []*corev1.Node{node("n")}, Pods: podsOn("n", 5),
+			Policies: []*v1alpha1.EvictionPolicy{policyOf("slowly", v1alpha1.EvictionPolicySpec{Action: action, Pace: pace, Unready: v1alpha1.UnreadyAsk})},
+		}, "k:NoExecute")
+		if is := made.Policies[0]; is.Pods != 5 || is.Held != 0 || is.Asked != asked {
+			t.Errorf("%s: the policy is %+v, want five pods, of which it asks about %d", action, is, asked)
+		}
+	}
+}
+
 func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 	brake := v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(3)},
