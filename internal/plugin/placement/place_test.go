@@ -4,6 +4,7 @@
 package placement_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -700,5 +701,46 @@ func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 		if !strings.Contains(notes, part) {
 			t.Errorf("no note says %q:\n%s", part, notes)
 		}
+	}
+}
+
+func TestAnInterruptionEndsIt(t *testing.T) {
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}, Pods: []*corev1.Pod{pod("p", "n")}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	edit, err := taints.ParseEdit("k:NoExecute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = plan.Make(ctx, cluster, plan.Request{Nodes: cluster.Nodes[1:], Edit: edit, At: now, WhereTo: true})
+	if err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("the error is %v, want an interruption", err)
+	}
+}
+
+func TestPodsWithoutUIDsArePlaced(t *testing.T) {
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}}
+	for _, name := range []string{"p", "q"} {
+		state.Pods.Add(cluster, pod(name, "n", func(pod *corev1.Pod) { pod.UID = "" }))
+	}
+	if got, want := story(placed(t, cluster)), "p: a of a; q: a of a"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
+	}
+}
+
+// A file may contain what the API server would not accept.
+func TestAPodThatTheSchedulerCannotBeAskedAboutKeepsNoOtherFromItsNode(t *testing.T) {
+	broken := func(pod *corev1.Pod) {
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}},
+		}}
+	}
+	made := placed(t, &state.Cluster{
+		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
+		Pods:  []*corev1.Pod{pod("p", "n", broken, owned("ReplicaSet", "broken")), pod("q", "n")},
+	})
+	if got := story(made); !strings.HasPrefix(got, "p: The scheduler cannot be asked: ") || !strings.HasSuffix(got, "; q: a of a") {
+		t.Errorf("they go %s", got)
 	}
 }

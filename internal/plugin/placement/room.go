@@ -107,18 +107,18 @@ func (r *Room) change() {
 type Answer struct {
 	// Node is where the scheduler would put the pod; empty if no node takes it or if that is not known.
 	Node string
-	// Why says why no node takes the pod; empty if one does or may.
+	// Why says why no node takes the pod, or why the scheduler cannot say; empty if a node takes it or may.
 	Why string
 
 	*leaver
 
-	said  *answer // nil if it was not asked
+	said  *answer // nil if it was not asked, or cannot be
 	bound bool    // it is the answer for an identical pod that was asked about earlier
 	limit *budget
 }
 
 // NeedsOthers reports whether pods elsewhere are the reason why no node takes the pod.
-func (a Answer) NeedsOthers() bool { return a.Why != "" && a.said.others }
+func (a Answer) NeedsOthers() bool { return a.Why != "" && a.said != nil && a.said.others }
 
 // MayAsk reports whether pods that wait for room may be asked about again.
 func (r *Room) MayAsk() bool { return !r.counting.isUsedUp() }
@@ -154,17 +154,18 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string, waits bo
 	q := question{scheduler: r.scheduler, pod: l.successor, group: l.group, only: only, budget: a.limit}
 	said, state, err := q.ask(ctx)
 	if err != nil {
-		return a, fmt.Errorf("the scheduler cannot be asked: %w", err)
+		a.Why, a.said = fmt.Sprintf("The scheduler cannot be asked: %v.", err), nil
+		return a, nil
 	}
 	a.said, l.group.last, l.group.changes = said, said, r.changes
 	if len(said.fits) == 0 {
 		a.Why = nowhere(said)
 		return a, nil
 	}
-	if a.Node, err = r.scheduler.place(ctx, state, l, said.fits); err != nil {
-		return a, fmt.Errorf("the scheduler cannot place it: %w", err)
-	}
 	r.changes++
+	if a.Node, err = r.scheduler.place(ctx, state, l, said.fits); err != nil {
+		a.Node, a.Why, a.said = "", fmt.Sprintf("The scheduler cannot place it: %v.", err), nil
+	}
 	return a, nil
 }
 
@@ -200,6 +201,8 @@ func NoSuccessor(why string) *cliv1alpha1.WhereTo {
 // make it leave again.
 func (r *Room) WhereTo(a Answer, from string, at time.Time) *cliv1alpha1.WhereTo {
 	switch {
+	case a.said == nil && a.Why != "":
+		return &cliv1alpha1.WhereTo{Reason: a.Why}
 	case a.said == nil:
 		reason := fmt.Sprintf("The scheduler was not asked about it, because the run time is limited, and %s before it used up that limit.",
 			sentence.Counted(a.limit.pods, "pod"))

@@ -109,7 +109,10 @@ func (s *simulation) run() error {
 		if !more || event.at.After(s.now) {
 			s.record()
 		}
-		if err := errors.Join(append(s.failures, context.Cause(s.ctx))...); err != nil || !more {
+		if s.ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err := errors.Join(s.failures...); err != nil || !more {
 			return err
 		}
 		s.now = event.at
