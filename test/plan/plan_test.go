@@ -172,8 +172,17 @@ type departure struct{ at, from, by time.Time }
 
 // departure returns when a pod must leave; false if it must stay, or leaves so late that the test does not wait for it.
 func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
-	leaves := pod.LeavesAt(r.planned.At)
-	if leaves == nil || leaves.Sub(r.planned.At.Time) > patience {
+	if !pod.Leaves {
+		return departure{}, false
+	}
+	leaves := timeline.Later(pod.Due.Time, r.planned.At.Time)
+	if pod.Answer != nil {
+		if pod.Answer.LeavesAt == nil {
+			return departure{}, false
+		}
+		leaves = pod.Answer.LeavesAt.Time
+	}
+	if leaves.Sub(r.planned.At.Time) > patience {
 		return departure{}, false
 	}
 	later := r.taintedAt[pod.Node].Sub(r.planned.At.Time)

@@ -174,20 +174,6 @@ type PlannedPod struct {
 	WhereTo *WhereTo `json:"whereTo,omitempty"`
 }
 
-// LeavesAt returns when a pod leaves according to a plan that was made at an instant, if nothing but the time changes.
-// It is nil if the pod stays, or if EvictionPolicies hold it without an end.
-func (p *PlannedPod) LeavesAt(at metav1.MicroTime) *metav1.MicroTime {
-	switch {
-	case !p.Leaves:
-		return nil
-	case p.Answer != nil:
-		return p.Answer.LeavesAt
-	case p.Due.Before(&at):
-		return &at
-	}
-	return p.Due
-}
-
 // Owner is the workload that a pod belongs to. It is the topmost known owner, for example the Deployment instead of
 // its ReplicaSet.
 type Owner struct {

@@ -94,10 +94,9 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 func play(
 	ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change, request Request,
 ) error {
-	set := cluster.PoliciesOf()
 	leaves := func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves }
 	whereTo := request.WhereTo && slices.ContainsFunc(plan.Pods, leaves)
-	if set == nil && !whereTo {
+	if len(cluster.Policies) == 0 && !whereTo {
 		return nil
 	}
 	is := simulate.Change{
@@ -110,8 +109,8 @@ func play(
 	if err != nil {
 		return fmt.Errorf("play what follows: %w", err)
 	}
-	if set != nil {
-		tellPolicies(plan, set, course)
+	if course.Policies != nil {
+		tellPolicies(plan, course)
 	}
 	if whereTo {
 		tellWhereTo(plan, cluster, course)

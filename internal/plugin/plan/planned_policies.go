@@ -15,7 +15,8 @@ import (
 )
 
 // tellPolicies adds to a plan what the EvictionPolicies do with the pods that leave.
-func tellPolicies(plan *cliv1alpha1.TaintPlan, set *policies.Set, course *simulate.Course) {
+func tellPolicies(plan *cliv1alpha1.TaintPlan, course *simulate.Course) {
+	set := course.Policies
 	plan.Notes = append(plan.Notes, set.Flaws...)
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
@@ -85,11 +86,9 @@ func tally(
 	of := planned[pod.First.Policy]
 	switch {
 	case of == nil:
-	case pod.First.Step == policy.Ask, pod.Asks && asksBudget(answer): // at once, or when its budget has a place
+	case pod.First.Step == policy.Ask, pod.Asks && (pod.First.Why == policy.Paced || asksBudget(answer)): // maybe later
 		of.Asked++
-	case pod.First.Why == policy.Paced:
-		of.Asked += count(pod.Asks)
-	default:
+	case pod.First.Why != policy.Paced:
 		of.Held += count(pod.First.Stays())
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -56,7 +55,9 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 }
 
 // departs reports whether a pod leaves if nothing but the time changes. A pod that policies hold without end does not.
-func departs(pod *cliv1alpha1.PlannedPod) bool { return pod.LeavesAt(metav1.MicroTime{}) != nil }
+func departs(pod *cliv1alpha1.PlannedPod) bool {
+	return pod.Leaves && (pod.Answer == nil || pod.Answer.LeavesAt != nil)
+}
 
 // workloadKey identifies a workload in the cluster.
 type workloadKey struct {

@@ -29,6 +29,8 @@ type Change struct {
 
 // Course is what follows from a change of taints until nothing is left to happen.
 type Course struct {
+	// Policies are the EvictionPolicies; nil without any.
+	Policies *policies.Set
 	// Pods are the due pods that policies select, by UID, of those that there are at the start.
 	Pods map[types.UID]*Selected
 	// Trips says which breakers open because of the change, by policy.
@@ -65,6 +67,9 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	})
 	s.course = &Course{
 		Pods: map[types.UID]*Selected{}, Trips: map[string]Trip{}, WhereTo: map[types.UID]*cliv1alpha1.WhereTo{},
+	}
+	if s.policies != nil {
+		s.course.Policies = s.policies.set
 	}
 	if change.WhereTo {
 		if err := s.makeRoom(); err != nil {
