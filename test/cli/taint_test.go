@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,12 +21,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
 	plugincommand "github.com/taintkeeper/taintkeeper/internal/plugin/command"
@@ -149,46 +146,6 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 	mustHave(t, node, "m:NoExecute")
 }
 
-func TestForRemovesWhatItSet(t *testing.T) {
-	t.Parallel()
-	node := newNode(t)
-	began := time.Now()
-	_, errOut, err := run(t, kubeconfig, "taint", node, "m:NoSchedule", "n:NoExecute", "--yes", "--for=2s", "--stay")
-	await.Must(t, err)
-	if took := time.Since(began); took < 2*time.Second {
-		t.Errorf("it takes %s", took)
-	}
-	mustSay(t, errOut, "node/"+node+" untainted\n")
-	mustHave(t, node)
-}
-
-func TestForThatIsInterruptedLeavesTheTaintAndSaysSo(t *testing.T) {
-	t.Parallel()
-	node := newNode(t)
-	root, _ := command(kubeconfig, "taint", node, "m:NoSchedule", "--yes", "--for=10m", "--stay")
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		err := root.ExecuteContext(ctx)
-		if err == nil || !strings.Contains(err.Error(), "to remove m:NoSchedule from "+node+", run: kubectl taintkeeper untaint --kubeconfig="+kubeconfig+" "+node+" m:NoSchedule-") {
-			t.Error(err)
-		}
-	})
-	await.Eventually(t, "the node is tainted", func(ctx context.Context) error {
-		read, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err == nil && len(read.Spec.Taints) == 0 {
-			err = errors.New("it is not")
-		}
-		return err
-	})
-	stop()
-	running.Wait()
-	mustHave(t, node, "m:NoSchedule")
-	_, _, err := run(t, kubeconfig, "untaint", node, "m:NoSchedule-", "--yes")
-	await.Must(t, err)
-	mustHave(t, node)
-}
-
 // interferer passes on what a command sends, but taints the node before it passes on the first patch of it.
 type interferer struct {
 	*httputil.ReverseProxy
@@ -249,47 +206,6 @@ func TestARightThatIsMissingIsNamed(t *testing.T) {
 	await.Must(t, err)
 	mustSay(t, errOut, "Note: You may not list pods, so the plan cannot say which pods leave.\n")
 	mustHave(t, node, "m:NoExecute")
-}
-
-func TestDrainAsksBudgetsAndOnlyThenTaints(t *testing.T) {
-	t.Parallel()
-	node := newNode(t)
-	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": node} }
-	newPod(t, node, "-a", labeled)
-	newPod(t, node, "-b", labeled)
-	newPod(t, node, "-other")
-	budgets := admin.PolicyV1().PodDisruptionBudgets(metav1.NamespaceDefault)
-	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: node},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": node}},
-		},
-	}, metav1.CreateOptions{})
-	await.Must(t, err)
-	await.Eventually(t, "the budget allows a disruption", func(ctx context.Context) error {
-		budget, err := budgets.Get(ctx, node, metav1.GetOptions{})
-		if err == nil && budget.Status.DisruptionsAllowed != 1 {
-			err = fmt.Errorf("it allows %d", budget.Status.DisruptionsAllowed)
-		}
-		return err
-	})
-
-	drain := []string{"taint", node, "m:NoExecute", "--yes", "--drain", "--force", "--pod-selector=app=" + node}
-	_, errOut, err := run(t, kubeconfig, append(drain, "--timeout=8s")...)
-	mustFail(t, err, "node "+node+": neither drained nor tainted: ")
-	mustSay(t, errOut, "Cordoned: "+node+". Undo this with: kubectl uncordon --kubeconfig="+kubeconfig+" "+node+"\n",
-		"--drain cordons 1 node first and evicts 2 pods", "violate the pod's disruption budget")
-	if isThere(t, node, "-a") == isThere(t, node, "-b") || !isThere(t, node, "-other") {
-		t.Error("one pod of the budget should have left, and the pod that is not selected should have stayed")
-	}
-
-	await.Must(t, budgets.Delete(t.Context(), node, metav1.DeleteOptions{}))
-	_, errOut, err = run(t, kubeconfig, append(drain, "--wait", "--timeout=1m")...)
-	await.Must(t, err)
-	mustSay(t, errOut, "node/"+node+" drained\n", "All pods that must leave have left.\n")
-	if left := getNode(t, node); !left.Spec.Unschedulable || len(taints.NoExecute(left.Spec.Taints)) != 1 {
-		t.Errorf("the node has %v", left.Spec)
-	}
 }
 
 // A script must not treat budgets that could not be read as budgets that are kept.

@@ -35,8 +35,9 @@ type cluster struct {
 	now func() time.Time // the API server's time
 
 	// Everything except the sheets belongs to the goroutine of the follower.
-	known     plan.Countdowns
-	nodes     map[string]*knownNode
+	live      state.Live
+	pending   plan.Pending
+	nodes     map[string]*nodeRows
 	changed   map[string]bool // the nodes whose rows may have changed
 	counted   map[types.UID]bool
 	evictions []evictionRow // newest last
@@ -50,15 +51,9 @@ type cluster struct {
 	sheets *sheets
 }
 
-// knownNode is what matters about a node.
-type knownNode struct {
-	zone      string
-	ready     string
-	cordoned  bool
-	excluded  bool // from disruption checks
-	noExecute bool
-	taints    []corev1.Taint
-	held      string
+// nodeRows are the rows of a node.
+type nodeRows struct {
+	held string // why node health does not taint it
 	// As last rendered: the pods that must leave, and the same pods by workload and instant.
 	pending []cliv1alpha1.PendingPod
 	groups  []pendingGroup
@@ -66,8 +61,8 @@ type knownNode struct {
 
 func newCluster(head headRow, now func() time.Time) *cluster {
 	return &cluster{
-		now: now, known: plan.Countdowns{Owner: (&state.Cluster{}).Owner},
-		nodes: map[string]*knownNode{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
+		now: now, pending: plan.Pending{Owner: (&state.Cluster{}).Owner},
+		nodes: map[string]*nodeRows{}, changed: map[string]bool{}, counted: map[types.UID]bool{},
 		events: map[types.UID]*nodeEvent{}, rules: map[types.UID]ruleRow{}, sources: map[string]*currency{},
 		head: head, sheets: newSheets(),
 	}
@@ -75,15 +70,9 @@ func newCluster(head headRow, now func() time.Time) *cluster {
 
 // SetNode implements follow.Cluster.
 func (c *cluster) SetNode(node *corev1.Node) {
-	c.known.SetNode(node, c.now())
-	_, excluded := node.Labels[readiness.ExcludedFromDisruption]
-	held := ""
-	if before := c.nodes[node.Name]; before != nil {
-		held = before.held
-	}
-	c.nodes[node.Name] = &knownNode{
-		zone: sentence.Printable(zoneOf(node)), ready: readyOf(node), cordoned: node.Spec.Unschedulable,
-		excluded: excluded, noExecute: len(c.known.Taints(node.Name)) > 0, taints: node.Spec.Taints, held: held,
+	c.live.SetNode(node, c.now())
+	if c.nodes[node.Name] == nil {
+		c.nodes[node.Name] = &nodeRows{}
 	}
 	c.changed[node.Name] = true
 }
@@ -98,7 +87,7 @@ func readyOf(node *corev1.Node) string {
 
 // DeleteNode implements follow.Cluster.
 func (c *cluster) DeleteNode(name string) {
-	c.known.DeleteNode(name)
+	c.live.DeleteNode(name)
 	delete(c.nodes, name)
 	c.changed[name] = true
 }
@@ -109,11 +98,11 @@ func (c *cluster) setPolicies(read *state.Cluster, err error) {
 		c.head.Idle = sentence.Printable(read.Idle)
 	}
 	set := read.PoliciesOf()
-	news := set != nil || c.known.Policies != nil || len(read.Unread()) > 0 || c.sources[kindPolicies] != nil
+	news := set != nil || c.pending.Policies != nil || len(read.Unread()) > 0 || c.sources[kindPolicies] != nil
 	if !news || !c.policiesCalled(read.Unread(), err) {
 		return
 	}
-	c.known.Policies = set
+	c.pending.Policies = set
 	for name := range c.nodes {
 		c.markChanged(name)
 	}
@@ -124,7 +113,7 @@ func (c *cluster) SetPod(pod *corev1.Pod) {
 	if by := evictedBy(pod); by != "" && pod.DeletionTimestamp != nil {
 		c.evict(pod, by)
 	}
-	c.known.SetPod(pod, c.now())
+	c.live.SetPod(pod, c.now())
 	c.markChanged(pod.Spec.NodeName)
 }
 
@@ -135,14 +124,16 @@ func (c *cluster) DeletePod(uid types.UID, last *corev1.Pod) {
 			c.evict(last, by)
 		}
 	}
-	c.markChanged(c.known.NodeOf(uid))
+	if pod := c.live.Pod(uid); pod != nil {
+		c.markChanged(pod.Spec.NodeName)
+	}
 	delete(c.counted, uid)
-	c.known.DeletePod(uid)
+	c.live.DeletePod(uid)
 }
 
 // markChanged records that the pods of a node have changed, which matters if it has NoExecute taints.
 func (c *cluster) markChanged(node string) {
-	if len(c.known.Taints(node)) > 0 {
+	if n := c.live.Node(node); n != nil && len(n.Taints) > 0 {
 		c.changed[node] = true
 	}
 }
@@ -157,7 +148,7 @@ func (c *cluster) render() {
 			c.renderNode(name)
 		}
 		clear(c.changed)
-		replace(c.sheets, sheetZones, zoneRows(c.nodes, c.wasRead(follow.Pods)), func(row zoneRow) string { return row.ID })
+		replace(c.sheets, sheetZones, c.zoneRows(), func(row zoneRow) string { return row.ID })
 		c.renderPending()
 	}
 	replace(c.sheets, sheetEvictions, c.evictions, func(row evictionRow) string { return row.ID })
@@ -167,16 +158,16 @@ func (c *cluster) render() {
 }
 
 func (c *cluster) renderNode(name string) {
-	node := c.nodes[name]
+	node, live := c.nodes[name], c.live.Node(name)
 	if node == nil {
 		c.sheets.remove(sheetNodes, name)
 		return
 	}
-	node.pending = c.known.On(name, c.now())
+	node.pending = c.pending.On(live, c.now())
 	node.groups = groupsOf(node.pending)
 	row := nodeRow{
-		ID: name, Zone: node.zone, Ready: node.ready, Cordoned: node.cordoned,
-		Pending: len(node.pending), Held: node.held, Taints: c.taintRows(name, node.taints),
+		ID: name, Zone: zoneOf(live.Node), Ready: readyOf(live.Node), Cordoned: live.Spec.Unschedulable,
+		Pending: len(node.pending), Held: node.held, Taints: taintRows(live),
 	}
 	for i := range node.pending {
 		if node.pending[i].Answer.Stays() {
@@ -192,12 +183,13 @@ func (c *cluster) renderNode(name string) {
 	c.sheets.put(sheetNodes, name, row)
 }
 
-func (c *cluster) taintRows(node string, all []corev1.Taint) []taintRow {
+func taintRows(node *state.LiveNode) []taintRow {
 	var rows []taintRow
-	for i := range all {
-		row := taintRow{Text: sentence.Printable(taints.Format(all[i]))}
-		for _, counted := range c.known.Taints(node) {
-			if counted.MatchTaint(&all[i]) {
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
+		row := taintRow{Text: sentence.Printable(taints.Format(*taint))}
+		for _, counted := range node.Taints {
+			if counted.MatchTaint(taint) {
 				row.Since = counted.Since.UnixMilli()
 			}
 		}
@@ -333,8 +325,8 @@ func tolerated(toleration *corev1.Toleration) string {
 
 func (c *cluster) renderHead() {
 	c.head.ID, c.head.Nodes, c.head.Tainted, c.head.Evictions = sheetHead, len(c.nodes), 0, c.evicted
-	for _, node := range c.nodes {
-		if node.noExecute {
+	for node := range c.live.Nodes() {
+		if len(node.Taints) > 0 {
 			c.head.Tainted++
 		}
 	}

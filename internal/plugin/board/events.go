@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -60,7 +62,7 @@ func (c *cluster) renderEvents() {
 		func(row differenceRow) string { return row.ID })
 	for name, node := range c.nodes {
 		why := ""
-		if event := held[name]; event != nil && node.waits() {
+		if event := held[name]; event != nil && waits(c.live.Node(name)) {
 			why = event.message
 		}
 		if node.held != why {
@@ -70,11 +72,11 @@ func (c *cluster) renderEvents() {
 }
 
 // waits reports whether a node is not ready, but has no NoExecute taint for that.
-func (n *knownNode) waits() bool {
-	if n.ready == string(corev1.ConditionTrue) {
+func waits(node *state.LiveNode) bool {
+	if readiness.IsReady(node.Node) {
 		return false
 	}
-	return !slices.ContainsFunc(n.taints, func(taint corev1.Taint) bool {
+	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoExecute &&
 			(taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable)
 	})

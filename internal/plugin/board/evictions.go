@@ -10,6 +10,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // mostEvictions is how many evictions are listed, newest first. All evictions that the board saw are counted.
@@ -47,14 +48,15 @@ func (c *cluster) evict(pod *corev1.Pod, by string) {
 		ID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName,
 		By: by, At: deletedAt(pod, c.now()).UnixMilli(),
 	}
-	switch pending, ok := c.known.Of(pod.UID); {
-	case ok:
-		row.Taint, row.Due = sentence.Printable(pending.Taint), pending.Due.UnixMilli()
-		row.Late = lateness(row.At, pending.Due.Time)
-	case c.known.Has(pod.UID):
-		row.Unknown = "its node no longer had the taint when the board saw the deletion"
-	default:
+	before, leaves := c.live.Leaving(pod.UID)
+	switch decided := before.Verdict; {
+	case before.LivePod == nil || before.DeletionTimestamp != nil:
 		row.Unknown = "it was already leaving when the board first saw it"
+	case leaves:
+		row.Taint, row.Due = sentence.Printable(taints.Format(decided.Taint.Taint)), decided.Due.UnixMilli()
+		row.Late = lateness(row.At, decided.Due)
+	default:
+		row.Unknown = "its node no longer had the taint when the board saw the deletion"
 	}
 	c.evictions = append(c.evictions, row)
 	if surplus := len(c.evictions) - mostEvictions; surplus > 0 {

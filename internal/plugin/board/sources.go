@@ -85,7 +85,7 @@ func (c *cluster) called(_ context.Context, feed follow.Feed, verb string, err e
 // policiesCalled records which policies could not be read, and reports whether they were read. While no policies are
 // known, pages are not told that reading them failed.
 func (c *cluster) policiesCalled(missing []string, err error) bool {
-	if err != nil && c.known.Policies == nil {
+	if err != nil && c.pending.Policies == nil {
 		return false
 	}
 	s := c.source(kindPolicies)

@@ -9,7 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/node/topology"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // defaultPolicy follows from the default flags of kube-controller-manager and Taintkeeper. The board cannot see whether
@@ -36,18 +39,19 @@ func whyHeld(zone *zoneRow, everyZone bool) string {
 }
 
 // zoneOf names the zone of a node.
-func zoneOf(node *corev1.Node) string { return readiness.ZoneName(topology.GetZoneKey(node)) }
+func zoneOf(node *corev1.Node) string {
+	return sentence.Printable(readiness.ZoneName(topology.GetZoneKey(node)))
+}
 
 // zoneRows counts nodes and, once they are read, pods in their zones, and says which zones hold.
-func zoneRows(nodes map[string]*knownNode, podsRead bool) []zoneRow {
+func (c *cluster) zoneRows() []zoneRow {
 	zones := map[string]*zoneRow{}
-	for _, node := range nodes {
-		zone := zones[node.zone]
-		if zone == nil {
-			zone = &zoneRow{ID: node.zone, Unread: !podsRead}
-			zones[node.zone] = zone
+	for node := range c.live.Nodes() {
+		name := zoneOf(node.Node)
+		if zones[name] == nil {
+			zones[name] = &zoneRow{ID: name, Unread: !c.wasRead(follow.Pods)}
 		}
-		node.countIn(zone)
+		c.nodes[node.Name].countIn(zones[name], node)
 	}
 	full := 0
 	for _, zone := range zones {
@@ -64,19 +68,19 @@ func zoneRows(nodes map[string]*knownNode, podsRead bool) []zoneRow {
 	return rows
 }
 
-func (n *knownNode) countIn(zone *zoneRow) {
+func (n *nodeRows) countIn(zone *zoneRow, node *state.LiveNode) {
 	zone.Pending += len(n.pending)
-	if n.noExecute {
+	if len(node.Taints) > 0 {
 		zone.Tainted++
 	}
 	if n.held != "" {
 		zone.Held++
 	}
-	if n.excluded {
+	if _, excluded := node.Labels[readiness.ExcludedFromDisruption]; excluded {
 		return
 	}
 	zone.Nodes++
-	if n.ready != string(corev1.ConditionTrue) {
+	if !readiness.IsReady(node.Node) {
 		zone.NotReady++
 	}
 }

@@ -98,7 +98,7 @@ func newVersion(env Env) *cobra.Command {
 // elsewhere says what to use instead of commands that we do not have.
 var elsewhere = map[string]string{
 	"cordon":   "use kubectl cordon, or taint the node with the effect NoSchedule",
-	"drain":    "use kubectl drain, which respects PodDisruptionBudgets, or taint --drain, which does the same and then taints the node",
+	"drain":    "use kubectl drain, which respects PodDisruptionBudgets",
 	"uncordon": "use kubectl uncordon",
 }
 

@@ -125,7 +125,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if decided.Leaves {
 		e.Timing = s.timing(facts, decided)
 	}
-	e.Notes = append(e.Notes, state.Undated(s.Node, s.At)...)
+	e.Notes = append(e.Notes, state.Undated(s.Node, onNode, s.At)...)
 	if state.Compares(facts.Tolerations) {
 		e.Notes = append(e.Notes, state.ComparisonNotes(1)...)
 	}

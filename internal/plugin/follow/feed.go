@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // Feed is objects of one kind, and their receiver.
@@ -76,7 +78,7 @@ const (
 	Pods  = "pods"
 )
 
-// Cluster receives nodes and pods from a follower.
+// Cluster receives nodes and pods from a follower, with what is kept of them.
 type Cluster interface {
 	SetNode(node *corev1.Node)
 	DeleteNode(name string)
@@ -95,13 +97,13 @@ func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string
 	if len(named) == 0 || len(named) > maxWatched {
 		return []Feed{
 			nodesFeed(clients, fields.Everything(), to),
-			PodsFeed(clients, namespace, fields.OneTermNotEqualSelector("spec.nodeName", ""), to.SetPod, to.DeletePod),
+			podsFeed(clients, namespace, fields.OneTermNotEqualSelector("spec.nodeName", ""), to),
 		}
 	}
 	var feeds []Feed
 	for _, name := range named {
 		feeds = append(feeds, nodesFeed(clients, fields.OneTermEqualSelector(metav1.ObjectNameField, name), to),
-			PodsFeed(clients, namespace, fields.OneTermEqualSelector("spec.nodeName", name), to.SetPod, to.DeletePod))
+			podsFeed(clients, namespace, fields.OneTermEqualSelector("spec.nodeName", name), to))
 	}
 	return feeds
 }
@@ -110,23 +112,21 @@ func nodesFeed(clients kubernetes.Interface, which fields.Selector, to Cluster) 
 	nodes := clients.CoreV1().Nodes()
 	return Feed{
 		Kind: Nodes, Client: clients, Object: &corev1.Node{}, Calls: CallsOf(nodes.List, nodes.Watch, which),
-		Set: Only(to.SetNode), Gone: func(_ types.UID, name string, _ metav1.Object) { to.DeleteNode(name) },
+		Set:  Only(func(node *corev1.Node) { to.SetNode(state.SlimNode(node)) }),
+		Gone: func(_ types.UID, name string, _ metav1.Object) { to.DeleteNode(name) },
 	}
 }
 
-// PodsFeed is the feed of the pods of a namespace, or of all namespaces if it is empty.
-func PodsFeed(
-	clients kubernetes.Interface, namespace string, which fields.Selector,
-	set func(*corev1.Pod), gone func(uid types.UID, last *corev1.Pod),
-) Feed {
+func podsFeed(clients kubernetes.Interface, namespace string, which fields.Selector, to Cluster) Feed {
 	pods := clients.CoreV1().Pods(namespace)
 	calls := CallsOf(pods.List, pods.Watch, which)
 	calls.namespace = namespace
 	return Feed{
 		Kind: Pods, Client: clients, Object: &corev1.Pod{}, Calls: calls,
-		Set: Only(set), Gone: func(uid types.UID, _ string, last metav1.Object) {
+		Set: Only(func(pod *corev1.Pod) { to.SetPod(state.SlimPod(pod)) }),
+		Gone: func(uid types.UID, _ string, last metav1.Object) {
 			pod, _ := last.(*corev1.Pod)
-			gone(uid, pod)
+			to.DeletePod(uid, pod)
 		},
 	}
 }

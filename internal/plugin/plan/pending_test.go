@@ -15,6 +15,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // dues are the names of pending pods, with the time until they are due.
@@ -28,9 +29,7 @@ func dues(list *cliv1alpha1.PendingList) []string {
 
 func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(10)) }
-	known := &plan.Countdowns{}
-	known.SetNode(node("n", "k:NoExecute"), now)
-	for _, pod := range []*corev1.Pod{
+	live := state.LiveOf([]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{
 		pod("stays", tolerating("k")),
 		pod("late"),
 		pod("b", tolerating("k", 3700)), pod("a", tolerating("k", 3700)), pod("important", tolerating("k", 3700), important),
@@ -40,11 +39,9 @@ func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 		pod("finished", tolerating("k", 4000), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
 		pod("unbound", func(pod *corev1.Pod) { pod.Spec.NodeName = "" }),
 		pod("elsewhere", func(pod *corev1.Pod) { pod.Spec.NodeName = "other" }),
-	} {
-		known.SetPod(pod, now)
-	}
+	}, now)
 	want := []string{"late -59m59.25s", "soon 750ms", "a 1m40.75s", "b 1m40.75s", "important 1m40.75s", "finished 6m40.75s"}
-	if got := dues(known.Pending(now)); !slices.Equal(got, want) {
+	if got := dues((plan.Pending{}).In(live, now)); !slices.Equal(got, want) {
 		t.Errorf("%q are pending, want %q", got, want)
 	}
 }
@@ -52,53 +49,19 @@ func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndANoteSaysSo(t *testing.T) {
 	bare := node("n", "k:NoExecute")
 	bare.Spec.Taints[0].TimeAdded = nil
-	known := &plan.Countdowns{}
-	known.SetNode(bare, now)
-	known.SetPod(pod("p", tolerating("k", 300)), now)
+	live := state.LiveOf([]*corev1.Node{bare}, []*corev1.Pod{pod("p", tolerating("k", 300))}, now)
 	later := now.Add(time.Minute)
-	known.SetNode(bare, later)
-	list := known.Pending(later)
+	live.SetNode(bare, later)
+	list := plan.Pending{}.In(live, later)
 	if got := dues(list); !slices.Equal(got, []string{"p 4m0s"}) {
 		t.Errorf("%q are pending, want p in four minutes", got)
 	}
 	if len(list.Notes) != 1 || !strings.Contains(list.Notes[0], "has no timeAdded") {
 		t.Errorf("the notes are %q", list.Notes)
 	}
-	without := &plan.Countdowns{}
-	without.SetNode(bare, now)
-	if notes := without.Pending(later).Notes; len(notes) != 0 {
+	without := state.LiveOf([]*corev1.Node{bare}, nil, now)
+	if notes := (plan.Pending{}).In(without, later).Notes; len(notes) != 0 {
 		t.Errorf("the notes of a node without pods are %q", notes)
-	}
-}
-
-func TestABindingSeenTwiceCountsFromTheFirstSight(t *testing.T) {
-	fresh := node("n", "k:NoExecute")
-	justBound := pod("p", tolerating("k", 300), func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second)) })
-	known := &plan.Countdowns{}
-	known.SetNode(fresh, now)
-	known.SetPod(justBound, now)
-	known.SetPod(justBound, now.Add(time.Minute))
-	if got := known.Pending(now).Pods[0].Due; !got.Time.Equal(now.Add(5 * time.Minute)) {
-		t.Errorf("it is due at %v, want five minutes from the first sight", got)
-	}
-}
-
-func TestWhatIsForgottenIsNotPending(t *testing.T) {
-	known := &plan.Countdowns{}
-	known.SetNode(node("n", "k:NoExecute"), now)
-	known.SetPod(pod("p"), now)
-	known.SetPod(pod("q"), now)
-	known.DeletePod("q")
-	known.DeletePod("never known")
-	if known.Has("q") || !known.Has("p") {
-		t.Error("q is known, or p is not")
-	}
-	if got := dues(known.Pending(now)); len(got) != 1 {
-		t.Errorf("%q are pending, want p alone", got)
-	}
-	known.DeleteNode("n")
-	if got := dues(known.Pending(now)); len(got) != 0 || !known.Has("p") {
-		t.Errorf("%q are pending on a node that is gone", got)
 	}
 }
 

@@ -77,7 +77,7 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 	byNode, comparing := cluster.ByNode(), 0
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
-		plan.Notes = append(plan.Notes, state.Undated(change.Node, plan.At.Time)...)
+		plan.Notes = append(plan.Notes, state.Undated(change.Node, change.before, plan.At.Time)...)
 		for _, pod := range byNode[change.Name] {
 			planned := change.judge(plan.At.Time, pod)
 			planned.Owner = cluster.Owner(pod)

@@ -177,10 +177,8 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 			}
 			tainted := node("n")
 			tainted.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-			pending := &plan.Countdowns{Policies: cluster.PoliciesOf()}
-			pending.SetNode(tainted, now)
-			pending.SetPod(test.pod, now)
-			if pods := pending.On("n", now); len(pods) != 1 || pods[0].Answer.Stays() != test.held {
+			live := state.LiveOf([]*corev1.Node{tainted}, cluster.Pods, now)
+			if pods := (plan.Pending{Policies: cluster.PoliciesOf()}).In(live, now).Pods; len(pods) != 1 || pods[0].Answer.Stays() != test.held {
 				t.Errorf("pending has %+v, want that it is held to be %t", pods, test.held)
 			}
 			explained := explain.Explain(explain.Subject{Pod: test.pod, Node: tainted, Policies: cluster.PoliciesOf(), At: now})

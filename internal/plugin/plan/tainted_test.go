@@ -46,16 +46,14 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 		}
 	}
 
-	known := &plan.Countdowns{}
-	known.SetNode(bare, now)
-	known.SetPod(patient, now)
-	list := known.Pending(now)
+	live := state.LiveOf([]*corev1.Node{bare}, []*corev1.Pod{patient}, now)
+	list := plan.Pending{}.In(live, now)
 	if pending := list.Pods[0]; pending.Due.Sub(now) != left || !pending.About {
 		t.Errorf("pending is %+v", pending)
 	}
 	said("pending", list.Notes)
-	known.SetNode(bare, now.Add(minute))
-	if pending := known.Pending(now.Add(minute)).Pods[0]; pending.Due.Sub(now) != left || !pending.About {
+	live.SetNode(bare, now.Add(minute))
+	if pending := (plan.Pending{}).In(live, now.Add(minute)).Pods[0]; pending.Due.Sub(now) != left || !pending.About {
 		t.Errorf("a minute later pending is %+v", pending)
 	}
 
@@ -101,10 +99,8 @@ func TestAnInstantIsExactIfThePodCameAfterTheTaint(t *testing.T) {
 	young := pod("p", tolerating("k", 300), func(pod *corev1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second).Add(-10 * time.Second))
 	})
-	known := &plan.Countdowns{}
-	known.SetNode(undated(time.Minute), now)
-	known.SetPod(young, now)
-	if pending := known.Pending(now).Pods[0]; pending.About {
+	live := state.LiveOf([]*corev1.Node{undated(time.Minute)}, []*corev1.Pod{young}, now)
+	if pending := (plan.Pending{}).In(live, now).Pods[0]; pending.About {
 		t.Errorf("pending is %+v", pending)
 	}
 }

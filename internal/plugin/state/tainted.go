@@ -46,15 +46,16 @@ func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 	return newest
 }
 
-// Undated says when those taints of a node that have no timeAdded start to count.
-func Undated(node *corev1.Node, at time.Time) []string {
+// Undated says when taints of a node start to count that have no timeAdded, if the node had them when it was first
+// read.
+func Undated(node *corev1.Node, onNode []verdict.Taint, read time.Time) []string {
 	var notes []string
-	for _, taint := range Tainted(node, at) {
-		if !taint.TimeAdded.IsZero() {
+	for _, taint := range onNode {
+		if !taint.TimeAdded.IsZero() || taint.Since.After(read) {
 			continue
 		}
 		spec := taints.Format(taint.Taint)
-		if written := TaintsWritten(node); written != nil && taint.Since.Before(at) {
+		if written := TaintsWritten(node); written != nil && taint.Since.Before(read) {
 			notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded. It counts from about %s, when %s last wrote the taints of the node.",
 				node.Name, spec, written.Time.UTC().Format(time.RFC3339), written.Manager))
 			continue

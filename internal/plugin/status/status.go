@@ -41,11 +41,11 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	if account := evictionClockFor(&cluster.Signs, process); account != nil {
 		report.EvictionClock, report.BuiltInBacklog = who.ClockOf(account, at), who.BacklogOf(account, at)
 	}
-	due := plan.Countdowns{}
+	pending := plan.Pending{}
 	if mayEvict(known) { // otherwise policies hold nothing
-		due.Policies = cluster.PoliciesOf()
+		pending.Policies = cluster.PoliciesOf()
 	}
-	count(report, due, cluster)
+	count(report, pending.In(state.LiveOf(cluster.Nodes, cluster.Pods, at), at))
 	report.Unknown = unknown(cluster, process)
 	report.Health, report.Problems = judge(report, cluster, known)
 	return report
@@ -91,15 +91,8 @@ func evictionClockFor(signs *state.Signs, process *who.Process) *corev1.ServiceA
 }
 
 // count counts the pods that must leave.
-func count(report *cliv1alpha1.StatusReport, known plan.Countdowns, cluster *state.Cluster) {
-	at := report.At.Time
-	for _, node := range cluster.Nodes {
-		known.SetNode(node, at)
-	}
-	for _, pod := range cluster.Pods {
-		known.SetPod(pod, at)
-	}
-	list, pods, held := known.Pending(at), &report.Pods, map[cliv1alpha1.Objector]int{}
+func count(report *cliv1alpha1.StatusReport, list *cliv1alpha1.PendingList) {
+	at, pods, held := report.At.Time, &report.Pods, map[cliv1alpha1.Objector]int{}
 	for i := range list.Pods {
 		pod := &list.Pods[i] // soonest first
 		switch due := pod.Due.Time; {

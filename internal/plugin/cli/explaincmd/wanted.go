@@ -116,15 +116,9 @@ func (w *wanted) where() string {
 // soonest returns the pod of a workload that leaves first, and notes which others exist.
 func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	var known plan.Countdowns
-	for _, node := range cluster.Nodes {
-		known.SetNode(node, now)
-	}
-	for _, pod := range pods {
-		known.SetPod(pod, now)
-	}
 	first, does := pods[0], sentence.Agree(len(pods)-1, "neither of which leaves", "none of which leaves")
-	if pending := known.Pending(now).Pods; len(pending) > 0 {
+	pending := plan.Pending{}.In(state.LiveOf(cluster.Nodes, pods, now), now).Pods
+	if len(pending) > 0 {
 		does = "and this one leaves first"
 		first = pods[slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == pending[0].UID })]
 	}

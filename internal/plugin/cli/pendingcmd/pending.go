@@ -156,16 +156,13 @@ func (o *options) elsewhere(ctx context.Context, cluster *state.Cluster, nodes [
 
 func (o *options) pending(cluster *state.Cluster, nodes []*corev1.Node, namespace string) *cliv1alpha1.PendingList {
 	now := o.source.Now(cluster)
-	known := &plan.Countdowns{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
-	for _, node := range nodes {
-		known.SetNode(node, now)
+	pods := cluster.Pods
+	if namespace != "" {
+		elsewhere := func(pod *corev1.Pod) bool { return pod.Namespace != namespace }
+		pods = slices.DeleteFunc(slices.Clone(pods), elsewhere)
 	}
-	for _, pod := range cluster.Pods {
-		if namespace == "" || pod.Namespace == namespace {
-			known.SetPod(pod, now)
-		}
-	}
-	list := known.Pending(now)
+	pending := plan.Pending{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
+	list := pending.In(state.LiveOf(nodes, pods, now), now)
 	list.Notes = slices.Concat(cluster.Notes(), list.Notes)
 	return list
 }

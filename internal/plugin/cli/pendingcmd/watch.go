@@ -47,7 +47,8 @@ type follower struct {
 	breaks    *breaks
 
 	follow  *follow.Follower
-	known   plan.Countdowns
+	live    state.Live
+	pending plan.Pending
 	missing []string // policies that could not be read, already noted
 	read    bool     // the policies were read at least once
 	unread  bool     // the last read of policies failed
@@ -83,7 +84,7 @@ func (o *options) follower(reader *source.Reader, note func(sentence string)) *f
 	return &follower{
 		reader: reader, clock: o.source.Env.Clock, namespace: o.namespace, nodes: o.nodes,
 		breaks: newBreaks(o.source.Env.Clock, note), follow: follow.New(collectFor),
-		known: plan.Countdowns{Owner: (&state.Cluster{}).Owner}, before: &cliv1alpha1.PendingList{},
+		pending: plan.Pending{Owner: (&state.Cluster{}).Owner}, before: &cliv1alpha1.PendingList{},
 	}
 }
 
@@ -118,9 +119,9 @@ func (f *follower) update() time.Duration {
 		return follow.NotYet
 	}
 	now := f.clock.Now()
-	list := f.known.Pending(now)
+	list := f.pending.In(&f.live, now)
 	broken := f.unread || f.follow.Broken() != nil
-	f.tell(update{list, plan.ChangesSince(f.before, list, f.known.Has), broken, f.idle})
+	f.tell(update{list, plan.ChangesSince(f.before, list, f.stays), broken, f.idle})
 	f.before = list
 	return untilNext(list)
 }
@@ -163,7 +164,7 @@ func (f *follower) followPolicies(ctx context.Context) {
 
 // setPolicies updates the policies.
 func (f *follower) setPolicies(cluster *state.Cluster, err error) {
-	f.read, f.unread = true, err != nil && f.known.Policies != nil
+	f.read, f.unread = true, err != nil && f.pending.Policies != nil
 	switch {
 	case f.unread:
 		f.breaks.tell(source.EvictionPolicies.Resource, err)
@@ -176,23 +177,29 @@ func (f *follower) setPolicies(cluster *state.Cluster, err error) {
 			f.breaks.note(sentence)
 		}
 	}
-	f.known.Policies, f.missing, f.idle = cluster.PoliciesOf(), cluster.Unread(), cluster.Idle
+	f.pending.Policies, f.missing, f.idle = cluster.PoliciesOf(), cluster.Unread(), cluster.Idle
 }
 
 // SetNode implements follow.Cluster.
 func (f *follower) SetNode(node *corev1.Node) {
 	if !f.nodes.Selects(node) {
-		f.known.DeleteNode(node.Name)
+		f.live.DeleteNode(node.Name)
 		return
 	}
-	f.known.SetNode(node, f.clock.Now())
+	f.live.SetNode(node, f.clock.Now())
 }
 
 // DeleteNode implements follow.Cluster.
-func (f *follower) DeleteNode(name string) { f.known.DeleteNode(name) }
+func (f *follower) DeleteNode(name string) { f.live.DeleteNode(name) }
 
 // SetPod implements follow.Cluster.
-func (f *follower) SetPod(pod *corev1.Pod) { f.known.SetPod(pod, f.clock.Now()) }
+func (f *follower) SetPod(pod *corev1.Pod) { f.live.SetPod(pod, f.clock.Now()) }
+
+// stays reports whether a pod is still on its node and not terminating.
+func (f *follower) stays(uid types.UID) bool {
+	pod := f.live.Pod(uid)
+	return pod != nil && pod.DeletionTimestamp == nil
+}
 
 // DeletePod implements follow.Cluster.
-func (f *follower) DeletePod(uid types.UID, _ *corev1.Pod) { f.known.DeletePod(uid) }
+func (f *follower) DeletePod(uid types.UID, _ *corev1.Pod) { f.live.DeletePod(uid) }

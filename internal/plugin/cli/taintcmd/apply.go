@@ -33,8 +33,7 @@ type changed struct {
 // apply changes the nodes one by one. If one fails, it continues with the others.
 func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, error) {
 	var all []changed
-	nodes, err := t.cordon(ctx, nodes)
-	errs := []error{err}
+	var errs []error
 	for i, node := range nodes {
 		if apicall.Stopping(ctx) {
 			errs = append(errs, fmt.Errorf("interrupted: not changed: %s", strings.Join(namesOf(nodes[i:]), ", ")))
@@ -61,9 +60,6 @@ var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter:
 // that was read.
 func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, error) {
 	var one changed
-	if err := t.empty(ctx, planned.Name); err != nil {
-		return one, err
-	}
 	err := t.onConflict(ctx, func() error {
 		node, err := t.node(ctx, planned.Name)
 		if err != nil {
@@ -113,13 +109,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // isOther reports whether the plan no longer fits a node because it has other taints, or because it was replaced by a
-// node with the same name. It ignores the taint that the control plane adds after a cordon, which makes no pod leave.
+// node with the same name.
 func isOther(planned, node *corev1.Node) bool {
 	same := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
-	cordon := func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable }
-	before, now := slices.Clone(planned.Spec.Taints), slices.Clone(node.Spec.Taints)
-	return planned.UID != node.UID ||
-		!slices.EqualFunc(slices.DeleteFunc(before, cordon), slices.DeleteFunc(now, cordon), same)
+	return planned.UID != node.UID || !slices.EqualFunc(planned.Spec.Taints, node.Spec.Taints, same)
 }
 
 // again makes a new plan for a node that has changed in the meantime, and asks again.

@@ -18,13 +18,13 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // obstacles finds out why pods that must leave are still there.
 type obstacles struct {
-	*vigil
+	*tainting
 
 	asked     int  // calls for events so far
 	mute      bool // events may not be listed
@@ -35,7 +35,7 @@ type obstacles struct {
 const mostEvents = 100
 
 // of says what keeps a pod.
-func (o *obstacles) of(ctx context.Context, pod plan.Leaving) string {
+func (o *obstacles) of(ctx context.Context, pod state.Leaving) string {
 	now := o.now()
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -67,7 +67,7 @@ func overdue(due, now time.Time) string {
 }
 
 // terminating says what keeps a pod that was deleted. Its deletionTimestamp is the end of its grace period.
-func terminating(pod plan.Leaving, now time.Time) string {
+func terminating(pod state.Leaving, now time.Time) string {
 	over := pod.DeletionTimestamp.Time
 	held := ""
 	if len(pod.Finalizers) > 0 {
@@ -81,7 +81,7 @@ func terminating(pod plan.Leaving, now time.Time) string {
 	case held != "":
 		return fmt.Sprintf("is terminating: deletion waits for a controller to remove %s", held)
 	}
-	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that the pod's containers have stopped%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node))
+	return fmt.Sprintf("is terminating: its grace period ended %s ago, but the kubelet has not reported that the pod's containers have stopped%s", max(now.Sub(over), 0).Round(time.Second), notReady(pod.Node.Node))
 }
 
 // notReady says that a node is not ready. It is empty if the node is ready.

@@ -23,6 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // tainting is one run of taint or untaint against a cluster.
@@ -38,8 +39,6 @@ type tainting struct {
 	answers *bufio.Reader
 	// printed is the number of nodes that were printed as objects.
 	printed int
-	// cordoned are the nodes that --drain cordoned.
-	cordoned []string
 	// blind means that the user may not list pods, so the plan cannot say which leave.
 	blind bool
 }
@@ -59,9 +58,6 @@ func (t *tainting) run(ctx context.Context) error {
 	if err := t.mayWait(ctx, possible); err != nil {
 		return err
 	}
-	if err := t.foresee(ctx, possible); err != nil {
-		return err
-	}
 	made, err := t.plan(ctx, nodes)
 	if err != nil {
 		return err
@@ -71,10 +67,9 @@ func (t *tainting) run(ctx context.Context) error {
 	if err := t.confirm(ctx, made, nodes); err != nil {
 		return err
 	}
-	done, failed := t.roll(ctx, nodes)
+	done, failed := t.apply(ctx, nodes)
 	failed = errors.Join(left, failed, t.print(done))
-	t.tellCordoned()
-	if failed != nil && (t.wait || t.stay) {
+	if failed != nil && t.wait {
 		t.tell("Failed so far (the rest continues): %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
 	return errors.Join(failed, t.follow(ctx, done))
@@ -86,7 +81,7 @@ func (t *tainting) read(ctx context.Context) error {
 	t.reader.Progress.End()
 	t.cluster = t.reader.Cluster
 	var denied source.DeniedError
-	if errors.As(err, &denied) && denied.Kind == "pods" && !t.waitsForPods() {
+	if errors.As(err, &denied) && denied.Kind == "pods" && !t.wait {
 		t.blind = true
 		t.tell("Note: You may not list pods, so the plan cannot say which pods leave.")
 		return nil
@@ -94,14 +89,11 @@ func (t *tainting) read(ctx context.Context) error {
 	return err
 }
 
-// waitsForPods reports whether a flag waits until pods have left, which requires the right to list them.
-func (o *options) waitsForPods() bool { return o.wait || o.drain.is || o.maxUnavailable > 0 }
-
 // now returns the latest time that the API server's clock can show. Other programs read timeAdded, which must never be
 // too early.
 func (t *tainting) now() time.Time { return t.clock.Latest() }
 
-// machineTime returns the time of this machine's clock, which ends --for and --timeout. Other clocks can be set, and
+// machineTime returns the time of this machine's clock, which ends --timeout. Other clocks can be set, and
 // timers stop while a machine sleeps.
 func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
 
@@ -121,10 +113,6 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 	}
 	for _, line := range lines {
 		t.tell("%s", line)
-	}
-	if t.maxUnavailable > 0 && len(made.Nodes) > t.maxUnavailable {
-		t.tell("Note: The plan assumes that all nodes change at once. --max-unavailable=%d taints %s at a time and waits until the pods run elsewhere.",
-			t.maxUnavailable, sentence.Counted(t.maxUnavailable, "node"))
 	}
 	const much = 5 * time.Second
 	if offset := t.clock.Offset(); offset.Abs() > much {
@@ -201,24 +189,48 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 	}
 }
 
-// follow does what the flags request after the change: it waits, and removes the taints again.
+// follow waits until all pods have left, if --wait is set.
 func (t *tainting) follow(ctx context.Context, done []changed) error {
-	if len(done) == 0 || t.dry() {
+	if len(done) == 0 || !t.wait {
 		return nil
 	}
-	var end time.Time
-	if t.stay {
-		end = t.machineTime().Add(t.lasts)
+	err := t.awaitDepartures(ctx, done)
+	if apicall.Stopping(ctx) && len(t.edit.Add) > 0 {
+		return errors.Join(err, t.interrupted(done))
 	}
-	var waited error
-	if t.wait {
-		waited = t.awaitDepartures(ctx, done, end)
+	return err
+}
+
+// interrupted says how to undo the change.
+func (t *tainting) interrupted(done []changed) error {
+	words := slices.Concat([]string{"kubectl", "taintkeeper", "untaint"}, t.connection(), nodesOf(done))
+	for _, taint := range t.edit.Add {
+		words = append(words, taints.Removal{Key: taint.Key, Effect: taint.Effect}.String())
 	}
-	switch {
-	case apicall.Stopping(ctx) && len(t.edit.Add) > 0 && (t.wait || t.stay):
-		return errors.Join(waited, t.interrupted(done))
-	case t.stay:
-		return errors.Join(waited, t.stayUntil(ctx, done, end))
+	return fmt.Errorf("interrupted: to remove %s from %s, run: %s", t.edit, sentence.Enumerate(nodesOf(done)), strings.Join(words, " "))
+}
+
+func nodesOf(done []changed) []string {
+	var names []string
+	for _, one := range done {
+		names = append(names, one.node.Name)
 	}
-	return waited
+	return names
+}
+
+// connection returns the flags that selected the cluster of this command.
+func (t *tainting) connection() []string {
+	var words []string
+	for _, flag := range []struct {
+		name  string
+		value *string
+	}{
+		{"kubeconfig", t.config.KubeConfig}, {"context", t.config.Context},
+		{"cluster", t.config.ClusterName}, {"user", t.config.AuthInfoName},
+	} {
+		if flag.value != nil && *flag.value != "" {
+			words = append(words, "--"+flag.name+"="+*flag.value)
+		}
+	}
+	return words
 }

@@ -5,9 +5,7 @@
 // ask for confirmation, change the nodes, and wait if requested.
 //
 //	taint, run   the flags, and one run from the first read to the end
-//	apply, stay  changing nodes, and removing taints after --for
-//	roll         --max-unavailable: a few nodes at a time
-//	drain        --drain: which pods are evicted before the taint is set
+//	apply        changing nodes
 //	wait         --wait, and obstacles: what keeps pods after --timeout
 package taintcmd
 
@@ -45,11 +43,6 @@ type options struct {
 
 	wait    bool
 	timeout time.Duration // of --wait; 0 means no limit
-	lasts   time.Duration // how long the taints stay; 0 means until someone removes them
-	stay    bool
-	drain   draining
-	// maxUnavailable is how many nodes are changed at a time. 0 means all.
-	maxUnavailable int
 
 	connect source.Dialer
 
@@ -87,25 +80,14 @@ A change that would trip the breaker of an EvictionPolicy requires --yes.
 The command sets timeAdded on NoExecute taints, because tolerationSeconds count from it. If someone else changes a node
 meanwhile, the command reads it again, and makes a new plan if its taints have changed.
 
-Taint-based evictions ignore PodDisruptionBudgets. With --drain, the command first cordons the nodes and evicts
-their pods within budgets, including pods that tolerate the taints. It uses the code of kubectl drain for that. Pods of
-DaemonSets stay until the taint evicts them. A node that is not drained within --timeout gets no taint and stays
-cordoned.
-
-With --max-unavailable=1, this command taints the nodes one by one. It continues when the pods of a node have left
-and their workloads have as many ready pods as before. It stops if that takes longer than --timeout. Ctrl-C stops it
-after the current node. In both cases it says which nodes are tainted.` + taintOutput,
+Taint-based evictions ignore PodDisruptionBudgets, unless an EvictionPolicy with the action Evict selects the pods. A
+policy with a pace makes pods leave a few at a time. Without policies, use kubectl drain before you taint.` +
+			taintOutput,
 		Example: `  # Taint a node, keep new pods off, and wait until all pods that must leave have left
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute maintenance=now:NoSchedule --wait --timeout 10m
 
-  # Evict within PodDisruptionBudgets first, and then taint
-  kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --drain --timeout 10m
-
-  # Empty a zone, one node after another
-  kubectl taintkeeper taint -l topology.kubernetes.io/zone=a maintenance=now:NoExecute --max-unavailable 1
-
-  # Taint a zone for half an hour, and then remove the taint
-  kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute --for 30m --stay
+  # Taint a zone
+  kubectl taintkeeper taint -l topology.kubernetes.io/zone=a drill:NoExecute
 
   # How would the API server answer?
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --dry-run=server -o yaml`,
@@ -113,11 +95,6 @@ after the current node. In both cases it says which nodes are tainted.` + taintO
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
-	cmd.Flags().DurationVar(&o.lasts, "for", 0, "How long the taints stay. Requires --stay, because this command removes them again.")
-	cmd.Flags().BoolVar(&o.stay, "stay", false, "Keep this command running until --for is over. If it is interrupted, the taints stay.")
-	o.drain.addFlags(cmd)
-	cmd.Flags().Lookup("timeout").Usage += " With --drain it applies to each node, with --max-unavailable to each group of nodes."
-	cmd.Flags().IntVar(&o.maxUnavailable, "max-unavailable", 0, "How many nodes to taint at a time. The command waits until their pods run elsewhere before it continues. 0 means all nodes at once.")
 	cmd.ValidArgsFunction = completion.Taints(&source.Source{Env: o.env, Config: o.config})
 	return cmd
 }
@@ -237,9 +214,7 @@ func (o *options) validate() error {
 		return err
 	}
 	for _, check := range []func() error{
-		o.nodes.Validate, o.output.Validate,
-		o.validateDryRun, o.validateWait, o.validateFor, o.validateDrain, o.validateMaxUnavailable,
-		o.validateQuestion,
+		o.nodes.Validate, o.output.Validate, o.validateDryRun, o.validateWait, o.validateQuestion,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -252,8 +227,8 @@ func (o *options) validateDryRun() error {
 	if err := o.dryRun.Validate(); err != nil {
 		return err
 	}
-	if o.dry() && (o.wait || o.stay || o.lasts != 0 || o.maxUnavailable != 0) {
-		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait for: remove --wait, --for, --stay and --max-unavailable", o.dryRun)
+	if o.dry() && o.wait {
+		return command.Usagef("--dry-run=%s changes nothing, so there is nothing to wait for: remove --wait", o.dryRun)
 	}
 	return nil
 }
@@ -262,26 +237,8 @@ func (o *options) validateWait() error {
 	switch {
 	case o.timeout < 0:
 		return command.Usagef("--timeout=%s: it cannot be less than 0", o.timeout)
-	case o.timeout > 0 && !o.waitsForPods():
-		return command.Usagef("--timeout=%s requires --wait, --drain or --max-unavailable", o.timeout)
-	}
-	return nil
-}
-
-func (o *options) validateFor() error {
-	switch {
-	case o.lasts < 0:
-		return command.Usagef("--for=%s: it cannot be less than 0", o.lasts)
-	case o.lasts == 0 && o.stay:
-		return command.Usagef("--stay requires --for")
-	case o.lasts == 0:
-		return nil
-	case !o.stay:
-		return command.Usagef("--for=%s: nothing in a cluster removes a taint by itself: add --stay to keep this command running until it removes the taint, or remove --for", o.lasts)
-	case len(o.edit.Remove) > 0:
-		return command.Usagef("--for=%s removes added taints, but does not restore removed ones (%s): use two commands", o.lasts, o.edit.Remove[0])
-	case o.overwrite:
-		return command.Usagef("--for=%s does not restore what --overwrite replaces: remove one of the two", o.lasts)
+	case o.timeout > 0 && !o.wait:
+		return command.Usagef("--timeout=%s requires --wait", o.timeout)
 	}
 	return nil
 }

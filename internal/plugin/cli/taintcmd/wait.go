@@ -4,10 +4,10 @@
 package taintcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +20,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -69,10 +68,10 @@ func (t *tainting) await(
 // mayWait returns an error if this command waits for pods that the user is not allowed to watch, before anything is
 // changed. It tries one of the nodes: a watch of all begins with all their pods.
 func (t *tainting) mayWait(ctx context.Context, nodes []*corev1.Node) error {
-	if len(nodes) == 0 || !t.wait && t.maxUnavailable == 0 {
+	if len(nodes) == 0 || !t.wait {
 		return nil
 	}
-	for _, feed := range follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, namesOf(nodes[:1]), &vigil{}) {
+	for _, feed := range follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, namesOf(nodes[:1]), &departures{}) {
 		if err := feed.TryWatch(ctx); apierrors.IsForbidden(err) {
 			return fmt.Errorf("nothing was changed: wait: %w", source.Failed(ctx, t.reader.Server, "watch", feed.Kind, err))
 		}
@@ -96,78 +95,87 @@ func (t *tainting) giveUpAt() time.Time {
 	return t.machineTime().Add(t.timeout)
 }
 
-// vigil waits until all pods that NoExecute taints make leave have left. It implements follow.Cluster.
-type vigil struct {
+// departures follows nodes whose taints were changed until all pods have left that NoExecute taints make leave, no
+// matter who set the taints. It implements follow.Cluster.
+type departures struct {
 	*tainting
 
-	departures plan.Departures
-	nodes      map[string]*corev1.Node
-	pods       map[string]map[types.UID]*corev1.Pod // by node
-	news       map[string]bool                      // nodes to read again
-	warned     bool                                 // about pods that came
+	live   state.Live
+	unread map[string]bool // nodes that the watch has not brought yet
+	ours   map[string]bool // all nodes whose taints were changed
+	there  map[types.UID]bool
+	had    map[types.UID]bool // pods that had to leave at some time
+	warned bool               // about pods that came
 }
 
-func newVigil(t *tainting, done []changed) *vigil {
-	v := &vigil{
-		tainting: t, nodes: map[string]*corev1.Node{}, pods: map[string]map[types.UID]*corev1.Pod{}, news: map[string]bool{},
+func newDepartures(t *tainting, done []changed) *departures {
+	d := &departures{
+		tainting: t, unread: map[string]bool{}, ours: map[string]bool{},
+		there: map[types.UID]bool{}, had: map[types.UID]bool{},
 	}
 	for _, one := range done {
-		v.departures.Changed(one.before, one.node, one.at)
-		v.departures.Read(one.node, t.plannedOn(one.node.Name), one.at) // some may be gone before the watch starts
-		v.pods[one.node.Name], v.news[one.node.Name] = map[types.UID]*corev1.Pod{}, true
+		d.ours[one.node.Name], d.unread[one.node.Name] = true, true
+		before := state.SlimNode(one.node)
+		before.Spec.Taints = one.before
+		d.live.SetNode(before, one.at)
+		d.live.SetNode(state.SlimNode(one.node), one.at)
+		for _, pod := range t.cluster.Pods {
+			if pod.Spec.NodeName == one.node.Name {
+				d.there[pod.UID] = true
+				d.live.SetPod(pod, one.at)
+			}
+		}
 	}
-	return v
-}
-
-// plannedOn returns the pods that the plan found on a node.
-func (t *tainting) plannedOn(node string) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(t.cluster.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != node })
+	d.left()
+	for uid := range d.there { // some are gone before the watch starts
+		d.live.DeletePod(uid)
+	}
+	return d
 }
 
 // SetNode implements follow.Cluster.
-func (v *vigil) SetNode(node *corev1.Node) {
-	if _, ours := v.pods[node.Name]; ours {
-		v.nodes[node.Name], v.news[node.Name] = state.SlimNode(node), true
+func (d *departures) SetNode(node *corev1.Node) {
+	if d.ours[node.Name] {
+		delete(d.unread, node.Name)
+		d.live.SetNode(node, d.now())
 	}
 }
 
 // DeleteNode implements follow.Cluster.
-func (v *vigil) DeleteNode(name string) {
-	if _, ours := v.pods[name]; ours {
-		delete(v.nodes, name)
-		v.news[name] = true
-	}
-}
+func (d *departures) DeleteNode(name string) { d.live.DeleteNode(name) }
 
 // SetPod implements follow.Cluster.
-func (v *vigil) SetPod(pod *corev1.Pod) {
-	if pods, ours := v.pods[pod.Spec.NodeName]; ours {
-		pods[pod.UID], v.news[pod.Spec.NodeName] = state.SlimPod(pod), true
+func (d *departures) SetPod(pod *corev1.Pod) {
+	if d.ours[pod.Spec.NodeName] {
+		d.live.SetPod(pod, d.now())
 	}
 }
 
 // DeletePod implements follow.Cluster.
-func (v *vigil) DeletePod(uid types.UID, _ *corev1.Pod) {
-	for node, pods := range v.pods {
-		if _, there := pods[uid]; there {
-			delete(pods, uid)
-			v.news[node] = true
-		}
+func (d *departures) DeletePod(uid types.UID, _ *corev1.Pod) { d.live.DeletePod(uid) }
+
+// left returns the pods that must leave or are leaving, soonest first. Nothing waits for a node that does not exist.
+func (d *departures) left() (all []state.Leaving) {
+	for node := range d.live.Nodes() {
+		all = append(all, node.Leaving()...)
 	}
+	for _, pod := range all {
+		d.had[pod.UID] = true
+	}
+	slices.SortFunc(all, func(a, b state.Leaving) int {
+		return cmp.Or(a.Verdict.Due.Compare(b.Verdict.Due),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
 }
 
-// awaitDepartures waits until all pods have left, until --timeout, or until the taints are removed again, if there is
-// such a time.
-func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time.Time) error {
-	v := newVigil(t, done)
-	deadline := t.giveUpAt()
-	if deadline.IsZero() || !end.IsZero() && end.Before(deadline) {
-		deadline = end
-	}
+// awaitDepartures waits until all pods have left, or until --timeout.
+func (t *tainting) awaitDepartures(ctx context.Context, done []changed) error {
+	d := newDepartures(t, done)
 	f := follow.New(time.Second)
-	f.Feeds = follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nodesOf(done), v)
-	all, err := t.await(ctx, f, deadline, func(context.Context) string { return v.look() })
-	remaining := len(v.departures.Left())
+	f.Feeds = follow.ClusterFeeds(t.reader.Watches, metav1.NamespaceAll, nodesOf(done), d)
+	all, err := t.await(ctx, f, t.giveUpAt(), func(context.Context) string { return d.progress() })
+	remaining := len(d.left())
 	left := sentence.Do(remaining, "pod", "has", "have") + " not left"
 	if !f.Synced() || remaining == 0 { // none is known to remain while a watch is broken
 		left = "it is unknown which pods have left"
@@ -176,80 +184,76 @@ func (t *tainting) awaitDepartures(ctx context.Context, done []changed, end time
 	case err != nil:
 		return err
 	case all:
-		t.tell("%s", v.farewell())
+		t.tell("%s", d.farewell())
 		return nil
 	case apicall.Stopping(ctx):
 		return fmt.Errorf("interrupted: %s", left)
-	case !end.IsZero() && !t.machineTime().Before(end):
-		t.tell("After %s, %s.", t.lasts, left)
-		return nil
 	}
-	return v.giveUp(ctx, left, f.Broken())
+	return d.giveUp(ctx, left, f.Broken())
 }
 
-// look reads what is new, and returns a line about the progress, which is empty if no pod is left.
-func (v *vigil) look() string {
-	now := v.now()
-	for name := range v.news {
-		node := v.nodes[name]
-		if node == nil {
-			v.departures.Gone(name)
-			continue
-		}
-		v.departures.Read(node, slices.Collect(maps.Values(v.pods[name])), now)
+// progress returns a line about the progress, which is empty if no pod is left. All objects were read once.
+func (d *departures) progress() string {
+	for name := range d.unread {
+		d.live.DeleteNode(name)
 	}
-	clear(v.news)
-	pods := v.departures.Left()
+	pods, now := d.left(), d.now()
 	if len(pods) == 0 {
 		return ""
 	}
-	v.warn()
-	had := v.departures.Had()
+	d.warn()
+	had := len(d.had)
 	line := "Waiting: " + sentence.Part(had-len(pods), had, "pod", "has left", "have left")
 	last := len(pods) - 1
-	switch next := slices.IndexFunc(pods, func(pod plan.Leaving) bool { return pod.Verdict.PendingAt(now) }); next {
+	switch next := slices.IndexFunc(pods, func(pod state.Leaving) bool { return pod.Verdict.PendingAt(now) }); next {
 	case -1:
 	case last:
-		line += sentence.Agree(had, ", it is due ", ", the last is due ") + v.when(pods[last].Verdict.Due, now)
+		line += sentence.Agree(had, ", it is due ", ", the last is due ") + d.when(pods[last].Verdict.Due, now)
 	default:
-		line += ", the next is due " + v.when(pods[next].Verdict.Due, now) +
-			", the last " + v.when(pods[last].Verdict.Due, now)
+		line += ", the next is due " + d.when(pods[next].Verdict.Due, now) +
+			", the last " + d.when(pods[last].Verdict.Due, now)
 	}
 	return line
 }
 
 // warn warns once if pods come to the nodes while others leave, because then the wait may never end.
-func (v *vigil) warn() {
-	if v.warned || v.departures.Came() == 0 {
+func (d *departures) warn() {
+	came := 0
+	for uid := range d.had {
+		if !d.there[uid] {
+			came++
+		}
+	}
+	if d.warned || came == 0 {
 		return
 	}
-	v.warned = true
-	v.reader.Progress.End()
-	v.tell("Note: %s scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it",
-		sentence.Do(v.departures.Came(), "pod", "was", "were"))
+	d.warned = true
+	d.reader.Progress.End()
+	d.tell("Note: %s scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it",
+		sentence.Do(came, "pod", "was", "were"))
 }
 
 // when writes an instant. On a terminal it is relative and counts down. Otherwise it is absolute, so that the line
 // stays the same.
-func (v *vigil) when(at, now time.Time) string {
-	if v.reader.Progress.Moves {
+func (d *departures) when(at, now time.Time) string {
+	if d.reader.Progress.Moves {
 		return "in " + output.Relative(now, at)
 	}
 	return "at " + output.Absolute(at)
 }
 
-func (v *vigil) farewell() string {
-	if v.departures.Had() == 0 {
+func (d *departures) farewell() string {
+	if len(d.had) == 0 {
 		return "No pod needs to leave."
 	}
 	return "All pods that must leave have left."
 }
 
 // giveUp says how many pods are left, and what keeps each of them.
-func (v *vigil) giveUp(ctx context.Context, left string, broken error) error {
-	errs := []error{fmt.Errorf("after %s, %s, and the change is not undone", v.timeout, left), broken}
-	obstacles := &obstacles{vigil: v}
-	for _, pod := range v.departures.Left() {
+func (d *departures) giveUp(ctx context.Context, left string, broken error) error {
+	errs := []error{fmt.Errorf("after %s, %s, and the change is not undone", d.timeout, left), broken}
+	obstacles := &obstacles{tainting: d.tainting}
+	for _, pod := range d.left() {
 		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
 			pod.Namespace, pod.Name, pod.Node.Name, obstacles.of(ctx, pod)))
 	}
@@ -257,7 +261,7 @@ func (v *vigil) giveUp(ctx context.Context, left string, broken error) error {
 }
 
 // tolerated says which toleration lets a pod stay for a while.
-func tolerated(pod plan.Leaving) string {
+func tolerated(pod state.Leaving) string {
 	if pod.Verdict.Toleration == nil {
 		return taints.Format(pod.Verdict.Taint.Taint) + " is not tolerated"
 	}

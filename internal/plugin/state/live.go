@@ -1,0 +1,190 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// Live is the nodes of a cluster as they change, with their bound pods and with when each taint began to count, as the
+// controller remembers it. A list and a watch use the same door. The zero value is ready to use; it is not safe for
+// concurrent use. It keeps what it is given, so nobody may modify that later.
+type Live struct {
+	nodes map[string]*LiveNode
+	where map[types.UID]*LiveNode
+	share sharer
+}
+
+// LiveNode is a node with the pods on it.
+type LiveNode struct {
+	// Node is nil if the node does not exist, or was not read. Taints then do not decide about its pods.
+	*corev1.Node
+
+	// Taints are its NoExecute taints.
+	Taints []verdict.Taint
+	// Read is when it was first read.
+	Read time.Time
+
+	pods map[types.UID]*LivePod
+}
+
+// LivePod is a pod on a node.
+type LivePod struct {
+	*corev1.Pod
+
+	// Facts are what the rule needs to know about it.
+	Facts verdict.Pod
+}
+
+// Leaving is a pod that must leave, or is leaving, and still exists.
+type Leaving struct {
+	*LivePod
+
+	Node    *LiveNode
+	Verdict verdict.Verdict
+}
+
+// LiveOf returns what is known of a cluster that is read once.
+func LiveOf(nodes []*corev1.Node, pods []*corev1.Pod, at time.Time) *Live {
+	l := &Live{}
+	for _, node := range nodes {
+		l.SetNode(node, at)
+	}
+	for _, pod := range pods {
+		l.SetPod(pod, at)
+	}
+	return l
+}
+
+// SetNode updates a node to its state at an instant.
+func (l *Live) SetNode(node *corev1.Node, at time.Time) {
+	n := l.at(node.Name)
+	if n.Read.IsZero() {
+		n.Taints, n.Read = Tainted(node, at), at
+	} else {
+		n.Taints = verdict.Advance(n.Taints, node.Spec.Taints, verdict.SeenAt(at))
+	}
+	n.Node = node
+}
+
+// DeleteNode forgets a node, but not the pods on it.
+func (l *Live) DeleteNode(name string) {
+	n := l.nodes[name]
+	if n == nil {
+		return
+	}
+	n.Node, n.Taints, n.Read = nil, nil, time.Time{}
+	l.clean(name)
+}
+
+// SetPod updates a pod to its state at an instant. A pod without a node is forgotten, and so is a static pod, which
+// taints cannot make leave. A binding that is seen twice counts from the first time.
+func (l *Live) SetPod(pod *corev1.Pod, at time.Time) {
+	before := l.Pod(pod.UID)
+	l.DeletePod(pod.UID)
+	if pod.Spec.NodeName == "" || IsStatic(pod) {
+		return
+	}
+	live := &LivePod{l.share.share(pod), FactsOf(pod, at)}
+	if before != nil && before.Facts.Bound.Before(live.Facts.Bound) {
+		live.Facts.Bound = before.Facts.Bound
+	}
+	n := l.at(pod.Spec.NodeName)
+	n.pods[pod.UID], l.where[pod.UID] = live, n
+}
+
+// DeletePod forgets a pod.
+func (l *Live) DeletePod(uid types.UID) {
+	n := l.where[uid]
+	if n == nil {
+		return
+	}
+	name := n.pods[uid].Spec.NodeName
+	delete(n.pods, uid)
+	delete(l.where, uid)
+	l.clean(name)
+}
+
+// at returns the node with a name, which may be unread.
+func (l *Live) at(name string) *LiveNode {
+	if l.nodes == nil {
+		l.nodes, l.where = map[string]*LiveNode{}, map[types.UID]*LiveNode{}
+	}
+	if l.nodes[name] == nil {
+		l.nodes[name] = &LiveNode{pods: map[types.UID]*LivePod{}}
+	}
+	return l.nodes[name]
+}
+
+// clean forgets a node that does not exist once no pod is on it.
+func (l *Live) clean(name string) {
+	if n := l.nodes[name]; n.Node == nil && len(n.pods) == 0 {
+		delete(l.nodes, name)
+	}
+}
+
+// Node returns a node that exists, or nil.
+func (l *Live) Node(name string) *LiveNode {
+	if n := l.nodes[name]; n != nil && n.Node != nil {
+		return n
+	}
+	return nil
+}
+
+// Nodes returns the nodes that exist, by name.
+func (l *Live) Nodes() iter.Seq[*LiveNode] {
+	return func(yield func(*LiveNode) bool) {
+		for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
+			if n := l.nodes[name]; n.Node != nil && !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// Pod returns a pod, or nil.
+func (l *Live) Pod(uid types.UID) *LivePod {
+	if n := l.where[uid]; n != nil {
+		return n.pods[uid]
+	}
+	return nil
+}
+
+// Pods returns the pods on a node, in no particular order.
+func (n *LiveNode) Pods() iter.Seq[*LivePod] { return maps.Values(n.pods) }
+
+// Leaving returns a pod if it must leave its node.
+func (l *Live) Leaving(uid types.UID) (Leaving, bool) {
+	n := l.where[uid]
+	if n == nil {
+		return Leaving{}, false
+	}
+	return n.decide(n.pods[uid])
+}
+
+func (n *LiveNode) decide(pod *LivePod) (Leaving, bool) {
+	decided := Rule.Decide(pod.Facts, n.Taints)
+	return Leaving{pod, n, decided}, decided.Leaves
+}
+
+// Leaving returns the pods on a node that must leave or are leaving, in no particular order.
+func (n *LiveNode) Leaving() (all []Leaving) {
+	if len(n.Taints) == 0 {
+		return nil
+	}
+	for _, pod := range n.pods {
+		if leaving, leaves := n.decide(pod); leaves {
+			all = append(all, leaving)
+		}
+	}
+	return all
+}
