@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -113,41 +112,6 @@ func keepSeconds(columns []string, rows []PodRow, width int) []string {
 
 // PodName is a pod as -o name prints it, as an argument that kubectl accepts.
 func PodName(namespace, name string) string { return fmt.Sprintf("pod/%s -n %s", name, namespace) }
-
-// PodLines returns such a table as aligned lines, with a row for each pod.
-func (p *Printer) PodLines(columns []string, rows []PodRow) []string {
-	setNames(columns, rows)
-	var lines []string
-	if !p.detailed() {
-		caption, left := common(columns, rows)
-		if columns = left; caption != "" {
-			lines = append(lines, caption)
-		}
-	}
-	shown := func(i int) bool { return p.Format == Wide || !strings.HasPrefix(columns[i], "+") }
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	line := func(cells []string, write func(string) string) {
-		var kept []string
-		for i, cell := range cells {
-			if shown(i) {
-				kept = append(kept, write(cell))
-			}
-		}
-		fmt.Fprintln(table, strings.Join(kept, "\t"))
-	}
-	if !p.NoHeaders {
-		line(columns, func(name string) string { return strings.ToUpper(strings.TrimPrefix(name, "+")) })
-	}
-	for _, row := range rows {
-		line(row.Cells, Printable)
-	}
-	_ = table.Flush() // a builder never fails
-	for line := range strings.Lines(text.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
-	}
-	return lines
-}
 
 func setNames(columns []string, rows []PodRow) {
 	at := slices.Index(columns, ColumnPod)

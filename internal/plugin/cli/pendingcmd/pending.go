@@ -54,8 +54,8 @@ why, and for how long.
 With more than 30 rows, pods of one workload that leave together share a row; -o wide and --no-headers have a row for
 each pod.
 
-With --watch, a terminal shows running countdowns; press q to quit. If stdout is not a terminal, each change is a line:
-a pod must leave, must leave at another time, is due now, is held by a policy, is no longer held, is gone, or may stay.
+With --watch, each change is a line: a pod must leave, must leave at another time, is due now, is held by a policy, is
+no longer held, is gone, or may stay.
 With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper pending -A
@@ -341,4 +341,14 @@ func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
 		return output.Span(due, now) + " ago"
 	}
 	return output.Span(due, now) + " late"
+}
+
+// countdown says to the second how long it is until a future instant: 3d4h, 1h2m3s, 2m3s or 3s. It rounds up.
+func countdown(now, due time.Time) string {
+	const day = 24 * time.Hour
+	left := (due.Sub(now) + time.Second - 1).Truncate(time.Second)
+	if left < day {
+		return left.String()
+	}
+	return fmt.Sprintf("%dd%dh", left/day, left%day/time.Hour)
 }

@@ -69,10 +69,6 @@ func (o *options) runWatch(ctx context.Context) error {
 	if err := o.probe(ctx, reader.Server, reader.Clients, cmp.Or(config.Timeout, source.Patience)); err != nil {
 		return err
 	}
-	if output.IsTerminal(o.source.Env.Out) && (o.output.Format == output.Table || o.output.Format == output.Wide) {
-		program := o.newProgram(ctx)
-		return runScreen(ctx, program, o.follower(reader, func(sentence string) { program.Send(trouble(sentence)) }))
-	}
 	return o.runLines(ctx, o.follower(reader, o.note))
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference writes docs/commands.md and docs/output.md from the commands and types themselves: every command
+// Package reference writes docs/commands.md from the commands themselves: every command
 // with its flags, and every kind that -o json and -o yaml print.
 package reference
 

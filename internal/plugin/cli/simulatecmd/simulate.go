@@ -33,7 +33,6 @@ type options struct {
 	output     output.Printer
 	health     readiness.Options
 	whereTo    bool
-	validate   bool
 	startDelay time.Duration
 	failOn     command.FailOn
 	silent     bool
@@ -89,10 +88,7 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
   kubectl taintkeeper simulate -f cluster.json --fail-on=lost-workload scenario.yaml
 
   # As a page for a browser, with a timeline
-  kubectl taintkeeper simulate scenario.yaml -o html > outage.html
-
-  # Is the scenario valid?
-  kubectl taintkeeper simulate --validate scenario.yaml`,
+  kubectl taintkeeper simulate scenario.yaml -o html > outage.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(cmd, args); err != nil {
 				return err
@@ -109,7 +105,6 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 		cmd.Flags().AddFlag(flag)
 	})
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Use the scheduler's filters and scores to choose where pods go. Without it, a pod finds room if there is at least one node whose taints it tolerates.")
-	cmd.Flags().BoolVar(&o.validate, "validate", false, "Check the scenario without running it.")
 	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)
 	o.nodes.AddFlags(cmd)
@@ -165,8 +160,6 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 // completeSilence completes the command line with --silent.
 func (o *options) completeSilence(args []string) error {
 	switch {
-	case o.validate:
-		return command.Usagef("--validate checks a scenario, and --silent takes none: remove one of the two")
 	case o.lasts <= 0:
 		return command.Usagef("--for=%s: it must be more than zero", o.lasts)
 	case o.lasts > simulate.Longest/2:
@@ -184,10 +177,6 @@ func (o *options) read(name string) ([]byte, error) {
 }
 
 func (o *options) run(ctx context.Context) error {
-	if o.validate {
-		o.output.Line("The scenario is valid: %s.", o.scenario)
-		return nil
-	}
 	report, err := o.simulate(ctx)
 	if err != nil {
 		return err

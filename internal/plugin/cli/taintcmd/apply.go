@@ -23,6 +23,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
+// fieldManager is the manager of the taints that this program writes.
+const fieldManager = "kubectl-taintkeeper"
+
 // changed is a node whose taints were changed, or would be in a dry run.
 type changed struct {
 	before []corev1.Taint
@@ -193,7 +196,7 @@ func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1
 		node.Spec.Taints = edited
 		return node, nil
 	}
-	return t.patch(ctx, read, edited, metav1.PatchOptions{FieldManager: t.manager, DryRun: t.dryRun.Option()})
+	return t.patch(ctx, read, edited, metav1.PatchOptions{FieldManager: fieldManager, DryRun: t.dryRun.Option()})
 }
 
 // patch replaces the taints of a node if nobody has changed the node since it was read.

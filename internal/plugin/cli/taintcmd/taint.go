@@ -36,7 +36,6 @@ type options struct {
 
 	overwrite bool
 	dryRun    command.DryRun
-	manager   string
 	yes       bool
 	// asks is true if stdin is a terminal, so the command can ask for confirmation.
 	asks bool
@@ -134,8 +133,6 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	o.dryRun.AddFlag(cmd)
-	cmd.Flags().StringVar(&o.manager, "field-manager", "kubectl-taintkeeper",
-		"The name of the field manager that changes the taints.")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "Wait until all pods that must leave have left, including those that may stay for a while.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "The longest time to wait. After that, this command says why each pod is still there. 0 means no limit.")
 }
