@@ -29,9 +29,21 @@ type Rule struct {
 	Find func(*Facts) []Finding
 }
 
+// Object is an object that a rule found.
+type Object struct {
+	cliv1alpha1.CheckedObject
+
+	source string // the file that contains it; empty if that is not known, or if other objects have its name
+}
+
+func objectOf(kind, namespace, name string) Object {
+	owner := cliv1alpha1.Owner{Kind: kind, Name: name}
+	return Object{CheckedObject: cliv1alpha1.CheckedObject{Owner: owner, Namespace: namespace}}
+}
+
 // Finding is what a rule found wrong with one object. Empty Severity and Advice default to those of the rule.
 type Finding struct {
-	Object   cliv1alpha1.CheckedObject
+	Object   Object
 	Severity cliv1alpha1.Severity
 	Message  string
 	Advice   string
@@ -43,10 +55,11 @@ type Finding struct {
 func Rules() []Rule {
 	return []Rule{
 		evictionControllers, nodeHealthControllers, shortGrace, noTimeAdded,
-		startupTaint, flappingTaint, namesNode,
-		unreadableTemplate, malformedToleration, comparisonOperator, noSeconds,
+		startupTaint, staleTaint, flappingTaint, namesNode, evictedAgain, toleratesCordon,
+		unreadableTemplate, unknownField, malformedToleration, comparisonOperator, noSeconds,
 		shadowedToleration, duplicateToleration, unknownKey,
-		daemonSetLeaves, controlPlaneLeaves, unreachableIndefinitely, singleReplica, falseComfort,
+		daemonSetLeaves, daemonSetKeptOff, controlPlaneLeaves, unreachableIndefinitely, singleReplica,
+		falseComfort, severalBudgets,
 		policySelectsNothing, policyHoldsWithoutEnd, policyUnknownKey, policyBlockedBudget, policySeveralBudgets, policyDown,
 	}
 }
@@ -78,7 +91,7 @@ func Make(cluster *state.Cluster, rules []Rule, namespace string, now time.Time)
 		})
 		for _, finding := range found {
 			told := rule.tell(finding)
-			told.Source = facts.source(told.Object, finding.Names)
+			told.Source = facts.source(finding.Object, finding.Names)
 			report.Findings = append(report.Findings, told)
 		}
 	}
@@ -103,7 +116,7 @@ func (r *Rule) tell(finding Finding) cliv1alpha1.CheckFinding {
 	const examples = 3
 	slices.Sort(finding.Names)
 	return cliv1alpha1.CheckFinding{
-		Rule: r.ID, Severity: cmp.Or(finding.Severity, r.Severity), Object: finding.Object,
+		Rule: r.ID, Severity: cmp.Or(finding.Severity, r.Severity), Object: finding.Object.CheckedObject,
 		Message: finding.Message, Advice: cmp.Or(finding.Advice, r.Advice),
 		Count: len(finding.Names), Examples: finding.Names[:min(examples, len(finding.Names))],
 	}

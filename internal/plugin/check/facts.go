@@ -4,7 +4,6 @@
 package check
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -32,7 +31,7 @@ type Facts struct {
 
 // Workload is an owner and its pods. A pod without a controller is a workload of kind Pod.
 type Workload struct {
-	cliv1alpha1.CheckedObject
+	Object
 
 	// Replicas is the number of pods. For a template, it is the number that it should create.
 	Replicas int
@@ -62,19 +61,18 @@ func newFacts(cluster *state.Cluster) *Facts {
 			object.Owner = *owner
 		}
 		if workloads[object] == nil {
-			workloads[object] = &Workload{CheckedObject: object, Pod: pod}
+			workloads[object] = &Workload{Object: Object{CheckedObject: object}, Pod: pod}
 		}
 		workloads[object].add(pod)
 	}
-	for _, template := range cluster.Workloads {
-		object := cliv1alpha1.CheckedObject{Owner: template.Owner, Namespace: template.Pod.Namespace}
-		if workloads[object] == nil {
-			workloads[object] = fromTemplate(object, template)
+	facts.Workloads = slices.Collect(maps.Values(workloads))
+	for _, template := range cluster.Workloads { // several manifests may have one name
+		object := Object{template.CheckedObject, template.Source}
+		if workloads[object.CheckedObject] == nil {
+			facts.Workloads = append(facts.Workloads, fromTemplate(object, template))
 		}
 	}
-	facts.Workloads = slices.SortedFunc(maps.Values(workloads), func(a, b *Workload) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(facts.Workloads, func(a, b *Workload) int { return byName(a.Object, b.Object) })
 	facts.who = who.Ask(cluster, cluster.Signs.At)
 	facts.eviction = taskOf(who.Eviction, &facts.who.Eviction, facts.who.At)
 	facts.nodeHealth = taskOf(who.NodeHealth, &facts.who.NodeHealth, facts.who.At)
@@ -94,22 +92,24 @@ func (w *Workload) add(pod *corev1.Pod) {
 	w.Lists[i].Pods = append(w.Lists[i].Pods, pod)
 }
 
-// fromTemplate creates a workload from a template. Its pods get more tolerations from the DaemonSet controller, or else
-// from the admission plugin DefaultTolerationSeconds.
-func fromTemplate(object cliv1alpha1.CheckedObject, template state.WorkloadTemplate) *Workload {
+// fromTemplate creates a workload from a template. Its pods get more tolerations from the admission plugin
+// DefaultTolerationSeconds, or from the DaemonSet controller, which drops the seconds of an equal toleration.
+func fromTemplate(object Object, template state.WorkloadTemplate) *Workload {
 	written := template.Pod.Spec.Tolerations
 	effective := slices.Clone(written)
 	for _, taint := range []corev1.Taint{notReady, unreachable} {
 		added := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
-		if object.Kind != "DaemonSet" {
-			added.TolerationSeconds = new(defaultSeconds)
+		if object.Kind == "DaemonSet" {
+			same := func(t corev1.Toleration) bool { return t.MatchToleration(&added) }
+			effective = append(slices.DeleteFunc(effective, same), added)
+			continue
 		}
-		if _, tolerated := first(written, taint); !tolerated || object.Kind == "DaemonSet" {
+		if added.TolerationSeconds = new(defaultSeconds); !isTolerated(written, taint) {
 			effective = append(effective, added)
 		}
 	}
 	return &Workload{
-		CheckedObject: object, Replicas: template.Replicas, Pod: template.Pod,
+		Object: object, Replicas: template.Replicas, Pod: template.Pod,
 		Lists: []*List{{Written: written, Effective: effective}},
 	}
 }
@@ -147,6 +147,11 @@ func first(tolerations []corev1.Toleration, taint corev1.Taint) (*corev1.Tolerat
 		return nil, false
 	}
 	return &tolerations[i], true
+}
+
+func isTolerated(tolerations []corev1.Toleration, taint corev1.Taint) bool {
+	_, tolerated := first(tolerations, taint)
+	return tolerated
 }
 
 // leaves reports whether a NoExecute taint makes pods with these tolerations leave, now or later.
@@ -207,7 +212,7 @@ func (f *Facts) perToleration(look func(list []corev1.Toleration, i int) Finding
 				if !ok {
 					at = len(all)
 					said[finding.Message] = at
-					finding.Object = workload.CheckedObject
+					finding.Object = workload.Object
 					all = append(all, finding)
 				}
 				all[at].Names = append(all[at].Names, names(list.Pods)...)
@@ -218,8 +223,11 @@ func (f *Facts) perToleration(look func(list []corev1.Toleration, i int) Finding
 }
 
 // source returns the file that contains an object, or else one of its pods or nodes.
-func (f *Facts) source(object cliv1alpha1.CheckedObject, names []string) string {
-	if source, ok := f.Sources[object]; ok || len(names) == 0 {
+func (f *Facts) source(object Object, names []string) string {
+	if object.source != "" {
+		return object.source
+	}
+	if source, ok := f.Sources[object.CheckedObject]; ok || len(names) == 0 {
 		return source
 	}
 	part := cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Pod", Name: names[0]}, Namespace: object.Namespace}

@@ -32,6 +32,7 @@ var components = []component{
 			"node.cloudprovider.kubernetes.io/shutdown",
 			"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
 			"CriticalAddonsOnly", // a convention from before priorities existed
+			"node-role.kubernetes.io/infra",
 		},
 		startup: []string{"node.cloudprovider.kubernetes.io/uninitialized"},
 	},
@@ -56,6 +57,7 @@ var components = []component{
 	},
 	{
 		name: "Cluster API", source: "https://cluster-api.sigs.k8s.io/reference/api/labels-and-annotations",
+		keys:    []string{"node.cluster.x-k8s.io/outdated-revision"},
 		startup: []string{"node.cluster.x-k8s.io/uninitialized"},
 	},
 	{
@@ -94,11 +96,30 @@ var components = []component{
 	},
 	{
 		name: "Azure Kubernetes Service", source: "https://learn.microsoft.com/azure/aks/spot-node-pool",
-		keys: []string{"kubernetes.azure.com/scalesetpriority"},
+		keys: []string{
+			"kubernetes.azure.com/scalesetpriority", "kubernetes.azure.com/mode",
+			"remediator.kubernetes.azure.com/unschedulable",
+		},
 	},
 	{
 		name: "the Azure Disk CSI driver", source: "https://github.com/kubernetes-sigs/azuredisk-csi-driver",
 		startup: []string{"disk.csi.azure.com/agent-not-ready"},
+	},
+	{
+		name: "Gardener", source: "https://gardener.cloud/docs/gardener/node-readiness/",
+		startup: []string{"node.gardener.cloud/critical-components-not-ready"},
+	},
+	{
+		name: "RKE", source: "https://rke.docs.rancher.com/config-options/nodes",
+		keys: []string{"node-role.kubernetes.io/controlplane", "node-role.kubernetes.io/etcd"},
+	},
+	{
+		name: "medik8s", source: "https://www.medik8s.io/remediation/remediation/",
+		keys: []string{"medik8s.io/remediation", "medik8s.io/drain"},
+	},
+	{
+		name: "virtual-kubelet", source: "https://virtual-kubelet.io/docs/usage/",
+		keys: []string{"virtual-kubelet.io/provider"},
 	},
 	{
 		name: "Cilium", source: "https://docs.cilium.io/en/stable/installation/taints/",
@@ -115,6 +136,13 @@ var components = []component{
 }
 
 // wellKnown are the keys of all components.
+// retired are keys that Kubernetes no longer sets, with the one that took their place.
+var retired = map[string]string{
+	"node.alpha.kubernetes.io/notReady":    corev1.TaintNodeNotReady,
+	"node.alpha.kubernetes.io/unreachable": corev1.TaintNodeUnreachable,
+	"node.kubernetes.io/out-of-disk":       corev1.TaintNodeDiskPressure,
+}
+
 var wellKnown = func() (all []string) {
 	for _, component := range components {
 		all = slices.Concat(all, component.keys, component.startup)

@@ -6,7 +6,6 @@ package check
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -22,7 +21,7 @@ type selection struct {
 
 func (s *selection) finding(message string) Finding {
 	return Finding{
-		Object:  cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "EvictionPolicy", Name: s.Name}},
+		Object:  objectOf("EvictionPolicy", "", s.Name),
 		Message: message,
 	}
 }

@@ -36,7 +36,7 @@ var falseComfort = Rule{
 		heeded := facts.heeded()
 		for _, budget := range facts.Budgets {
 			if finding, ok := judge(budget, byNamespace[budget.Namespace], heeded); ok {
-				finding.Object = cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "PodDisruptionBudget", Name: budget.Name}, Namespace: budget.Namespace}
+				finding.Object = objectOf("PodDisruptionBudget", budget.Namespace, budget.Name)
 				all = append(all, finding)
 			}
 		}
@@ -72,7 +72,12 @@ func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[
 	case budget.Status.ObservedGeneration == 0 || len(together) <= allowed:
 		return Finding{}, false // it is not known what it allows, or the budget is kept
 	default:
+		advice := ""
+		if allowed == 0 {
+			advice = "Run more replicas, or let the PodDisruptionBudget allow a disruption: kubectl drain cannot evict these pods either."
+		}
 		return Finding{
+			Advice: advice,
 			Message: fmt.Sprintf("It covers %s and allows %s, but a NoExecute taint on node %s alone evicts %d.",
 				sentence.Counted(covered, "pod"), sentence.Counted(allowed, "disruption"), most, len(together)),
 			Names: together,

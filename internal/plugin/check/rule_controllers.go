@@ -78,6 +78,6 @@ var nodeHealthControllers = Rule{
 }
 
 func (t *task) found(finding Finding) []Finding {
-	finding.Object = cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Controller", Name: t.Task}}
+	finding.Object = objectOf("Controller", "", t.Task)
 	return []Finding{finding}
 }

@@ -55,7 +55,7 @@ func (w *Workload) leaving(common ...corev1.Taint) []Finding {
 		i := slices.IndexFunc(all, func(finding Finding) bool { return finding.Message == message })
 		if i < 0 {
 			i = len(all)
-			all = append(all, Finding{Object: w.CheckedObject, Message: message})
+			all = append(all, Finding{Object: w.Object, Message: message})
 		}
 		all[i].Names = append(all[i].Names, names(list.Pods)...)
 	}

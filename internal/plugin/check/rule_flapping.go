@@ -41,7 +41,7 @@ var flappingTaint = Rule{
 		for _, name := range slices.Sorted(maps.Keys(pods)) {
 			times := sentence.Agree(len(pods[name]), "", "up to ") + sentence.Counted(most[name], "time")
 			all = append(all, Finding{
-				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Node", Name: name}},
+				Object: objectOf("Node", "", name),
 				Message: fmt.Sprintf("Evictions of %s were cancelled %s, as happens when a taint comes and goes%s.",
 					sentence.Counted(len(pods[name]), "pod"), times, facts.lastWriter(name)),
 				Names: pods[name],

@@ -29,7 +29,7 @@ var namesNode = Rule{
 				finding = facts.templateNamesNode(workload)
 			}
 			if finding != nil {
-				finding.Object = workload.CheckedObject
+				finding.Object = workload.Object
 				all = append(all, *finding)
 			}
 		}

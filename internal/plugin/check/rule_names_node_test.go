@@ -21,7 +21,7 @@ func TestPodsThatNameATaintedNodeAreFound(t *testing.T) {
 	template := func(name string, change ...func(*corev1.Pod)) sign {
 		return func(cluster *state.Cluster) {
 			cluster.Workloads = append(cluster.Workloads, state.WorkloadTemplate{
-				Owner: cliv1alpha1.Owner{Kind: "CronJob", Name: "w"}, Replicas: 1, Pod: pod("w", append(change, alone, on(name))...),
+				CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "CronJob", Name: "w"}}, Replicas: 1, Pod: pod("w", append(change, alone, on(name))...),
 			})
 		}
 	}

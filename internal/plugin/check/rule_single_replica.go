@@ -26,7 +26,7 @@ var singleReplica = Rule{
 			list := workload.Lists[0]
 			if toleration, tolerated := first(list.Effective, unreachable); tolerated && isDefault(*toleration) {
 				all = append(all, Finding{
-					Object:  workload.CheckedObject,
+					Object:  workload.Object,
 					Message: fmt.Sprintf("Its only replica waits the default %d s on an unreachable node before it is replaced.", defaultSeconds),
 					Names:   names(list.Pods),
 				})

@@ -32,11 +32,20 @@ var startupTaint = Rule{
 	Advice:   "Find out why the component does not remove its taint, or remove it with kubectl taint if the component is gone.",
 	Find: func(facts *Facts) []Finding {
 		nodes := map[corev1.Taint][]string{}
+		undated := map[corev1.Taint]bool{}
 		for _, node := range facts.Nodes {
 			for i := range node.Spec.Taints {
 				taint := &node.Spec.Taints[i]
-				if removerOf(taint.Key) != nil && readiness.IsReady(node) && facts.isOld(node, taint) {
-					key := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+				if removerOf(taint.Key) == nil || !readiness.IsReady(node) {
+					continue
+				}
+				since := sinceOf(node, taint)
+				key := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+				if since.IsZero() { // as in files without managed fields
+					undated[key] = true
+					since = readiness.Condition(node, corev1.NodeReady).LastTransitionTime.Time
+				}
+				if !since.IsZero() && facts.Signs.At.Sub(since) > startupFor {
 					nodes[key] = append(nodes[key], node.Name)
 				}
 			}
@@ -44,9 +53,14 @@ var startupTaint = Rule{
 		var all []Finding
 		for _, taint := range slices.SortedFunc(maps.Keys(nodes), byKey) {
 			remover := removerOf(taint.Key)
+			severity, long := cliv1alpha1.SeverityWarning, "it has been on %s for more than %d minutes"
+			if undated[taint] {
+				severity, long = cliv1alpha1.SeverityInfo, "it is still on %s, ready for more than %d minutes"
+			}
 			all = append(all, Finding{
-				Object: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: taints.Format(taint)}},
-				Message: fmt.Sprintf("This taint is removed by %s when a node has started (%s), but it has been on %s for more than %d minutes.",
+				Severity: severity,
+				Object:   objectOf("Taint", "", taints.Format(taint)),
+				Message: fmt.Sprintf("This taint is removed by %s when a node has started (%s), but "+long+".",
 					remover.name, remover.source, sentence.Counted(len(nodes[taint]), "ready node"), int(startupFor.Minutes())),
 				Names: nodes[taint],
 			})
@@ -68,12 +82,13 @@ func removerOf(key string) *component {
 	return &components[i]
 }
 
-// isOld reports whether a node has certainly had a taint for longer than it takes to start. Without a timeAdded, only
-// managed fields tell, which 'kubectl get -o yaml' leaves out.
-func (f *Facts) isOld(node *corev1.Node, taint *corev1.Taint) bool {
-	since := taint.TimeAdded
-	if written := state.TaintsWritten(node); since.IsZero() && written != nil {
-		since = written.Time
+// sinceOf returns since when a node has had a taint at the latest; zero if that is not recorded.
+func sinceOf(node *corev1.Node, taint *corev1.Taint) time.Time {
+	if !taint.TimeAdded.IsZero() {
+		return taint.TimeAdded.Time
 	}
-	return !since.IsZero() && f.Signs.At.Sub(since.Time) > startupFor
+	if written := state.TaintsWritten(node); written != nil {
+		return written.Time.Time
+	}
+	return time.Time{}
 }

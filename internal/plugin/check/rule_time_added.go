@@ -39,7 +39,7 @@ func findNoTimeAdded(facts *Facts) []Finding {
 	var all []Finding
 	for _, spec := range slices.Sorted(maps.Keys(nodes)) {
 		all = append(all, Finding{
-			Object:  cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Taint", Name: spec}},
+			Object:  objectOf("Taint", "", spec),
 			Message: fmt.Sprintf("It has no timeAdded on %s, so tolerationSeconds start again when the evicting controller restarts.", sentence.Counted(len(nodes[spec]), "node")),
 			Names:   nodes[spec],
 		})

@@ -46,6 +46,11 @@ func (f *Facts) keys() (all []string) {
 func (f *Facts) judgeKey(what, key string, onNodes []string) Finding {
 	info := Finding{Severity: cliv1alpha1.SeverityInfo}
 	switch meant, near := misspelt(key), like(key, onNodes); {
+	case retired[key] != "":
+		return Finding{
+			Message: fmt.Sprintf("%s: Kubernetes no longer sets the key %s. Did you mean %s?", what, key, retired[key]),
+			Advice:  "Correct the key.",
+		}
 	case key == "" || has(wellKnown, key) || slices.Contains(onNodes, key):
 		return Finding{}
 	case meant != "":

@@ -6,6 +6,8 @@ package check
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 )
 
@@ -14,19 +16,26 @@ import (
 var unreachableIndefinitely = Rule{
 	ID:       "unreachable-indefinitely",
 	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A workload tolerates an unreachable node indefinitely",
-	Advice:   "Tolerate node.kubernetes.io/unreachable with tolerationSeconds, before any toleration that matches everything.",
+	Title:    "A workload tolerates an unreachable or not ready node indefinitely",
+	Advice:   "Tolerate node.kubernetes.io/unreachable and not-ready with tolerationSeconds, before any toleration that matches everything.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		for _, workload := range facts.Workloads {
 			if !workload.isReplaced() {
 				continue
 			}
-			finding := Finding{Object: workload.CheckedObject}
+			finding := Finding{Object: workload.Object}
 			for _, list := range workload.Lists {
-				if toleration, tolerated := first(list.Effective, unreachable); tolerated && toleration.TolerationSeconds == nil {
-					finding.Message = fmt.Sprintf("Its pods are not replaced when their node fails, because of toleration %s.", literal(*toleration))
-					finding.Names = append(finding.Names, names(list.Pods)...)
+				for _, failed := range []struct {
+					taint corev1.Taint
+					when  string
+				}{{unreachable, "when their node fails"}, {notReady, "while their node is not ready"}} {
+					toleration, tolerated := first(list.Effective, failed.taint)
+					if tolerated && toleration.TolerationSeconds == nil {
+						finding.Message = fmt.Sprintf("Its pods are not replaced %s, because of toleration %s.", failed.when, literal(*toleration))
+						finding.Names = append(finding.Names, names(list.Pods)...)
+						break
+					}
 				}
 			}
 			if finding.Message != "" {

@@ -200,6 +200,8 @@ func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 		"a key of AWS":                        {"unknown-key", []corev1.Toleration{{Key: "fsx.csi.aws.com/agent-not-ready", Operator: "Exists"}}, nothing},
 		"a driver that is like another":       {"unknown-key", []corev1.Toleration{{Key: "eks.csi.aws.com/agent-not-ready", Operator: "Exists"}}, infoThat("no node has")},
 		"a typing error in a domain":          {"unknown-key", []corev1.Toleration{{Key: "karpentr.sh/disrupted", Operator: "Exists"}}, warningThat("Did you mean karpenter.sh/disrupted?")},
+		"a key of Gardener":                   {"unknown-key", []corev1.Toleration{{Key: "node.gardener.cloud/critical-components-not-ready", Operator: "Exists"}}, nothing},
+		"a key that Kubernetes retired":       {"unknown-key", []corev1.Toleration{{Key: "node.alpha.kubernetes.io/notReady", Operator: "Exists"}}, warningThat("Kubernetes no longer sets the key node.alpha.kubernetes.io/notReady. Did you mean node.kubernetes.io/not-ready?")},
 		"a key with a known prefix":           {"unknown-key", []corev1.Toleration{{Key: "readiness.k8s.io/network", Operator: "Exists"}}, nothing},
 		"a short key that is like another":    {"unknown-key", []corev1.Toleration{{Key: "cpus", Operator: "Exists"}}, infoThat("no node has")},
 	} {
@@ -272,8 +274,9 @@ func TestAWorkloadThatToleratesUnreachableIndefinitelyIsFound(t *testing.T) {
 	}{
 		"by name":                            {pod("p", tolerating(unreachable)), warningThat("{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}")},
 		"with everything":                    {pod("p", tolerating(everything)), warningThat("toleration {operator: Exists}")},
+		"not-ready alone":                    {pod("p", tolerating(notReady, forSeconds(unreachable, 300))), warningThat("Its pods are not replaced while their node is not ready, because of toleration {key: node.kubernetes.io/not-ready")},
 		"for a while":                        {pod("p", defaults), nothing},
-		"for a while, the rest indefinitely": {pod("p", tolerating(forSeconds(unreachable, 300), everything)), nothing},
+		"for a while, the rest indefinitely": {pod("p", tolerating(forSeconds(unreachable, 300), forSeconds(notReady, 300), everything)), nothing},
 		"not at all":                         {pod("p"), nothing},
 		"NoSchedule alone":                   {pod("p", tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), nothing},
 		"a DaemonSet goes with its nodes":    {pod("p", ownedBy("DaemonSet", "d"), tolerating(unreachable)), nothing},
@@ -358,7 +361,7 @@ func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
 func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 	template := func(kind string, tolerations ...corev1.Toleration) *state.Cluster {
 		return &state.Cluster{Workloads: []state.WorkloadTemplate{{
-			Owner: cliv1alpha1.Owner{Kind: kind, Name: "web"}, Replicas: 1, Pod: pod("web", alone, tolerating(tolerations...)),
+			CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: kind, Name: "web"}}, Replicas: 1, Pod: pod("web", alone, tolerating(tolerations...)),
 		}}}
 	}
 	for name, test := range map[string]struct {
@@ -370,6 +373,7 @@ func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 		"but not where it says something else":                {"single-replica", template("Deployment", forSeconds(unreachable, 30)), nothing},
 		"a Deployment that tolerates everything indefinitely": {"unreachable-indefinitely", template("Deployment", everything), warningThat("{operator: Exists}")},
 		"a DaemonSet tolerates failed nodes":                  {"daemonset-leaves", template("DaemonSet"), infoThat("gets node.kubernetes.io/out-of-service:NoExecute, or a")},
+		"its controller drops their seconds":                  {"daemonset-leaves", template("DaemonSet", forSeconds(unreachable, 30)), infoThat("It leaves a node that gets node.kubernetes.io/out-of-service:NoExecute, or a")},
 		"what is added shadows nothing":                       {"shadowed-toleration", template("Deployment", everything), nothing},
 	} {
 		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, test.rule, test.cluster)) })
@@ -378,12 +382,12 @@ func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 
 func TestPodsSayMoreThanTheirTemplate(t *testing.T) {
 	cluster := pods(pod("p", defaults), pod("q", defaults))
-	cluster.Workloads = []state.WorkloadTemplate{{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Replicas: 1, Pod: pod("web", alone)}}
+	cluster.Workloads = []state.WorkloadTemplate{{CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Namespace: "default"}, Replicas: 1, Pod: pod("web", alone)}}
 	nothing.compare(t, found(t, "single-replica", cluster))
 }
 
 func TestAReportCountsAndTellsTheWorstFirst(t *testing.T) {
-	cluster := pods(pod("p", defaults), pod("q", ownedBy("StatefulSet", "s"), tolerating(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"})), pod("r", ownedBy("StatefulSet", "r"), tolerating(everything)))
+	cluster := pods(pod("p", defaults), pod("q", ownedBy("StatefulSet", "s"), tolerating(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"})), pod("r", ownedBy("StatefulSet", "r"), tolerating(unreachable)))
 	cluster.Unknown = []state.Unknown{{Resource: "leases", Says: "You may not list leases."}}
 	report := check.Make(cluster, check.Rules(), "", now)
 	var severities []cliv1alpha1.Severity

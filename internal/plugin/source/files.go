@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,7 +21,6 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -58,6 +58,10 @@ type collector struct {
 	leases  []*coordinationv1.Lease  // the pods show which of them belong to controllers
 	// snapshots are the files with a snapshot whose last line has not been read, with the number of objects so far.
 	snapshots map[string]int
+	// For check: the files that are no objects, and the objects with tolerations in places that are not known.
+	skipped []string
+	foreign []string
+	read    map[string]bool // the files that were read again for fields that they have twice
 }
 
 // decoded is an object from a file, as far as it could be read.
@@ -86,8 +90,12 @@ func (c *collector) takeAll(files *resource.Result) error {
 			failed = append(failed, err)
 		}
 	}
+	unread := group.Wait()
+	if c.wants.Templates {
+		unread = c.skip(unread)
+	}
 	failed = append(failed, c.unended()...)
-	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{group.Wait()}, failed...)))
+	return utilerrors.Flatten(utilerrors.NewAggregate(append([]error{unread}, failed...)))
 }
 
 // take takes an object, or all objects in a list. A list can contain lists.
@@ -110,14 +118,14 @@ func (c *collector) take(next decoded) error {
 		return fmt.Errorf("%s: contains %T, which is not an object", next.source, next.object)
 	}
 	c.trace(next.source, object)
-	if err := c.add(object); err != nil {
+	if err := c.add(next.source, object); err != nil {
 		return fmt.Errorf("%s: %s %s: %w", next.source, object.GetKind(), object.GetName(), err)
 	}
 	return nil
 }
 
 // add takes one object. An object that is in two files counts once.
-func (c *collector) add(object *unstructured.Unstructured) error {
+func (c *collector) add(source string, object *unstructured.Unstructured) error {
 	if known, err := c.knows(object); known || err != nil {
 		return err
 	}
@@ -135,21 +143,9 @@ func (c *collector) add(object *unstructured.Unstructured) error {
 			return nil
 		}
 	}
-	if err := c.addWorkload(object); err != nil {
-		return c.unreadable(object, err)
+	if c.wants.Templates {
+		c.addManifest(source, object)
 	}
-	return nil
-}
-
-// unreadable records a pod template that cannot be read, for a check. Other commands get an error.
-func (c *collector) unreadable(object *unstructured.Unstructured, err error) error {
-	if !c.wants.Templates {
-		return err
-	}
-	if c.cluster.Unreadable == nil {
-		c.cluster.Unreadable = map[cliv1alpha1.CheckedObject]error{}
-	}
-	c.cluster.Unreadable[checked(object)] = err
 	return nil
 }
 
@@ -230,8 +226,8 @@ func (c *collector) result() (*state.Cluster, error) {
 	switch {
 	case len(c.cluster.Nodes) > 0:
 	case c.wants.Templates && len(c.cluster.Pods)+len(c.cluster.Workloads)+
-		len(c.cluster.Unreadable)+len(c.cluster.Policies) == 0:
-		return nil, errors.New("the files contain no nodes and no workloads: name manifests, or the output of 'kubectl taintkeeper snapshot'")
+		len(c.cluster.Flaws)+len(c.cluster.Policies) == 0:
+		return nil, errors.New(strings.Join(append([]string{"the files contain no nodes and no workloads: name manifests, or the output of 'kubectl taintkeeper snapshot'"}, c.unchecked()...), "\n"))
 	case !c.wants.Templates:
 		return nil, errors.New("the files contain no nodes: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}
@@ -240,6 +236,9 @@ func (c *collector) result() (*state.Cluster, error) {
 	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files contain no PodDisruptionBudgets.")
 	c.notePolicies()
 	c.noteStrangers()
+	for _, sentence := range c.unchecked() {
+		c.note(true, sentence)
+	}
 	c.cluster.KeepUsedImages()
 	return c.cluster, nil
 }

@@ -4,21 +4,16 @@
 package source
 
 import (
-	"fmt"
-	"path/filepath"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
@@ -73,66 +68,6 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		signs.HoldersKnown = true
 	}
 	return nil
-}
-
-// addWorkload records the pod template of a workload, if it is wanted and the object has one.
-func (c *collector) addWorkload(object *unstructured.Unstructured) error {
-	kind, ok := Workloads[object.GroupVersionKind().GroupKind()]
-	if !ok || !c.wants.Templates {
-		return nil
-	}
-	template, found, err := unstructured.NestedMap(object.Object, kind.template...)
-	if err != nil {
-		return fmt.Errorf("its pod template cannot be read: %w", err)
-	}
-	if !found {
-		return nil
-	}
-	if err := checkSeconds(object, kind.In("spec")...); err != nil {
-		return fmt.Errorf("its pod template cannot be read: %w", err)
-	}
-	pod := &corev1.Pod{}
-	if err := convert(template, pod); err != nil {
-		return fmt.Errorf("its pod template cannot be read: %w", err)
-	}
-	pod.Namespace, pod.Name = namespaceOf(object), object.GetName()
-	replicas, found, err := unstructured.NestedInt64(object.Object, "spec", "replicas")
-	if err != nil || !found {
-		replicas = 1
-	}
-	c.cluster.Workloads = append(c.cluster.Workloads, state.WorkloadTemplate{
-		Owner:    cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()},
-		Replicas: int(replicas),
-		Pod:      state.SlimPod(pod),
-	})
-	return nil
-}
-
-// namespaceOf returns the namespace of an object, or the one it would get: manifests of workloads need not name one.
-func namespaceOf(object *unstructured.Unstructured) string {
-	namespace := object.GetNamespace()
-	if _, ok := Workloads[object.GroupVersionKind().GroupKind()]; ok && namespace == "" {
-		return metav1.NamespaceDefault
-	}
-	return namespace
-}
-
-// trace records which file contains an object, so that findings can point to it.
-func (c *collector) trace(source string, object *unstructured.Unstructured) {
-	if !c.wants.Templates || source == stdin {
-		return
-	}
-	if c.cluster.Sources == nil {
-		c.cluster.Sources = map[cliv1alpha1.CheckedObject]string{}
-	}
-	c.cluster.Sources[checked(object)] = filepath.ToSlash(source)
-}
-
-// checked returns the name of an object in a check.
-func checked(object *unstructured.Unstructured) cliv1alpha1.CheckedObject {
-	return cliv1alpha1.CheckedObject{
-		Owner: cliv1alpha1.Owner{Kind: object.GetKind(), Name: object.GetName()}, Namespace: namespaceOf(object),
-	}
 }
 
 // hear finds out from nodes and events when the files were written at the earliest.

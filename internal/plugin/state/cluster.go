@@ -66,8 +66,8 @@ type Cluster struct {
 	// files; they are for check.
 	Signs     Signs
 	Workloads []WorkloadTemplate
-	// Unreadable are workloads in files whose pod templates cannot be read, with the reason. Also for check.
-	Unreadable map[cliv1alpha1.CheckedObject]error
+	// Flaws are what an API server would refuse in files. Also for check.
+	Flaws []Flaw
 	// Renewed is when nodes last renewed their Leases, for a plan of silent nodes. It has only those that are known.
 	Renewed map[string]time.Time
 	// Sources are the files that objects were read from, by kind, namespace and name. Also for check.
@@ -78,6 +78,15 @@ type Cluster struct {
 	// Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper evicts, or if nobody
 	// asked.
 	Idle string
+}
+
+// Flaw is something in a file that an API server would refuse.
+type Flaw struct {
+	Object cliv1alpha1.CheckedObject
+	Source string // the file; empty if it is stdin
+	// IsRead says that the object was read anyway.
+	IsRead bool
+	Why    error
 }
 
 // Unknown is something that could not be read.

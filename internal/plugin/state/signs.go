@@ -225,7 +225,9 @@ func (s *Signs) Heard(at time.Time) {
 
 // WorkloadTemplate is a workload of which files contain the template, but no pods.
 type WorkloadTemplate struct {
-	Owner    cliv1alpha1.Owner
+	cliv1alpha1.CheckedObject
+
+	Source   string // the file; empty if it is stdin
 	Replicas int
 	// Pod is a pod as the template creates it.
 	Pod *corev1.Pod

@@ -1,0 +1,153 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+)
+
+func onNode(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }
+}
+
+func TestPodsThatATaintEvictsAgainAndAgainAreFound(t *testing.T) {
+	forAWhile := tolerating(forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: "NoExecute"}, 10))
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		on   []string // taints of the node
+		want is
+	}{
+		"tolerated for a while, without a twin":        {pod("p", forAWhile), []string{"k:NoExecute"}, warningThat("It tolerates taint k:NoExecute only for a while, with {key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 10}, and nothing keeps its pods off nodes that have it: n.")},
+		"with a twin":                                  {pod("p", forAWhile), []string{"k:NoExecute", "k:NoSchedule"}, nothing},
+		"another taint keeps it off":                   {pod("p", forAWhile), []string{"k:NoExecute", "other:NoExecute"}, nothing},
+		"another taint hardly does":                    {pod("p", forAWhile), []string{"k:NoExecute", "other:PreferNoSchedule"}, warningThat("k:NoExecute")},
+		"the node lacks the taint":                     {pod("p", forAWhile), nil, nothing},
+		"it is not tolerated, so they do not come":     {pod("p"), []string{"k:NoExecute"}, nothing},
+		"it is tolerated indefinitely":                 {pod("p", tolerating(everything)), []string{"k:NoExecute"}, nothing},
+		"they select other nodes":                      {pod("p", forAWhile, onNode("disk", "ssd")), []string{"k:NoExecute"}, nothing},
+		"a bare pod does not come back":                {pod("p", forAWhile, alone), []string{"k:NoExecute"}, nothing},
+		"the value decides":                            {pod("p", tolerating(forSeconds(corev1.Toleration{Key: "k", Value: "a", Effect: "NoExecute"}, 10))), []string{"k=b:NoExecute"}, nothing},
+		"node health's taints have their twins":        {pod("p", defaults), []string{"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"}, nothing},
+		"the twin is tolerated, too, so they may come": {pod("p", tolerating(forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: "NoExecute"}, 10), corev1.Toleration{Key: "k", Operator: "Exists", Effect: "NoSchedule"})), []string{"k:NoExecute", "k:NoSchedule"}, warningThat("k:NoExecute")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.want.compare(t, found(t, "evicted-again", &state.Cluster{Nodes: []*corev1.Node{node("n", test.on...)}, Pods: []*corev1.Pod{test.pod}}))
+		})
+	}
+}
+
+func TestAWorkloadThatToleratesACordonIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want is
+	}{
+		"by name":                 {pod("p", tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: "Exists"})), warningThat("come back to a cordoned node, because of toleration {key: node.kubernetes.io/unschedulable, operator: Exists}")},
+		"with everything":         {pod("p", tolerating(everything)), warningThat("{operator: Exists}")},
+		"NoExecute alone":         {pod("p", tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
+		"a DaemonSet is meant to": {pod("p", ownedBy("DaemonSet", "d"), tolerating(everything)), nothing},
+		"a bare pod is gone":      {pod("p", alone, tolerating(everything)), nothing},
+	} {
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "tolerates-cordon", pods(test.pod))) })
+	}
+}
+
+func TestADaemonSetThatATaintKeepsOffIsFound(t *testing.T) {
+	daemon := ownedBy("DaemonSet", "plugin")
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		on   []string
+		want is
+	}{
+		"a taint that it does not tolerate":          {pod("p", daemon), []string{"type=gpu:NoSchedule"}, infoThat("Taint type=gpu:NoSchedule keeps it off m.")},
+		"a taint that it tolerates":                  {pod("p", daemon, tolerating(everything)), []string{"type=gpu:NoSchedule"}, nothing},
+		"the control plane's":                        {pod("p", daemon), []string{"node-role.kubernetes.io/control-plane:NoSchedule"}, nothing},
+		"it selects other nodes":                     {pod("p", daemon, onNode("gpu", "yes")), []string{"type=gpu:NoSchedule"}, nothing},
+		"its controller's affinity names its node":   {pod("p", daemon, inAffinity("other")), []string{"type=gpu:NoSchedule"}, infoThat("keeps it off m.")},
+		"a Deployment is kept off for other reasons": {pod("p"), []string{"type=gpu:NoSchedule"}, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.want.compare(t, found(t, "daemonset-kept-off", &state.Cluster{Nodes: []*corev1.Node{node("m", test.on...)}, Pods: []*corev1.Pod{test.pod}}))
+		})
+	}
+}
+
+// inAffinity is how the DaemonSet controller binds a pod to its node.
+func inAffinity(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}}}},
+		}}}
+	}
+}
+
+func TestAPodWithSeveralBudgetsIsFound(t *testing.T) {
+	budget := func(name, app string) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		}
+	}
+	for name, test := range map[string]struct {
+		budgets []*policyv1.PodDisruptionBudget
+		want    is
+	}{
+		"two":                     {[]*policyv1.PodDisruptionBudget{budget("a", "web"), budget("b", "web")}, warningThat("kubectl drain cannot evict 2 pods: PodDisruptionBudgets default/a, default/b.")},
+		"one":                     {[]*policyv1.PodDisruptionBudget{budget("a", "web")}, nothing},
+		"the other selects other": {[]*policyv1.PodDisruptionBudget{budget("a", "web"), budget("b", "db")}, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := pods(pod("p"), pod("q"), pod("r", finished))
+			cluster.Budgets = test.budgets
+			test.want.compare(t, found(t, "several-budgets", cluster))
+		})
+	}
+}
+
+func TestATaintThatIsSetForAWhileAndStaysIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		taint string
+		since time.Duration // before now; 0 if it is not recorded
+		want  is
+	}{
+		"a cordon of two days":    {"node.kubernetes.io/unschedulable:NoSchedule", 48 * time.Hour, infoThat("It has had the taint node.kubernetes.io/unschedulable for at least 2d.")},
+		"a cordon of an hour":     {"node.kubernetes.io/unschedulable:NoSchedule", time.Hour, nothing},
+		"a cordon of unknown age": {"node.kubernetes.io/unschedulable:NoSchedule", 0, nothing},
+		"of an autoscaler":        {"ToBeDeletedByClusterAutoscaler=1764000000:NoSchedule", 2 * time.Hour, infoThat("ToBeDeletedByClusterAutoscaler for at least 120m")},
+		"a taint that is to stay": {"dedicated:NoSchedule", 48 * time.Hour, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := node("n", test.taint)
+			if test.since > 0 {
+				is.Spec.Taints[0].TimeAdded = new(metav1.NewTime(now.Add(-test.since)))
+			}
+			test.want.compare(t, found(t, "stale-taint", clusterWith(func(cluster *state.Cluster) { cluster.Nodes = []*corev1.Node{is} })))
+		})
+	}
+}
+
+func TestTwoManifestsOfOneNameAreBothChecked(t *testing.T) {
+	manifest := func(source string, change func(*corev1.Pod)) state.WorkloadTemplate {
+		return state.WorkloadTemplate{
+			CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Namespace: "default"},
+			Source:        source, Replicas: 2, Pod: pod("web", alone, change),
+		}
+	}
+	cluster := &state.Cluster{Workloads: []state.WorkloadTemplate{manifest("prod/web.yaml", tolerating(everything)), manifest("staging/web.yaml", tolerating())}}
+	findings := found(t, "unreachable-indefinitely", cluster)
+	if len(findings) != 1 || findings[0].Source != "prod/web.yaml" {
+		t.Errorf("found %+v, want one in prod/web.yaml", findings)
+	}
+	cluster.Workloads[1] = manifest("staging/web.yaml", tolerating(everything))
+	if findings := found(t, "unreachable-indefinitely", cluster); len(findings) != 2 {
+		t.Errorf("found %+v, want one for each manifest", findings)
+	}
+}
