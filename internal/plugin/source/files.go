@@ -231,9 +231,13 @@ func (c *collector) result() (*state.Cluster, error) {
 	case !c.wants.Templates:
 		return nil, errors.New("the files contain no nodes: write them with 'kubectl get nodes,pods,pdb,replicasets -A -o yaml', or with 'kubectl taintkeeper snapshot'")
 	}
-	c.note(len(c.cluster.Nodes) == 0, "The files contain no nodes.")
-	c.note(len(c.cluster.Pods) == 0, "The files contain no pods.")
-	c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files contain no PodDisruptionBudgets.")
+	if len(c.cluster.Nodes)+len(c.cluster.Pods) == 0 {
+		c.note(true, "The files are manifests, without nodes and pods, so it was not checked who evicts.")
+	} else {
+		c.note(len(c.cluster.Nodes) == 0, "The files contain no nodes.")
+		c.note(len(c.cluster.Pods) == 0, "The files contain no pods.")
+		c.note(c.wants.Budgets && len(c.cluster.Budgets) == 0, "The files contain no PodDisruptionBudgets.")
+	}
 	c.notePolicies()
 	c.noteStrangers()
 	for _, sentence := range c.unchecked() {

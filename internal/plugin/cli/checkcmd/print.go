@@ -17,9 +17,32 @@ import (
 // printCheck prints a report for a person: how much was checked, which controllers are active, the findings, and what
 // to do about them.
 func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
-	if !o.NoHeaders {
-		printSummary(o, report)
+	if o.NoHeaders {
+		return printFindings(o, report)
 	}
+	o.Line("%s", found(report))
+	manifests := report.Summary.Nodes+report.Summary.Pods == 0 // nothing is known about the cluster
+	if !manifests {
+		printCluster(o, report)
+	}
+	if len(report.Findings) > 0 {
+		o.Line("")
+	}
+	if err := printFindings(o, report); err != nil || !manifests {
+		return err
+	}
+	o.Line("")
+	printNotes(o, report)
+	return nil
+}
+
+func printNotes(o *output.Printer, report *cliv1alpha1.CheckReport) {
+	for _, note := range report.Notes {
+		o.Line("Note: %s", note)
+	}
+}
+
+func printFindings(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	if len(report.Findings) == 0 {
 		return nil
 	}
@@ -44,9 +67,8 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	return nil
 }
 
-// printSummary prints how much was checked, and which controllers are active.
-func printSummary(o *output.Printer, report *cliv1alpha1.CheckReport) {
-	o.Line("%s", found(report))
+// printCluster prints which controllers are active, and what is not known.
+func printCluster(o *output.Printer, report *cliv1alpha1.CheckReport) {
 	for _, task := range report.Controllers {
 		o.Line("%s", task.Message)
 		if o.Format == output.Wide {
@@ -55,12 +77,7 @@ func printSummary(o *output.Printer, report *cliv1alpha1.CheckReport) {
 			}
 		}
 	}
-	for _, note := range report.Notes {
-		o.Line("Note: %s", note)
-	}
-	if len(report.Findings) > 0 {
-		o.Line("")
-	}
+	printNotes(o, report)
 }
 
 // printByRule prints the findings of each rule below its name, with what to do about them. A terminal shows this if it
