@@ -76,6 +76,7 @@ type pod struct {
 	of          *pod                      // its predecessor, or nil
 	asked       bool                      // the room has been asked about it, and
 	needsOthers bool                      // said that it needs pods elsewhere
+	why         string                    // it found no room when it was last asked about
 	told        *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
 }
 
@@ -128,9 +129,7 @@ func (s *simulation) waited(p *pod) bool {
 func (s *simulation) wasLeaving(p *pod) {
 	p.stage = terminating
 	s.recount(p)
-	if !p.on.silent {
-		s.queue.add(s.start, looks, func(now time.Time) { s.isGone(p, now) })
-	}
+	s.scheduleGone(p, s.start)
 }
 
 // newPod returns a pod without a node.
@@ -166,11 +165,12 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	if p.stage == gone {
 		return
 	}
-	n := p.on
-	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
+	if n := p.on; n != nil {
+		n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
+	}
 	p.stage = gone
 	s.sets.changes(p)
-	if s.room != nil && !p.is.Finished {
+	if p.on != nil && s.room != nil && !p.is.Finished {
 		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
 	}
@@ -202,9 +202,9 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 		}
 	}
 	if state.IsOutOfService(object) {
-		for _, p := range slices.Clone(n.pods) {
+		for _, p := range n.pods {
 			if p.stage == terminating {
-				s.isGone(p, now)
+				s.scheduleGone(p, now)
 			}
 		}
 	}
@@ -383,10 +383,10 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 	s.play.Back(n.Name, now)
 	s.health.set(s.play.Next())
 	s.becomes(s.play.Node(n.Name), now)
-	for _, p := range slices.Clone(n.pods) {
+	for _, p := range n.pods {
 		switch {
 		case p.stage == terminating:
-			s.isGone(p, now)
+			s.scheduleGone(p, now)
 		case p.starts:
 			p.starts = false
 			s.begin(p, now)

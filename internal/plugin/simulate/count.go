@@ -39,6 +39,7 @@ func (s *simulation) add(c *counter, change int) {
 
 // record records what changed in the instant that has just ended.
 func (s *simulation) record() {
+	s.tellRefused()
 	for _, c := range s.changed {
 		c.changed = false
 		if last := c.points[len(c.points)-1]; last.number != c.number {

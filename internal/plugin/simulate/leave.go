@@ -78,24 +78,45 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 	p.stage = terminating
 	s.recount(p)
+	if n != nil && s.room != nil && !p.is.Finished {
+		s.fail(s.room.Terminate(p.Pod))
+	}
 	why := s.makers.WhyWait(p.Pod)
 	if why == "" {
 		s.succeed(p, now)
 	}
-	if n == nil { // its node is unknown
-		p.stage = gone
-		s.sets.changes(p)
-		return
-	}
-	switch {
-	case !n.silent || state.IsOutOfService(n.Node):
-		s.isGone(p, now)
-	case s.room != nil && !p.is.Finished:
-		s.fail(s.room.Terminate(p.Pod))
-	}
-	if s.course != nil && p.stage == terminating && why != "" {
+	if !s.scheduleGone(p, now) && s.course != nil && why != "" {
 		s.course.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
 	}
+}
+
+// goneAt returns when a pod is gone that leaves at an instant: its kubelet ends it, or, if its node is out of service,
+// pod garbage collection deletes it. It is zero if neither does.
+func (s *simulation) goneAt(p *pod, leaves time.Time) time.Time {
+	if n := p.on; n != nil && n.silent && !state.IsOutOfService(n.Node) {
+		return time.Time{}
+	}
+	return leaves
+}
+
+// scheduleGone lets a pod be gone that leaves at an instant, and reports whether that is known to happen. Pods that are
+// gone in the same instant free their places together, after successors that do not wait for that have looked for room.
+func (s *simulation) scheduleGone(p *pod, leaves time.Time) bool {
+	at := s.goneAt(p, leaves)
+	if at.IsZero() {
+		return false
+	}
+	if s.ending[at] == nil {
+		s.queue.add(at, ends, func(now time.Time) {
+			all := s.ending[now]
+			delete(s.ending, now)
+			for _, p := range all {
+				s.isGone(p, now)
+			}
+		})
+	}
+	s.ending[at] = append(s.ending[at], p)
+	return true
 }
 
 // failJob ends the other pods of a Job that fails, including those that wait for a node. It does so only once.

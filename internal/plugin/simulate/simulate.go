@@ -60,9 +60,11 @@ type simulation struct {
 	makers    placement.Controllers
 	ofJob     map[types.UID][]*pod // by Job, for Jobs that have not failed
 	sets      sets
-	took      *node // the node whose taints the last pod tolerated, without WhereTo
+	took      *node                // the node whose taints the last pod tolerated, without WhereTo
+	ending    map[time.Time][]*pod // when pods that leave are gone
 	waiting   []*pod
-	again     bool // there may be new room for those that wait
+	refused   []*pod // that found no room in this instant
+	again     bool   // there may be new room for those that wait
 	placing   once
 	policies  *objecting // nil without EvictionPolicies
 	budgets   policies.BudgetsOf
@@ -126,7 +128,7 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
-		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster),
+		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster), ending: map[time.Time][]*pod{},
 		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}

@@ -97,13 +97,17 @@ func (s *simulation) place(now time.Time) {
 	}
 }
 
-// compareInQueue compares pods that wait, the first in the queue first: by priority, then by when they are created.
+// compareInQueue compares pods that wait, the first in the queue first: by priority, then by when they are created. Of
+// those created in the same instant, some have looked for room before others were created.
 func (p *pod) compareInQueue(other *pod) int {
 	if order := cmp.Compare(ptr.Deref(other.Spec.Priority, 0), ptr.Deref(p.Spec.Priority, 0)); order != 0 {
 		return order
 	}
 	if order := p.after.Compare(other.after); order != 0 {
 		return order
+	}
+	if p.asked != other.asked {
+		return count(other.asked) - count(p.asked)
 	}
 	return cmp.Or(cmp.Compare(p.Namespace, other.Namespace), cmp.Compare(p.base(), other.base()))
 }
@@ -147,7 +151,7 @@ func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) b
 	}
 	like := likeOf(p)
 	if is, known := refused[like]; known && like != "" {
-		s.waits(p, is, now)
+		s.waits(p, is)
 		return false
 	}
 	n, is, err := s.find(p)
@@ -157,7 +161,7 @@ func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) b
 		return false
 	case is.why != "":
 		refused[like] = is
-		s.waits(p, is, now)
+		s.waits(p, is)
 		return false
 	}
 	s.bind(p, n, now)
@@ -233,7 +237,7 @@ func (s *simulation) taking(p *pod) *node {
 }
 
 // waits records that a pod finds no room.
-func (s *simulation) waits(p *pod, is refusal, now time.Time) {
+func (s *simulation) waits(p *pod, is refusal) {
 	p.asked, p.needsOthers = true, is.needsOthers
 	if p.first {
 		return
@@ -241,11 +245,23 @@ func (s *simulation) waits(p *pod, is refusal, now time.Time) {
 	if is.whereTo != nil {
 		s.course.goes(p.of, is.whereTo)
 	}
-	told := s.tellPod(p)
-	if told.Reason = is.why; told.WaitsSince == nil {
-		told.WaitsSince = new(s.offset(now))
-		s.story.add(now, withoutRoom, "", s.nameOf(p), p.Name)
+	p.why = is.why
+	s.refused = append(s.refused, p)
+}
+
+// tellRefused reports the pods that found no room in the instant that has just ended.
+func (s *simulation) tellRefused() {
+	for _, p := range s.refused {
+		if p.stage != waiting {
+			continue
+		}
+		told := s.tellPod(p)
+		if told.Reason = p.why; told.WaitsSince == nil {
+			told.WaitsSince = new(s.offset(s.now))
+			s.story.add(s.now, withoutRoom, "", s.nameOf(p), p.Name)
+		}
 	}
+	s.refused = s.refused[:0]
 }
 
 // bind binds a pod to a node, or to an unknown one.
