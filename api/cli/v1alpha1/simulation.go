@@ -106,6 +106,8 @@ type SimulationSummary struct {
 	BudgetsOverrun int `json:"budgetsOverrun"`
 	// Nowhere is how many pods wait for room at the end.
 	Nowhere int `json:"nowhere"`
+	// Unattached is how many pods wait at the end for volumes that are attached to other nodes.
+	Unattached int `json:"unattached"`
 }
 
 // SimulationEvent is a line of the story.
@@ -151,6 +153,8 @@ type SimulatedPod struct {
 	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
 	WaitsUntil *metav1.Duration `json:"waitsUntil,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
+	// Volume says which volume the pod, which has a node, waits for at the end, and where that is still attached.
+	Volume string `json:"volume,omitempty"`
 	// LeavesAt is when it starts to leave, and Taint is the taint that makes it leave. Taint is empty if the pod ends
 	// because its Job fails.
 	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`

@@ -67,17 +67,19 @@ type pod struct {
 	counted     bool // counted as ready
 	first       bool // it existed at the start
 	held        policy.Answer
-	set         types.UID                 // the StatefulSet, if it creates its pods in order
-	ordinal     int                       // in that StatefulSet
-	created     bool                      // its StatefulSet has created it
-	number      int                       // how many of its kind there were
-	only        *node                     // the only node for which a DaemonSet creates it
-	after       time.Time                 // when its controller creates it
-	of          *pod                      // its predecessor, or nil
-	asked       bool                      // the room has been asked about it, and
-	needsOthers bool                      // said that it needs pods elsewhere
-	why         string                    // it found no room when it was last asked about
-	told        *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
+	set         types.UID                  // the StatefulSet, if it creates its pods in order
+	ordinal     int                        // in that StatefulSet
+	created     bool                       // its StatefulSet has created it
+	number      int                        // how many of its kind there were
+	only        *node                      // the only node for which a DaemonSet creates it
+	after       time.Time                  // when its controller creates it
+	of          *pod                       // its predecessor, or nil
+	asked       bool                       // the room has been asked about it, and
+	needsOthers bool                       // said that it needs pods elsewhere
+	why         string                     // it found no room when it was last asked about
+	volumes     []*corev1.PersistentVolume // that only one node at a time can use
+	awaits      bool                       // it is bound and waits for one of them
+	told        *cliv1alpha1.SimulatedPod  // nil as long as nothing happens to it
 }
 
 // load loads the cluster in its state at the start.
@@ -140,7 +142,7 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 		p.workload = s.workload(object.Namespace, *p.owner)
 	}
 	if !p.is.Finished {
-		p.budgets = s.budgetsOf(object)
+		p.budgets, p.volumes = s.budgetsOf(object), s.attachments.exclusive.Of(object)
 	}
 	if controller := metav1.GetControllerOfNoCopy(object); controller != nil && s.makers[controller.UID] != nil {
 		s.ofJob[controller.UID] = append(s.ofJob[controller.UID], p)
@@ -169,6 +171,7 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 		n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
 	}
 	p.stage = gone
+	s.release(p)
 	s.sets.changes(p)
 	if p.on != nil && s.room != nil && !p.is.Finished {
 		s.fail(s.room.Remove(p.Pod))
@@ -212,6 +215,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 		s.room.Update(object)
 	}
 	s.roomFor(now)
+	s.detachUnused(n)
 	s.stale(n)
 	s.lookAt(n, now)
 }

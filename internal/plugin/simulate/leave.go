@@ -90,14 +90,17 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 }
 
-// goneAt returns when a pod is gone that leaves at an instant: its kubelet ends it, or, if its node is out of service,
-// pod garbage collection deletes it. It is zero if neither does.
+// goneAt returns when a pod is gone that leaves at an instant. It is zero if nobody ends the pod.
 func (s *simulation) goneAt(p *pod, leaves time.Time) time.Time {
-	if n := p.on; n != nil && n.silent && !state.IsOutOfService(n.Node) {
+	if p.stays() {
 		return time.Time{}
 	}
 	return leaves
 }
+
+// stays reports whether a pod that leaves stays Terminating: neither does its kubelet end it, nor does pod garbage
+// collection delete it because its node is out of service.
+func (p *pod) stays() bool { return p.on != nil && p.on.silent && !state.IsOutOfService(p.on.Node) }
 
 // scheduleGone lets a pod be gone that leaves at an instant, and reports whether that is known to happen. Pods that are
 // gone in the same instant free their places together, after successors that do not wait for that have looked for room.
@@ -111,7 +114,9 @@ func (s *simulation) scheduleGone(p *pod, leaves time.Time) bool {
 			all := s.ending[now]
 			delete(s.ending, now)
 			for _, p := range all {
-				s.isGone(p, now)
+				if !p.stays() { // its node may have fallen silent
+					s.isGone(p, now)
+				}
 			}
 		})
 	}

@@ -20,6 +20,7 @@ const (
 	freed                    // pods that wait get the places of those that have left
 	places                   // successors look for room
 	ends                     // pods that leave are gone
+	attaches                 // pods that wait for volumes try to attach them
 	starts                   // a pod becomes ready
 )
 

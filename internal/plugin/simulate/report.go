@@ -74,7 +74,7 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		Nodes: []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
-		Notes: append(s.cluster.Notes(), s.notes...), NotSimulated: notSimulated,
+		NotSimulated: notSimulated,
 	}
 	r.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("SimulationReport"))
 	s.reportNodes(r)
@@ -82,6 +82,7 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 	s.reportWorkloads(r)
 	s.reportBudgets(r)
 	r.Story = s.story.tell(s.start)
+	r.Notes = append(s.cluster.Notes(), s.notes...)
 	return r
 }
 
@@ -120,6 +121,7 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 		}
 	}
 	s.reportWaiting(r)
+	r.Summary.Unattached = s.tellUnattached()
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
 		r.Summary.Left += count(told.LeavesAt != nil)

@@ -886,3 +886,13 @@ func TestTheLastPlaceGoesToTheSuccessorThatIsCreatedFirst(t *testing.T) {
 		"1m0s ReplicaSet shop/web has 0 of 1 replica, for 5s",
 	)
 }
+
+func TestAPodThatIsTerminatingStaysIfItsNodeFallsSilent(t *testing.T) {
+	leaving := pod("b1", "StatefulSet", "db", "db-0", 60)
+	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
+	report := play(t, small(leaving, pod("b2", "StatefulSet", "db", "db-1", 60)), "{at: 0s, silent: {nodes: [b1]}}",
+		"{at: 5m, taint: {nodes: [b2], taints: ['k:NoExecute']}}")
+	if lines := story(report); !slices.Contains(lines, "5m0s StatefulSet shop/db has 0 of 1 replica, until the end") {
+		t.Errorf("the story is %q, want no replica after db-1 has left, as db-0 still exists and has no successor", lines)
+	}
+}

@@ -249,9 +249,13 @@ func (s *simulation) waits(p *pod, is refusal) {
 	s.refused = append(s.refused, p)
 }
 
-// tellRefused reports the pods that found no room in the instant that has just ended.
+// tellRefused reports the pods that found no room, or could not attach a volume, in the instant that has just ended.
 func (s *simulation) tellRefused() {
 	for _, p := range s.refused {
+		if p.awaits && p.of != nil {
+			_, where := s.attachments.missing(p)
+			s.story.add(s.now, withoutVolume, "", where+": "+s.nameOf(p), p.Name)
+		}
 		if p.stage != waiting {
 			continue
 		}
@@ -292,8 +296,12 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 	s.begin(p, now)
 }
 
-// begin starts the containers of a pod, if its kubelet is alive.
+// begin starts the containers of a pod, if its volumes can be attached and its kubelet is alive.
 func (s *simulation) begin(p *pod, now time.Time) {
+	if !s.attach(p) {
+		s.await(p)
+		return
+	}
 	s.queue.add(now.Add(s.options.StartDelay), starts, func(now time.Time) { s.started(p, now) })
 }
 

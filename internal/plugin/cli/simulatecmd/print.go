@@ -111,6 +111,8 @@ func reasons(report *cliv1alpha1.SimulationReport) []string {
 			pods[pod.HeldBy]++
 		case pod.WaitsSince != nil && pod.WaitsUntil == nil:
 			pods[pod.Reason]++
+		case pod.Volume != "":
+			pods[pod.Volume]++
 		}
 	}
 	for i := range report.Nodes {
@@ -159,6 +161,9 @@ var losses = []struct {
 		func(s cliv1alpha1.SimulationSummary) int { return s.Held }},
 	{command.Nowhere, "1 pod has no room at the end", "pods have no room at the end",
 		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
+	{"", "1 pod waits at the end for a volume that is attached to another node",
+		"pods wait at the end for volumes that are attached to other nodes",
+		func(s cliv1alpha1.SimulationSummary) int { return s.Unattached }},
 	{"", "1 pod loses the data in its emptyDir volumes", "pods lose the data in their emptyDir volumes",
 		func(s cliv1alpha1.SimulationSummary) int { return s.LocalData }},
 }
