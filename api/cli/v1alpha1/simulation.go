@@ -165,9 +165,11 @@ type SimulatedPod struct {
 	LocalData bool `json:"localData,omitempty"`
 	// HeldBy says which EvictionPolicy holds the pod at the end, and why.
 	HeldBy string `json:"heldBy,omitempty"`
-	// Successor is the name of the pod that replaces it, and NoSuccessor says why none does.
-	Successor   string `json:"successor,omitempty"`
-	NoSuccessor string `json:"noSuccessor,omitempty"`
+	// Successor is the name of the pod that replaces it, and NoSuccessor says why none does. SuccessorUnknown is true if
+	// it is not known whether a pod replaces it; NoSuccessor then says why.
+	Successor        string `json:"successor,omitempty"`
+	NoSuccessor      string `json:"noSuccessor,omitempty"`
+	SuccessorUnknown bool   `json:"successorUnknown,omitempty"`
 	// SuccessorNode is where that pod goes. It is empty without --where-to, or if that pod waits for room.
 	SuccessorNode string `json:"successorNode,omitempty"`
 }
@@ -184,6 +186,9 @@ type SimulatedWorkload struct {
 	LowestFor metav1.Duration `json:"lowestFor"`
 	// AtEnd is how many are ready at the end.
 	AtEnd int `json:"atEnd"`
+	// Unknown is true if pods leave and it is not known whether their owner creates others, because it is not a
+	// controller of Kubernetes. Numbers and times then do not count such pods.
+	Unknown bool `json:"unknown,omitempty"`
 	// Steps are the numbers of ready replicas over time.
 	Steps []SimulatedReplicas `json:"steps"`
 }

@@ -19,6 +19,7 @@ import (
 type counter struct {
 	number  int
 	changed bool
+	unknown bool    // a pod has left, and it is not known whether its owner creates another
 	points  []point // the first is at the start
 }
 

@@ -159,7 +159,7 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 		length, _ := c.below(lowest.number+1, s.end)
 		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
 			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
-			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c),
+			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c), Unknown: c.unknown,
 		})
 		r.Summary.WorkloadsLost += count(lowest.number == 0)
 		s.tellBelow(key, c, first)
@@ -186,6 +186,9 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 			continue
 		}
 		length, lasts := "until the end", s.end.Sub(p.at)
+		if c.unknown {
+			length = "for an unknown time"
+		}
 		if i+1 < len(c.points) {
 			lasts = c.points[i+1].at.Sub(p.at)
 			length = "for " + sentence.Span(lasts)

@@ -33,6 +33,10 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	if s.course != nil && !p.first {
 		return
 	}
+	if why := s.makers.WhyUnknown(p.Pod); why != "" {
+		s.unknownSuccessor(p, why)
+		return
+	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
 		s.noSuccessor(p, why)
 		return
@@ -59,6 +63,19 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 func (p *pod) base() string {
 	base, _, _ := strings.Cut(p.Name, "~")
 	return base
+}
+
+// unknownSuccessor reports that it is not known whether a pod that leaves gets a successor, and why.
+func (s *simulation) unknownSuccessor(p *pod, why string) {
+	if p.workload != nil {
+		p.workload.unknown = true
+	}
+	if p.told != nil {
+		p.told.NoSuccessor, p.told.SuccessorUnknown = why, true
+	}
+	if s.course != nil {
+		s.course.goes(p, &cliv1alpha1.WhereTo{Reason: why})
+	}
 }
 
 // noSuccessor reports that a pod that leaves gets no successor, and why.

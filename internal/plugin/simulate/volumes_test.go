@@ -4,6 +4,7 @@
 package simulate_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -172,6 +173,47 @@ func TestAPlanWarnsOfASuccessorThatWaitsForAVolumeOnASilentNode(t *testing.T) {
 			where := course.WhereTo["ledger-1"]
 			if diff := cmp.Diff(test.want, where.Warnings); where.Node == "" || diff != "" {
 				t.Errorf("it goes to node %q with other warnings (-want +got):\n%s", where.Node, diff)
+			}
+		})
+	}
+}
+
+func TestWhetherAnOperatorReplacesAPodIsUnknown(t *testing.T) {
+	const why = "Its owner %s pg is not a controller of Kubernetes, so it is not known whether it creates another pod."
+	for _, test := range []struct {
+		kind, version string
+		unknown       bool
+	}{
+		{"Cluster", "postgresql.cnpg.io/v1", true},
+		{"StatefulSet", "apps.kruise.io/v1beta1", true},
+		{"StatefulSet", "apps/v1", false},
+	} {
+		t.Run(test.version, func(t *testing.T) {
+			cluster := small(pod("b1", test.kind, "pg", "pg-1", 60))
+			cluster.Pods[0].OwnerReferences[0].APIVersion = test.version
+			report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
+			want := cliv1alpha1.SimulatedPod{NoSuccessor: fmt.Sprintf(why, test.kind)}
+			lasts := "for an unknown time"
+			if !test.unknown {
+				want, lasts = cliv1alpha1.SimulatedPod{Successor: "pg-1~2"}, "for 5s"
+			}
+			checkStory(t, report,
+				"1m0s node b1: taint k:NoExecute set",
+				"1m0s 1 pod leaves node b1 because of k:NoExecute",
+				"1m0s "+test.kind+" shop/pg has 0 of 1 replica, "+lasts,
+			)
+			got := report.Pods[0]
+			if got.Successor != want.Successor || got.NoSuccessor != want.NoSuccessor || report.Workloads[0].Unknown != test.unknown {
+				t.Errorf("pod %+v of workload %+v, want %q or %q", got, report.Workloads[0], want.Successor, want.NoSuccessor)
+			}
+			course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{
+				At: noon, Nodes: []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")}, WhereTo: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if where := course.WhereTo["pg-1"]; where.Reason != want.NoSuccessor || where.NoSuccessor {
+				t.Errorf("its successor goes to %+v, want %q", where, want.NoSuccessor)
 			}
 		})
 	}

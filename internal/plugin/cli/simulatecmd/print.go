@@ -102,7 +102,8 @@ func clusterOf(report *cliv1alpha1.SimulationReport) string {
 // mostReasons is how many reasons are printed.
 const mostReasons = 3
 
-// reasons says why pods are held or have no room at the end, and why nodes are not tainted.
+// reasons says why pods are held, have no room or no volume at the end, or may have no successor, and why nodes are not
+// tainted.
 func reasons(report *cliv1alpha1.SimulationReport) []string {
 	pods, nodes := map[string]int{}, map[string]int{}
 	for i := range report.Pods {
@@ -113,6 +114,8 @@ func reasons(report *cliv1alpha1.SimulationReport) []string {
 			pods[pod.Reason]++
 		case pod.Volume != "":
 			pods[pod.Volume]++
+		case pod.SuccessorUnknown:
+			pods[pod.NoSuccessor]++
 		}
 	}
 	for i := range report.Nodes {
@@ -196,9 +199,13 @@ func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 		}
 		rows := make([][]any, 0, len(report.Workloads))
 		for _, w := range report.Workloads {
+			lasts, atEnd := span(w.LowestFor), fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas)
+			if w.Unknown {
+				lasts, atEnd = "unknown", "unknown"
+			}
 			rows = append(rows, []any{
-				fmt.Sprintf("%d/%d", w.Lowest, w.Replicas), span(w.LowestFor), "+" + span(w.LowestAt),
-				fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas), w.Kind + " " + output.FullName(w.Namespace, w.Name),
+				fmt.Sprintf("%d/%d", w.Lowest, w.Replicas), lasts, "+" + span(w.LowestAt), atEnd,
+				w.Kind + " " + output.FullName(w.Namespace, w.Name),
 			})
 		}
 		if err := printTable(o, []string{"Lowest", "For", "From", "At end", "Workload"}, rows); err != nil {
