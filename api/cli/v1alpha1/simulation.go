@@ -106,6 +106,8 @@ type SimulationSummary struct {
 	BudgetsOverrun int `json:"budgetsOverrun"`
 	// Nowhere is how many pods wait for room at the end.
 	Nowhere int `json:"nowhere"`
+	// Unattached is how many pods wait at the end for volumes that are attached to other nodes.
+	Unattached int `json:"unattached"`
 }
 
 // SimulationEvent is a line of the story.
@@ -151,6 +153,8 @@ type SimulatedPod struct {
 	WaitsSince *metav1.Duration `json:"waitsSince,omitempty"`
 	WaitsUntil *metav1.Duration `json:"waitsUntil,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
+	// Volume says which volume the pod, which has a node, waits for at the end, and where that is still attached.
+	Volume string `json:"volume,omitempty"`
 	// LeavesAt is when it starts to leave, and Taint is the taint that makes it leave. Taint is empty if the pod ends
 	// because its Job fails.
 	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`
@@ -161,9 +165,11 @@ type SimulatedPod struct {
 	LocalData bool `json:"localData,omitempty"`
 	// HeldBy says which EvictionPolicy holds the pod at the end, and why.
 	HeldBy string `json:"heldBy,omitempty"`
-	// Successor is the name of the pod that replaces it, and NoSuccessor says why none does.
-	Successor   string `json:"successor,omitempty"`
-	NoSuccessor string `json:"noSuccessor,omitempty"`
+	// Successor is the name of the pod that replaces it, and NoSuccessor says why none does. SuccessorUnknown is true if
+	// it is not known whether a pod replaces it; NoSuccessor then says why.
+	Successor        string `json:"successor,omitempty"`
+	NoSuccessor      string `json:"noSuccessor,omitempty"`
+	SuccessorUnknown bool   `json:"successorUnknown,omitempty"`
 	// SuccessorNode is where that pod goes. It is empty without --where-to, or if that pod waits for room.
 	SuccessorNode string `json:"successorNode,omitempty"`
 }
@@ -180,6 +186,9 @@ type SimulatedWorkload struct {
 	LowestFor metav1.Duration `json:"lowestFor"`
 	// AtEnd is how many are ready at the end.
 	AtEnd int `json:"atEnd"`
+	// Unknown is true if pods leave and it is not known whether their owner creates others, because it is not a
+	// controller of Kubernetes. Numbers and times then do not count such pods.
+	Unknown bool `json:"unknown,omitempty"`
 	// Steps are the numbers of ready replicas over time.
 	Steps []SimulatedReplicas `json:"steps"`
 }

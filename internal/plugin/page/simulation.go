@@ -125,5 +125,6 @@ func simulationFigures(report *cliv1alpha1.SimulationReport) []figure {
 		{Name: "budgetsOverrun", Label: "budgets are overrun", Value: s.BudgetsOverrun},
 		{Name: "held", Label: "due pods are held at the end", Value: s.Held},
 		{Name: "nowhere", Label: "pods have no room at the end", Value: s.Nowhere},
+		{Name: "unattached", Label: "pods wait for volumes at the end", Value: s.Unattached},
 	}
 }

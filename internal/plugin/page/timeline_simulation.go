@@ -270,9 +270,13 @@ func union(ofNodes [][]period) (all []period) {
 
 // addWorkload adds the row of a workload.
 func (t *timeline) addWorkload(h *history, w *cliv1alpha1.SimulatedWorkload) {
+	lasts := length(w.LowestFor)
+	if w.Unknown {
+		lasts = "an unknown time"
+	}
 	t.add(row{
 		Kind: w.Kind, Name: w.Namespace + "/" + w.Name, Detail: sentence.Counted(w.Replicas, "replica"),
-		Answer: fmt.Sprintf("%d ready for %s", w.Lowest, length(w.LowestFor)),
+		Answer: fmt.Sprintf("%d ready for %s", w.Lowest, lasts),
 	}, h.waiting[inNamespace{w.Owner, w.Namespace}], h.periodsOfWorkload(w))
 }
 

@@ -86,13 +86,31 @@ func (c Controllers) Backoff(pod *corev1.Pod) time.Duration {
 	return min(backoff<<min(failures-1, 10), longestBackoff)
 }
 
+// replacing are the kinds of controllers that Kubernetes has for pods.
+var replacing = []string{replicaSet.Kind, replicationController.Kind, statefulSet.Kind, daemonSet, "Job", "Node"}
+
+// WhyUnknown says why it is not known whether a pod that leaves gets a successor. It is empty if that is known.
+// Kubernetes' own groups, such as apps, have no domain.
+func (c Controllers) WhyUnknown(pod *corev1.Pod) string {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil || state.IsFinished(pod) {
+		return ""
+	}
+	group, _, _ := strings.Cut(controller.APIVersion, "/")
+	if !strings.Contains(group, ".") && slices.Contains(replacing, controller.Kind) {
+		return ""
+	}
+	return fmt.Sprintf("Its owner %s %s is not a controller of Kubernetes, so it is not known whether it creates another pod.",
+		controller.Kind, controller.Name)
+}
+
 // WhyWait says why the controller of a pod creates no successor while the pod exists, even if it is Terminating. It is
 // empty if the controller does not wait, or never creates one.
 func (c Controllers) WhyWait(pod *corev1.Pod) string {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	job := c.jobOf(pod)
 	switch {
-	case controller == nil || state.IsFinished(pod):
+	case controller == nil || state.IsFinished(pod) || c.WhyUnknown(pod) != "":
 	case controller.Kind == statefulSet.Kind || controller.Kind == daemonSet:
 		return fmt.Sprintf("Its %s creates no successor until the pod object is deleted.", controller.Kind)
 	case job != nil && ptr.Deref(job.Spec.PodReplacementPolicy, "") == batchv1.Failed:

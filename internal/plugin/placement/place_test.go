@@ -69,7 +69,7 @@ func pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
 			Labels:          map[string]string{"app": "app"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "app", UID: "app", Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "app", UID: "app", Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: node,
@@ -302,7 +302,7 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		},
 		"away from its zone, with a warning": {
 			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "b")},
-			want: "p: b of b", warns: "Zone spread broken: the 2 replicas of Deployment default/app would all be in zone 2, and are in 2 zones now.",
+			want: "p: b of b", warns: "Zone spread broken: the 2 replicas of Job default/app would all be in zone 2, and are in 2 zones now.",
 		},
 		"unevenly, if it only prefers to be even": {
 			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.ScheduleAnyway)), pod("q", "b", spread(corev1.ScheduleAnyway))},
@@ -381,7 +381,7 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 		"of a ReplicationController": {owned: []func(*corev1.Pod){of("v1", "ReplicationController")}, want: "c"},
 		"of nothing that spreads":    {owned: []func(*corev1.Pod){of("batch/v1", "Job")}, want: "a"},
 		"of a Service": {
-			owned: []func(*corev1.Pod){of("example.com/v1", "Rollout")}, want: "c",
+			owned: []func(*corev1.Pod){of("batch/v1", "Job")}, want: "c",
 			more: func(cluster *state.Cluster) {
 				cluster.Services = []*corev1.Service{{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},

@@ -86,22 +86,27 @@ func (s storage) warnings(pod *corev1.Pod, nodes []*corev1.Node, said *answer) [
 	return all
 }
 
-func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, nowhere bool) string {
-	claim := ""
-	if ref := bound.Spec.ClaimRef; ref != nil {
-		claim = fmt.Sprintf(" (claim %s/%s)", ref.Namespace, ref.Name)
+// NameOf names a volume, and the claim that is bound to it.
+func NameOf(volume *corev1.PersistentVolume) string {
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		return fmt.Sprintf("%s (claim %s/%s)", volume.Name, ref.Namespace, ref.Name)
 	}
+	return volume.Name
+}
+
+func volumeMessage(bound *corev1.PersistentVolume, reachable []*corev1.Node, nowhere bool) string {
 	zones := map[string]bool{}
 	for _, node := range reachable {
 		zones[node.Labels[corev1.LabelTopologyZone]] = true
 	}
 	switch {
 	case len(reachable) == 0:
-		return fmt.Sprintf("No node can reach volume %s%s.", bound.Name, claim)
+		return fmt.Sprintf("No node can reach volume %s.", NameOf(bound))
 	case len(reachable) == 1:
-		return fmt.Sprintf("Volume %s%s can be reached only from node %s.", bound.Name, claim, reachable[0].Name)
+		return fmt.Sprintf("Volume %s can be reached only from node %s.", NameOf(bound), reachable[0].Name)
 	case nowhere && len(zones) == 1 && !zones[""]:
-		return fmt.Sprintf("Volume %s%s is bound to zone %s, where no node takes the pod.", bound.Name, claim, slices.Collect(maps.Keys(zones))[0])
+		return fmt.Sprintf("Volume %s is bound to zone %s, where no node takes the pod.",
+			NameOf(bound), slices.Collect(maps.Keys(zones))[0])
 	}
 	return ""
 }

@@ -67,16 +67,19 @@ type pod struct {
 	counted     bool // counted as ready
 	first       bool // it existed at the start
 	held        policy.Answer
-	set         types.UID                 // the StatefulSet, if it creates its pods in order
-	ordinal     int                       // in that StatefulSet
-	created     bool                      // its StatefulSet has created it
-	number      int                       // how many of its kind there were
-	only        *node                     // the only node for which a DaemonSet creates it
-	after       time.Time                 // when its controller creates it
-	of          *pod                      // its predecessor, or nil
-	asked       bool                      // the room has been asked about it, and
-	needsOthers bool                      // said that it needs pods elsewhere
-	told        *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
+	set         types.UID                  // the StatefulSet, if it creates its pods in order
+	ordinal     int                        // in that StatefulSet
+	created     bool                       // its StatefulSet has created it
+	number      int                        // how many of its kind there were
+	only        *node                      // the only node for which a DaemonSet creates it
+	after       time.Time                  // when its controller creates it
+	of          *pod                       // its predecessor, or nil
+	asked       bool                       // the room has been asked about it, and
+	needsOthers bool                       // said that it needs pods elsewhere
+	why         string                     // it found no room when it was last asked about
+	volumes     []*corev1.PersistentVolume // that only one node at a time can use
+	awaits      bool                       // it is bound and waits for one of them
+	told        *cliv1alpha1.SimulatedPod  // nil as long as nothing happens to it
 }
 
 // load loads the cluster in its state at the start.
@@ -128,9 +131,7 @@ func (s *simulation) waited(p *pod) bool {
 func (s *simulation) wasLeaving(p *pod) {
 	p.stage = terminating
 	s.recount(p)
-	if !p.on.silent {
-		s.queue.add(s.start, looks, func(now time.Time) { s.isGone(p, now) })
-	}
+	s.scheduleGone(p, s.start)
 }
 
 // newPod returns a pod without a node.
@@ -141,7 +142,7 @@ func (s *simulation) newPod(object *corev1.Pod) *pod {
 		p.workload = s.workload(object.Namespace, *p.owner)
 	}
 	if !p.is.Finished {
-		p.budgets = s.budgetsOf(object)
+		p.budgets, p.volumes = s.budgetsOf(object), s.attachments.exclusive.Of(object)
 	}
 	if controller := metav1.GetControllerOfNoCopy(object); controller != nil && s.makers[controller.UID] != nil {
 		s.ofJob[controller.UID] = append(s.ofJob[controller.UID], p)
@@ -166,11 +167,13 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	if p.stage == gone {
 		return
 	}
-	n := p.on
-	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
+	if n := p.on; n != nil {
+		n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
+	}
 	p.stage = gone
+	s.release(p)
 	s.sets.changes(p)
-	if s.room != nil && !p.is.Finished {
+	if p.on != nil && s.room != nil && !p.is.Finished {
 		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
 	}
@@ -202,9 +205,9 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 		}
 	}
 	if state.IsOutOfService(object) {
-		for _, p := range slices.Clone(n.pods) {
+		for _, p := range n.pods {
 			if p.stage == terminating {
-				s.isGone(p, now)
+				s.scheduleGone(p, now)
 			}
 		}
 	}
@@ -212,6 +215,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 		s.room.Update(object)
 	}
 	s.roomFor(now)
+	s.detachUnused(n)
 	s.stale(n)
 	s.lookAt(n, now)
 }
@@ -383,10 +387,10 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 	s.play.Back(n.Name, now)
 	s.health.set(s.play.Next())
 	s.becomes(s.play.Node(n.Name), now)
-	for _, p := range slices.Clone(n.pods) {
+	for _, p := range n.pods {
 		switch {
 		case p.stage == terminating:
-			s.isGone(p, now)
+			s.scheduleGone(p, now)
 		case p.starts:
 			p.starts = false
 			s.begin(p, now)

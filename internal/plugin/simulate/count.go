@@ -19,6 +19,7 @@ import (
 type counter struct {
 	number  int
 	changed bool
+	unknown bool    // a pod has left, and it is not known whether its owner creates another
 	points  []point // the first is at the start
 }
 
@@ -39,6 +40,7 @@ func (s *simulation) add(c *counter, change int) {
 
 // record records what changed in the instant that has just ended.
 func (s *simulation) record() {
+	s.tellRefused()
 	for _, c := range s.changed {
 		c.changed = false
 		if last := c.points[len(c.points)-1]; last.number != c.number {

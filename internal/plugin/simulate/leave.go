@@ -78,24 +78,50 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 	p.stage = terminating
 	s.recount(p)
+	if n != nil && s.room != nil && !p.is.Finished {
+		s.fail(s.room.Terminate(p.Pod))
+	}
 	why := s.makers.WhyWait(p.Pod)
 	if why == "" {
 		s.succeed(p, now)
 	}
-	if n == nil { // its node is unknown
-		p.stage = gone
-		s.sets.changes(p)
-		return
-	}
-	switch {
-	case !n.silent || state.IsOutOfService(n.Node):
-		s.isGone(p, now)
-	case s.room != nil && !p.is.Finished:
-		s.fail(s.room.Terminate(p.Pod))
-	}
-	if s.course != nil && p.stage == terminating && why != "" {
+	if !s.scheduleGone(p, now) && s.course != nil && why != "" {
 		s.course.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
 	}
+}
+
+// goneAt returns when a pod is gone that leaves at an instant. It is zero if nobody ends the pod.
+func (s *simulation) goneAt(p *pod, leaves time.Time) time.Time {
+	if p.stays() {
+		return time.Time{}
+	}
+	return leaves
+}
+
+// stays reports whether a pod that leaves stays Terminating: neither does its kubelet end it, nor does pod garbage
+// collection delete it because its node is out of service.
+func (p *pod) stays() bool { return p.on != nil && p.on.silent && !state.IsOutOfService(p.on.Node) }
+
+// scheduleGone lets a pod be gone that leaves at an instant, and reports whether that is known to happen. Pods that are
+// gone in the same instant free their places together, after successors that do not wait for that have looked for room.
+func (s *simulation) scheduleGone(p *pod, leaves time.Time) bool {
+	at := s.goneAt(p, leaves)
+	if at.IsZero() {
+		return false
+	}
+	if s.ending[at] == nil {
+		s.queue.add(at, ends, func(now time.Time) {
+			all := s.ending[now]
+			delete(s.ending, now)
+			for _, p := range all {
+				if !p.stays() { // its node may have fallen silent
+					s.isGone(p, now)
+				}
+			}
+		})
+	}
+	s.ending[at] = append(s.ending[at], p)
+	return true
 }
 
 // failJob ends the other pods of a Job that fails, including those that wait for a node. It does so only once.

@@ -19,6 +19,8 @@ const (
 	looks                    // the pods of a node are checked
 	freed                    // pods that wait get the places of those that have left
 	places                   // successors look for room
+	ends                     // pods that leave are gone
+	attaches                 // pods that wait for volumes try to attach them
 	starts                   // a pod becomes ready
 )
 

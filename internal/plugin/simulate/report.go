@@ -74,7 +74,7 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		Nodes: []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
-		Notes: append(s.cluster.Notes(), s.notes...), NotSimulated: notSimulated,
+		NotSimulated: notSimulated,
 	}
 	r.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("SimulationReport"))
 	s.reportNodes(r)
@@ -82,6 +82,7 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 	s.reportWorkloads(r)
 	s.reportBudgets(r)
 	r.Story = s.story.tell(s.start)
+	r.Notes = append(s.cluster.Notes(), s.notes...)
 	return r
 }
 
@@ -120,6 +121,7 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 		}
 	}
 	s.reportWaiting(r)
+	r.Summary.Unattached = s.tellUnattached()
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
 		r.Summary.Left += count(told.LeavesAt != nil)
@@ -157,7 +159,7 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 		length, _ := c.below(lowest.number+1, s.end)
 		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
 			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
-			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c),
+			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c), Unknown: c.unknown,
 		})
 		r.Summary.WorkloadsLost += count(lowest.number == 0)
 		s.tellBelow(key, c, first)
@@ -184,6 +186,9 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 			continue
 		}
 		length, lasts := "until the end", s.end.Sub(p.at)
+		if c.unknown {
+			length = "for an unknown time"
+		}
 		if i+1 < len(c.points) {
 			lasts = c.points[i+1].at.Sub(p.at)
 			length = "for " + sentence.Span(lasts)

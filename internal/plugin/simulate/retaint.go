@@ -89,6 +89,9 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	}
 	err := s.run()
 	s.tellBlocked()
+	for _, p := range s.attachments.waiting {
+		s.course.waits(p.of, s.attachments.why(p))
+	}
 	return s.course, err
 }
 
@@ -110,6 +113,15 @@ func (c *Course) goes(of *pod, where *cliv1alpha1.WhereTo) {
 		c.Late++
 	}
 	c.WhereTo[of.UID] = where
+}
+
+// waits warns that the successor of a pod has a node, but waits for a volume without end.
+func (c *Course) waits(of *pod, why string) {
+	if of == nil || !of.first || c.WhereTo[of.UID] == nil {
+		return
+	}
+	warning := cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningVolume, Message: why}
+	c.WhereTo[of.UID].Warnings = append(c.WhereTo[of.UID].Warnings, warning)
 }
 
 // hears records what policies say about a due pod.

@@ -54,21 +54,24 @@ type simulation struct {
 	health once
 	play   *readiness.Play
 
-	nodes     map[string]*node
-	names     []string        // of the nodes, sorted
-	room      *placement.Room // nil without WhereTo
-	makers    placement.Controllers
-	ofJob     map[types.UID][]*pod // by Job, for Jobs that have not failed
-	sets      sets
-	took      *node // the node whose taints the last pod tolerated, without WhereTo
-	waiting   []*pod
-	again     bool // there may be new room for those that wait
-	placing   once
-	policies  *objecting // nil without EvictionPolicies
-	budgets   policies.BudgetsOf
-	allowed   map[string]*budget
-	workloads map[workloadKey]*counter
-	changed   []*counter // in this instant
+	nodes       map[string]*node
+	names       []string        // of the nodes, sorted
+	room        *placement.Room // nil without WhereTo
+	makers      placement.Controllers
+	ofJob       map[types.UID][]*pod // by Job, for Jobs that have not failed
+	sets        sets
+	took        *node                // the node whose taints the last pod tolerated, without WhereTo
+	ending      map[time.Time][]*pod // when pods that leave are gone
+	waiting     []*pod
+	refused     []*pod // that found no room, or could not attach a volume, in this instant
+	again       bool   // there may be new room for those that wait
+	placing     once
+	attachments attachments
+	policies    *objecting // nil without EvictionPolicies
+	budgets     policies.BudgetsOf
+	allowed     map[string]*budget
+	workloads   map[workloadKey]*counter
+	changed     []*counter // in this instant
 
 	course   *Course // nil in a scenario
 	told     []*cliv1alpha1.SimulatedPod
@@ -126,13 +129,15 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
-		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster),
+		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster), ending: map[time.Time][]*pod{},
 		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
 	s.placing = once{queue: &s.queue, kind: places, do: s.place}
 	s.policies = s.loadPolicies()
+	s.attachments.exclusive = placement.ExclusiveOf(cluster)
 	s.load()
+	s.loadAttachments()
 	s.names = slices.Sorted(maps.Keys(s.nodes))
 	s.recordFirst()
 	if s.policies != nil {

@@ -860,3 +860,39 @@ func TestTheSameInputGivesTheSameBytes(t *testing.T) {
 		}
 	}
 }
+
+// crowded returns nodes n1, with a pod of a StatefulSet and one of a ReplicaSet, and n2, with room for one of them.
+func crowded(set, web int32) *state.Cluster {
+	cluster := &state.Cluster{
+		Nodes: []*corev1.Node{node("a", "n1"), node("b", "n2")},
+		Pods:  []*corev1.Pod{pod("n1", "StatefulSet", "a-db", "a-db-0", 60), pod("n1", "ReplicaSet", "web", "web-1", 60)},
+	}
+	for _, node := range cluster.Nodes {
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+	}
+	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
+	cluster.Pods[0].Spec.Priority, cluster.Pods[1].Spec.Priority = &set, &web
+	return cluster
+}
+
+func TestTheLastPlaceGoesToTheSuccessorThatIsCreatedFirst(t *testing.T) {
+	const drain = "{at: 1m, taint: {nodes: [n1], taints: ['k:NoExecute']}}"
+	report := playOptions(t, crowded(0, 0), simulate.Options{WhereTo: true}, drain)
+	checkStory(t, report,
+		"1m0s node n1: taint k:NoExecute set",
+		"1m0s 2 pods leave node n1 because of k:NoExecute",
+		"1m0s 1 pod finds no room: StatefulSet shop/a-db",
+		"1m0s StatefulSet shop/a-db has 0 of 1 replica, until the end", // its successor waits until the old pod is gone
+		"1m0s ReplicaSet shop/web has 0 of 1 replica, for 5s",
+	)
+}
+
+func TestAPodThatIsTerminatingStaysIfItsNodeFallsSilent(t *testing.T) {
+	leaving := pod("b1", "StatefulSet", "db", "db-0", 60)
+	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
+	report := play(t, small(leaving, pod("b2", "StatefulSet", "db", "db-1", 60)), "{at: 0s, silent: {nodes: [b1]}}",
+		"{at: 5m, taint: {nodes: [b2], taints: ['k:NoExecute']}}")
+	if lines := story(report); !slices.Contains(lines, "5m0s StatefulSet shop/db has 0 of 1 replica, until the end") {
+		t.Errorf("the story is %q, want no replica after db-1 has left, as db-0 still exists and has no successor", lines)
+	}
+}

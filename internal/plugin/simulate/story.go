@@ -31,6 +31,7 @@ const (
 	left
 	jobFailed
 	withoutRoom
+	withoutVolume
 	below
 )
 
@@ -133,12 +134,17 @@ func (is *line) compareWorkload(other *line) int {
 }
 
 // ofWorkload reports whether a line is about one workload.
-func (is *line) ofWorkload() bool { return is.tale == withoutRoom || is.tale == below }
+func (is *line) ofWorkload() bool {
+	return is.tale == withoutRoom || is.tale == withoutVolume || is.tale == below
+}
 
 // more says that the same happens to other workloads.
 func (is *line) more(workloads int) string {
-	if is.tale == withoutRoom {
+	switch is.tale {
+	case withoutRoom:
 		return fmt.Sprintf("pods of %d more workloads find no room", workloads)
+	case withoutVolume:
+		return fmt.Sprintf("pods of %d more workloads wait for volumes that are still attached elsewhere", workloads)
 	}
 	return fmt.Sprintf("%d more workloads have no ready replica", workloads)
 }
@@ -176,6 +182,8 @@ func (is *line) message() string {
 		return is.detail + " fails, and its other pods are deleted"
 	case withoutRoom:
 		return is.pods("finds no room", "find no room") + ": " + is.detail
+	case withoutVolume:
+		return is.pods("waits for a volume", "wait for volumes") + " still attached to " + is.detail
 	}
 	return is.detail
 }

@@ -33,6 +33,10 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	if s.course != nil && !p.first {
 		return
 	}
+	if why := s.makers.WhyUnknown(p.Pod); why != "" {
+		s.unknownSuccessor(p, why)
+		return
+	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
 		s.noSuccessor(p, why)
 		return
@@ -59,6 +63,19 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 func (p *pod) base() string {
 	base, _, _ := strings.Cut(p.Name, "~")
 	return base
+}
+
+// unknownSuccessor reports that it is not known whether a pod that leaves gets a successor, and why.
+func (s *simulation) unknownSuccessor(p *pod, why string) {
+	if p.workload != nil {
+		p.workload.unknown = true
+	}
+	if p.told != nil {
+		p.told.NoSuccessor, p.told.SuccessorUnknown = why, true
+	}
+	if s.course != nil {
+		s.course.goes(p, &cliv1alpha1.WhereTo{Reason: why})
+	}
 }
 
 // noSuccessor reports that a pod that leaves gets no successor, and why.
@@ -97,13 +114,17 @@ func (s *simulation) place(now time.Time) {
 	}
 }
 
-// compareInQueue compares pods that wait, the first in the queue first: by priority, then by when they are created.
+// compareInQueue compares pods that wait, the first in the queue first: by priority, then by when they are created. Of
+// those created in the same instant, some have looked for room before others were created.
 func (p *pod) compareInQueue(other *pod) int {
 	if order := cmp.Compare(ptr.Deref(other.Spec.Priority, 0), ptr.Deref(p.Spec.Priority, 0)); order != 0 {
 		return order
 	}
 	if order := p.after.Compare(other.after); order != 0 {
 		return order
+	}
+	if p.asked != other.asked {
+		return count(other.asked) - count(p.asked)
 	}
 	return cmp.Or(cmp.Compare(p.Namespace, other.Namespace), cmp.Compare(p.base(), other.base()))
 }
@@ -147,7 +168,7 @@ func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) b
 	}
 	like := likeOf(p)
 	if is, known := refused[like]; known && like != "" {
-		s.waits(p, is, now)
+		s.waits(p, is)
 		return false
 	}
 	n, is, err := s.find(p)
@@ -157,7 +178,7 @@ func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) b
 		return false
 	case is.why != "":
 		refused[like] = is
-		s.waits(p, is, now)
+		s.waits(p, is)
 		return false
 	}
 	s.bind(p, n, now)
@@ -233,7 +254,7 @@ func (s *simulation) taking(p *pod) *node {
 }
 
 // waits records that a pod finds no room.
-func (s *simulation) waits(p *pod, is refusal, now time.Time) {
+func (s *simulation) waits(p *pod, is refusal) {
 	p.asked, p.needsOthers = true, is.needsOthers
 	if p.first {
 		return
@@ -241,11 +262,27 @@ func (s *simulation) waits(p *pod, is refusal, now time.Time) {
 	if is.whereTo != nil {
 		s.course.goes(p.of, is.whereTo)
 	}
-	told := s.tellPod(p)
-	if told.Reason = is.why; told.WaitsSince == nil {
-		told.WaitsSince = new(s.offset(now))
-		s.story.add(now, withoutRoom, "", s.nameOf(p), p.Name)
+	p.why = is.why
+	s.refused = append(s.refused, p)
+}
+
+// tellRefused reports the pods that found no room, or could not attach a volume, in the instant that has just ended.
+func (s *simulation) tellRefused() {
+	for _, p := range s.refused {
+		if p.awaits && p.of != nil {
+			_, where := s.attachments.missing(p)
+			s.story.add(s.now, withoutVolume, "", where+": "+s.nameOf(p), p.Name)
+		}
+		if p.stage != waiting {
+			continue
+		}
+		told := s.tellPod(p)
+		if told.Reason = p.why; told.WaitsSince == nil {
+			told.WaitsSince = new(s.offset(s.now))
+			s.story.add(s.now, withoutRoom, "", s.nameOf(p), p.Name)
+		}
 	}
+	s.refused = s.refused[:0]
 }
 
 // bind binds a pod to a node, or to an unknown one.
@@ -276,8 +313,12 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 	s.begin(p, now)
 }
 
-// begin starts the containers of a pod, if its kubelet is alive.
+// begin starts the containers of a pod, if its volumes can be attached and its kubelet is alive.
 func (s *simulation) begin(p *pod, now time.Time) {
+	if !s.attach(p) {
+		s.await(p)
+		return
+	}
 	s.queue.add(now.Add(s.options.StartDelay), starts, func(now time.Time) { s.started(p, now) })
 }
 

@@ -183,11 +183,7 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 			return err
 		}
 	}
-	if !wanted.Successors {
-		return nil
-	}
-	err := r.ListKind(ctx, state.StatefulSets, metav1.NamespaceAll)
-	return r.without(err, "the command assumes that they create their pods in order")
+	return nil
 }
 
 // controllersOf reads only the controllers of the objects of a kind.
@@ -215,7 +211,8 @@ func (r *Reader) keepController(object metav1.Object) {
 	}
 }
 
-// scheduling reads the namespaces, which policies need too, and the other objects that the scheduler needs.
+// scheduling reads the namespaces, which policies need too, and the other objects that the scheduler and successors
+// need.
 func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	const follows = "the placement of pods ignores them"
 	var err error
@@ -225,14 +222,20 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 	case wanted.Scheduling:
 		err = r.namespaces(ctx, follows)
 	}
-	if err != nil || !wanted.Scheduling {
+	if err != nil {
 		return err
 	}
 	for _, kind := range state.Kinds {
-		if !kind.Scheduling {
+		var means string
+		switch {
+		case wanted.Scheduling && kind.Scheduling:
+			means = follows
+		case wanted.Successors && kind.Successors != "":
+			means = kind.Successors
+		default:
 			continue
 		}
-		if err := r.without(r.ListKind(ctx, kind, metav1.NamespaceAll), follows); err != nil {
+		if err := r.without(r.ListKind(ctx, kind, metav1.NamespaceAll), means); err != nil {
 			return err
 		}
 	}

@@ -10,12 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 func TestProgressSaysAfterASecondThatAServerDoesNotAnswer(t *testing.T) {
@@ -46,5 +52,31 @@ func TestProgressSaysAfterASecondThatAServerDoesNotAnswer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestWhatSuccessorsNeedIsReadOrSaidToBeUnknown(t *testing.T) {
+	clients := fake.NewClientset()
+	var listed []string
+	clients.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		listed = append(listed, action.GetResource().Resource)
+		forbidden := action.GetResource().Resource == "volumeattachments"
+		return forbidden, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
+	})
+	r := NewReader("https://server", clients, nil, nil, output.NewProgress(command.Env{Clock: clock.RealClock{}}))
+	if err := r.Read(t.Context(), Wants{Successors: true}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"nodes", "pods", "persistentvolumes", "persistentvolumeclaims", "volumeattachments", "statefulsets"}
+	if diff := cmp.Diff(want, listed); diff != "" {
+		t.Errorf("it lists something else (-want +got):\n%s", diff)
+	}
+	unknown := []state.Unknown{{
+		Resource: "volumeattachments",
+		Says: "You may not list volumeattachments, so the command assumes that a volume of a CSI driver is attached to the node " +
+			"of the pod that uses it.",
+	}}
+	if diff := cmp.Diff(unknown, r.Cluster.Unknown); diff != "" {
+		t.Errorf("something else is unknown (-want +got):\n%s", diff)
 	}
 }

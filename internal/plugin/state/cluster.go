@@ -57,6 +57,8 @@ type Cluster struct {
 	Volumes        []*corev1.PersistentVolume
 	StorageClasses []*storagev1.StorageClass
 	CSINodes       []*storagev1.CSINode
+	// Attachments say which volumes are attached to which nodes.
+	Attachments []*storagev1.VolumeAttachment
 	// StatefulSets say whether they create their pods in order.
 	StatefulSets []*appsv1.StatefulSet
 	// Jobs are those that still run. They show whether a pod that leaves gets a successor.
@@ -100,6 +102,11 @@ type Unknown struct {
 // Knows reports whether a resource could be read, or is not asked for.
 func (c *Cluster) Knows(resource string) bool {
 	return !slices.ContainsFunc(c.Unknown, func(u Unknown) bool { return u.Resource == resource })
+}
+
+// KnowsAttachments reports whether Attachments has all VolumeAttachments. Most files have none.
+func (c *Cluster) KnowsAttachments() bool {
+	return len(c.Attachments) > 0 || c.Location != Location{} && c.Knows(Attachments.Resource)
 }
 
 // Unread says what is unknown, in sentences.

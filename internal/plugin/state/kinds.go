@@ -28,8 +28,10 @@ type Kind struct {
 
 	// Resource is its name in the API.
 	Resource string
-	// Scheduling says that only the scheduler needs it.
+	// Scheduling says that the scheduler needs it. Successors is what follows for the successors of pods if it is
+	// unknown; it is empty for a kind that they do not need.
 	Scheduling bool
+	Successors string
 
 	// List lists its objects in a namespace, or in all. It is nil for our own kinds.
 	List func(clients kubernetes.Interface, namespace string) ListFunc
@@ -58,8 +60,8 @@ var (
 // Kinds are all kinds of which objects are kept, in the order of a snapshot. Pods come last: there are many. What shows
 // who controls them is in [Signs].
 var Kinds = []*Kind{
-	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Budgets, Policies, StatefulSets, Jobs,
-	Pods,
+	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Attachments, Budgets, Policies, StatefulSets,
+	Jobs, Pods,
 }
 
 // KindOf returns the kind with a name, or nil.
@@ -121,7 +123,7 @@ var StorageClasses = row[storagev1.StorageClass, *storagev1.StorageClass]{
 
 // Volumes are PersistentVolumes, with where they can be used and how they are counted, but not with how to access them.
 var Volumes = row[corev1.PersistentVolume, *corev1.PersistentVolume]{
-	is: core("PersistentVolume"), resource: "persistentvolumes", scheduling: true,
+	is: core("PersistentVolume"), resource: "persistentvolumes", scheduling: true, successors: waitForNoVolume,
 	list: lister(func(c kubernetes.Interface, _ string) lists[*corev1.PersistentVolumeList] {
 		return c.CoreV1().PersistentVolumes()
 	}),
@@ -136,12 +138,25 @@ var Volumes = row[corev1.PersistentVolume, *corev1.PersistentVolume]{
 
 // Claims are PersistentVolumeClaims.
 var Claims = row[corev1.PersistentVolumeClaim, *corev1.PersistentVolumeClaim]{
-	is: core("PersistentVolumeClaim"), resource: "persistentvolumeclaims", scheduling: true,
+	is: core("PersistentVolumeClaim"), resource: "persistentvolumeclaims", scheduling: true, successors: waitForNoVolume,
 	list: lister(func(c kubernetes.Interface, ns string) lists[*corev1.PersistentVolumeClaimList] {
 		return c.CoreV1().PersistentVolumeClaims(ns)
 	}),
 	kept: slices.Concat(claimSpec("spec."), []string{"status.phase"}, meta), annotated: true,
 	in: func(c *Cluster) *[]*corev1.PersistentVolumeClaim { return &c.Claims },
+}.kind()
+
+const waitForNoVolume = "the command assumes that no pod waits for a volume"
+
+// Attachments are VolumeAttachments: the nodes that volumes are attached to.
+var Attachments = row[storagev1.VolumeAttachment, *storagev1.VolumeAttachment]{
+	is: storage("VolumeAttachment"), resource: "volumeattachments",
+	successors: "the command assumes that a volume of a CSI driver is attached to the node of the pod that uses it",
+	list: lister(func(c kubernetes.Interface, _ string) lists[*storagev1.VolumeAttachmentList] {
+		return c.StorageV1().VolumeAttachments()
+	}),
+	kept: append([]string{"spec.attacher", "spec.nodeName", "spec.source.persistentVolumeName"}, named...),
+	in:   func(c *Cluster) *[]*storagev1.VolumeAttachment { return &c.Attachments },
 }.kind()
 
 // claimSpec are the fields of a PersistentVolumeClaim's spec that are kept, below a path.
@@ -177,6 +192,7 @@ var Policies = row[v1alpha1.EvictionPolicy, *v1alpha1.EvictionPolicy]{
 // StatefulSets say whether they create their pods in order.
 var StatefulSets = row[appsv1.StatefulSet, *appsv1.StatefulSet]{
 	is: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), resource: "statefulsets",
+	successors: "the command assumes that they create their pods in order",
 	list: lister(func(c kubernetes.Interface, ns string) lists[*appsv1.StatefulSetList] {
 		return c.AppsV1().StatefulSets(ns)
 	}),
@@ -250,6 +266,7 @@ type row[T any, P object[T]] struct {
 	is         schema.GroupVersionKind
 	resource   string
 	scheduling bool
+	successors string
 	list       func(kubernetes.Interface, string) ListFunc
 	kept       []string // paths of fields
 	annotated  bool     // it also keeps SchedulingAnnotations
@@ -263,7 +280,8 @@ func (r row[T, P]) kind() *Kind {
 	fields := fieldsOf(reflect.TypeFor[T](), r.kept)
 	keep := func(object runtime.Object) runtime.Object { return r.keep(fields, object.(P)) }
 	return &Kind{
-		GroupVersionKind: r.is, Resource: r.resource, Scheduling: r.scheduling, List: r.list, Keep: keep,
+		GroupVersionKind: r.is, Resource: r.resource, Scheduling: r.scheduling, Successors: r.successors,
+		List: r.list, Keep: keep,
 		New: func() runtime.Object { return P(new(T)) },
 		Add: func(c *Cluster, from runtime.Object) {
 			if r.drop != nil && r.drop(from.(P)) {

@@ -143,7 +143,7 @@ func (o *options) print(made *cliv1alpha1.TaintPlan) error {
 
 func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
-		Policies: true, Budgets: true, Scheduling: o.whereTo,
+		Policies: true, Budgets: true, Scheduling: o.whereTo, Successors: o.whereTo,
 	})
 	if err != nil {
 		return nil, err

@@ -102,7 +102,8 @@ func clusterOf(report *cliv1alpha1.SimulationReport) string {
 // mostReasons is how many reasons are printed.
 const mostReasons = 3
 
-// reasons says why pods are held or have no room at the end, and why nodes are not tainted.
+// reasons says why pods are held, have no room or no volume at the end, or may have no successor, and why nodes are not
+// tainted.
 func reasons(report *cliv1alpha1.SimulationReport) []string {
 	pods, nodes := map[string]int{}, map[string]int{}
 	for i := range report.Pods {
@@ -111,6 +112,10 @@ func reasons(report *cliv1alpha1.SimulationReport) []string {
 			pods[pod.HeldBy]++
 		case pod.WaitsSince != nil && pod.WaitsUntil == nil:
 			pods[pod.Reason]++
+		case pod.Volume != "":
+			pods[pod.Volume]++
+		case pod.SuccessorUnknown:
+			pods[pod.NoSuccessor]++
 		}
 	}
 	for i := range report.Nodes {
@@ -159,6 +164,9 @@ var losses = []struct {
 		func(s cliv1alpha1.SimulationSummary) int { return s.Held }},
 	{command.Nowhere, "1 pod has no room at the end", "pods have no room at the end",
 		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
+	{"", "1 pod waits at the end for a volume that is attached to another node",
+		"pods wait at the end for volumes that are attached to other nodes",
+		func(s cliv1alpha1.SimulationSummary) int { return s.Unattached }},
 	{"", "1 pod loses the data in its emptyDir volumes", "pods lose the data in their emptyDir volumes",
 		func(s cliv1alpha1.SimulationSummary) int { return s.LocalData }},
 }
@@ -191,9 +199,13 @@ func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 		}
 		rows := make([][]any, 0, len(report.Workloads))
 		for _, w := range report.Workloads {
+			lasts, atEnd := span(w.LowestFor), fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas)
+			if w.Unknown {
+				lasts, atEnd = "unknown", "unknown"
+			}
 			rows = append(rows, []any{
-				fmt.Sprintf("%d/%d", w.Lowest, w.Replicas), span(w.LowestFor), "+" + span(w.LowestAt),
-				fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas), w.Kind + " " + output.FullName(w.Namespace, w.Name),
+				fmt.Sprintf("%d/%d", w.Lowest, w.Replicas), lasts, "+" + span(w.LowestAt), atEnd,
+				w.Kind + " " + output.FullName(w.Namespace, w.Name),
 			})
 		}
 		if err := printTable(o, []string{"Lowest", "For", "From", "At end", "Workload"}, rows); err != nil {

@@ -46,7 +46,7 @@ Commands with -f answer as of that time unless --at names another. They refuse a
 last line.
 
 A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims,
-StorageClasses, CSINodes and PodDisruptionBudgets:
+StorageClasses, CSINodes, VolumeAttachments and PodDisruptionBudgets:
 - names, UIDs, labels, owners, finalizers and times
 - taints, tolerations, and who last wrote the taints and conditions of a node
 - what the scheduler reads: node selectors, affinity, spread constraints, priorities, requests, limits, host ports,
