@@ -94,7 +94,7 @@ type PlanSummary struct {
 	// lose the data in their emptyDir volumes.
 	PodsLost  int `json:"podsLost"`
 	LocalData int `json:"localData"`
-	// WorkloadsLost is the number of workloads that lose every replica.
+	// WorkloadsLost is the number of workloads that have no ready replica at some instant.
 	WorkloadsLost int `json:"workloadsLost"`
 	// BudgetsBreached is the number of PodDisruptionBudgets whose Breach is more than 0.
 	BudgetsBreached int `json:"budgetsBreached"`
@@ -228,8 +228,11 @@ type PlannedWorkload struct {
 	Namespace string `json:"namespace"`
 	// Replicas is the number of its pods in the cluster that are ready.
 	Replicas int `json:"replicas"`
-	// Leave is how many of them leave. Pods that EvictionPolicies keep without end do not count.
+	// Leave is how many of them leave the nodes of the plan. Pods that EvictionPolicies keep without end do not count.
 	Leave int `json:"leave"`
+	// Lowest is the lowest number of ready pods over time. A pod that leaves gets a successor, if its controller creates
+	// one and a node takes it, which is ready 5 s after it is bound.
+	Lowest int `json:"lowest"`
 }
 
 // PlannedBudget is a PodDisruptionBudget that covers pods that leave.
@@ -241,7 +244,7 @@ type PlannedBudget struct {
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
 	Asked   int   `json:"asked,omitempty"`
-	// Breach is how many more ready pods leave without the Eviction API than the budget allows. It is 0 if the budget
+	// Breach is how many more of its healthy pods are missing at one time than the budget allows. It is 0 if the budget
 	// is not overrun.
 	Breach int `json:"breach"`
 }

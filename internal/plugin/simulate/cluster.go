@@ -83,7 +83,7 @@ type pod struct {
 func (s *simulation) load() {
 	for _, object := range s.cluster.Nodes {
 		n := &node{
-			Node: object, ready: readiness.IsReady(object), silent: readiness.IsUnknown(object),
+			Node: object, ready: servesPods(object), silent: readiness.IsUnknown(object),
 			taints: state.Tainted(object, s.start),
 		}
 		n.look = once{queue: &s.queue, kind: looks, do: func(now time.Time) { s.look(n, now) }}
@@ -187,6 +187,11 @@ func (s *simulation) roomFor(now time.Time) {
 	}
 }
 
+// servesPods reports whether the pods of a node can be ready: the node is ready, or does not say that it is not.
+func servesPods(node *corev1.Node) bool {
+	return readiness.IsReady(node) || readiness.Condition(node, corev1.NodeReady) == nil
+}
+
 // becomes replaces a node with its new state.
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
@@ -195,7 +200,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	if s.policies != nil {
 		s.policies.engine.SetTaints(n.Name, n.taints)
 	}
-	if ready := readiness.IsReady(object); ready != n.ready {
+	if ready := servesPods(object); ready != n.ready {
 		n.ready = ready
 		for _, p := range n.pods {
 			s.recount(p)

@@ -28,7 +28,7 @@ func (s *simulation) look(n *node, now time.Time) {
 	var due []leaver
 	var next time.Time
 	for _, p := range n.pods {
-		if p.stage != bound || state.IsStatic(p.Pod) {
+		if !s.mayLeave(p) {
 			continue
 		}
 		v := state.Rule.Decide(p.facts, n.taints)
@@ -50,6 +50,11 @@ func (s *simulation) look(n *node, now time.Time) {
 	}
 }
 
+// mayLeave reports whether taints can make a pod leave its node. A course ends, so its successors stay where they come.
+func (s *simulation) mayLeave(p *pod) bool {
+	return p.stage == bound && !state.IsStatic(p.Pod) && (s.course == nil || p.first)
+}
+
 // leaver is a pod that is due.
 type leaver struct {
 	*pod
@@ -59,19 +64,21 @@ type leaver struct {
 
 // evict makes a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
-	n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
-	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
-	s.tellPod(l.pod).Taint = taint
+	if s.course != nil {
+		s.course.loses(l)
+	} else {
+		n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
+		s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
+		s.tellPod(l.pod).Taint = taint
+	}
 	s.leave(l.pod, now)
 }
 
 // leave makes a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
-	told := s.tellPod(p)
-	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
-	if n != nil {
-		s.tellNode(n)
+	if s.course == nil {
+		s.tellLeaves(p, now)
 	}
 	if s.policies != nil {
 		s.policies.left(p, now)

@@ -48,6 +48,15 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 	return p.told
 }
 
+// tellLeaves reports that a pod leaves its node.
+func (s *simulation) tellLeaves(p *pod, now time.Time) {
+	told := s.tellPod(p)
+	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
+	if p.on != nil {
+		s.tellNode(p.on)
+	}
+}
+
 // tellBreaker reports what the breaker of a policy does, and why it is open; why is empty if it is not.
 func (s *simulation) tellBreaker(p *policy.Policy, does, why string, now time.Time) {
 	if why != "" {
@@ -150,11 +159,11 @@ func (s *simulation) tellBlocked() {
 func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 	for key, c := range s.workloads {
 		first := c.first()
-		_, lowest := c.below(first, s.end)
+		lowest := c.lowest()
 		if lowest.number >= first {
 			continue
 		}
-		length, _ := c.below(lowest.number+1, s.end)
+		length := c.below(lowest.number+1, s.end)
 		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
 			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
 			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c),
@@ -198,10 +207,11 @@ func (s *simulation) reportBudgets(r *cliv1alpha1.SimulationReport) {
 		if b.first() < b.desired {
 			continue
 		}
-		length, lowest := b.below(b.desired, s.end)
+		lowest := b.lowest()
 		if lowest.number >= b.desired {
 			continue
 		}
+		length := b.below(b.desired, s.end)
 		r.Budgets = append(r.Budgets, cliv1alpha1.SimulatedBudget{
 			Namespace: b.Namespace, Name: b.Name, Desired: b.desired, Lowest: lowest.number,
 			LowestAt: s.offset(lowest.at), OverrunFor: metav1.Duration{Duration: length},
