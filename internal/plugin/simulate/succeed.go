@@ -133,7 +133,7 @@ func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) 
 		}
 		finds := s.placed(p, refused, now)
 		placed = placed || finds
-		return finds
+		return finds || s.course != nil && s.room == nil // taints change only at the start of a course
 	})
 	return placed
 }
