@@ -124,13 +124,11 @@ func (s *simulation) waited(p *pod) bool {
 	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
 
-// wasLeaving records that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
+// wasLeaving records that a pod was terminating at the start. Its deletion timestamp includes its grace period.
 func (s *simulation) wasLeaving(p *pod) {
 	p.stage = terminating
 	s.recount(p)
-	if !p.on.silent {
-		s.queue.add(s.start, looks, func(now time.Time) { s.isGone(p, now) })
-	}
+	s.queue.add(timeline.Later(s.start, p.DeletionTimestamp.Time), looks, func(now time.Time) { s.ends(p, now) })
 }
 
 // newPod returns a pod without a node.
@@ -391,7 +389,7 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 	for _, p := range slices.Clone(n.pods) {
 		switch {
 		case p.stage == terminating:
-			s.isGone(p, now)
+			s.endsAfterGrace(p, now)
 		case p.starts:
 			p.starts = false
 			s.begin(p, now)

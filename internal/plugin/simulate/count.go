@@ -22,6 +22,7 @@ type counter struct {
 	number  int
 	changed bool
 	points  []point // the first is at the start
+	atMost  bool    // some successors wait for grace periods
 	leave   int     // how many of the ready pods on the nodes that change leave; only in a course
 }
 

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -94,15 +96,53 @@ func (s *simulation) leave(p *pod, now time.Time) {
 		s.sets.changes(p)
 		return
 	}
-	switch {
-	case !n.silent || state.IsOutOfService(n.Node):
-		s.isGone(p, now)
-	case s.room != nil && !p.is.Finished:
+	s.endsAfterGrace(p, now)
+	if p.stage == gone {
+		return
+	}
+	if s.room != nil && !p.is.Finished {
 		s.fail(s.room.Terminate(p.Pod))
 	}
-	if s.course != nil && p.stage == terminating && why != "" {
+	if s.course != nil && n.silent && why != "" {
 		s.course.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
 	}
+}
+
+// endsAfterGrace lets the kubelet of a pod end it from an instant on. Its containers may use all of its grace period.
+func (s *simulation) endsAfterGrace(p *pod, now time.Time) {
+	switch grace := graceOf(p.Pod); {
+	case grace == 0 || state.IsOutOfService(p.on.Node):
+		s.isGone(p, now)
+	case !p.on.silent:
+		s.queue.add(now.Add(grace), looks, func(now time.Time) { s.ends(p, now) })
+		if p.workload != nil && s.makers.WhyWait(p.Pod) != "" {
+			p.workload.atMost = true
+		}
+	}
+}
+
+// ends ends a pod, if its kubelet is alive and can tell the API server. If its kubelet is silent, it stays until the
+// kubelet is back.
+func (s *simulation) ends(p *pod, now time.Time) {
+	switch {
+	case now.Before(s.down):
+		s.queue.add(s.down, looks, func(now time.Time) { s.ends(p, now) })
+	case !p.on.silent:
+		s.isGone(p, now)
+	}
+}
+
+// graceOf returns the longest time that a pod may take to end. If it is 0, or the pod has finished, the API server
+// deletes the pod without its kubelet.
+func graceOf(pod *corev1.Pod) time.Duration {
+	if state.IsFinished(pod) {
+		return 0
+	}
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	for _, set := range []*int64{pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds} {
+		seconds = ptr.Deref(set, seconds)
+	}
+	return time.Duration(max(seconds, 0)) * time.Second
 }
 
 // failJob ends the other pods of a Job that fails, including those that wait for a node. It does so only once.

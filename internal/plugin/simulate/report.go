@@ -22,7 +22,7 @@ import (
 var notSimulated = []string{
 	"Autoscalers, the descheduler and preemption: no nodes are added or removed, and no pod makes room for another.",
 	"Rollouts, scaling and other changes of workloads while the simulation runs.",
-	"The readiness of applications: a pod is ready after the start delay, and a deleted pod stops immediately if its kubelet is alive.",
+	"The readiness of applications: a pod is ready after the start delay, and a deleted pod uses all of its grace period if its kubelet is alive.",
 	"Pods that stop because of a dependency, such as a database in a silent zone.",
 	"Load: calls to the API server take no time.",
 	"Random choices: which of the nodes that become silent together is tainted first, and which of equally good nodes gets a pod.",
@@ -195,7 +195,9 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 		length, lasts := "until the end", s.end.Sub(p.at)
 		if i+1 < len(c.points) {
 			lasts = c.points[i+1].at.Sub(p.at)
-			length = "for " + sentence.Span(lasts)
+			if length = "for " + sentence.Span(lasts); c.atMost {
+				length = "for at most " + sentence.Span(lasts)
+			}
 		}
 		detail := fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length)
 		s.story.add(p.at, below, "", detail, "").lasts = lasts

@@ -167,7 +167,7 @@ func TestTheReportSaysWhichClusterAndWhichTaintsThereWere(t *testing.T) {
 func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 	for name, test := range map[string]struct{ step, want string }{
 		"its node comes back": {
-			"{at: 10m, back: {nodes: [b1]}}", "50s StatefulSet shop/db has 0 of 1 replica, for 9m15s",
+			"{at: 10m, back: {nodes: [b1]}}", "50s StatefulSet shop/db has 0 of 1 replica, for at most 9m45s",
 		},
 		"its node is out of service": {
 			"{at: 5m, taint: {nodes: [b1], taints: ['node.kubernetes.io/out-of-service=yes:NoExecute']}}",
@@ -181,6 +181,73 @@ func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 				t.Errorf("the story is %q, want %q in it", lines, test.want)
 			}
 		})
+	}
+}
+
+// The room of a pod and the name of a StatefulSet's pod are free when the pod is gone.
+func TestAPodThatLeavesMayUseItsGracePeriod(t *testing.T) {
+	const tainted, silent = "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 0s, silent: {nodes: [b1]}}"
+	const others = "{at: 0s, taint: {nodes: [b2], taints: ['k:NoExecute']}}"
+	for name, test := range map[string]struct {
+		grace  int64
+		leaves time.Duration // when it was to be gone, since the start; 0 if it is not terminating
+		steps  []string
+		ready  time.Duration // when its successor is
+		says   string
+	}{
+		"of a minute":                           {60, 0, []string{tainted}, 2*time.Minute + 5*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for at most 1m5s"},
+		"of none":                               {0, 0, []string{tainted}, time.Minute + 5*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for 5s"},
+		"of none on a silent node":              {0, 0, []string{silent}, 115 * time.Second, "50s StatefulSet shop/db has 0 of 1 replica, for 1m5s"},
+		"from when its kubelet is back":         {60, 0, []string{silent, "{at: 10m, back: {nodes: [b1]}}"}, 11*time.Minute + 5*time.Second, "50s StatefulSet shop/db has 0 of 1 replica, for at most 10m15s"},
+		"while its kubelet is silent and back":  {60, 0, []string{tainted, "{at: 90s, silent: {nodes: [b1]}}", "{at: 110s, back: {nodes: [b1]}}"}, 2*time.Minute + 5*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for at most 1m5s"},
+		"while the API server is down":          {60, 0, []string{tainted, "{at: 90s, apiServerDown: 10m}"}, 11*time.Minute + 35*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for at most 10m35s"},
+		"which its deletion timestamp includes": {60, 20 * time.Second, []string{others}, 25 * time.Second, ""},
+		"which may be over":                     {60, -time.Hour, []string{others}, 5 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := pod("b1", "StatefulSet", "db", "db-0", 60)
+			cluster := small(db)
+			if db.Spec.TerminationGracePeriodSeconds = &test.grace; test.leaves != 0 {
+				db.DeletionTimestamp, db.DeletionGracePeriodSeconds = new(metav1.NewTime(noon.Add(test.leaves))), &test.grace
+				cluster.Pods = append(cluster.Pods, pod("b2", "StatefulSet", "db", "db-1", 60))
+			}
+			report := play(t, cluster, test.steps...)
+			steps := report.Workloads[0].Steps
+			i := slices.IndexFunc(steps, func(step cliv1alpha1.SimulatedReplicas) bool { return step.Ready == 1 })
+			if i < 0 || steps[i].At.Duration != test.ready {
+				t.Errorf("the replicas are %+v, want the successor to be ready at %s", steps, test.ready)
+			}
+			if lines := story(report); test.says != "" && !slices.Contains(lines, test.says) {
+				t.Errorf("the story is %q, want %q in it", lines, test.says)
+			}
+		})
+	}
+}
+
+func TestARoomIsFreeWhenThePodIsGone(t *testing.T) {
+	is := func(node, owner string) *corev1.Pod {
+		all := pod(node, "ReplicaSet", owner, owner, 60)
+		all.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")},
+		}}}
+		return all
+	}
+	cluster := small(is("a1", "stays"), is("a2", "first"), is("b1", "then"))
+	cluster.Nodes = cluster.Nodes[:3]
+	for _, node := range cluster.Nodes {
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9"), corev1.ResourceCPU: resource.MustParse("4")}
+	}
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true},
+		"{at: 0s, taint: {nodes: [a2], taints: ['k:NoExecute']}}", "{at: 1m, taint: {nodes: [a2], taints: ['k-']}}",
+		"{at: 2m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m10s, taint: {nodes: [b1], taints: ['k-']}}")
+	got := map[string]string{}
+	for _, told := range report.Pods {
+		if told.WaitsUntil != nil {
+			got[told.Name] = told.Node + " at " + told.WaitsUntil.Duration.String()
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"first~2": "a2 at 1m0s", "then~2": "b1 at 2m30s"}, got); diff != "" {
+		t.Errorf("successors find room (-want +got):\n%s", diff)
 	}
 }
 
@@ -490,7 +557,7 @@ func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
 
 func TestAStatefulSetCreatesItsPodsInOrder(t *testing.T) {
 	for managed, ready := range map[appsv1.PodManagementPolicyType][]time.Duration{
-		appsv1.ParallelPodManagement: {65 * time.Second, 65 * time.Second}, "": {65 * time.Second, 70 * time.Second},
+		appsv1.ParallelPodManagement: {95 * time.Second, 95 * time.Second}, "": {95 * time.Second, 100 * time.Second}, // with grace periods of 30 s
 	} {
 		cluster := small(pod("b1", "StatefulSet", "db", "db-0", 60), pod("b2", "StatefulSet", "db", "db-1", 60))
 		cluster.StatefulSets = []*appsv1.StatefulSet{{
