@@ -74,6 +74,7 @@ type pod struct {
 	only        *node                     // the only node for which a DaemonSet creates it
 	after       time.Time                 // when its controller creates it
 	of          *pod                      // its predecessor, or nil
+	charged     []*quota                  // in which it counts; nil if it is not created
 	asked       bool                      // the room has been asked about it, and
 	needsOthers bool                      // said that it needs pods elsewhere
 	told        *cliv1alpha1.SimulatedPod // nil as long as nothing happens to it
@@ -99,6 +100,7 @@ func (s *simulation) load() {
 		}
 		p := s.newPod(object)
 		p.first = true
+		s.quotas.charge(p)
 		if n != nil {
 			s.wasOn(p, n)
 		} else if s.waited(p) {
@@ -166,14 +168,22 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	}
 	n := p.on
 	n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
-	p.stage = gone
-	s.sets.changes(p)
+	s.remove(p, now)
 	if s.room != nil && !p.is.Finished {
 		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
 	}
 	if s.makers.WhyWait(p.Pod) != "" {
 		s.succeed(p, now)
+	}
+}
+
+// remove removes a pod from the API server.
+func (s *simulation) remove(p *pod, now time.Time) {
+	p.stage = gone
+	s.sets.changes(p)
+	if s.quotas.release(p) {
+		s.roomFor(now)
 	}
 }
 

@@ -92,8 +92,7 @@ func (s *simulation) leave(p *pod, now time.Time) {
 		s.succeed(p, now)
 	}
 	if n == nil { // its node is unknown
-		p.stage = gone
-		s.sets.changes(p)
+		s.remove(p, now)
 		return
 	}
 	s.endsAfterGrace(p, now)
@@ -159,7 +158,7 @@ func (s *simulation) failJob(of *pod, now time.Time) {
 		case p.stage == bound && !p.is.Finished:
 			s.leave(p, now)
 		case p.stage == waiting:
-			p.stage = gone
+			s.remove(p, now)
 			if p.of != nil {
 				s.noSuccessor(p.of, s.makers.WhyFails(p.Pod))
 			}

@@ -60,6 +60,7 @@ type simulation struct {
 	makers    placement.Controllers
 	ofJob     map[types.UID][]*pod // by Job, for Jobs that have not failed
 	sets      sets
+	quotas    quotas
 	took      *node // the node whose taints the last pod tolerated, without WhereTo
 	waiting   []*pod
 	again     bool // there may be new room for those that wait
@@ -126,7 +127,7 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
-		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster),
+		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster), quotas: quotasOf(cluster),
 		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}

@@ -251,6 +251,101 @@ func TestARoomIsFreeWhenThePodIsGone(t *testing.T) {
 	}
 }
 
+// A controller cannot create the successor of a pod that still counts in a ResourceQuota.
+func TestAQuotaDelaysSuccessors(t *testing.T) {
+	const pods, cpu = "Quota shop/q allows no more pods.", "Quota shop/q allows no more requests.cpu."
+	only := func(name corev1.ResourceQuotaScope, operator corev1.ScopeSelectorOperator, values ...string) corev1.ResourceQuotaSpec {
+		return corev1.ResourceQuotaSpec{ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+			{ScopeName: name, Operator: operator, Values: values},
+		}}}
+	}
+	scoped := func(scope corev1.ResourceQuotaScope) corev1.ResourceQuotaSpec {
+		return corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{scope}}
+	}
+	class := corev1.ResourceQuotaScopePriorityClass
+	for name, test := range map[string]struct {
+		spec  corev1.ResourceQuotaSpec
+		hard  corev1.ResourceList // 2 pods if nil
+		waits string
+	}{
+		"of pods":                           {waits: pods},
+		"of objects":                        {hard: corev1.ResourceList{"count/pods": resource.MustParse("2")}, waits: "Quota shop/q allows no more count/pods."},
+		"with room":                         {hard: corev1.ResourceList{"pods": resource.MustParse("3")}},
+		"of requests":                       {hard: corev1.ResourceList{"requests.cpu": resource.MustParse("2500m")}, waits: cpu},
+		"of requests that fit":              {hard: corev1.ResourceList{"cpu": resource.MustParse("3"), "limits.cpu": resource.MustParse("1")}},
+		"of what the pods do not request":   {hard: corev1.ResourceList{"requests.memory": resource.MustParse("0"), "services": resource.MustParse("0")}},
+		"of pods without requests":          {spec: scoped(corev1.ResourceQuotaScopeBestEffort)},
+		"of pods with requests":             {spec: scoped(corev1.ResourceQuotaScopeNotBestEffort), waits: pods},
+		"of pods with a deadline":           {spec: scoped(corev1.ResourceQuotaScopeTerminating)},
+		"of pods without a deadline":        {spec: scoped(corev1.ResourceQuotaScopeNotTerminating), waits: pods},
+		"of another priority":               {spec: only(class, corev1.ScopeSelectorOpIn, "low", "")},
+		"of this priority":                  {spec: only(class, corev1.ScopeSelectorOpIn, "low", "high"), waits: pods},
+		"of all priorities but this":        {spec: only(class, corev1.ScopeSelectorOpNotIn, "high")},
+		"of pods with any priority":         {spec: only(class, corev1.ScopeSelectorOpExists), waits: pods},
+		"of pods without a priority":        {spec: only(class, corev1.ScopeSelectorOpDoesNotExist)},
+		"of a scope that nobody here knows": {spec: scoped("Other")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("b2", "ReplicaSet", "web", "web-2", 60))
+			for _, pod := range cluster.Pods {
+				pod.Spec.PriorityClassName = "high"
+				pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+				}}}
+			}
+			if test.spec.Hard = test.hard; test.hard == nil {
+				test.spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")}
+			}
+			cluster.Quotas = []*corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"}, Spec: test.spec}}
+			ready := 5 * time.Second
+			if test.waits != "" {
+				ready += 30 * time.Second
+			}
+			report := play(t, cluster, "{at: 0s, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
+			if w := report.Workloads[0]; w.Lowest != 1 || w.LowestFor.Duration != ready {
+				t.Errorf("%+v, want one replica for %s", w, ready)
+			}
+			i := slices.IndexFunc(report.Pods, func(told cliv1alpha1.SimulatedPod) bool { return told.Name == "web-1~2" })
+			if i >= 0 && report.Pods[i].Reason != test.waits || i < 0 && test.waits != "" {
+				t.Errorf("the pods are %+v, want the successor to wait because of %q", report.Pods, test.waits)
+			}
+			planned := planFor(t, cluster, cluster.Nodes[2:3], "k:NoExecute")
+			if got := planned.Workloads[0].Lowest; got != 1 {
+				t.Errorf("in the plan, %d are ready at the lowest, want 1", got)
+			}
+		})
+	}
+}
+
+// A pod on a silent node counts until the node is back.
+func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
+	cluster.Quotas = []*corev1.ResourceQuota{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
+	}}
+	for _, node := range cluster.Nodes {
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
+	}
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, "{at: 0s, silent: {nodes: [b1]}}")
+	if got := report.Pods[1]; got.Reason != "Quota shop/q allows no more pods." || got.WaitsUntil != nil || report.Summary.Nowhere != 1 {
+		t.Errorf("the pods are %+v, and %d have no room", report.Pods, report.Summary.Nowhere)
+	}
+	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{At: noon, WhereTo: true, Questions: 1000, Nodes: []*corev1.Node{
+		func() *corev1.Node {
+			dead := *cluster.Nodes[2]
+			dead.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+			return &dead
+		}(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := course.WhereTo["web-1"]; got.Node == "" || course.Late != 1 {
+		t.Errorf("the successor goes to %+v, %d of them late; want it to wait until the pod is gone", got, course.Late)
+	}
+}
+
 func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	const silent = "{at: 0s, silent: {nodes: [b1]}}"
 	limited := func(limit int32, policy batchv1.PodReplacementPolicy) *batchv1.Job {

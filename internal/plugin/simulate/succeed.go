@@ -131,6 +131,11 @@ func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) 
 		if s.sets.blocks(p) {
 			return true
 		}
+		if why := s.quotas.admit(p); why != "" {
+			warning := cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningNowhere, Message: why}
+			s.waits(p, refusal{why: why, whereTo: &cliv1alpha1.WhereTo{Warnings: []cliv1alpha1.PlacementWarning{warning}}}, now)
+			return false
+		}
 		finds := s.placed(p, refused, now)
 		placed = placed || finds
 		return finds || s.course != nil && s.room == nil // taints change only at the start of a course

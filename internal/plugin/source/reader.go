@@ -187,7 +187,10 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 		return nil
 	}
 	err := r.ListKind(ctx, state.StatefulSets, metav1.NamespaceAll)
-	return r.without(err, "the command assumes that they create their pods in order")
+	if err := r.without(err, "the command assumes that they create their pods in order"); err != nil {
+		return err
+	}
+	return r.without(r.ListKind(ctx, state.Quotas, metav1.NamespaceAll), "the command assumes that they refuse no pods")
 }
 
 // controllersOf reads only the controllers of the objects of a kind.
