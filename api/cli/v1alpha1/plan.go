@@ -101,7 +101,9 @@ type PlanSummary struct {
 	// Placed is the number of pods whose successors have a node in the plan. Nowhere counts pods that fit no node,
 	// Bounds pods for which Fits is only an upper bound, and NoSuccessor pods without a successor. All are 0 without
 	// --where-to.
+	// LeaveAgain is the number of the placed pods that must leave their new nodes, which may be the old ones.
 	Placed      int `json:"placed,omitempty"`
+	LeaveAgain  int `json:"leaveAgain,omitempty"`
 	Nowhere     int `json:"nowhere,omitempty"`
 	Bounds      int `json:"bounds,omitempty"`
 	NoSuccessor int `json:"noSuccessor,omitempty"`
@@ -117,7 +119,8 @@ type PlannedNode struct {
 	Pods   int      `json:"pods"`
 	// Leave is how many of its pods leave. Pods that EvictionPolicies keep without end do not count.
 	Leave int `json:"leave"`
-	// Emptied is true if all pods leave except static ones, which only their kubelet can end.
+	// Emptied is true if all pods leave except static ones, which only their kubelet can end. With --where-to, no
+	// successor comes to it either.
 	Emptied bool `json:"emptied"`
 	// Zone is the node's label topology.kubernetes.io/zone.
 	Zone string `json:"zone,omitempty"`
@@ -199,6 +202,8 @@ type WhereTo struct {
 	// Bound is true if Fits and Nodes are the most recent answer for an identical pod instead of an answer for this one.
 	// Pods placed since then may have filled some of these nodes.
 	Bound bool `json:"bound,omitempty"`
+	// LeavesAgain is true if it must leave Node again, because it tolerates a NoExecute taint there only for a while.
+	LeavesAgain bool `json:"leavesAgain,omitempty"`
 	// Warnings are the problems to look at.
 	Warnings []PlacementWarning `json:"warnings,omitempty"`
 }

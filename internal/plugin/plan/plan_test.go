@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -226,6 +227,40 @@ func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
 				t.Errorf("the summary is %+v, want %d lost and %d breached", made.Summary, lost, lost)
 			}
 			if lines := summary.Losses(made); !slices.Contains(lines, test.says) {
+				t.Errorf("the plan says %q, want %q", lines, test.says)
+			}
+		})
+	}
+}
+
+// A pod that tolerates the taint for some time may come back, and leave again.
+func TestANodeIsEmptiedIfNoSuccessorComesToIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		plan    plan.Request
+		emptied bool
+		again   int
+		says    string
+	}{
+		"one comes back": {plan.Request{WhereTo: true}, false, 1, "Of the pods that go to a node, 1 must leave it again: it tolerates its NoExecute taints only for a while."},
+		"nobody asks":    {plan.Request{}, true, 0, "1 node emptied: n."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("n")
+			n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
+			cluster := &state.Cluster{Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod("p", ownedBy("ReplicaSet", "web"), tolerating("k", 60))}}
+			edit, err := taints.ParseEdit("k:NoExecute")
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.plan.Nodes, test.plan.Edit, test.plan.At = cluster.Nodes, edit, now
+			made, err := plan.Make(t.Context(), cluster, test.plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made.Nodes[0].Emptied != test.emptied || made.Summary.Emptied == 1 != test.emptied || made.Summary.LeaveAgain != test.again {
+				t.Errorf("the node is %+v, and the summary %+v", made.Nodes[0], made.Summary)
+			}
+			if lines := summary.Lines(made); !slices.Contains(lines, test.says) {
 				t.Errorf("the plan says %q, want %q", lines, test.says)
 			}
 		})

@@ -28,13 +28,13 @@ func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate
 		pod.Lost = departs(pod) && state.IsBare(pods[pod.UID])
 		pod.LocalData = departs(pod) && state.HasLocalData(pods[pod.UID])
 	}
-	weighNodes(plan, pods)
+	weighNodes(plan, course, pods)
 	weighWorkloads(plan, course)
 	weighBudgets(plan, cluster, course, pods)
 	plan.Summary = summaryOf(plan)
 }
 
-func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
+func weighNodes(plan *cliv1alpha1.TaintPlan, course *simulate.Course, pods map[types.UID]*corev1.Pod) {
 	leave, stay := map[string]int{}, map[string]int{}
 	static := map[string]int{}
 	for i := range plan.Pods {
@@ -51,7 +51,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 	for i := range plan.Nodes {
 		node := &plan.Nodes[i]
 		node.Leave, node.Pods = leave[node.Name], leave[node.Name]+stay[node.Name]+static[node.Name]
-		node.Emptied = node.Leave > 0 && stay[node.Name] == 0
+		node.Emptied = node.Leave > 0 && stay[node.Name]+course.Came[node.Name] == 0
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 )
 
 // quotas are the ResourceQuotas of namespaces, and what their pods use: pods, requests and limits, as the API server
-// counts them (pkg/quota/v1/evaluator/core). A controller whose pod is refused tries again. Terminating pods count until
-// they are gone. Ignored are other objects, the scope CrossNamespacePodAffinity, and that a quota may require pods to
-// have requests.
+// counts them (pkg/quota/v1/evaluator/core). A controller whose pod is refused tries again. Terminating pods count
+// until they are gone. Ignored are other objects, the scope CrossNamespacePodAffinity, and that a quota may require
+// pods to have requests.
 type quotas map[string][]*quota
 
 type quota struct {

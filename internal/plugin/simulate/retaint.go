@@ -40,6 +40,8 @@ type Course struct {
 	Late    int
 	// Workloads are those with ready pods on the nodes that change and that leave, in no particular order.
 	Workloads []cliv1alpha1.PlannedWorkload
+	// Came is how many pods come to each node that changes, with WhereTo.
+	Came map[string]int
 	// Budgets says what happens to each PodDisruptionBudget, by namespace/name.
 	Budgets map[string]Budget
 
@@ -76,7 +78,7 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	})
 	s.course = &Course{
 		Pods: map[types.UID]*Selected{}, Trips: map[string]Trip{}, WhereTo: map[types.UID]*cliv1alpha1.WhereTo{},
-		Budgets: map[string]Budget{}, nodes: map[string]bool{},
+		Came: map[string]int{}, Budgets: map[string]Budget{}, nodes: map[string]bool{},
 	}
 	if s.policies != nil {
 		s.course.Policies = s.policies.set
@@ -114,13 +116,18 @@ func (c *Course) loses(l leaver) {
 	}
 }
 
-// sumUp says what the course did to workloads and budgets.
+// sumUp says what the course did to workloads, budgets and nodes.
 func (s *simulation) sumUp() {
 	for key, c := range s.workloads {
 		if c.leave > 0 {
 			s.course.Workloads = append(s.course.Workloads, cliv1alpha1.PlannedWorkload{
 				Owner: key.owner, Namespace: key.namespace, Replicas: c.first(), Leave: c.leave, Lowest: c.lowest().number,
 			})
+		}
+	}
+	for name := range s.course.nodes {
+		for _, p := range s.nodes[name].pods {
+			s.course.Came[name] += count(p.asked)
 		}
 	}
 	for name, b := range s.allowed {

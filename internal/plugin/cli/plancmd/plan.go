@@ -54,7 +54,8 @@ columns.
 
 With --where-to, it also says which nodes would take the pods that leave. It uses the scheduler's own filters and
 scores, and places the pods one by one, after those that already wait for a node. If scores are equal, the scheduler
-chooses at random, so a pod may go to another of the nodes that would take it.
+chooses at random, so a pod may go to another of the nodes that would take it. A node is then emptied only if no pod
+comes to it. Pods that must leave again where they come to are counted.
 
 ` + selection.TaintSyntax + `
 
