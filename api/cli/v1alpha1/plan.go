@@ -94,14 +94,16 @@ type PlanSummary struct {
 	// lose the data in their emptyDir volumes.
 	PodsLost  int `json:"podsLost"`
 	LocalData int `json:"localData"`
-	// WorkloadsLost is the number of workloads that lose every replica.
+	// WorkloadsLost is the number of workloads that have no ready replica at some instant.
 	WorkloadsLost int `json:"workloadsLost"`
 	// BudgetsBreached is the number of PodDisruptionBudgets whose Breach is more than 0.
 	BudgetsBreached int `json:"budgetsBreached"`
 	// Placed is the number of pods whose successors have a node in the plan. Nowhere counts pods that fit no node,
 	// Bounds pods for which Fits is only an upper bound, and NoSuccessor pods without a successor. All are 0 without
 	// --where-to.
+	// LeaveAgain is the number of the placed pods that must leave their new nodes, which may be the old ones.
 	Placed      int `json:"placed,omitempty"`
+	LeaveAgain  int `json:"leaveAgain,omitempty"`
 	Nowhere     int `json:"nowhere,omitempty"`
 	Bounds      int `json:"bounds,omitempty"`
 	NoSuccessor int `json:"noSuccessor,omitempty"`
@@ -117,7 +119,8 @@ type PlannedNode struct {
 	Pods   int      `json:"pods"`
 	// Leave is how many of its pods leave. Pods that EvictionPolicies keep without end do not count.
 	Leave int `json:"leave"`
-	// Emptied is true if all pods leave except static ones, which only their kubelet can end.
+	// Emptied is true if all pods leave except static ones, which only their kubelet can end. With --where-to, no
+	// successor comes to it either.
 	Emptied bool `json:"emptied"`
 	// Zone is the node's label topology.kubernetes.io/zone.
 	Zone string `json:"zone,omitempty"`
@@ -199,6 +202,8 @@ type WhereTo struct {
 	// Bound is true if Fits and Nodes are the most recent answer for an identical pod instead of an answer for this one.
 	// Pods placed since then may have filled some of these nodes.
 	Bound bool `json:"bound,omitempty"`
+	// LeavesAgain is true if it must leave Node again, because it tolerates a NoExecute taint there only for a while.
+	LeavesAgain bool `json:"leavesAgain,omitempty"`
 	// Warnings are the problems to look at.
 	Warnings []PlacementWarning `json:"warnings,omitempty"`
 }
@@ -228,8 +233,11 @@ type PlannedWorkload struct {
 	Namespace string `json:"namespace"`
 	// Replicas is the number of its pods in the cluster that are ready.
 	Replicas int `json:"replicas"`
-	// Leave is how many of them leave. Pods that EvictionPolicies keep without end do not count.
+	// Leave is how many of them leave the nodes of the plan. Pods that EvictionPolicies keep without end do not count.
 	Leave int `json:"leave"`
+	// Lowest is the lowest number of ready pods over time. A pod that leaves gets a successor, if its controller creates
+	// one and a node takes it, which is ready 5 s after it is bound.
+	Lowest int `json:"lowest"`
 }
 
 // PlannedBudget is a PodDisruptionBudget that covers pods that leave.
@@ -241,7 +249,7 @@ type PlannedBudget struct {
 	Allowed int32 `json:"allowed"`
 	Leave   int   `json:"leave"`
 	Asked   int   `json:"asked,omitempty"`
-	// Breach is how many more ready pods leave without the Eviction API than the budget allows. It is 0 if the budget
+	// Breach is how many more of its healthy pods are missing at one time than the budget allows. It is 0 if the budget
 	// is not overrun.
 	Breach int `json:"breach"`
 }

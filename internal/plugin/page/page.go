@@ -43,7 +43,6 @@ var (
 	style = BaseStyle + ownStyle
 
 	parsed = template.Must(template.New("").Funcs(template.FuncMap{
-		"minus":   func(a, b int) int { return a - b },
 		"length":  length,
 		"instant": func(at metav1.MicroTime) string { return at.UTC().Format(time.RFC3339) },
 	}).ParseFS(markup, "*.html"))

@@ -219,5 +219,6 @@ func (r *Room) WhereTo(a Answer, from string, at time.Time) *cliv1alpha1.WhereTo
 	}
 	slices.Sort(where.Nodes)
 	where.Warnings = r.warnings(a, from, at)
+	_, where.LeavesAgain = a.group.again[a.Node]
 	return where
 }

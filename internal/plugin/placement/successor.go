@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -27,11 +28,12 @@ type leaver struct {
 }
 
 // SuccessorOf returns the pod that the controller of a pod creates next: the pod as it was created, with another name.
-// It has no UID, and is not bound to a node.
+// Its name identifies it, and it is not bound to a node.
 func SuccessorOf(pod *corev1.Pod, name string) *corev1.Pod {
 	successor := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: name, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
+			Namespace: pod.Namespace, Name: name, UID: types.UID(pod.Namespace + "/" + name),
+			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
 		},
 		Spec: pod.Spec,
 	}

@@ -50,10 +50,11 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
 	}
 	fill(plan, cluster, changes)
-	if err := play(ctx, plan, cluster, changes, request); err != nil {
+	course, err := play(ctx, plan, cluster, changes, request)
+	if err != nil {
 		return nil, err
 	}
-	weigh(plan, cluster)
+	weigh(plan, cluster, course)
 	return plan, nil
 }
 
@@ -89,16 +90,16 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 	sortPods(plan.Pods)
 }
 
-// play adds to a plan what follows from the changes: what EvictionPolicies do with the pods that leave, and where their
-// successors would go.
+// play returns what follows from the changes, and adds to a plan what EvictionPolicies do with the pods that leave, and
+// where their successors would go.
 func play(
 	ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change, request Request,
-) error {
-	leaves := func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves }
-	whereTo := request.WhereTo && slices.ContainsFunc(plan.Pods, leaves)
-	if len(cluster.Policies) == 0 && !whereTo {
-		return nil
+) (*simulate.Course, error) {
+	leaves := slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves })
+	if len(cluster.Policies) == 0 && !leaves {
+		return &simulate.Course{}, nil
 	}
+	whereTo := request.WhereTo && leaves
 	is := simulate.Change{
 		At: request.At, WhereTo: whereTo, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
 	}
@@ -107,7 +108,7 @@ func play(
 	}
 	course, err := simulate.Retaint(ctx, cluster, is)
 	if err != nil {
-		return fmt.Errorf("play what follows: %w", err)
+		return nil, fmt.Errorf("play what follows: %w", err)
 	}
 	if course.Policies != nil {
 		tellPolicies(plan, course)
@@ -115,7 +116,7 @@ func play(
 	if whereTo {
 		tellWhereTo(plan, cluster, course)
 	}
-	return nil
+	return course, nil
 }
 
 // change is what happens to the taints of one node.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -92,7 +93,7 @@ func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
 	elsewhere := func(pod *corev1.Pod) { pod.Spec.NodeName = "other" }
 	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("n")},
+		Nodes: []*corev1.Node{node("n"), node("other")},
 		Pods: []*corev1.Pod{
 			pod("a1", ownedBy("ReplicaSet", "a-5c")), pod("a2", ownedBy("ReplicaSet", "a-5c")),
 			pod("b1", ownedBy("StatefulSet", "b")), pod("b2", ownedBy("StatefulSet", "b"), elsewhere),
@@ -101,10 +102,10 @@ func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
 		},
 		Controllers: map[types.UID]metav1.OwnerReference{"a-5c": {Kind: "Deployment", Name: "a"}},
 	}
-	made := planFor(t, cluster, "k:NoExecute")
+	made := planOf(t, cluster, cluster.Nodes[:1], "k:NoExecute")
 	want := []cliv1alpha1.PlannedWorkload{
 		{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "a"}, Namespace: "default", Replicas: 2, Leave: 2},
-		{Owner: cliv1alpha1.Owner{Kind: "StatefulSet", Name: "b"}, Namespace: "default", Replicas: 2, Leave: 1},
+		{Owner: cliv1alpha1.Owner{Kind: "StatefulSet", Name: "b"}, Namespace: "default", Replicas: 2, Leave: 1, Lowest: 1},
 	}
 	if len(made.Workloads) != 2 || made.Workloads[0] != want[0] || made.Workloads[1] != want[1] {
 		t.Errorf("the workloads are %+v, want %+v", made.Workloads, want)
@@ -184,6 +185,88 @@ func TestReplicasThatAreNotReadyHideNoLoss(t *testing.T) {
 	}
 }
 
+func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
+	web := ownedBy("ReplicaSet", "web")
+	for name, test := range map[string]struct {
+		pods   []*corev1.Pod
+		others []string // taints of the other node
+		lowest int
+		says   string
+	}{
+		"an hour apart": {
+			[]*corev1.Pod{pod("p", web, tolerating("k", 0)), pod("q", web, tolerating("k", 3600))}, nil, 1,
+			"ReplicaSet default/web loses all 2 replicas one after the other: at least 1 is ready at any time.",
+		},
+		"before the successor of the first is ready": {
+			[]*corev1.Pod{pod("p", web, tolerating("k", 0)), pod("q", web, tolerating("k", 4))}, nil, 0,
+			"ReplicaSet default/web loses every replica: 2 of 2.",
+		},
+		"and no node takes the successors": {
+			[]*corev1.Pod{pod("p", web, tolerating("k", 0)), pod("q", web, tolerating("k", 3600))}, []string{"other:NoSchedule"}, 0,
+			"ReplicaSet default/web loses every replica: 2 of 2.",
+		},
+		"and a StatefulSet replaces each when it is gone": {
+			[]*corev1.Pod{pod("db-0", ownedBy("StatefulSet", "db"), tolerating("k", 0)), pod("db-1", ownedBy("StatefulSet", "db"), tolerating("k", 3600))}, nil, 1,
+			"StatefulSet default/db loses all 2 replicas one after the other: at least 1 is ready at any time.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &state.Cluster{Nodes: []*corev1.Node{node("n", test.others...), node("m", test.others...)}, Pods: test.pods}
+			for _, pod := range test.pods {
+				pod.Labels = map[string]string{"app": "web"}
+			}
+			cluster.Budgets = []*policyv1.PodDisruptionBudget{budgetOf("web", 1)}
+			made := planOf(t, cluster, cluster.Nodes[:1], "k:NoExecute")
+			if got := made.Workloads[0]; got.Replicas != 2 || got.Leave != 2 || got.Lowest != test.lowest {
+				t.Errorf("the workload is %+v, want 2 of 2 to leave, and %d at the lowest", got, test.lowest)
+			}
+			if breach := 1 - test.lowest; made.Budgets[0].Breach != breach || made.Budgets[0].Leave != 2 {
+				t.Errorf("the budget is %+v, want 2 pods to leave and a breach by %d", made.Budgets[0], breach)
+			}
+			if lost := 1 - test.lowest; made.Summary.WorkloadsLost != lost || made.Summary.BudgetsBreached != lost {
+				t.Errorf("the summary is %+v, want %d lost and %d breached", made.Summary, lost, lost)
+			}
+			if lines := summary.Losses(made); !slices.Contains(lines, test.says) {
+				t.Errorf("the plan says %q, want %q", lines, test.says)
+			}
+		})
+	}
+}
+
+// A pod that tolerates the taint for some time may come back, and leave again.
+func TestANodeIsEmptiedIfNoSuccessorComesToIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		plan    plan.Request
+		emptied bool
+		again   int
+		says    string
+	}{
+		"one comes back": {plan.Request{WhereTo: true}, false, 1, "Of the pods that go to a node, 1 must leave it again: it tolerates its NoExecute taints only for a while."},
+		"nobody asks":    {plan.Request{}, true, 0, "1 node emptied: n."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("n")
+			n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
+			cluster := &state.Cluster{Nodes: []*corev1.Node{n}, Pods: []*corev1.Pod{pod("p", ownedBy("ReplicaSet", "web"), tolerating("k", 60))}}
+			edit, err := taints.ParseEdit("k:NoExecute")
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.plan.Nodes, test.plan.Edit, test.plan.At = cluster.Nodes, edit, now
+			made, err := plan.Make(t.Context(), cluster, test.plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made.Nodes[0].Emptied != test.emptied || made.Summary.Emptied == 1 != test.emptied || made.Summary.LeaveAgain != test.again {
+				t.Errorf("the node is %+v, and the summary %+v", made.Nodes[0], made.Summary)
+			}
+			if lines := summary.Lines(made); !slices.Contains(lines, test.says) {
+				t.Errorf("the plan says %q, want %q", lines, test.says)
+			}
+		})
+	}
+}
+
 func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "a"} }
 	notReady := func(pod *corev1.Pod) {
@@ -193,7 +276,7 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 		return &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 2 - allowed},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ExpectedPods: 4, CurrentHealthy: 3, DesiredHealthy: 3 - allowed},
 		}
 	}
 	cluster := &state.Cluster{
@@ -253,7 +336,7 @@ func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
 			pod("c", labeled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labeled, on("stays")),
 			pod("0", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
 		},
-		Budgets: []*policyv1.PodDisruptionBudget{budgetOf("a", 0), budgetOf("b", 0), budgetOf("d", 1)},
+		Budgets: []*policyv1.PodDisruptionBudget{budgetOf("a", 0), budgetOf("b", 0), budgetOf("d", 2)},
 	}
 	made := planFor(t, cluster, "k:NoExecute")
 	last := metav1.NewMicroTime(now.Add(5 * time.Minute))

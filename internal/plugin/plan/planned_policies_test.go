@@ -291,6 +291,7 @@ func TestAPlanCountsThePodsOfEachPolicyAndBudget(t *testing.T) {
 			policyOf("asks", of("asked", v1alpha1.ActionEvict)), policyOf("holds", of("held", v1alpha1.ActionHold)),
 		},
 	}
+	cluster.Budgets[0].Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 2}
 	made := planOf(t, cluster, []*corev1.Node{n}, "k:NoExecute")
 	want := []cliv1alpha1.PlannedPolicy{{Name: "asks", Pods: 3, Asked: 3}, {Name: "holds", Pods: 2, Held: 2}}
 	if diff := cmp.Diff(want, made.Policies); diff != "" {

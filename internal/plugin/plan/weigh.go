@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // weigh adds what a plan means for nodes, workloads and budgets, and counts.
-func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
+func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course) {
 	pods := map[types.UID]*corev1.Pod{}
 	for _, pod := range cluster.Pods {
 		pods[pod.UID] = pod
@@ -27,13 +28,13 @@ func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
 		pod.Lost = departs(pod) && state.IsBare(pods[pod.UID])
 		pod.LocalData = departs(pod) && state.HasLocalData(pods[pod.UID])
 	}
-	weighNodes(plan, pods)
-	weighWorkloads(plan, cluster)
-	weighBudgets(plan, cluster, pods)
+	weighNodes(plan, course, pods)
+	weighWorkloads(plan, course)
+	weighBudgets(plan, cluster, course, pods)
 	plan.Summary = summaryOf(plan)
 }
 
-func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
+func weighNodes(plan *cliv1alpha1.TaintPlan, course *simulate.Course, pods map[types.UID]*corev1.Pod) {
 	leave, stay := map[string]int{}, map[string]int{}
 	static := map[string]int{}
 	for i := range plan.Pods {
@@ -50,7 +51,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, pods map[types.UID]*corev1.Pod) {
 	for i := range plan.Nodes {
 		node := &plan.Nodes[i]
 		node.Leave, node.Pods = leave[node.Name], leave[node.Name]+stay[node.Name]+static[node.Name]
-		node.Emptied = node.Leave > 0 && stay[node.Name] == 0
+		node.Emptied = node.Leave > 0 && stay[node.Name]+course.Came[node.Name] == 0
 	}
 }
 
@@ -59,53 +60,20 @@ func departs(pod *cliv1alpha1.PlannedPod) bool {
 	return pod.Leaves && (pod.Answer == nil || pod.Answer.LeavesAt != nil)
 }
 
-// workloadKey identifies a workload in the cluster.
-type workloadKey struct {
-	namespace string
-	owner     cliv1alpha1.Owner
-}
-
-func weighWorkloads(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster) {
-	leaving := map[types.UID]bool{}
-	workloads := map[workloadKey]*cliv1alpha1.PlannedWorkload{}
-	for i := range plan.Pods {
-		if pod := &plan.Pods[i]; departs(pod) && pod.Owner != nil {
-			leaving[pod.UID] = true
-			key := workloadKey{pod.Namespace, *pod.Owner}
-			workloads[key] = &cliv1alpha1.PlannedWorkload{Owner: *pod.Owner, Namespace: pod.Namespace}
-		}
-	}
-	if len(workloads) == 0 {
-		return
-	}
-	for _, pod := range cluster.Pods {
-		owner := cluster.Owner(pod)
-		if owner == nil || state.IsOver(pod) || !state.IsReady(pod) { // a pod that is not ready serves nobody
-			continue
-		}
-		if workload := workloads[workloadKey{pod.Namespace, *owner}]; workload != nil {
-			workload.Replicas++
-			workload.Leave += count(leaving[pod.UID])
-		}
-	}
-	for workload := range maps.Values(workloads) {
-		if workload.Leave > 0 { // otherwise only pods of it leave that have finished or are not ready
-			plan.Workloads = append(plan.Workloads, *workload)
-		}
-	}
+// weighWorkloads adds the workloads that lose ready replicas, the worst first.
+func weighWorkloads(plan *cliv1alpha1.TaintPlan, course *simulate.Course) {
+	plan.Workloads = course.Workloads
 	slices.SortFunc(plan.Workloads, func(a, b cliv1alpha1.PlannedWorkload) int {
-		return cmp.Or(cmp.Compare(left(a), left(b)), cmp.Compare(b.Leave, a.Leave),
+		return cmp.Or(cmp.Compare(min(a.Lowest, 1), min(b.Lowest, 1)), cmp.Compare(b.Leave, a.Leave),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// left is 0 for a workload that loses every replica, and 1 for others.
-func left(w cliv1alpha1.PlannedWorkload) int { return min(w.Replicas-w.Leave, 1) }
-
-func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, pods map[types.UID]*corev1.Pod) {
+func weighBudgets(
+	plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course, pods map[types.UID]*corev1.Pod,
+) {
 	covers := state.CoverageOf(cluster.Budgets)
 	weighed := map[string]*cliv1alpha1.PlannedBudget{}
-	disrupted := map[string]int{}
 	for i := range plan.Pods {
 		planned := &plan.Pods[i]
 		pod := pods[planned.UID]
@@ -117,22 +85,17 @@ func weighBudgets(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, pods map[
 			key := budget.Namespace + "/" + budget.Name
 			if weighed[key] == nil {
 				weighed[key] = &cliv1alpha1.PlannedBudget{
-					Namespace: budget.Namespace, Name: budget.Name, Allowed: budget.Status.DisruptionsAllowed,
+					Namespace: budget.Namespace, Name: budget.Name,
+					Allowed: int32(course.Budgets[key].Allowed),
+					Breach:  max(course.Budgets[key].Missing-course.Budgets[key].Allowed, 0),
 				}
 			}
 			weighed[key].Leave++
-			switch {
-			case asksBudget(planned.Answer):
-				weighed[key].Asked++
-			case state.IsReady(pod):
-				disrupted[key]++
-			}
+			weighed[key].Asked += count(asksBudget(planned.Answer))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(weighed)) {
-		budget := weighed[key]
-		budget.Breach = max(disrupted[key]-int(budget.Allowed), 0)
-		plan.Budgets = append(plan.Budgets, *budget)
+		plan.Budgets = append(plan.Budgets, *weighed[key])
 	}
 }
 
@@ -154,7 +117,7 @@ func summaryOf(plan *cliv1alpha1.TaintPlan) cliv1alpha1.PlanSummary {
 		}
 	}
 	for _, workload := range plan.Workloads {
-		summary.WorkloadsLost += count(left(workload) == 0)
+		summary.WorkloadsLost += count(workload.Lowest == 0)
 	}
 	for _, budget := range plan.Budgets {
 		summary.BudgetsBreached += count(budget.Breach > 0)

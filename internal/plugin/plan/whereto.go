@@ -52,5 +52,6 @@ func addWhereTo(summary *cliv1alpha1.PlanSummary, where *cliv1alpha1.WhereTo) {
 		summary.Nowhere++
 	default:
 		summary.Placed++
+		summary.LeaveAgain += count(where.LeavesAgain)
 	}
 }

@@ -74,6 +74,7 @@ type pod struct {
 	only        *node                      // the only node for which a DaemonSet creates it
 	after       time.Time                  // when its controller creates it
 	of          *pod                       // its predecessor, or nil
+	charged     []*quota                   // in which it counts; nil if it is not created
 	asked       bool                       // the room has been asked about it, and
 	needsOthers bool                       // said that it needs pods elsewhere
 	why         string                     // it found no room when it was last asked about
@@ -86,7 +87,7 @@ type pod struct {
 func (s *simulation) load() {
 	for _, object := range s.cluster.Nodes {
 		n := &node{
-			Node: object, ready: readiness.IsReady(object), silent: readiness.IsUnknown(object),
+			Node: object, ready: servesPods(object), silent: readiness.IsUnknown(object),
 			taints: state.Tainted(object, s.start),
 		}
 		n.look = once{queue: &s.queue, kind: looks, do: func(now time.Time) { s.look(n, now) }}
@@ -102,6 +103,7 @@ func (s *simulation) load() {
 		}
 		p := s.newPod(object)
 		p.first = true
+		s.quotas.charge(p)
 		if n != nil {
 			s.wasOn(p, n)
 		} else if s.waited(p) {
@@ -127,11 +129,13 @@ func (s *simulation) waited(p *pod) bool {
 	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
 }
 
-// wasLeaving records that a pod was terminating at the start: it is gone soon, unless its kubelet is silent.
+// wasLeaving records that a pod was terminating at the start. Its deletion timestamp includes its grace period.
 func (s *simulation) wasLeaving(p *pod) {
 	p.stage = terminating
 	s.recount(p)
-	s.scheduleGone(p, s.start)
+	if !p.stays() {
+		s.goneFrom(p, timeline.Later(s.start, p.DeletionTimestamp.Time))
+	}
 }
 
 // newPod returns a pod without a node.
@@ -170,15 +174,23 @@ func (s *simulation) isGone(p *pod, now time.Time) {
 	if n := p.on; n != nil {
 		n.pods = slices.DeleteFunc(n.pods, func(other *pod) bool { return other == p })
 	}
-	p.stage = gone
-	s.release(p)
-	s.sets.changes(p)
+	s.remove(p, now)
 	if p.on != nil && s.room != nil && !p.is.Finished {
 		s.fail(s.room.Remove(p.Pod))
 		s.roomFor(now)
 	}
 	if s.makers.WhyWait(p.Pod) != "" {
 		s.succeed(p, now)
+	}
+}
+
+// remove notes that a pod does not exist, or is never created.
+func (s *simulation) remove(p *pod, now time.Time) {
+	p.stage = gone
+	s.release(p)
+	s.sets.changes(p)
+	if s.quotas.release(p) {
+		s.roomFor(now)
 	}
 }
 
@@ -190,6 +202,11 @@ func (s *simulation) roomFor(now time.Time) {
 	}
 }
 
+// servesPods reports whether the pods of a node can be ready: the node is ready, or does not say that it is not.
+func servesPods(node *corev1.Node) bool {
+	return readiness.IsReady(node) || readiness.Condition(node, corev1.NodeReady) == nil
+}
+
 // becomes replaces a node with its new state.
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
@@ -198,7 +215,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	if s.policies != nil {
 		s.policies.engine.SetTaints(n.Name, n.taints)
 	}
-	if ready := readiness.IsReady(object); ready != n.ready {
+	if ready := servesPods(object); ready != n.ready {
 		n.ready = ready
 		for _, p := range n.pods {
 			s.recount(p)
@@ -207,7 +224,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	if state.IsOutOfService(object) {
 		for _, p := range n.pods {
 			if p.stage == terminating {
-				s.scheduleGone(p, now)
+				s.goneFrom(p, now)
 			}
 		}
 	}
@@ -390,7 +407,7 @@ func (s *simulation) comesBack(n *node, now time.Time) {
 	for _, p := range n.pods {
 		switch {
 		case p.stage == terminating:
-			s.scheduleGone(p, now)
+			s.endAfterGrace(p, now)
 		case p.starts:
 			p.starts = false
 			s.begin(p, now)

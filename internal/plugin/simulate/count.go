@@ -4,6 +4,8 @@
 package simulate
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +23,8 @@ type counter struct {
 	changed bool
 	unknown bool    // a pod has left, and it is not known whether its owner creates another
 	points  []point // the first is at the start
+	atMost  bool    // some successors wait for grace periods
+	leave   int     // how many of the ready pods on the nodes that change leave; only in a course
 }
 
 // point is a number from a given instant on.
@@ -66,14 +70,14 @@ func (s *simulation) recordFirst() {
 // first returns the number at the start.
 func (c *counter) first() int { return c.points[0].number }
 
-// below returns how long the number is less than the given one, and the first point with the lowest number, until an
-// end.
-func (c *counter) below(number int, end time.Time) (length time.Duration, lowest point) {
-	lowest = c.points[0]
+// lowest returns the first point with the lowest number.
+func (c *counter) lowest() point {
+	return slices.MinFunc(c.points, func(a, b point) int { return cmp.Compare(a.number, b.number) })
+}
+
+// below returns how long the number is less than the given one, until an end.
+func (c *counter) below(number int, end time.Time) (length time.Duration) {
 	for i, p := range c.points {
-		if p.number < lowest.number {
-			lowest = p
-		}
 		until := end
 		if i+1 < len(c.points) {
 			until = c.points[i+1].at
@@ -82,7 +86,7 @@ func (c *counter) below(number int, end time.Time) (length time.Duration, lowest
 			length += until.Sub(p.at)
 		}
 	}
-	return length, lowest
+	return length
 }
 
 // workloadKey identifies a workload in the cluster.
@@ -148,6 +152,15 @@ func scaled(number *intstr.IntOrString, of int) int {
 		return of
 	}
 	return n
+}
+
+// allowedFirst returns how many disruptions the budget allows at the start: as the disruption controller recorded, or
+// would record.
+func (b *budget) allowedFirst() int {
+	if b.Status.ExpectedPods == 0 {
+		return max(b.first()-b.desired, 0)
+	}
+	return int(b.Status.DisruptionsAllowed)
 }
 
 // room returns how many disruptions the budget allows now.

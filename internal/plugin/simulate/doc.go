@@ -15,6 +15,7 @@
 //	cluster.go    nodes and pods as they are now
 //	leave.go      which pods leave a node, and which EvictionPolicies hold
 //	policies.go   what the policies remember: breakers, paces, budgets
+//	quota.go      ResourceQuotas that refuse successors
 //	succeed.go    successors: when they are made, and where they go
 //	count.go      ready replicas and healthy pods over time
 //	report.go     the results; story.go has them as sentences

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -28,7 +30,7 @@ func (s *simulation) look(n *node, now time.Time) {
 	var due []leaver
 	var next time.Time
 	for _, p := range n.pods {
-		if p.stage != bound || state.IsStatic(p.Pod) {
+		if !s.mayLeave(p) {
 			continue
 		}
 		v := state.Rule.Decide(p.facts, n.taints)
@@ -50,6 +52,11 @@ func (s *simulation) look(n *node, now time.Time) {
 	}
 }
 
+// mayLeave reports whether taints can make a pod leave its node. A course ends, so its successors stay where they come.
+func (s *simulation) mayLeave(p *pod) bool {
+	return p.stage == bound && !state.IsStatic(p.Pod) && (s.course == nil || p.first)
+}
+
 // leaver is a pod that is due.
 type leaver struct {
 	*pod
@@ -59,19 +66,21 @@ type leaver struct {
 
 // evict makes a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
-	n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
-	s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
-	s.tellPod(l.pod).Taint = taint
+	if s.course != nil {
+		s.course.loses(l)
+	} else {
+		n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
+		s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
+		s.tellPod(l.pod).Taint = taint
+	}
 	s.leave(l.pod, now)
 }
 
 // leave makes a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
-	told := s.tellPod(p)
-	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
-	if n != nil {
-		s.tellNode(n)
+	if s.course == nil {
+		s.tellLeaves(p, now)
 	}
 	if s.policies != nil {
 		s.policies.left(p, now)
@@ -85,43 +94,74 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	if why == "" {
 		s.succeed(p, now)
 	}
-	if !s.scheduleGone(p, now) && s.course != nil && why != "" {
+	if !s.endAfterGrace(p, now) && s.course != nil && why != "" {
 		s.course.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
 	}
 }
 
-// goneAt returns when a pod is gone that leaves at an instant. It is zero if nobody ends the pod.
-func (s *simulation) goneAt(p *pod, leaves time.Time) time.Time {
-	if p.stays() {
-		return time.Time{}
-	}
-	return leaves
-}
-
-// stays reports whether a pod that leaves stays Terminating: neither does its kubelet end it, nor does pod garbage
-// collection delete it because its node is out of service.
-func (p *pod) stays() bool { return p.on != nil && p.on.silent && !state.IsOutOfService(p.on.Node) }
-
-// scheduleGone lets a pod be gone that leaves at an instant, and reports whether that is known to happen. Pods that are
-// gone in the same instant free their places together, after successors that do not wait for that have looked for room.
-func (s *simulation) scheduleGone(p *pod, leaves time.Time) bool {
-	at := s.goneAt(p, leaves)
+// endAfterGrace lets a pod that leaves use its grace period, and reports whether it is known when the pod is gone.
+func (s *simulation) endAfterGrace(p *pod, leaves time.Time) bool {
+	at := p.goneAt(leaves)
 	if at.IsZero() {
 		return false
 	}
+	waits := s.makers.WhyWait(p.Pod) != "" || len(p.volumes) > 0 // its successor, or for its volume
+	if at.After(leaves) && waits && p.workload != nil {
+		p.workload.atMost = true
+	}
+	s.goneFrom(p, at)
+	return true
+}
+
+// goneAt returns when a pod is gone that leaves at an instant, if its containers use all of its grace period. It is
+// zero if nobody ends the pod.
+func (p *pod) goneAt(leaves time.Time) time.Time {
+	switch {
+	case p.stays():
+		return time.Time{}
+	case p.on == nil || state.IsOutOfService(p.on.Node):
+		return leaves
+	}
+	return leaves.Add(graceOf(p.Pod))
+}
+
+// stays reports whether a pod that leaves stays Terminating: neither does its kubelet end it, nor does the API server
+// delete it without its kubelet, nor does pod garbage collection because its node is out of service.
+func (p *pod) stays() bool {
+	return p.on != nil && p.on.silent && graceOf(p.Pod) > 0 && !state.IsOutOfService(p.on.Node)
+}
+
+// graceOf returns the longest time that a pod may take to end. If it is 0, or the pod has finished, the API server
+// deletes the pod without its kubelet.
+func graceOf(pod *corev1.Pod) time.Duration {
+	if state.IsFinished(pod) {
+		return 0
+	}
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	for _, set := range []*int64{pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds} {
+		seconds = ptr.Deref(set, seconds)
+	}
+	return time.Duration(max(seconds, 0)) * time.Second
+}
+
+// goneFrom lets a pod be gone from an instant on, or once its kubelet can tell the API server. Pods that are gone in the
+// same instant free their places together, after successors that do not wait for that have looked for room.
+func (s *simulation) goneFrom(p *pod, at time.Time) {
 	if s.ending[at] == nil {
 		s.queue.add(at, ends, func(now time.Time) {
 			all := s.ending[now]
 			delete(s.ending, now)
 			for _, p := range all {
-				if !p.stays() { // its node may have fallen silent
+				switch {
+				case now.Before(s.down):
+					s.goneFrom(p, s.down)
+				case !p.stays(): // its node may have fallen silent
 					s.isGone(p, now)
 				}
 			}
 		})
 	}
 	s.ending[at] = append(s.ending[at], p)
-	return true
 }
 
 // failJob ends the other pods of a Job that fails, including those that wait for a node. It does so only once.
@@ -138,7 +178,7 @@ func (s *simulation) failJob(of *pod, now time.Time) {
 		case p.stage == bound && !p.is.Finished:
 			s.leave(p, now)
 		case p.stage == waiting:
-			p.stage = gone
+			s.remove(p, now)
 			if p.of != nil {
 				s.noSuccessor(p.of, s.makers.WhyFails(p.Pod))
 			}

@@ -62,7 +62,7 @@ func (k knownPods) Leaving(name string, now time.Time) (leaving []*policy.Leaver
 		return nil
 	}
 	for _, p := range n.pods {
-		if p.stage != bound || state.IsStatic(p.Pod) || len(p.selecting) == 0 {
+		if !k.s.mayLeave(p) || len(p.selecting) == 0 {
 			continue
 		}
 		if is := k.s.leaver(p, n, now); len(is.Causes) > 0 {

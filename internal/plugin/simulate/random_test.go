@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // TestRandomSimulationsAddUp plays random steps on random clusters, and checks what must be true of every report.
@@ -56,6 +60,68 @@ func TestRandomSimulationsAddUp(t *testing.T) {
 				t.Errorf("the same input gives\n%s\nand\n%s", printed[0], printed[1])
 			}
 		})
+	}
+}
+
+// TestAPlanAndASimulationOfTheSameTaintSayTheSame plans taints of random nodes, and simulates them.
+func TestAPlanAndASimulationOfTheSameTaintSayTheSame(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 3))
+			cluster := randomCluster(random)
+			disturb(random, cluster)
+			for _, node := range cluster.Nodes { // node health would add taints
+				node.Spec.Unschedulable = false
+				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			}
+			nodes := cluster.Nodes[:1+random.IntN(len(cluster.Nodes))]
+			var names []string
+			for _, node := range nodes {
+				names = append(names, node.Name)
+			}
+			report := play(t, cluster, "{at: 0s, taint: {nodes: ["+strings.Join(names, ", ")+"], taints: ['k=v:NoExecute']}}")
+			again := slices.ContainsFunc(report.Pods, func(pod cliv1alpha1.SimulatedPod) bool { return pod.UID == "" && pod.LeavesAt != nil })
+			if again {
+				t.Skip("in a plan, successors do not leave again")
+			}
+			saysAs(t, planFor(t, cluster, nodes, "k=v:NoExecute"), report)
+		})
+	}
+}
+
+// planFor returns the plan of a taint.
+func planFor(t *testing.T, cluster *state.Cluster, nodes []*corev1.Node, taint string) *cliv1alpha1.TaintPlan {
+	t.Helper()
+	edit, err := taints.ParseEdit(taint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planned, err := plan.Make(t.Context(), cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return planned
+}
+
+// saysAs checks that a plan says the same about workloads and budgets as a simulation, which has only those that fall.
+func saysAs(t *testing.T, planned *cliv1alpha1.TaintPlan, report *cliv1alpha1.SimulationReport) {
+	t.Helper()
+	lowest, missing := map[cliv1alpha1.Owner]int{}, map[string]int{}
+	for _, w := range report.Workloads {
+		lowest[w.Owner] = w.Lowest
+	}
+	for _, b := range report.Budgets {
+		missing[b.Name] = b.Desired - b.Lowest
+	}
+	for _, w := range planned.Workloads {
+		if simulated, falls := lowest[w.Owner]; w.Lowest != simulated && (falls || w.Lowest != w.Replicas) {
+			t.Errorf("the plan says %+v, and the simulation that %d are ready at the lowest", w, simulated)
+		}
+	}
+	for _, b := range planned.Budgets {
+		if simulated, falls := missing[b.Name]; falls && b.Breach != simulated {
+			t.Errorf("the plan says %+v, and the simulation that %d are missing", b, simulated)
+		}
 	}
 }
 

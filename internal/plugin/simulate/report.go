@@ -22,7 +22,7 @@ import (
 var notSimulated = []string{
 	"Autoscalers, the descheduler and preemption: no nodes are added or removed, and no pod makes room for another.",
 	"Rollouts, scaling and other changes of workloads while the simulation runs.",
-	"The readiness of applications: a pod is ready after the start delay, and a deleted pod stops immediately if its kubelet is alive.",
+	"The readiness of applications: a pod is ready after the start delay, and a deleted pod uses all of its grace period if its kubelet is alive.",
 	"Pods that stop because of a dependency, such as a database in a silent zone.",
 	"Load: calls to the API server take no time.",
 	"Random choices: which of the nodes that become silent together is tainted first, and which of equally good nodes gets a pod.",
@@ -46,6 +46,15 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 		s.told = append(s.told, p.told)
 	}
 	return p.told
+}
+
+// tellLeaves reports that a pod leaves its node.
+func (s *simulation) tellLeaves(p *pod, now time.Time) {
+	told := s.tellPod(p)
+	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
+	if p.on != nil {
+		s.tellNode(p.on)
+	}
 }
 
 // tellBreaker reports what the breaker of a policy does, and why it is open; why is empty if it is not.
@@ -152,11 +161,11 @@ func (s *simulation) tellBlocked() {
 func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 	for key, c := range s.workloads {
 		first := c.first()
-		_, lowest := c.below(first, s.end)
+		lowest := c.lowest()
 		if lowest.number >= first {
 			continue
 		}
-		length, _ := c.below(lowest.number+1, s.end)
+		length := c.below(lowest.number+1, s.end)
 		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
 			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
 			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c), Unknown: c.unknown,
@@ -191,7 +200,9 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 		}
 		if i+1 < len(c.points) {
 			lasts = c.points[i+1].at.Sub(p.at)
-			length = "for " + sentence.Span(lasts)
+			if length = "for " + sentence.Span(lasts); c.atMost {
+				length = "for at most " + sentence.Span(lasts)
+			}
 		}
 		detail := fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length)
 		s.story.add(p.at, below, "", detail, "").lasts = lasts
@@ -203,10 +214,11 @@ func (s *simulation) reportBudgets(r *cliv1alpha1.SimulationReport) {
 		if b.first() < b.desired {
 			continue
 		}
-		length, lowest := b.below(b.desired, s.end)
+		lowest := b.lowest()
 		if lowest.number >= b.desired {
 			continue
 		}
+		length := b.below(b.desired, s.end)
 		r.Budgets = append(r.Budgets, cliv1alpha1.SimulatedBudget{
 			Namespace: b.Namespace, Name: b.Name, Desired: b.desired, Lowest: lowest.number,
 			LowestAt: s.offset(lowest.at), OverrunFor: metav1.Duration{Duration: length},

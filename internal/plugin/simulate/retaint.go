@@ -38,9 +38,20 @@ type Course struct {
 	// WhereTo says where the successors of pods go, by UID. Late is how many fit no node at first.
 	WhereTo map[types.UID]*cliv1alpha1.WhereTo
 	Late    int
+	// Workloads are those with ready pods on the nodes that change and that leave, in no particular order.
+	Workloads []cliv1alpha1.PlannedWorkload
+	// Came is how many pods come to each node that changes, with WhereTo.
+	Came map[string]int
+	// Budgets says what happens to each PodDisruptionBudget, by namespace/name.
+	Budgets map[string]Budget
 
-	over bool // nothing is left to happen, and pods leave that policies hold
+	nodes map[string]bool // those that change
+	over  bool            // nothing is left to happen, and pods leave that policies hold
 }
+
+// Budget is what happens to a PodDisruptionBudget: how many disruptions it allows at the start, and by how many its
+// healthy pods are then fewer at the worst instant.
+type Budget struct{ Allowed, Missing int }
 
 // Selected is a due pod that policies select.
 type Selected struct {
@@ -58,15 +69,16 @@ type Trip struct {
 }
 
 // Retaint plays what follows if the taints of nodes change and nothing else happens: no node falls silent or is tainted
-// by node health. Pods that leave get successors, which become ready and so make room in budgets; those get none, so
-// that the course ends. At most the time of [Longest] is played. At the end, the pods leave that policies hold, to see
-// where their successors would go.
+// by node health. Pods that leave get successors, which become ready and so make room in budgets. Successors stay where
+// they come, so that the course ends. At most the time of [Longest] is played. At the end, the pods leave that policies
+// hold, to see where their successors would go.
 func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Course, error) {
 	s := newSimulation(ctx, cluster, Options{
 		At: change.At, StartDelay: DefaultStartDelay, WhereTo: change.WhereTo, Questions: change.Questions,
 	})
 	s.course = &Course{
 		Pods: map[types.UID]*Selected{}, Trips: map[string]Trip{}, WhereTo: map[types.UID]*cliv1alpha1.WhereTo{},
+		Came: map[string]int{}, Budgets: map[string]Budget{}, nodes: map[string]bool{},
 	}
 	if s.policies != nil {
 		s.course.Policies = s.policies.set
@@ -78,10 +90,15 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	}
 	s.end = s.start.Add(Longest)
 	for _, node := range change.Nodes {
+		s.course.nodes[node.Name] = true
 		s.queue.add(s.start, stepped, func(now time.Time) { s.becomes(node, now) })
 	}
-	if err := s.run(); err != nil || !change.WhereTo {
-		return s.course, err
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	s.sumUp()
+	if !change.WhereTo {
+		return s.course, nil
 	}
 	s.course.over = true
 	for _, node := range change.Nodes {
@@ -95,6 +112,32 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	return s.course, err
 }
 
+// loses counts a pod that leaves, if it is ready and on a node that changes.
+func (c *Course) loses(l leaver) {
+	if l.counted && l.workload != nil && c.nodes[l.on.Name] {
+		l.workload.leave++
+	}
+}
+
+// sumUp says what the course did to workloads, budgets and nodes.
+func (s *simulation) sumUp() {
+	for key, c := range s.workloads {
+		if c.leave > 0 {
+			s.course.Workloads = append(s.course.Workloads, cliv1alpha1.PlannedWorkload{
+				Owner: key.owner, Namespace: key.namespace, Replicas: c.first(), Leave: c.leave, Lowest: c.lowest().number,
+			})
+		}
+	}
+	for name := range s.course.nodes {
+		for _, p := range s.nodes[name].pods {
+			s.course.Came[name] += count(p.asked)
+		}
+	}
+	for name, b := range s.allowed {
+		s.course.Budgets[name] = Budget{Allowed: b.allowedFirst(), Missing: b.first() - b.lowest().number}
+	}
+}
+
 // letGo lets the pods leave that must leave a node.
 func (s *simulation) letGo(n *node) {
 	for _, p := range slices.Clone(n.pods) {
@@ -104,9 +147,10 @@ func (s *simulation) letGo(n *node) {
 	}
 }
 
-// goes records where the successor of a pod goes. Of is nil for a pod that waited for a node at the start.
+// goes records where the successor of a pod goes, if it is known. Of is nil for a pod that waited for a node at the
+// start.
 func (c *Course) goes(of *pod, where *cliv1alpha1.WhereTo) {
-	if of == nil || !of.first {
+	if of == nil || !of.first || where == nil {
 		return
 	}
 	if before := c.WhereTo[of.UID]; before != nil && before.Node == "" && where.Node != "" {

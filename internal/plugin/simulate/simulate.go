@@ -60,6 +60,7 @@ type simulation struct {
 	makers      placement.Controllers
 	ofJob       map[types.UID][]*pod // by Job, for Jobs that have not failed
 	sets        sets
+	quotas      quotas
 	took        *node                // the node whose taints the last pod tolerated, without WhereTo
 	ending      map[time.Time][]*pod // when pods that leave are gone
 	waiting     []*pod
@@ -129,7 +130,7 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
-		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster), ending: map[time.Time][]*pod{},
+		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster), quotas: quotasOf(cluster), ending: map[time.Time][]*pod{},
 		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}

@@ -167,7 +167,7 @@ func TestTheReportSaysWhichClusterAndWhichTaintsThereWere(t *testing.T) {
 func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 	for name, test := range map[string]struct{ step, want string }{
 		"its node comes back": {
-			"{at: 10m, back: {nodes: [b1]}}", "50s StatefulSet shop/db has 0 of 1 replica, for 9m15s",
+			"{at: 10m, back: {nodes: [b1]}}", "50s StatefulSet shop/db has 0 of 1 replica, for at most 9m45s",
 		},
 		"its node is out of service": {
 			"{at: 5m, taint: {nodes: [b1], taints: ['node.kubernetes.io/out-of-service=yes:NoExecute']}}",
@@ -181,6 +181,168 @@ func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
 				t.Errorf("the story is %q, want %q in it", lines, test.want)
 			}
 		})
+	}
+}
+
+// The room of a pod and the name of a StatefulSet's pod are free when the pod is gone.
+func TestAPodThatLeavesMayUseItsGracePeriod(t *testing.T) {
+	const tainted, silent = "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 0s, silent: {nodes: [b1]}}"
+	const others = "{at: 0s, taint: {nodes: [b2], taints: ['k:NoExecute']}}"
+	for name, test := range map[string]struct {
+		grace  int64
+		leaves time.Duration // when it was to be gone, since the start; 0 if it is not terminating
+		steps  []string
+		ready  time.Duration // when its successor is
+		says   string
+	}{
+		"of a minute":                           {60, 0, []string{tainted}, 2*time.Minute + 5*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for at most 1m5s"},
+		"of none":                               {0, 0, []string{tainted}, time.Minute + 5*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for 5s"},
+		"of none on a silent node":              {0, 0, []string{silent}, 115 * time.Second, "50s StatefulSet shop/db has 0 of 1 replica, for 1m5s"},
+		"from when its kubelet is back":         {60, 0, []string{silent, "{at: 10m, back: {nodes: [b1]}}"}, 11*time.Minute + 5*time.Second, "50s StatefulSet shop/db has 0 of 1 replica, for at most 10m15s"},
+		"while its kubelet is silent and back":  {60, 0, []string{tainted, "{at: 90s, silent: {nodes: [b1]}}", "{at: 110s, back: {nodes: [b1]}}"}, 2*time.Minute + 5*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for at most 1m5s"},
+		"while the API server is down":          {60, 0, []string{tainted, "{at: 90s, apiServerDown: 10m}"}, 11*time.Minute + 35*time.Second, "1m0s StatefulSet shop/db has 0 of 1 replica, for at most 10m35s"},
+		"which its deletion timestamp includes": {60, 20 * time.Second, []string{others}, 25 * time.Second, ""},
+		"which may be over":                     {60, -time.Hour, []string{others}, 5 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := pod("b1", "StatefulSet", "db", "db-0", 60)
+			cluster := small(db)
+			if db.Spec.TerminationGracePeriodSeconds = &test.grace; test.leaves != 0 {
+				db.DeletionTimestamp, db.DeletionGracePeriodSeconds = new(metav1.NewTime(noon.Add(test.leaves))), &test.grace
+				cluster.Pods = append(cluster.Pods, pod("b2", "StatefulSet", "db", "db-1", 60))
+			}
+			report := play(t, cluster, test.steps...)
+			steps := report.Workloads[0].Steps
+			i := slices.IndexFunc(steps, func(step cliv1alpha1.SimulatedReplicas) bool { return step.Ready == 1 })
+			if i < 0 || steps[i].At.Duration != test.ready {
+				t.Errorf("the replicas are %+v, want the successor to be ready at %s", steps, test.ready)
+			}
+			if lines := story(report); test.says != "" && !slices.Contains(lines, test.says) {
+				t.Errorf("the story is %q, want %q in it", lines, test.says)
+			}
+		})
+	}
+}
+
+func TestARoomIsFreeWhenThePodIsGone(t *testing.T) {
+	is := func(node, owner string) *corev1.Pod {
+		all := pod(node, "ReplicaSet", owner, owner, 60)
+		all.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")},
+		}}}
+		return all
+	}
+	cluster := small(is("a1", "stays"), is("a2", "first"), is("b1", "then"))
+	cluster.Nodes = cluster.Nodes[:3]
+	for _, node := range cluster.Nodes {
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9"), corev1.ResourceCPU: resource.MustParse("4")}
+	}
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true},
+		"{at: 0s, taint: {nodes: [a2], taints: ['k:NoExecute']}}", "{at: 1m, taint: {nodes: [a2], taints: ['k-']}}",
+		"{at: 2m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m10s, taint: {nodes: [b1], taints: ['k-']}}")
+	got := map[string]string{}
+	for _, told := range report.Pods {
+		if told.WaitsUntil != nil {
+			got[told.Name] = told.Node + " at " + told.WaitsUntil.Duration.String()
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"first~2": "a2 at 1m0s", "then~2": "b1 at 2m30s"}, got); diff != "" {
+		t.Errorf("successors find room (-want +got):\n%s", diff)
+	}
+}
+
+// A controller cannot create the successor of a pod that still counts in a ResourceQuota.
+func TestAQuotaDelaysSuccessors(t *testing.T) {
+	const pods, cpu = "Quota shop/q allows no more pods.", "Quota shop/q allows no more requests.cpu."
+	only := func(name corev1.ResourceQuotaScope, operator corev1.ScopeSelectorOperator, values ...string) corev1.ResourceQuotaSpec {
+		return corev1.ResourceQuotaSpec{ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+			{ScopeName: name, Operator: operator, Values: values},
+		}}}
+	}
+	scoped := func(scope corev1.ResourceQuotaScope) corev1.ResourceQuotaSpec {
+		return corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{scope}}
+	}
+	class := corev1.ResourceQuotaScopePriorityClass
+	for name, test := range map[string]struct {
+		spec  corev1.ResourceQuotaSpec
+		hard  corev1.ResourceList // 2 pods if nil
+		waits string
+	}{
+		"of pods":                           {waits: pods},
+		"of objects":                        {hard: corev1.ResourceList{"count/pods": resource.MustParse("2")}, waits: "Quota shop/q allows no more count/pods."},
+		"with room":                         {hard: corev1.ResourceList{"pods": resource.MustParse("3")}},
+		"of requests":                       {hard: corev1.ResourceList{"requests.cpu": resource.MustParse("2500m")}, waits: cpu},
+		"of requests that fit":              {hard: corev1.ResourceList{"cpu": resource.MustParse("3"), "limits.cpu": resource.MustParse("1")}},
+		"of what the pods do not request":   {hard: corev1.ResourceList{"requests.memory": resource.MustParse("0"), "services": resource.MustParse("0")}},
+		"of pods without requests":          {spec: scoped(corev1.ResourceQuotaScopeBestEffort)},
+		"of pods with requests":             {spec: scoped(corev1.ResourceQuotaScopeNotBestEffort), waits: pods},
+		"of pods with a deadline":           {spec: scoped(corev1.ResourceQuotaScopeTerminating)},
+		"of pods without a deadline":        {spec: scoped(corev1.ResourceQuotaScopeNotTerminating), waits: pods},
+		"of another priority":               {spec: only(class, corev1.ScopeSelectorOpIn, "low", "")},
+		"of this priority":                  {spec: only(class, corev1.ScopeSelectorOpIn, "low", "high"), waits: pods},
+		"of all priorities but this":        {spec: only(class, corev1.ScopeSelectorOpNotIn, "high")},
+		"of pods with any priority":         {spec: only(class, corev1.ScopeSelectorOpExists), waits: pods},
+		"of pods without a priority":        {spec: only(class, corev1.ScopeSelectorOpDoesNotExist)},
+		"of a scope that nobody here knows": {spec: scoped("Other")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("b2", "ReplicaSet", "web", "web-2", 60))
+			for _, pod := range cluster.Pods {
+				pod.Spec.PriorityClassName = "high"
+				pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+				}}}
+			}
+			if test.spec.Hard = test.hard; test.hard == nil {
+				test.spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")}
+			}
+			cluster.Quotas = []*corev1.ResourceQuota{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"}, Spec: test.spec}}
+			ready := 5 * time.Second
+			if test.waits != "" {
+				ready += 30 * time.Second
+			}
+			report := play(t, cluster, "{at: 0s, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
+			if w := report.Workloads[0]; w.Lowest != 1 || w.LowestFor.Duration != ready {
+				t.Errorf("%+v, want one replica for %s", w, ready)
+			}
+			i := slices.IndexFunc(report.Pods, func(told cliv1alpha1.SimulatedPod) bool { return told.Name == "web-1~2" })
+			if i >= 0 && report.Pods[i].Reason != test.waits || i < 0 && test.waits != "" {
+				t.Errorf("the pods are %+v, want the successor to wait because of %q", report.Pods, test.waits)
+			}
+			planned := planFor(t, cluster, cluster.Nodes[2:3], "k:NoExecute")
+			if got := planned.Workloads[0].Lowest; got != 1 {
+				t.Errorf("in the plan, %d are ready at the lowest, want 1", got)
+			}
+		})
+	}
+}
+
+// A pod on a silent node counts until the node is back.
+func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
+	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
+	cluster.Quotas = []*corev1.ResourceQuota{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
+	}}
+	for _, node := range cluster.Nodes {
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
+	}
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, "{at: 0s, silent: {nodes: [b1]}}")
+	if got := report.Pods[1]; got.Reason != "Quota shop/q allows no more pods." || got.WaitsUntil != nil || report.Summary.Nowhere != 1 {
+		t.Errorf("the pods are %+v, and %d have no room", report.Pods, report.Summary.Nowhere)
+	}
+	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{At: noon, WhereTo: true, Questions: 1000, Nodes: []*corev1.Node{
+		func() *corev1.Node {
+			dead := *cluster.Nodes[2]
+			dead.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
+			return &dead
+		}(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := course.WhereTo["web-1"]; got.Node == "" || course.Late != 1 {
+		t.Errorf("the successor goes to %+v, %d of them late; want it to wait until the pod is gone", got, course.Late)
 	}
 }
 
@@ -490,7 +652,7 @@ func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
 
 func TestAStatefulSetCreatesItsPodsInOrder(t *testing.T) {
 	for managed, ready := range map[appsv1.PodManagementPolicyType][]time.Duration{
-		appsv1.ParallelPodManagement: {65 * time.Second, 65 * time.Second}, "": {65 * time.Second, 70 * time.Second},
+		appsv1.ParallelPodManagement: {95 * time.Second, 95 * time.Second}, "": {95 * time.Second, 100 * time.Second}, // with grace periods of 30 s
 	} {
 		cluster := small(pod("b1", "StatefulSet", "db", "db-0", 60), pod("b2", "StatefulSet", "db", "db-1", 60))
 		cluster.StatefulSets = []*appsv1.StatefulSet{{
@@ -881,9 +1043,9 @@ func TestTheLastPlaceGoesToTheSuccessorThatIsCreatedFirst(t *testing.T) {
 	checkStory(t, report,
 		"1m0s node n1: taint k:NoExecute set",
 		"1m0s 2 pods leave node n1 because of k:NoExecute",
-		"1m0s 1 pod finds no room: StatefulSet shop/a-db",
 		"1m0s StatefulSet shop/a-db has 0 of 1 replica, until the end", // its successor waits until the old pod is gone
 		"1m0s ReplicaSet shop/web has 0 of 1 replica, for 5s",
+		"1m30s 1 pod finds no room: StatefulSet shop/a-db",
 	)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -17,7 +18,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -30,9 +33,6 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 			s.queue.add(now, looks, func(now time.Time) { s.failJob(p, now) })
 		}
 	}
-	if s.course != nil && !p.first {
-		return
-	}
 	if why := s.makers.WhyUnknown(p.Pod); why != "" {
 		s.unknownSuccessor(p, why)
 		return
@@ -41,7 +41,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		s.noSuccessor(p, why)
 		return
 	}
-	next := s.newPod(placement.SuccessorOf(p.Pod, fmt.Sprintf("%s~%d", p.base(), p.number+1)))
+	next := s.newPod(s.successorOf(p))
 	next.number = p.number + 1
 	if metav1.GetControllerOfNoCopy(p.Pod).Kind == "DaemonSet" {
 		next.only = p.on
@@ -57,6 +57,15 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	s.delay(next, now)
 	next.is.NotReady = next.after
 	s.placing.set(next.after)
+}
+
+// successorOf returns the pod that the controller of a pod creates next. A course that asks for no room shares the pod
+// with its successor, as they differ only in what nobody asks: there are many.
+func (s *simulation) successorOf(p *pod) *corev1.Pod {
+	if s.course != nil && s.room == nil && !slices.ContainsFunc(p.Spec.Tolerations, taints.IsForNoTime) {
+		return p.Pod
+	}
+	return placement.SuccessorOf(p.Pod, fmt.Sprintf("%s~%d", p.base(), p.number+1))
 }
 
 // base is the name of a pod, or that of the first of its predecessors.
@@ -143,9 +152,14 @@ func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) 
 		if s.sets.blocks(p) {
 			return true
 		}
+		if why := s.quotas.admit(p); why != "" {
+			warning := cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningNowhere, Message: why}
+			s.waits(p, refusal{why: why, whereTo: &cliv1alpha1.WhereTo{Warnings: []cliv1alpha1.PlacementWarning{warning}}})
+			return false
+		}
 		finds := s.placed(p, refused, now)
 		placed = placed || finds
-		return finds
+		return finds || s.course != nil && s.room == nil // taints change only at the start of a course
 	})
 	return placed
 }
@@ -259,8 +273,9 @@ func (s *simulation) waits(p *pod, is refusal) {
 	if p.first {
 		return
 	}
-	if is.whereTo != nil {
+	if s.course != nil {
 		s.course.goes(p.of, is.whereTo)
+		return
 	}
 	p.why = is.why
 	s.refused = append(s.refused, p)
@@ -329,6 +344,7 @@ func (s *simulation) started(p *pod, now time.Time) {
 		s.queue.add(s.down, starts, func(now time.Time) { s.started(p, now) })
 	case p.on != nil && p.on.silent:
 		p.starts = true
+	case p.on != nil && !s.mayLeave(p) && state.Rule.Decide(p.facts, p.on.taints).DueAt(now): // it would have left
 	default:
 		p.ready, p.is.NotReady = true, time.Time{}
 		if p.on != nil {

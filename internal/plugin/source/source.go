@@ -154,7 +154,7 @@ type Wants struct {
 	Policies   bool // EvictionPolicies and, if there are any, the objects that they need
 	Budgets    bool // PodDisruptionBudgets, and the controllers of ReplicaSets and Jobs
 	Scheduling bool // what the scheduler needs
-	Successors bool // when successors are created, and which volumes they wait for
+	Successors bool // when successors are created, whether quotas refuse them, and which volumes they wait for
 	Renewals   bool // when kubelets last renewed the Leases of their nodes
 	Signs      bool // traces of the controllers that evict and taint
 	Health     bool // traces of Taintkeeper alone, and its failures

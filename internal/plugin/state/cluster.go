@@ -61,6 +61,8 @@ type Cluster struct {
 	Attachments []*storagev1.VolumeAttachment
 	// StatefulSets say whether they create their pods in order.
 	StatefulSets []*appsv1.StatefulSet
+	// Quotas may refuse successors.
+	Quotas []*corev1.ResourceQuota
 	// Jobs are those that still run. They show whether a pod that leaves gets a successor.
 	Jobs []*batchv1.Job
 

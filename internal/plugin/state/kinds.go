@@ -60,8 +60,8 @@ var (
 // Kinds are all kinds of which objects are kept, in the order of a snapshot. Pods come last: there are many. What shows
 // who controls them is in [Signs].
 var Kinds = []*Kind{
-	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Attachments, Budgets, Policies, StatefulSets,
-	Jobs, Pods,
+	Namespaces, Nodes, Services, CSINodes, StorageClasses, Volumes, Claims, Attachments, Budgets, Policies, Quotas,
+	StatefulSets, Jobs, Pods,
 }
 
 // KindOf returns the kind with a name, or nil.
@@ -189,6 +189,16 @@ var Policies = row[v1alpha1.EvictionPolicy, *v1alpha1.EvictionPolicy]{
 	in:   func(c *Cluster) *[]*v1alpha1.EvictionPolicy { return &c.Policies },
 }.kind()
 
+// Quotas say how many pods a namespace may have, and how much they may request.
+var Quotas = row[corev1.ResourceQuota, *corev1.ResourceQuota]{
+	is: core("ResourceQuota"), resource: "resourcequotas", successors: "the command assumes that they refuse no pods",
+	list: lister(func(c kubernetes.Interface, ns string) lists[*corev1.ResourceQuotaList] {
+		return c.CoreV1().ResourceQuotas(ns)
+	}),
+	kept: append([]string{"spec"}, named...),
+	in:   func(c *Cluster) *[]*corev1.ResourceQuota { return &c.Quotas },
+}.kind()
+
 // StatefulSets say whether they create their pods in order.
 var StatefulSets = row[appsv1.StatefulSet, *appsv1.StatefulSet]{
 	is: appsv1.SchemeGroupVersion.WithKind("StatefulSet"), resource: "statefulsets",
@@ -219,7 +229,8 @@ var Pods = row[corev1.Pod, *corev1.Pod]{
 	kept: slices.Concat(meta, []string{
 		"spec.nodeName", "spec.nodeSelector", "spec.affinity", "spec.tolerations", "spec.topologySpreadConstraints",
 		"spec.priority", "spec.priorityClassName", "spec.preemptionPolicy", "spec.schedulerName", "spec.schedulingGates",
-		"spec.terminationGracePeriodSeconds", "spec.hostNetwork", "spec.overhead", "spec.resources", "spec.resourceClaims",
+		"spec.terminationGracePeriodSeconds", "spec.activeDeadlineSeconds", "spec.hostNetwork", "spec.overhead",
+		"spec.resources", "spec.resourceClaims",
 		"status.phase", "status.qosClass", "status.nominatedNodeName", "status.resources", "status.allocatedResources",
 	}, container("spec.containers[]."), container("spec.initContainers[]."), []string{
 		// The volumes that tie a pod to a node or a zone, those that two pods cannot share, and those that are lost with it.

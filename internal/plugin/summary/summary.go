@@ -74,13 +74,18 @@ const most = 10
 
 // Losses says what is lost in addition to pods.
 func Losses(plan *cliv1alpha1.TaintPlan) []string {
-	var lost, emptied []string
+	var lost, apart, emptied []string
 	bare, local := podsOf(plan, func(pod *cliv1alpha1.PlannedPod) bool { return pod.Lost }),
 		podsOf(plan, func(pod *cliv1alpha1.PlannedPod) bool { return pod.LocalData })
 	for _, workload := range plan.Workloads {
-		if workload.Leave == workload.Replicas {
-			lost = append(lost, fmt.Sprintf("%s %s/%s loses every replica: %d of %d.",
-				workload.Kind, workload.Namespace, workload.Name, workload.Leave, workload.Replicas))
+		name := fmt.Sprintf("%s %s/%s", workload.Kind, workload.Namespace, workload.Name)
+		switch {
+		case workload.Lowest == 0:
+			lost = append(lost, fmt.Sprintf("%s loses every replica: %d of %d%s.",
+				name, workload.Leave, workload.Replicas, elsewhere(workload.Replicas-workload.Leave)))
+		case workload.Leave == workload.Replicas:
+			apart = append(apart, fmt.Sprintf("%s loses all %d replicas one after the other: at least %d %s ready at any time.",
+				name, workload.Replicas, workload.Lowest, are(workload.Lowest)))
 		}
 	}
 	var lines []string
@@ -89,7 +94,9 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 			sentence.Counted(len(bare), "pod")+sentence.Agree(len(bare), " that leaves has", " that leave have"),
 			sentence.Agree(len(bare), "it", "them"), sentence.Some(bare)))
 	}
-	lines = slices.Concat(lines, first(lost, "workload", "loses every replica", "lose every replica"), budgets(plan))
+	lines = slices.Concat(lines, first(lost, "workload", "loses every replica", "lose every replica"),
+		first(apart, "workload", "loses its replicas one after the other", "lose their replicas one after the other"),
+		budgets(plan))
 	if len(local) > 0 {
 		lines = append(lines, fmt.Sprintf("%s the data in %s emptyDir volumes: %s.",
 			sentence.Counted(len(local), "pod")+sentence.Agree(len(local), " loses", " lose"),
@@ -105,6 +112,14 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("%s emptied: %s.", count, sentence.Some(emptied)))
 	}
 	return lines
+}
+
+// elsewhere says how many replicas leave nodes that the plan does not change.
+func elsewhere(replicas int) string {
+	if replicas == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d that must leave %s", replicas, sentence.Agree(replicas, "another node", "other nodes"))
 }
 
 // podsOf names some of the pods of a plan.
@@ -158,8 +173,7 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 		allows := fmt.Sprintf("PodDisruptionBudget %s/%s allows %s",
 			budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"))
 		if budget.Breach > 0 {
-			verb := leave(budget.Leave - budget.Asked)
-			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s.", allows, budget.Leave-budget.Asked, verb))
+			overrun = append(overrun, fmt.Sprintf("%s, but %s.", allows, missing(budget)))
 		}
 		if budget.Asked > int(budget.Allowed) {
 			asked = append(asked, fmt.Sprintf("%s, so it delays evictions: EvictionPolicies use the Eviction API for %s.",
@@ -173,6 +187,14 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	const tooFew = " too few disruptions for EvictionPolicies"
 	asked = first(asked, "PodDisruptionBudget", "allows"+tooFew, "allow"+tooFew)
 	return slices.Concat(lines, asked)
+}
+
+// missing says how many pods of an overrun budget leave, and how many of them are missing at one time if it is not all.
+func missing(budget cliv1alpha1.PlannedBudget) string {
+	if most := int(budget.Allowed) + budget.Breach; most < budget.Leave {
+		return fmt.Sprintf("%d of its %d pods that leave %s missing at one time", most, budget.Leave, are(most))
+	}
+	return fmt.Sprintf("%d of its pods %s", budget.Leave, leave(budget.Leave))
 }
 
 // unlessAsked is the exception to the rule that evictions ignore budgets.

@@ -35,6 +35,10 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 		parts = append(parts, fmt.Sprintf("%d without a successor", s.NoSuccessor))
 	}
 	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
+	if s.LeaveAgain > 0 {
+		lines = append(lines, fmt.Sprintf("Of the pods that go to a node, %d must leave it again: %s its NoExecute taints only for a while.",
+			s.LeaveAgain, sentence.Agree(s.LeaveAgain, "it tolerates", "they tolerate")))
+	}
 	remarks := remarksOf(plan)
 	for _, remark := range remarks[:min(len(remarks), mostWarned)] {
 		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Also(remark.pods), remark.message))

@@ -64,7 +64,7 @@ It also contains:
 - the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
 - the controllers of ReplicaSets and Jobs, and for unfinished Jobs the pod failure policy, the pod replacement policy,
   and how many pods have failed and may fail
-- whether StatefulSets create their pods in order
+- whether StatefulSets create their pods in order, and the limits of ResourceQuotas
 - the selectors of Services
 - the flags of kube-controller-manager that say which controllers run, and which Lease elects its leader
 
