@@ -38,6 +38,8 @@ type Course struct {
 	// WhereTo says where the successors of pods go, by UID. Late is how many fit no node at first.
 	WhereTo map[types.UID]*cliv1alpha1.WhereTo
 	Late    int
+	// Preempted are the pods that make room for successors, in the order in which they leave.
+	Preempted []Preempted
 
 	over bool // nothing is left to happen, and pods leave that policies hold
 }

@@ -35,6 +35,10 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 		parts = append(parts, fmt.Sprintf("%d without a successor", s.NoSuccessor))
 	}
 	lines := []string{fmt.Sprintf("Where the pods that leave would go: %s.", strings.Join(parts, ", "))}
+	if s.Preempted > 0 {
+		lines = append(lines, fmt.Sprintf("To make room for them, %s of lower priority %s preempted.",
+			sentence.Counted(s.Preempted, "more pod"), sentence.Agree(s.Preempted, "is", "are")))
+	}
 	remarks := remarksOf(plan)
 	for _, remark := range remarks[:min(len(remarks), mostWarned)] {
 		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Also(remark.pods), remark.message))
@@ -60,7 +64,7 @@ type remark struct {
 
 // gravest is the order of warnings.
 var gravest = []cliv1alpha1.PlacementWarningType{
-	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain,
+	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningPreempts, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain,
 	cliv1alpha1.WarningZoneSpread, cliv1alpha1.WarningSkew,
 	noAnswer,
 }
@@ -79,8 +83,7 @@ func remarksOf(plan *cliv1alpha1.TaintPlan) []*remark {
 		}
 		byMessage[message].pods = append(byMessage[message].pods, pod)
 	}
-	for i := range plan.Pods {
-		pod := &plan.Pods[i]
+	for _, pod := range plan.Leaving() {
 		if pod.WhereTo == nil {
 			continue
 		}
