@@ -33,16 +33,31 @@ type TaintPlan struct {
 	// Pods are all pods on these nodes: first those that leave, soonest first, then those that stay, by priority and
 	// name.
 	Pods []PlannedPod `json:"pods"`
-	// Workloads are the owners of the pods that leave. Those that lose every replica come first.
+	// Preempted are pods, most of them on other nodes, that the scheduler preempts to make room for successors. They are
+	// absent without --where-to.
+	Preempted []PlannedPod `json:"preempted,omitempty"`
+	// Workloads are the owners of the pods that leave or are preempted. Those that lose every replica come first.
 	Workloads []PlannedWorkload `json:"workloads,omitempty"`
-	// Budgets are the PodDisruptionBudgets that cover pods that leave. Taint-based evictions ignore them, except where
-	// an EvictionPolicy uses the Eviction API.
+	// Budgets are the PodDisruptionBudgets that cover pods that leave or are preempted. Taint-based evictions ignore
+	// them, except where an EvictionPolicy uses the Eviction API.
 	Budgets []PlannedBudget `json:"budgets,omitempty"`
 	// Policies are the EvictionPolicies that select pods that leave, by name.
 	Policies []PlannedPolicy `json:"policies,omitempty"`
 	// Resumed is what happens to the pods that pauses and open breakers keep when all of these end. It is absent if they
 	// keep none.
 	Resumed *PlannedResume `json:"resumed,omitempty"`
+}
+
+// Leaving returns all pods that may leave: those on the nodes, and those that are preempted.
+func (p *TaintPlan) Leaving() []*PlannedPod {
+	all := make([]*PlannedPod, 0, len(p.Pods)+len(p.Preempted))
+	for i := range p.Pods {
+		all = append(all, &p.Pods[i])
+	}
+	for i := range p.Preempted {
+		all = append(all, &p.Preempted[i])
+	}
+	return all
 }
 
 // PlannedResume is what happens to pods that pauses and open breakers keep if all of these end at the instant of the
@@ -107,6 +122,8 @@ type PlanSummary struct {
 	Nowhere     int `json:"nowhere,omitempty"`
 	Bounds      int `json:"bounds,omitempty"`
 	NoSuccessor int `json:"noSuccessor,omitempty"`
+	// Preempted is the number of pods that are preempted, which do not count as Leave.
+	Preempted int `json:"preempted,omitempty"`
 	// Last is when the last pod is due.
 	Last *metav1.MicroTime `json:"last,omitempty"`
 }
@@ -199,6 +216,8 @@ type WhereTo struct {
 	// at most 100 of them.
 	Fits  int      `json:"fits"`
 	Nodes []string `json:"nodes,omitempty"`
+	// Preempts are the pods of lower priority that the scheduler preempts to make room for it. The plan lists them, too.
+	Preempts []string `json:"preempts,omitempty"`
 	// Bound is true if Fits and Nodes are the most recent answer for an identical pod instead of an answer for this one.
 	// Pods placed since then may have filled some of these nodes.
 	Bound bool `json:"bound,omitempty"`
@@ -221,6 +240,7 @@ type PlacementWarningType string
 // Warnings about where a successor would go.
 const (
 	WarningNowhere    PlacementWarningType = "Nowhere"    // no node would take it
+	WarningPreempts   PlacementWarningType = "Preempts"   // others are preempted to make room for it
 	WarningOutAgain   PlacementWarningType = "OutAgain"   // a node would take it, but a taint there makes it leave again
 	WarningZoneSpread PlacementWarningType = "ZoneSpread" // its workload would be in one zone only
 	WarningSkew       PlacementWarningType = "Skew"       // its workload would be spread less evenly than it requests

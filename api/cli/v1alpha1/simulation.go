@@ -95,6 +95,8 @@ type SimulationSummary struct {
 	// Left is how many pods leave, and Held is how many due pods EvictionPolicies hold at the end.
 	Left int `json:"left"`
 	Held int `json:"held"`
+	// Preempted is how many of these make room for pods of higher priority. It is 0 without --where-to.
+	Preempted int `json:"preempted,omitempty"`
 	// PodsLost is how many pods leave that no controller replaces, and LocalData how many lose the data in their emptyDir
 	// volumes.
 	PodsLost  int `json:"podsLost"`
@@ -156,9 +158,10 @@ type SimulatedPod struct {
 	// Volume says which volume the pod, which has a node, waits for at the end, and where that is still attached.
 	Volume string `json:"volume,omitempty"`
 	// LeavesAt is when it starts to leave, and Taint is the taint that makes it leave. Taint is empty if the pod ends
-	// because its Job fails.
-	LeavesAt *metav1.Duration `json:"leavesAt,omitempty"`
-	Taint    string           `json:"taint,omitempty"`
+	// because its Job fails, or because PreemptedBy, a pod of higher priority, needs its room.
+	LeavesAt    *metav1.Duration `json:"leavesAt,omitempty"`
+	Taint       string           `json:"taint,omitempty"`
+	PreemptedBy string           `json:"preemptedBy,omitempty"`
 	// Lost is true if the pod leaves and has no controller that replaces it. LocalData is true if it leaves and has
 	// emptyDir volumes, whose data is lost with it.
 	Lost      bool `json:"lost,omitempty"`

@@ -38,7 +38,8 @@ type group struct {
 	last    *answer
 	changes int
 	// again are the nodes that would take these pods but whose taints would make them leave again. It is nil until known.
-	again map[string]verdict.Verdict
+	again    map[string]verdict.Verdict
+	hopeless *hopeless // nil unless preemption did not help when it was last tried
 }
 
 // stillRefuses reports whether no node took such a pod, and nothing has changed since then.
@@ -96,8 +97,11 @@ func (k *known) sumUp(nodes []fwk.NodeInfo) *answer {
 	k.answer = newAnswer(nodes, len(nodes))
 	k.answer.fits = make([]int, 0, k.numbers[nil])
 	for place, said := range k.said {
-		if said == nil {
+		switch {
+		case said == nil:
 			k.answer.fits = append(k.answer.fits, place)
+		case k.numbers[nil] == 0 && said.Code() == fwk.Unschedulable:
+			k.answer.resolvable = append(k.answer.resolvable, place)
 		}
 	}
 	for said, number := range k.numbers {
@@ -114,8 +118,8 @@ type answer struct {
 	fits    []int          // the indexes of those that take the pod
 	reasons map[string]int // why the others do not take it, and how many give that reason
 	asked   int            // how many nodes are asked
-	// resolvable is true if some node would take the pod if others left it.
-	resolvable bool
+	// resolvable are the indexes of nodes that may take the pod if others leave them, if no node takes it now.
+	resolvable []int
 	// others is true if some node does not take the pod because of pods elsewhere.
 	others bool
 }
@@ -130,7 +134,6 @@ func (a *answer) refuse(status *fwk.Status, nodes int) {
 	for _, reason := range status.Reasons() {
 		a.reasons[reason] += nodes
 	}
-	a.resolvable = a.resolvable || status.Code() == fwk.Unschedulable
 	a.others = a.others || slices.Contains(byOthers, status.Plugin())
 }
 
@@ -183,7 +186,7 @@ func (q question) ask(ctx context.Context) (*answer, fwk.CycleState, error) {
 	}
 	var all *answer
 	var err error
-	if q.only == "" && result.AllNodes() && q.nearSighted(state) && q.group.shape.isRemembered() {
+	if q.only == "" && result.AllNodes() && nearSighted(state) && q.group.shape.isRemembered() {
 		all, err = q.askChanged(ctx, state)
 	} else {
 		all, err = q.askSome(ctx, state, q.candidates(result))
@@ -199,11 +202,14 @@ func (q question) askSome(ctx context.Context, state fwk.CycleState, places []in
 	}
 	all := newAnswer(q.nodes, len(places))
 	for i, said := range answers {
-		if said.IsSuccess() {
+		switch {
+		case said.IsSuccess():
 			all.fits = append(all.fits, places[i])
-		} else {
-			all.refuse(said, 1)
+			continue
+		case said.Code() == fwk.Unschedulable:
+			all.resolvable = append(all.resolvable, places[i])
 		}
+		all.refuse(said, 1)
 	}
 	return all, nil
 }
@@ -272,6 +278,6 @@ func (s *scheduler) interned(status *fwk.Status) *fwk.Status {
 	return s.said[words]
 }
 
-func (q question) nearSighted(state fwk.CycleState) bool {
+func nearSighted(state fwk.CycleState) bool {
 	return state.GetSkipFilterPlugins().HasAll(farSighted...)
 }

@@ -31,7 +31,8 @@ var notGiven = map[string]string{
 func TestPluginsAreGivenWhatTheyList(t *testing.T) {
 	initScheduler()
 	asked := informers.NewSharedInformerFactory(nil, 0)
-	if _, err := newFramework(t.Context(), asked, &counted{SharedLister: schedulercache.NewEmptySnapshot()}, scoreOthers); err != nil {
+	empty := schedulercache.NewEmptySnapshot()
+	if _, err := newFramework(t.Context(), asked, &scheduler{snapshot: empty, counted: &counted{SharedLister: empty}}, scoreOthers); err != nil {
 		t.Fatal(err)
 	}
 	given, err := informersOf(&state.Cluster{})

@@ -693,7 +693,7 @@ func TestNotesSayWhatTheSchedulerIsNotAsked(t *testing.T) {
 	}
 	notes := strings.Join(placed(t, cluster).Notes, "\n")
 	for _, part := range []string{
-		"It does not take into account preemption, resource claims (DRA)",
+		"It does not take into account resource claims (DRA)",
 		"volumes that are unknown, or created with the pod: 1.",
 		"Pods that leave with resource claims (DRA): 1.",
 		"name another scheduler: 1.",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -31,7 +32,7 @@ type Room struct {
 	stale      bool           // there are changes that plugins have not been told about
 	changes    int            // the number of changes
 	remembered []*shape
-	lowest     int32       // the lowest priority of the pods at the start
+	lowest     int32       // the lowest priority of the pods that have been there
 	plain      budget      // for pods whose placement depends only on nodes
 	counting   budget      // for pods whose placement depends on all pods of the cluster, and for those that wait
 	again      *departures // nil until it is asked for
@@ -112,8 +113,9 @@ type Answer struct {
 
 	*leaver
 
-	said  *answer // nil if it was not asked, or cannot be
-	bound bool    // it is the answer for an identical pod that was asked about earlier
+	said  *answer        // nil if it was not asked, or cannot be
+	state fwk.CycleState // of the filters, if no node takes it
+	bound bool           // it is the answer for an identical pod that was asked about earlier
 	limit *budget
 }
 
@@ -159,10 +161,11 @@ func (r *Room) Place(ctx context.Context, pod *corev1.Pod, only string, waits bo
 	}
 	a.said, l.group.last, l.group.changes = said, said, r.changes
 	if len(said.fits) == 0 {
-		a.Why = nowhere(said)
+		a.Why, a.state = nowhere(said), state
 		return a, nil
 	}
 	r.changes++
+	r.lowest = min(r.lowest, ptr.Deref(pod.Spec.Priority, 0))
 	if a.Node, err = r.scheduler.place(ctx, state, l, said.fits); err != nil {
 		a.Node, a.Why, a.said = "", fmt.Sprintf("The scheduler cannot place it: %v.", err), nil
 	}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
@@ -36,7 +37,8 @@ import (
 )
 
 // notAsked are plugins of the default profile that are left out, because a plan does not read what they read, or
-// because they act instead of answering. notAskedInWords tells the reader of the plan.
+// because they act instead of answering; [Room.Preempt] asks the part of preemption that decides. notAskedInWords tells
+// the reader of the plan.
 var notAsked = []string{
 	names.DynamicResources, names.DefaultPreemption, names.NodeDeclaredFeatures, names.GangScheduling,
 	names.TopologyPlacementGenerator, names.PodGroupPodsCount,
@@ -46,7 +48,7 @@ var notAsked = []string{
 // is valid as long as the node does not change. Other scores depend on other nodes, or on more of the pod.
 var byItself = []string{names.NodeResourcesFit, names.NodeResourcesBalancedAllocation}
 
-const notAskedInWords = "The default profile of Kubernetes 1.37's scheduler says where pods would go. It does not take into account preemption, " +
+const notAskedInWords = "The default profile of Kubernetes 1.37's scheduler says where pods would go. It does not take into account " +
 	"resource claims (DRA), free storage capacity, features that nodes declare, or third-party plugins, profiles and extenders."
 
 // initScheduler creates the scheduler's metrics, which its plugins increment. They are never registered, so nothing is
@@ -69,6 +71,9 @@ type scheduler struct {
 	defaults  defaults
 	framework framework.Framework // all filters, and all scores except byItself
 	itself    framework.Framework // the scores byItself
+	// preemption says which pods make room for others, and nominated are the pods that wait for that.
+	preemption *preemption.Evaluator
+	nominated  *nominations
 	// indifferent are the plugins that give all nodes the same score, or nil if not known.
 	indifferent []string
 	nodes       []fwk.NodeInfo // all nodes, in the scheduler's order
@@ -93,6 +98,7 @@ func newScheduler(ctx context.Context, cluster *state.Cluster,
 		cache: schedulercache.New(ctx, nil, false, false), snapshot: schedulercache.NewEmptySnapshot(),
 		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
 		terminating: map[types.UID]bool{}, said: map[string]*fwk.Status{},
+		nominated: &nominations{pods: map[string][]fwk.PodInfo{}, on: map[types.UID]string{}},
 	}
 	s.counted = &counted{SharedLister: s.snapshot}
 	for _, node := range nodes {
@@ -116,10 +122,13 @@ func newScheduler(ctx context.Context, cluster *state.Cluster,
 	for i, node := range s.nodes {
 		s.places[node.Node().Name], s.occupied[i].NodeInfo = i, node
 	}
-	if s.framework, err = newFramework(ctx, factory, s.counted, scoreOthers); err != nil {
+	if s.framework, err = newFramework(ctx, factory, s, scoreOthers); err != nil {
 		return nil, err
 	}
-	s.itself, err = newFramework(ctx, factory, s.counted, scoreItself)
+	if s.preemption, err = newPreemption(ctx, s.framework); err != nil {
+		return nil, err
+	}
+	s.itself, err = newFramework(ctx, factory, s, scoreItself)
 	return s, err
 }
 
@@ -143,7 +152,7 @@ func scoreItself(plugins *config.Plugins) {
 }
 
 func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
-	snapshot *counted, choose func(*config.Plugins)) (framework.Framework, error) {
+	s *scheduler, choose func(*config.Plugins)) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, fmt.Errorf("read the scheduler's default profile: %w", err)
@@ -158,11 +167,13 @@ func newFramework(ctx context.Context, factory informers.SharedInformerFactory,
 	spread := registry[names.PodTopologySpread]
 	registry[names.PodTopologySpread] = func(
 		ctx context.Context, args k8sruntime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		return spread(ctx, args, spreadHandle{handle, snapshot})
+		return spread(ctx, args, spreadHandle{handle, s.counted})
 	}
 	made, err := runtime.NewFramework(klog.NewContext(ctx, noLogs), registry, profile,
 		runtime.WithInformerFactory(factory),
-		runtime.WithSnapshotSharedLister(snapshot.SharedLister),
+		runtime.WithSnapshotSharedLister(s.snapshot),
+		runtime.WithMutableSnapshotLister(s.snapshot),
+		runtime.WithPodNominator(s.nominated),
 		runtime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		runtime.WithLogger(noLogs),
 		runtime.WithParallelism(goruntime.GOMAXPROCS(0)),
@@ -241,6 +252,7 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 		return status.AsError()
 	}
 	s.changes(node)
+	s.nominated.remove(pod)
 	if err := s.cache.AddPod(noLogs, &placed); err != nil {
 		return err
 	}

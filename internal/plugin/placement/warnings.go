@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -28,20 +27,12 @@ func (r *Room) warnings(a Answer, from string, at time.Time) []cliv1alpha1.Place
 		r.again = departuresOf(nodes, at)
 	}
 	if a.Why != "" {
-		why := a.Why
-		if a.said.resolvable && mayPreempt(a.successor) && ptr.Deref(a.successor.Spec.Priority, 0) > r.lowest {
-			why += " It may preempt pods of lower priority."
-		}
-		warn(cliv1alpha1.WarningNowhere, why)
+		warn(cliv1alpha1.WarningNowhere, a.Why)
 	}
 	if message := r.again.message(a, from); message != "" {
 		warn(cliv1alpha1.WarningOutAgain, message)
 	}
 	return append(all, r.storage.warnings(a.successor, nodes, a.said)...)
-}
-
-func mayPreempt(pod *corev1.Pod) bool {
-	return pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
 }
 
 // departures are the NoExecute taints of nodes after the plan. A pod that comes to such a node may leave it again.

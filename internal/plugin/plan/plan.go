@@ -161,9 +161,9 @@ func (c change) planned() cliv1alpha1.PlannedNode {
 	}
 }
 
-// judge returns what happens to one pod of the node.
-func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
-	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: c.Name}
+// describe returns what a plan says about a pod on a node whatever happens to it.
+func describe(pod *corev1.Pod, node string) cliv1alpha1.PlannedPod {
+	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node}
 	if pod.Spec.Priority != nil {
 		planned.Priority = *pod.Spec.Priority
 	}
@@ -171,6 +171,12 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 	if pod.Spec.TerminationGracePeriodSeconds != nil {
 		planned.GracePeriodSeconds = *pod.Spec.TerminationGracePeriodSeconds
 	}
+	return planned
+}
+
+// judge returns what happens to one pod of the node.
+func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
+	planned := describe(pod, c.Name)
 	switch {
 	case state.IsStatic(pod):
 		planned.Reason = "A static pod: only its kubelet can stop it."

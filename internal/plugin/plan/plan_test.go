@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -291,6 +292,49 @@ func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
 	}
 	if len(made.Budgets) != 2 || made.Budgets[0] != want[0] || made.Budgets[1] != want[1] {
 		t.Errorf("the budgets are %+v, want %+v", made.Budgets, want)
+	}
+}
+
+func TestPodsThatArePreemptedCountAsPodsThatLeave(t *testing.T) {
+	narrow := func(name string) *corev1.Node {
+		n := node(name)
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+		return n
+	}
+	prior := func(priority int32) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.Priority, pod.Labels = &priority, map[string]string{"app": pod.Name} }
+	}
+	cluster := &state.Cluster{
+		Nodes: []*corev1.Node{narrow("n"), narrow("other")},
+		Pods: []*corev1.Pod{
+			pod("high", ownedBy("ReplicaSet", "high"), prior(1000)),
+			pod("low", ownedBy("ReplicaSet", "low"), prior(0), on("other")),
+		},
+		Budgets: []*policyv1.PodDisruptionBudget{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "low"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "low"}}, MinAvailable: new(intstr.FromInt32(1)),
+			},
+		}},
+	}
+	made, err := plan.Make(t.Context(), cluster, plan.Request{
+		Nodes: cluster.Nodes[:1], Edit: taints.Edit{Add: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}, At: now, WhereTo: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if where := made.Pods[0].WhereTo; where.Node != "other" || len(where.Preempts) != 1 || where.Preempts[0] != "default/low" {
+		t.Errorf("the pod goes to %+v, want other, after it has preempted low", where)
+	}
+	if len(made.Preempted) != 1 || made.Preempted[0].Name != "low" || made.Preempted[0].WhereTo.Node != "" {
+		t.Errorf("the pods that are preempted are %+v, want low, which fits no node", made.Preempted)
+	}
+	want := cliv1alpha1.PlanSummary{
+		Nodes: 1, Emptied: 1, Pods: 1, Leave: 1, AtOnce: 1, Changed: 1, WorkloadsLost: 2, BudgetsBreached: 1, Placed: 1,
+		Preempted: 1, Last: made.Summary.Last,
+	}
+	if made.Summary != want {
+		t.Errorf("the summary is %+v, want %+v", made.Summary, want)
 	}
 }
 

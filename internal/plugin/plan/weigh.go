@@ -23,8 +23,7 @@ func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate
 	for _, pod := range cluster.Pods {
 		pods[pod.UID] = pod
 	}
-	for i := range plan.Pods {
-		pod := &plan.Pods[i]
+	for _, pod := range plan.Leaving() {
 		pod.Lost = departs(pod) && state.IsBare(pods[pod.UID])
 		pod.LocalData = departs(pod) && state.HasLocalData(pods[pod.UID])
 	}
@@ -74,8 +73,7 @@ func weighBudgets(
 ) {
 	covers := state.CoverageOf(cluster.Budgets)
 	weighed := map[string]*cliv1alpha1.PlannedBudget{}
-	for i := range plan.Pods {
-		planned := &plan.Pods[i]
+	for _, planned := range plan.Leaving() {
 		pod := pods[planned.UID]
 		if !departs(planned) || state.IsOver(pod) {
 			continue
@@ -100,21 +98,23 @@ func weighBudgets(
 }
 
 func summaryOf(plan *cliv1alpha1.TaintPlan) cliv1alpha1.PlanSummary {
-	summary := cliv1alpha1.PlanSummary{Nodes: len(plan.Nodes), Pods: len(plan.Pods)}
+	summary := cliv1alpha1.PlanSummary{Nodes: len(plan.Nodes), Pods: len(plan.Pods), Preempted: len(plan.Preempted)}
 	for _, node := range plan.Nodes {
 		summary.Emptied += count(node.Emptied)
 	}
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		summary.Changed += count(pod.Change != cliv1alpha1.ChangeNone)
-		summary.PodsLost += count(pod.Lost)
-		summary.LocalData += count(pod.LocalData)
 		addWhereTo(&summary, pod.WhereTo)
 		if pod.Leaves {
 			summary.Leave++
 			summary.AtOnce += count(!pod.Due.After(plan.At.Time))
 			summary.Last = pod.Due
 		}
+	}
+	for _, pod := range plan.Leaving() {
+		summary.PodsLost += count(pod.Lost)
+		summary.LocalData += count(pod.LocalData)
 	}
 	for _, workload := range plan.Workloads {
 		summary.WorkloadsLost += count(workload.Lowest == 0)

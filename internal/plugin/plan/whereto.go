@@ -4,9 +4,11 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -29,6 +31,7 @@ func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *si
 		pod.WhereTo, succeeded[pod.UID] = &own, !where.NoSuccessor
 		bounds += count(where.Bound)
 	}
+	plan.Preempted = preempted(plan, cluster, course)
 	placement.WarnOfSpread(plan, cluster)
 	var pods []*corev1.Pod
 	for _, pod := range cluster.Pods {
@@ -37,6 +40,30 @@ func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *si
 		}
 	}
 	plan.Notes = append(plan.Notes, placement.Notes(cluster, pods, course.Late, bounds)...)
+}
+
+// preempted returns the pods that make room for successors and need not leave otherwise, in the order of the course.
+func preempted(
+	plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course,
+) (all []cliv1alpha1.PlannedPod) {
+	leaves := map[types.UID]bool{}
+	for i := range plan.Pods {
+		leaves[plan.Pods[i].UID] = plan.Pods[i].Leaves
+	}
+	for _, is := range course.Preempted {
+		if leaves[is.Pod.UID] {
+			continue
+		}
+		pod := describe(is.Pod, is.Pod.Spec.NodeName)
+		pod.Owner, pod.Leaves, pod.Due = cluster.Owner(is.Pod), true, new(metav1.NewMicroTime(is.At))
+		pod.WhereTo = course.WhereTo[is.Pod.UID]
+		pod.Reason = "The scheduler preempts it to make room for a pod of higher priority."
+		if is.By != nil {
+			pod.Reason = fmt.Sprintf("The scheduler preempts it to make room for the successor of %s/%s.", is.By.Namespace, is.By.Name)
+		}
+		all = append(all, pod)
+	}
+	return all
 }
 
 // addWhereTo counts where the successor of a pod would go.

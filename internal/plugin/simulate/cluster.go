@@ -77,7 +77,6 @@ type pod struct {
 	charged     []*quota                   // in which it counts; nil if it is not created
 	asked       bool                       // the room has been asked about it, and
 	needsOthers bool                       // said that it needs pods elsewhere
-	why         string                     // it found no room when it was last asked about
 	volumes     []*corev1.PersistentVolume // that only one node at a time can use
 	awaits      bool                       // it is bound and waits for one of them
 	told        *cliv1alpha1.SimulatedPod  // nil as long as nothing happens to it

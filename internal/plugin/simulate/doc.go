@@ -17,6 +17,9 @@
 //	policies.go   what the policies remember: breakers, paces, budgets
 //	quota.go      ResourceQuotas that refuse successors
 //	succeed.go    successors: when they are made, and where they go
+//	preempt.go    pods that make room for successors
+//	volumes.go    volumes that successors wait for
+//	ordered.go    StatefulSets that create their pods in order
 //	count.go      ready replicas and healthy pods over time
 //	report.go     the results; story.go has them as sentences
 package simulate

@@ -66,12 +66,12 @@ type leaver struct {
 
 // evict makes a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
-	if s.course != nil {
-		s.course.loses(l)
-	} else {
-		n, taint := l.on, taints.Format(l.verdict.Taint.Taint)
+	switch n, taint := l.on, taints.Format(l.verdict.Taint.Taint); {
+	case s.course == nil:
 		s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
 		s.tellPod(l.pod).Taint = taint
+	case s.course.nodes[n.Name]:
+		s.course.loses(l.pod)
 	}
 	s.leave(l.pod, now)
 }

@@ -20,7 +20,7 @@ import (
 
 // notSimulated is what no simulation takes into account.
 var notSimulated = []string{
-	"Autoscalers, the descheduler and preemption: no nodes are added or removed, and no pod makes room for another.",
+	"Autoscalers and the descheduler: no nodes are added or removed, and no pod is moved.",
 	"Rollouts, scaling and other changes of workloads while the simulation runs.",
 	"The readiness of applications: a pod is ready after the start delay, and a deleted pod uses all of its grace period if its kubelet is alive.",
 	"Pods that stop because of a dependency, such as a database in a silent zone.",
@@ -134,6 +134,7 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
 		r.Summary.Left += count(told.LeavesAt != nil)
+		r.Summary.Preempted += count(told.PreemptedBy != "")
 		r.Summary.PodsLost += count(told.Lost)
 		r.Summary.LocalData += count(told.LocalData)
 	}

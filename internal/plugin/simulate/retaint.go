@@ -38,12 +38,14 @@ type Course struct {
 	// WhereTo says where the successors of pods go, by UID. Late is how many fit no node at first.
 	WhereTo map[types.UID]*cliv1alpha1.WhereTo
 	Late    int
-	// Workloads are those with ready pods on the nodes that change and that leave, in no particular order.
+	// Workloads are those with ready pods that leave the nodes that change or are preempted, in no particular order.
 	Workloads []cliv1alpha1.PlannedWorkload
 	// Came is how many pods come to each node that changes, with WhereTo.
 	Came map[string]int
 	// Budgets says what happens to each PodDisruptionBudget, by namespace/name.
 	Budgets map[string]Budget
+	// Preempted are the pods that make room for successors, in the order in which they leave.
+	Preempted []Preempted
 
 	nodes map[string]bool // those that change
 	over  bool            // nothing is left to happen, and pods leave that policies hold
@@ -112,10 +114,10 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	return s.course, err
 }
 
-// loses counts a pod that leaves, if it is ready and on a node that changes.
-func (c *Course) loses(l leaver) {
-	if l.counted && l.workload != nil && c.nodes[l.on.Name] {
-		l.workload.leave++
+// loses counts a pod that leaves, if it is ready.
+func (c *Course) loses(p *pod) {
+	if p.counted && p.workload != nil {
+		p.workload.leave++
 	}
 }
 

@@ -64,8 +64,9 @@ type simulation struct {
 	took        *node                // the node whose taints the last pod tolerated, without WhereTo
 	ending      map[time.Time][]*pod // when pods that leave are gone
 	waiting     []*pod
-	refused     []*pod // that found no room, or could not attach a volume, in this instant
-	again       bool   // there may be new room for those that wait
+	refused     []refused       // in this instant
+	victims     map[*pod][]*pod // of the pods that have preempted others
+	again       bool            // there may be new room for those that wait
 	placing     once
 	attachments attachments
 	policies    *objecting // nil without EvictionPolicies
@@ -131,7 +132,8 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		nodes: map[string]*node{}, budgets: cluster.BudgetsOf(), allowed: map[string]*budget{},
 		workloads: map[workloadKey]*counter{}, makers: placement.ControllersOf(cluster),
 		ofJob: map[types.UID][]*pod{}, sets: setsOf(cluster), quotas: quotasOf(cluster), ending: map[time.Time][]*pod{},
-		play: readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
+		victims: map[*pod][]*pod{},
+		play:    readiness.NewPlay(cluster.Nodes, options.Grace, options.Policy, at),
 	}
 	s.health = once{queue: &s.queue, kind: health, do: s.checkHealth}
 	s.placing = once{queue: &s.queue, kind: places, do: s.place}

@@ -29,6 +29,7 @@ const (
 	tainted
 	tripped
 	left
+	preempted
 	jobFailed
 	withoutRoom
 	withoutVolume
@@ -178,6 +179,8 @@ func (is *line) message() string {
 		return is.nodes("is tainted NoExecute by node health", "are tainted NoExecute by node health")
 	case left:
 		return fmt.Sprintf("%s %s because of %s", is.pods("leaves", "leave"), is.where(), is.detail)
+	case preempted:
+		return fmt.Sprintf("%s %s, preempted by %s", is.pods("leaves", "leave"), is.where(), is.detail)
 	case jobFailed:
 		return is.detail + " fails, and its other pods are deleted"
 	case withoutRoom:

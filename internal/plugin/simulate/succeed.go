@@ -141,27 +141,37 @@ func (p *pod) compareInQueue(other *pod) int {
 // placeAll looks for room for those of the waiting pods that try selects, and reports whether any was placed.
 func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) {
 	refused := map[string]refusal{} // by what equal pods have in common
-	s.waiting = slices.DeleteFunc(s.waiting, func(p *pod) bool {
-		if p.after.After(now) {
+	all, kept := s.waiting, s.waiting[:0:0]
+	s.waiting = nil // pods that are preempted get successors meanwhile
+	for _, p := range all {
+		switch {
+		case p.after.After(now):
 			s.placing.set(p.after)
-			return false
+		case !try(p):
+		case s.sets.blocks(p):
+			continue
+		case s.isOverQuota(p):
+		case s.placed(p, refused, now):
+			placed = true
+			continue
+		case s.course != nil && s.room == nil: // taints change only at the start of a course
+			continue
 		}
-		if !try(p) {
-			return false
-		}
-		if s.sets.blocks(p) {
-			return true
-		}
-		if why := s.quotas.admit(p); why != "" {
-			warning := cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningNowhere, Message: why}
-			s.waits(p, refusal{why: why, whereTo: &cliv1alpha1.WhereTo{Warnings: []cliv1alpha1.PlacementWarning{warning}}})
-			return false
-		}
-		finds := s.placed(p, refused, now)
-		placed = placed || finds
-		return finds || s.course != nil && s.room == nil // taints change only at the start of a course
-	})
+		kept = append(kept, p)
+	}
+	s.waiting = append(kept, s.waiting...)
 	return placed
+}
+
+// isOverQuota reports whether a quota refuses a pod, which then waits.
+func (s *simulation) isOverQuota(p *pod) bool {
+	why := s.quotas.admit(p)
+	if why == "" {
+		return false
+	}
+	warning := cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningNowhere, Message: why}
+	s.waits(p, refusal{why: why, whereTo: &cliv1alpha1.WhereTo{Warnings: []cliv1alpha1.PlacementWarning{warning}}})
+	return true
 }
 
 // refusal is why no node takes a pod.
@@ -169,15 +179,21 @@ type refusal struct {
 	why         string
 	whereTo     *cliv1alpha1.WhereTo // in a course
 	needsOthers bool
+	preemption  placement.Preemption // of pods that make room
+}
+
+// looks reports whether a pod looks for room: its controller creates it, and the room may be asked again.
+func (s *simulation) looks(p *pod) bool {
+	roomSaysWhy := s.course != nil && s.room != nil
+	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) {
+		return false
+	}
+	return !p.asked || s.room == nil || s.room.MayAsk()
 }
 
 // placed reports whether a pod finds room, and binds it if it does.
 func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
-	roomSaysWhy := s.course != nil && s.room != nil
-	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) { // its controller creates none
-		return false
-	}
-	if p.asked && s.room != nil && !s.room.MayAsk() {
+	if !s.looks(p) {
 		return false
 	}
 	like := likeOf(p)
@@ -191,8 +207,12 @@ func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) b
 		s.fail(fmt.Errorf("place pod %s/%s: %w", p.Namespace, p.Name, err))
 		return false
 	case is.why != "":
-		refused[like] = is
 		s.waits(p, is)
+		if is.preemption.Node == "" {
+			refused[like] = is
+		} else {
+			s.preempt(p, is.preemption, now)
+		}
 		return false
 	}
 	s.bind(p, n, now)
@@ -245,6 +265,11 @@ func (s *simulation) ask(p *pod) (*node, refusal, error) {
 	}
 	is := refusal{why: answer.Why, needsOthers: answer.NeedsOthers()}
 	p.asked = true
+	if is.why != "" && !s.preempting(p) {
+		if is.preemption, err = s.room.Preempt(s.ctx, answer, s.budgetsNow); err != nil {
+			return nil, refusal{}, err
+		}
+	}
 	if s.course == nil {
 		return s.nodes[answer.Node], is, nil
 	}
@@ -253,6 +278,9 @@ func (s *simulation) ask(p *pod) (*node, refusal, error) {
 		from = p.of.Spec.NodeName
 	}
 	is.whereTo = s.room.WhereTo(answer, from, s.start)
+	if answer.Node != "" && len(s.victims[p]) > 0 {
+		tellVictims(is.whereTo, s.victims[p])
+	}
 	s.course.goes(p.of, is.whereTo)
 	return s.nodes[answer.Node], is, nil
 }
@@ -277,13 +305,20 @@ func (s *simulation) waits(p *pod, is refusal) {
 		s.course.goes(p.of, is.whereTo)
 		return
 	}
-	p.why = is.why
-	s.refused = append(s.refused, p)
+	s.refused = append(s.refused, refused{p, is.why})
+}
+
+// refused is a pod that found no room, and why, or that could not attach a volume.
+type refused struct {
+	*pod
+
+	why string
 }
 
 // tellRefused reports the pods that found no room, or could not attach a volume, in the instant that has just ended.
 func (s *simulation) tellRefused() {
-	for _, p := range s.refused {
+	for _, is := range s.refused {
+		p := is.pod
 		if p.awaits && p.of != nil {
 			_, where := s.attachments.missing(p)
 			s.story.add(s.now, withoutVolume, "", where+": "+s.nameOf(p), p.Name)
@@ -292,7 +327,7 @@ func (s *simulation) tellRefused() {
 			continue
 		}
 		told := s.tellPod(p)
-		if told.Reason = p.why; told.WaitsSince == nil {
+		if told.Reason = is.why; told.WaitsSince == nil {
 			told.WaitsSince = new(s.offset(s.now))
 			s.story.add(s.now, withoutRoom, "", s.nameOf(p), p.Name)
 		}

@@ -156,7 +156,7 @@ func (s *simulation) release(p *pod) {
 // await lets a bound pod wait for its volumes.
 func (s *simulation) await(p *pod) {
 	s.attachments.waiting = append(s.attachments.waiting, p)
-	s.refused = append(s.refused, p)
+	s.refused = append(s.refused, refused{pod: p})
 	p.awaits = true
 }
 

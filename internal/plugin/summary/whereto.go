@@ -39,6 +39,10 @@ func whereToLines(plan *cliv1alpha1.TaintPlan) []string {
 		lines = append(lines, fmt.Sprintf("Of the pods that go to a node, %d must leave it again: %s its NoExecute taints only for a while.",
 			s.LeaveAgain, sentence.Agree(s.LeaveAgain, "it tolerates", "they tolerate")))
 	}
+	if s.Preempted > 0 {
+		lines = append(lines, fmt.Sprintf("To make room for them, %s of lower priority %s preempted.",
+			sentence.Counted(s.Preempted, "more pod"), sentence.Agree(s.Preempted, "is", "are")))
+	}
 	remarks := remarksOf(plan)
 	for _, remark := range remarks[:min(len(remarks), mostWarned)] {
 		lines = append(lines, fmt.Sprintf("%s: %s", sentence.Also(remark.pods), remark.message))
@@ -64,7 +68,7 @@ type remark struct {
 
 // gravest is the order of warnings.
 var gravest = []cliv1alpha1.PlacementWarningType{
-	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain,
+	cliv1alpha1.WarningNowhere, cliv1alpha1.WarningPreempts, cliv1alpha1.WarningVolume, cliv1alpha1.WarningOutAgain,
 	cliv1alpha1.WarningZoneSpread, cliv1alpha1.WarningSkew,
 	noAnswer,
 }
@@ -83,8 +87,7 @@ func remarksOf(plan *cliv1alpha1.TaintPlan) []*remark {
 		}
 		byMessage[message].pods = append(byMessage[message].pods, pod)
 	}
-	for i := range plan.Pods {
-		pod := &plan.Pods[i]
+	for _, pod := range plan.Leaving() {
 		if pod.WhereTo == nil {
 			continue
 		}

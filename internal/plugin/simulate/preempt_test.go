@@ -1,0 +1,152 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+)
+
+// prior gives a pod a priority.
+func prior(priority int32, pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.Priority = &priority
+	return pod
+}
+
+// narrow returns nodes n1, n2 and so on, with room for one pod each, and these pods.
+func narrow(nodes []string, pods ...*corev1.Pod) *state.Cluster {
+	cluster := &state.Cluster{Pods: pods}
+	for _, name := range nodes {
+		n := node("a", name)
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+		cluster.Nodes = append(cluster.Nodes, n)
+	}
+	return cluster
+}
+
+const drainN1 = "{at: 1m, taint: {nodes: [n1], taints: ['k:NoExecute']}}"
+
+func TestAPodOfHigherPriorityPreemptsOthers(t *testing.T) {
+	critical := func() *corev1.Pod { return prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)) }
+	never := critical()
+	never.Spec.PreemptionPolicy = new(corev1.PreemptNever)
+	for name, test := range map[string]struct {
+		leaves    *corev1.Pod
+		others    []*corev1.Pod
+		budget    string // allows no disruption of the pods of this ReplicaSet
+		preempted string // the ReplicaSet
+	}{
+		"the only one": {
+			critical(), []*corev1.Pod{prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60))}, "", "batch",
+		},
+		"not if its policy is Never": {never, []*corev1.Pod{prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60))}, "", ""},
+		"not those of equal priority": {
+			critical(), []*corev1.Pod{prior(1000, pod("n2", "ReplicaSet", "batch", "batch-1", 60))}, "", "",
+		},
+		"those of the lowest priority": {critical(), []*corev1.Pod{
+			prior(5, pod("n2", "ReplicaSet", "some", "some-1", 60)), prior(1, pod("n3", "ReplicaSet", "batch", "batch-1", 60)),
+		}, "", "batch"},
+		"rather those whose budget allows it": {critical(), []*corev1.Pod{
+			prior(1, pod("n2", "ReplicaSet", "some", "some-1", 60)), prior(1, pod("n3", "ReplicaSet", "batch", "batch-1", 60)),
+		}, "some", "batch"},
+		"those whose budget does not, if there are no others": {
+			critical(), []*corev1.Pod{prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60))}, "batch", "batch",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []string{"n1", "n2", "n3"}[:1+len(test.others)]
+			cluster := narrow(nodes, append([]*corev1.Pod{test.leaves}, test.others...)...)
+			if test.budget != "" {
+				cluster.Budgets = []*policyv1.PodDisruptionBudget{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "budget"},
+					Spec: policyv1.PodDisruptionBudgetSpec{
+						Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": test.budget}}, MinAvailable: new(intstr.FromInt32(1)),
+					},
+				}}
+			}
+			report := playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1)
+			if test.preempted == "" {
+				checkStory(t, report,
+					"1m0s node n1: taint k:NoExecute set",
+					"1m0s 1 pod leaves node n1 because of k:NoExecute",
+					"1m0s 1 pod finds no room: ReplicaSet shop/critical",
+					"1m0s ReplicaSet shop/critical has 0 of 1 replica, until the end",
+				)
+				return
+			}
+			node := nodes[len(nodes)-1]
+			checkStory(t, report,
+				"1m0s node n1: taint k:NoExecute set",
+				"1m0s 1 pod leaves node n1 because of k:NoExecute",
+				"1m0s 1 pod leaves node "+node+", preempted by ReplicaSet shop/critical",
+				"1m0s 1 pod finds no room: ReplicaSet shop/"+test.preempted,
+				"1m0s ReplicaSet shop/"+test.preempted+" has 0 of 1 replica, until the end",
+				"1m0s ReplicaSet shop/critical has 0 of 1 replica, for 5s",
+			)
+			if report.Summary.Preempted != 1 || report.Summary.Left != 2 {
+				t.Errorf("%d of %d pods that leave are preempted, want 1 of 2", report.Summary.Preempted, report.Summary.Left)
+			}
+		})
+	}
+}
+
+func TestNoMorePodsArePreemptedThanNeeded(t *testing.T) {
+	cluster := narrow([]string{"n1", "n2"},
+		prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)),
+		prior(3, pod("n2", "ReplicaSet", "c", "c-1", 60)), prior(1, pod("n2", "ReplicaSet", "a", "a-1", 60)),
+		prior(2, pod("n2", "ReplicaSet", "b", "b-1", 60)))
+	cluster.Nodes[1].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("3")
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1)
+	for _, pod := range report.Pods {
+		if (pod.PreemptedBy != "") != (pod.Name == "a-1") {
+			t.Errorf("pod %s is preempted by %q, want a-1 alone to be", pod.Name, pod.PreemptedBy)
+		}
+	}
+}
+
+func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T) {
+	low, high := prior(0, pod("n1", "ReplicaSet", "low", "low-1", 60)), prior(1000, pod("n1", "ReplicaSet", "high", "high-1", 60))
+	high.Spec.Tolerations[0].Key = "k"
+	cluster := narrow([]string{"n1", "n2"}, low, high)
+	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
+	cluster.Nodes[0].Spec.Unschedulable = true
+	cluster.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	checkStory(t, playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1),
+		"1m0s node n1: taint k:NoExecute set",
+		"1m0s-2m0s 2 pods leave node n1 because of k:NoExecute",
+		"1m0s ReplicaSet shop/low has 0 of 1 replica, for 5s",
+		"2m0s 1 pod leaves node n2, preempted by ReplicaSet shop/high",
+		"2m0s 1 pod finds no room: ReplicaSet shop/low",
+		"2m0s ReplicaSet shop/low has 0 of 1 replica, until the end",
+		"2m0s ReplicaSet shop/high has 0 of 1 replica, for 5s",
+	)
+}
+
+func TestACourseNamesThePodsThatArePreempted(t *testing.T) {
+	cluster := narrow([]string{"n1", "n2"},
+		prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)), prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60)))
+	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{
+		At: noon, Nodes: []*corev1.Node{tainted(cluster.Nodes[0].DeepCopy(), "k")}, WhereTo: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := course.WhereTo["critical-1"]
+	if where.Node != "n2" || !slices.Equal(where.Preempts, []string{"shop/batch-1"}) || course.WhereTo["batch-1"].Node != "" {
+		t.Errorf("critical goes to %+v and batch to %+v, want n2 after it has preempted batch, and nowhere", where, course.WhereTo["batch-1"])
+	}
+	if all := course.Preempted; len(all) != 1 || all[0].Pod.Name != "batch-1" || all[0].By.Name != "critical-1" || all[0].At.Sub(noon) > time.Second {
+		t.Errorf("the pods that are preempted are %+v, want batch-1 at once because of critical-1", all)
+	}
+}
