@@ -144,8 +144,8 @@ func graceOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(max(seconds, 0)) * time.Second
 }
 
-// goneFrom lets a pod be gone from an instant on, or once its kubelet can tell the API server. Pods that are gone in the
-// same instant free their places together, after successors that do not wait for that have looked for room.
+// goneFrom lets a pod be gone from an instant on, or once its kubelet can tell the API server. Pods that are gone in
+// the same instant free their places together, after successors that do not wait for that have looked for room.
 func (s *simulation) goneFrom(p *pod, at time.Time) {
 	if s.ending[at] == nil {
 		s.queue.add(at, ends, func(now time.Time) {

@@ -46,6 +46,9 @@ func (s *simulation) preempt(p *pod, is placement.Preemption, now time.Time) {
 			s.course.loses(victim)
 		}
 		s.leave(victim, now)
+		if p.workload != nil && graceOf(victim.Pod) > 0 {
+			p.workload.atMost = true
+		}
 	}
 	s.victims[p] = victims
 }

@@ -92,7 +92,7 @@ func TestAPodOfHigherPriorityPreemptsOthers(t *testing.T) {
 				"1m0s 1 pod leaves node "+node+", preempted by ReplicaSet shop/critical",
 				"1m0s 1 pod finds no room: ReplicaSet shop/"+test.preempted,
 				"1m0s ReplicaSet shop/"+test.preempted+" has 0 of 1 replica, until the end",
-				"1m0s ReplicaSet shop/critical has 0 of 1 replica, for 5s",
+				"1m0s ReplicaSet shop/critical has 0 of 1 replica, for at most 35s",
 			)
 			if report.Summary.Preempted != 1 || report.Summary.Left != 2 {
 				t.Errorf("%d of %d pods that leave are preempted, want 1 of 2", report.Summary.Preempted, report.Summary.Left)
@@ -129,7 +129,7 @@ func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T
 		"2m0s 1 pod leaves node n2, preempted by ReplicaSet shop/high",
 		"2m0s 1 pod finds no room: ReplicaSet shop/low",
 		"2m0s ReplicaSet shop/low has 0 of 1 replica, until the end",
-		"2m0s ReplicaSet shop/high has 0 of 1 replica, for 5s",
+		"2m0s ReplicaSet shop/high has 0 of 1 replica, for at most 35s",
 	)
 }
 

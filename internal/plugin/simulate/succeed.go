@@ -327,8 +327,15 @@ func (s *simulation) tellRefused() {
 			continue
 		}
 		told := s.tellPod(p)
-		if told.Reason = is.why; told.WaitsSince == nil {
+		told.Reason = is.why
+		isNew := told.WaitsSince == nil
+		if isNew {
 			told.WaitsSince = new(s.offset(s.now))
+		}
+		switch {
+		case s.preempting(p):
+			told.Reason = "It waits until the pods are gone that it preempts."
+		case isNew:
 			s.story.add(s.now, withoutRoom, "", s.nameOf(p), p.Name)
 		}
 	}
