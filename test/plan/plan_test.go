@@ -128,12 +128,7 @@ func (r *round) plan() {
 	if len(r.nodes) == 0 {
 		r.nodes = []string{"node-0"}
 	}
-	if r.counted {
-		for _, name := range r.nodes {
-			_, err := scene.Taint(r.t.Context(), admin, name, corev1.Taint{Key: closed, Effect: corev1.TaintEffectNoSchedule})
-			r.must(err)
-		}
-	}
+	r.prepare()
 	for _, i := range r.random.Perm(len(keys))[:1+r.random.IntN(2)] {
 		r.specs = append(r.specs, keys[i]+pick(r.random, "", "=now", "=soon")+":"+pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))
 	}
@@ -284,7 +279,7 @@ func leaves(e auditlog.Event) bool {
 func (r *round) untaint() {
 	r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
 		return slices.DeleteFunc(current, func(taint corev1.Taint) bool {
-			return taint.Key == closed || slices.Contains(keys, taint.Key)
+			return taint.Key == closed || taint.Key == old || slices.Contains(keys, taint.Key)
 		}), nil
 	})
 }

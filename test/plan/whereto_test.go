@@ -30,7 +30,7 @@ func (r *round) apps() map[string]*app {
 	all := map[string]*app{}
 	for i := range r.planned.Pods {
 		pod := &r.planned.Pods[i]
-		if pod.WhereTo == nil || pod.Namespace != r.namespace {
+		if pod.WhereTo == nil || pod.Namespace != r.namespace || pod.Owner == nil {
 			continue
 		}
 		if all[pod.Owner.Name] == nil {

@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // apps is how many workloads a round has: Deployments, then StatefulSets, then Jobs of one pod.
@@ -39,6 +40,9 @@ func (r *round) populate() {
 	replicas := 0
 	for i := range apps {
 		n := 1 + r.random.IntN(5)
+		if i == claiming {
+			n = 1
+		}
 		labels := map[string]string{"app": appName(i), "half": strconv.Itoa(i % 2), "kept": strconv.FormatBool(!isPlain(i))}
 		template := r.template(i, labels)
 		switch {
@@ -52,6 +56,23 @@ func (r *round) populate() {
 		}
 		replicas += n
 	}
+	replicas += r.bare()
+	if preempts {
+		replicas += r.fill()
+	}
+	r.awaitRunning(replicas)
+	if r.random.IntN(2) == 0 {
+		r.hangRollout()
+		replicas++
+		r.awaitRunning(replicas)
+		r.markUnready()
+	}
+	if r.random.IntN(2) == 0 {
+		r.limit(replicas + pick(r.random, 0, 3))
+	}
+}
+
+func (r *round) awaitRunning(replicas int) {
 	r.await("all pods run", func(ctx context.Context) (bool, error) {
 		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		return err == nil && len(pods.Items) == replicas, nil
@@ -67,12 +88,19 @@ func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec
 			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
 		},
 	}
+	if i == claiming {
+		template.Spec.Volumes = []corev1.Volume{r.volume()}
+	}
 	switch {
 	case i == anchor:
 		template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		return template
 	case isPlain(i):
 		template.Spec.Tolerations = nil
+	}
+	template.Spec.Tolerations = append(template.Spec.Tolerations, tolerationOfOld)
+	if i >= firstStatefulSet {
+		r.linger(&template)
 	}
 	r.constrain(&template.Spec, labels)
 	return template
@@ -114,6 +142,9 @@ func (r *round) deployment(i int, replicas int32, labels map[string]string, temp
 		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+			Strategy: appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{
+				MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
+			}},
 		},
 	}, metav1.CreateOptions{})
 	return err
@@ -124,7 +155,7 @@ func (r *round) statefulSet(i int, replicas int32, labels map[string]string, tem
 		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
-			PodManagementPolicy: appsv1.ParallelPodManagement,
+			PodManagementPolicy: pick(r.random, appsv1.ParallelPodManagement, appsv1.OrderedReadyPodManagement),
 		},
 	}, metav1.CreateOptions{})
 	return err
@@ -150,6 +181,8 @@ func (r *round) clear() {
 	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(ctx, background, all))
 	r.must(admin.AppsV1().StatefulSets(r.namespace).DeleteCollection(ctx, background, all))
 	r.must(admin.BatchV1().Jobs(r.namespace).DeleteCollection(ctx, background, all))
+	r.must(admin.CoreV1().Pods(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=bare"}))
+	r.must(admin.CoreV1().PersistentVolumes().Delete(ctx, r.namespace, metav1.DeleteOptions{}))
 	r.await("all pods go", func(ctx context.Context) (bool, error) {
 		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, all)
 		return err == nil && len(pods.Items) == 0, nil

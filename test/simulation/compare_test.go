@@ -433,7 +433,7 @@ func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
 		is[list.Items[i].Name] = list.Items[i].UID
 	}
 	for _, pod := range report.Pods {
-		if pod.UID == "" || pod.Owner.Kind != "StatefulSet" || c.luck[pod.Owner.Name] {
+		if pod.UID == "" || pod.Owner == nil || pod.Owner.Kind != "StatefulSet" || c.luck[pod.Owner.Name] {
 			continue
 		}
 		if pod.LeavesAt == nil || pod.LeavesAt.Duration > c.until-late {
@@ -560,8 +560,11 @@ func (c *comparison) placesIn(report *cliv1alpha1.SimulationReport) (in places, 
 		if pod.LeavesAt == nil {
 			continue
 		}
-		app, ends := pod.Owner.Name, c.until-late
-		if pod.Owner.Kind == "Job" && pod.Successor != "" {
+		app, ends := pod.Name, c.until-late
+		if pod.Owner != nil {
+			app = pod.Owner.Name
+		}
+		if strings.HasPrefix(app, "batch-") && pod.Successor != "" {
 			losses[app]++
 			ends -= backoff << (losses[app] - 1)
 		}

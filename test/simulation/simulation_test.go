@@ -99,6 +99,8 @@ func (r *round) populate() {
 	r.policy = r.drawPolicy()
 	r.makeWorkloads()
 	r.steps = r.drawSteps()
+	r.taintLongAgo()
+	r.limit()
 	if r.policy != nil {
 		r.object()
 	}
@@ -169,7 +171,7 @@ func (r *round) play() {
 	*flags.KubeConfig = kubeconfig
 	from := source.New(env, flags)
 	var err error
-	r.before, err = from.Read(r.t.Context(), source.Wants{Policies: true, Budgets: true, Scheduling: true})
+	r.before, err = from.Read(r.t.Context(), source.Wants{Policies: true, Budgets: true, Successors: true, Scheduling: true})
 	r.must(err)
 	r.at, r.silent = time.Now(), map[string]bool{}
 	for _, step := range r.steps {
@@ -302,6 +304,7 @@ func (r *round) clear() {
 	for _, kind := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &policyv1.PodDisruptionBudget{}} {
 		r.must(objects.DeleteAllOf(ctx, kind, client.InNamespace(r.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
+	r.must(admin.CoreV1().PersistentVolumes().Delete(ctx, r.namespace, metav1.DeleteOptions{}))
 	for _, node := range r.nodes {
 		r.must(admin.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}))
 	}

@@ -36,6 +36,9 @@ func (r *round) makeWorkloads() {
 	}
 	_, err := admin.AppsV1().DaemonSets(r.namespace).Create(ctx, r.drawDaemonSet("agent"), metav1.CreateOptions{})
 	r.must(err)
+	r.makeBarePods()
+	_, err = admin.AppsV1().Deployments(r.namespace).Create(ctx, r.drawClaiming("disk"), metav1.CreateOptions{})
+	r.must(err)
 	await.Eventually(r.t, "all pods run", func(ctx context.Context) error {
 		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if err == nil && len(pods.Items) != r.replicas {
@@ -81,6 +84,7 @@ func (r *round) drawTolerations() (all []corev1.Toleration) {
 	for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
 		all = append(all, tolerates(key, new(int64(seconds))))
 	}
+	all = append(all, tolerates(old, new(int64(3600))))
 	for _, key := range keys {
 		switch r.random.IntN(4) {
 		case 0:

@@ -24,13 +24,14 @@ type quotas map[string][]*quota
 type quota struct {
 	*corev1.ResourceQuota
 
-	used corev1.ResourceList
+	used    corev1.ResourceList
+	refuses bool // it has refused a pod, and no pod has left it since then
 }
 
 func quotasOf(cluster *state.Cluster) quotas {
 	all := quotas{}
 	for _, object := range cluster.Quotas {
-		all[object.Namespace] = append(all[object.Namespace], &quota{object, corev1.ResourceList{}})
+		all[object.Namespace] = append(all[object.Namespace], &quota{ResourceQuota: object, used: corev1.ResourceList{}})
 	}
 	return all
 }
@@ -42,6 +43,7 @@ func (q quotas) admit(p *pod) string {
 	}
 	for _, is := range q.of(p.Pod) {
 		if name := is.exceeded(usageOf(p.Pod)); name != "" {
+			is.refuses = true
 			return fmt.Sprintf("Quota %s/%s allows no more %s.", is.Namespace, is.Name, name)
 		}
 	}
@@ -58,13 +60,13 @@ func (q quotas) charge(p *pod) {
 }
 
 // release counts a pod no more, and reports whether others may have waited for that.
-func (q quotas) release(p *pod) bool {
+func (q quotas) release(p *pod) (waited bool) {
 	for _, is := range p.charged {
 		is.change((*resource.Quantity).Sub, usageOf(p.Pod))
+		waited, is.refuses = waited || is.refuses, false
 	}
-	freed := len(p.charged) > 0
 	p.charged = p.charged[:0]
-	return freed
+	return waited
 }
 
 // of returns the quotas in which a pod counts.
