@@ -38,8 +38,7 @@ type group struct {
 	last    *answer
 	changes int
 	// again are the nodes that would take these pods but whose taints would make them leave again. It is nil until known.
-	again    map[string]verdict.Verdict
-	hopeless *hopeless // nil unless preemption did not help when it was last tried
+	again map[string]verdict.Verdict
 }
 
 // stillRefuses reports whether no node took such a pod, and nothing has changed since then.
@@ -52,8 +51,10 @@ func (g *group) stillRefuses(changes int) bool {
 type shape struct {
 	// left is how many of them have not been asked about yet.
 	left int
-	// known is what nodes say about them, or nil if they have not been asked.
-	known *known
+	// known is what nodes say about them, or nil if they have not been asked. dryRuns is what preemption would do there,
+	// by their priority.
+	known   *known
+	dryRuns map[int32]*dryRuns
 }
 
 // isRemembered reports whether another pod can use what nodes say.

@@ -48,14 +48,9 @@ func (r *Room) Preempt(
 	case !mayPreempt(a.successor) || corev1helpers.PodPriority(a.successor) <= r.lowest:
 		return Preemption{}, nil
 	}
-	places := r.scheduler.hopeful(a)
-	if len(places) == 0 {
-		return Preemption{}, nil
-	}
-	best := r.scheduler.preempt(ctx, a.state, a.successor, places, budgets(), a.limit)
+	best, err := r.scheduler.preempt(ctx, a, budgets())
 	if best == nil {
-		a.group.hopeless = &hopeless{changes: len(r.scheduler.changed)}
-		return Preemption{}, nil
+		return Preemption{}, err
 	}
 	if err := r.scheduler.nominated.add(a.successor, best.Name()); err != nil {
 		return Preemption{}, fmt.Errorf("nominate node %s: %w", best.Name(), err)
@@ -65,23 +60,6 @@ func (r *Room) Preempt(
 
 func mayPreempt(pod *corev1.Pod) bool {
 	return pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
-}
-
-// hopeless says that preemption did not help pods of a group on any node, after some changes of nodes.
-type hopeless struct{ changes int }
-
-// hopeful returns the indexes of the nodes that preemption may help. If it did not help an equal pod on any, only nodes
-// that have changed since may be different, unless the filters examine more than the node.
-func (s *scheduler) hopeful(a Answer) []int {
-	places := a.said.resolvable
-	if a.group.hopeless == nil || !nearSighted(a.state) {
-		return places
-	}
-	changed := s.changedSince(a.group.hopeless.changes)
-	return slices.DeleteFunc(slices.Clone(places), func(place int) bool {
-		_, is := slices.BinarySearch(changed, place)
-		return !is
-	})
 }
 
 // newPreemption returns the scheduler's plugin for preemption. Only what decides is called, not what acts.
@@ -94,32 +72,87 @@ func newPreemption(ctx context.Context, handle fwk.Handle) (*preemption.Evaluato
 	return plugin.Evaluator, nil
 }
 
-// preempt returns the best node on which the pods of lower priority leave room for a pod, with these pods; nil if there
-// is none. It examines nodes in groups, so that the answer does not depend on which of them answers first. An error is
-// no candidate, as long as others are.
-func (s *scheduler) preempt(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, places []int,
-	budgets []*policyv1.PodDisruptionBudget, limit *budget) preemption.Candidate {
-	var all []preemption.Candidate
-	needed, harmless := max(len(places)*enoughPercent/100, enough), false
-	for group := range slices.Chunk(places, enough) {
-		nodes := make([]fwk.NodeInfo, len(group))
-		for i, place := range group {
-			nodes[i] = s.nodes[place]
-			limit.asked += 1 + len(nodes[i].GetPods())
+// dryRuns is what preemption would do on nodes for pods of one shape and priority.
+type dryRuns struct {
+	changes int     // how many changes of nodes it takes into account
+	budgets []int32 // how many disruptions PodDisruptionBudgets allowed
+	by      map[int]preemption.Candidate
+}
+
+// dryRunsOf returns what is known of preemption for pods like the one that was asked about. Nodes that have changed are
+// not known anymore. If filters examine more than the node, none is.
+func (s *scheduler) dryRunsOf(a Answer, budgets []*policyv1.PodDisruptionBudget) *dryRuns {
+	numbers := make([]int32, len(budgets))
+	for i, budget := range budgets {
+		numbers[i] = budget.Status.DisruptionsAllowed
+	}
+	is := &dryRuns{budgets: numbers, by: map[int]preemption.Candidate{}}
+	if !nearSighted(a.state) {
+		return is
+	}
+	shape, priority := a.group.shape, corev1helpers.PodPriority(a.successor)
+	if known := shape.dryRuns[priority]; known != nil && slices.Equal(known.budgets, numbers) {
+		is = known
+		for _, place := range s.changedSince(is.changes) {
+			delete(is.by, place)
 		}
-		found, _, _ := s.preemption.DryRunPreemption(ctx, state, pod, nodes, budgets, 0, int32(len(nodes))+1)
-		all = append(all, found...)
-		harmless = harmless || slices.ContainsFunc(found, func(one preemption.Candidate) bool {
-			return one.Victims().NumPDBViolations == 0
-		})
-		if harmless && len(all) >= needed || limit.isUsedUp() {
+	}
+	if shape.dryRuns == nil {
+		shape.dryRuns = map[int32]*dryRuns{}
+	}
+	shape.dryRuns[priority], is.changes = is, len(s.changed)
+	return is
+}
+
+// preempt returns the best node on which the pods of lower priority leave room for a pod, with these pods; nil if there
+// is none. It examines nodes in groups, so that the answer does not depend on which of them answers first.
+func (s *scheduler) preempt(
+	ctx context.Context, a Answer, budgets []*policyv1.PodDisruptionBudget,
+) (best preemption.Candidate, err error) {
+	known, found, harmless := s.dryRunsOf(a, budgets), 0, false
+	needed := max(len(a.said.resolvable)*enoughPercent/100, enough)
+	for group := range slices.Chunk(a.said.resolvable, enough) {
+		if err := s.dryRun(ctx, a, known, group, budgets); err != nil {
+			return nil, err
+		}
+		for _, place := range group {
+			candidate := known.by[place]
+			if candidate == nil {
+				continue
+			}
+			found++
+			harmless = harmless || candidate.Victims().NumPDBViolations == 0
+			if best == nil || compareCandidates(candidate, best) < 0 {
+				best = candidate
+			}
+		}
+		if harmless && found >= needed || a.limit.isUsedUp() {
 			break
 		}
 	}
-	if len(all) == 0 {
+	return best, nil
+}
+
+// dryRun examines those of the nodes that are not known. That a node cannot be examined means that preemption does not
+// help there.
+func (s *scheduler) dryRun(ctx context.Context, a Answer, known *dryRuns, places []int,
+	budgets []*policyv1.PodDisruptionBudget) error {
+	var nodes []fwk.NodeInfo
+	for _, place := range places {
+		if _, is := known.by[place]; !is {
+			known.by[place] = nil
+			nodes = append(nodes, s.nodes[place])
+			a.limit.asked += 1 + len(s.nodes[place].GetPods())
+		}
+	}
+	if len(nodes) == 0 {
 		return nil
 	}
-	return slices.MinFunc(all, compareCandidates)
+	all, _, _ := s.preemption.DryRunPreemption(ctx, a.state, a.successor, nodes, budgets, 0, int32(len(nodes))+1)
+	for _, candidate := range all {
+		known.by[s.places[candidate.Name()]] = candidate
+	}
+	return ctx.Err()
 }
 
 // compareCandidates compares nodes with their victims, the best first: as the scheduler does (pickOneNodeForPreemption)

@@ -182,7 +182,7 @@ func (r *Room) enter(l *leaver) error {
 		return nil
 	}
 	if r.remembered = append(r.remembered, shape); len(r.remembered) > mostRemembered {
-		r.remembered[0].known = nil
+		r.remembered[0].known, r.remembered[0].dryRuns = nil, nil
 		r.remembered = slices.Delete(r.remembered, 0, 1)
 	}
 	return nil

@@ -231,7 +231,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 		s.room.Update(object)
 	}
 	s.roomFor(now)
-	s.detachUnused(n)
+	s.unmountAll(n)
 	s.stale(n)
 	s.lookAt(n, now)
 }

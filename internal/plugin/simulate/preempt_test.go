@@ -4,6 +4,7 @@
 package simulate_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -112,6 +113,25 @@ func TestNoMorePodsArePreemptedThanNeeded(t *testing.T) {
 		if (pod.PreemptedBy != "") != (pod.Name == "a-1") {
 			t.Errorf("pod %s is preempted by %q, want a-1 alone to be", pod.Name, pod.PreemptedBy)
 		}
+	}
+}
+
+func TestPodsPreemptOneAfterTheOther(t *testing.T) {
+	cluster := narrow([]string{"n1", "n2", "n3"},
+		prior(1000, pod("n1", "ReplicaSet", "x", "x-1", 60)), prior(1000, pod("n1", "ReplicaSet", "y", "y-1", 60)),
+		prior(1000, pod("n1", "ReplicaSet", "z", "z-1", 60)),
+		prior(0, pod("n2", "ReplicaSet", "a", "a-1", 60)), prior(0, pod("n3", "ReplicaSet", "b", "b-1", 60)))
+	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("3")
+	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1)
+	by := map[string]string{}
+	for _, pod := range report.Pods {
+		if pod.PreemptedBy != "" {
+			by[pod.Name] = pod.PreemptedBy
+		}
+	}
+	want := map[string]string{"a-1": "shop/x-1~2", "b-1": "shop/y-1~2"}
+	if !maps.Equal(by, want) || report.Summary.Nowhere != 3 {
+		t.Errorf("pods are preempted by %v and %d find no room, want %v, and z and both of them to find none", by, report.Summary.Nowhere, want)
 	}
 }
 

@@ -6,7 +6,6 @@ package simulate
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,6 +28,7 @@ const forcedDetach = 6 * time.Minute
 type attachments struct {
 	exclusive placement.Exclusive
 	attached  map[string]*attachment // by the name of the volume
+	unused    map[*node][]string     // volumes that silent nodes no longer need
 	waiting   []*pod                 // bound, for volumes that are attached to other nodes
 	retry     once
 }
@@ -44,7 +44,7 @@ type attachment struct {
 // the pods that use them, the oldest first.
 func (s *simulation) loadAttachments() {
 	a := &s.attachments
-	a.attached = map[string]*attachment{}
+	a.attached, a.unused = map[string]*attachment{}, map[*node][]string{}
 	a.retry = once{queue: &s.queue, kind: attaches, do: s.retryAttachments}
 	for volume, name := range a.exclusive.On {
 		on := s.nodes[name]
@@ -72,8 +72,10 @@ func (s *simulation) loadAttachments() {
 			s.await(p)
 		}
 	}
-	for _, n := range s.nodes {
-		s.detachUnused(n)
+	for volume, is := range a.attached {
+		if len(is.users) == 0 {
+			s.unmount(volume, is)
+		}
 	}
 }
 
@@ -110,18 +112,33 @@ func (s *simulation) isForced(is *attachment) bool {
 	return !readiness.IsReady(is.on.Node)
 }
 
-// detachUnused detaches the volumes that no pod of a node needs anymore, unless its kubelet must unmount them and is
-// silent.
-func (s *simulation) detachUnused(n *node) {
-	outOfService := slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Key == corev1.TaintNodeOutOfService
-	})
-	if n.silent && !outOfService {
+// unmount detaches a volume that no pod of a node needs anymore, or later if the kubelet must unmount it and is silent.
+func (s *simulation) unmount(volume string, is *attachment) {
+	if is.on == nil || is.on.unmounts() {
+		delete(s.attachments.attached, volume)
 		return
 	}
-	maps.DeleteFunc(s.attachments.attached, func(_ string, is *attachment) bool {
-		return is.on == n && len(is.users) == 0
+	is.unused = s.now
+	s.attachments.unused[is.on] = append(s.attachments.unused[is.on], volume)
+}
+
+// unmounts reports whether volumes that a node no longer needs are detached at once.
+func (n *node) unmounts() bool {
+	return !n.silent || slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeOutOfService
 	})
+}
+
+// unmountAll detaches the volumes that a node no longer needs, if it can be done now.
+func (s *simulation) unmountAll(n *node) {
+	if n.unmounts() {
+		for _, volume := range s.attachments.unused[n] {
+			if is := s.attachments.attached[volume]; is != nil && is.on == n && len(is.users) == 0 {
+				delete(s.attachments.attached, volume)
+			}
+		}
+		delete(s.attachments.unused, n)
+	}
 	s.mayAttach()
 }
 
@@ -134,22 +151,16 @@ func (s *simulation) mayAttach() {
 
 // release ends the use of volumes by a pod that is gone.
 func (s *simulation) release(p *pod) {
-	if len(p.volumes) == 0 {
-		return
-	}
 	for _, volume := range p.volumes {
 		is := s.attachments.attached[volume.Name]
 		if is == nil || !slices.Contains(is.users, p) {
 			continue
 		}
 		is.users = slices.DeleteFunc(is.users, func(other *pod) bool { return other == p })
-		is.unused = s.now
-		if p.on == nil && len(is.users) == 0 {
-			delete(s.attachments.attached, volume.Name)
+		if len(is.users) == 0 {
+			s.unmount(volume.Name, is)
 		}
-	}
-	if p.on != nil {
-		s.detachUnused(p.on)
+		s.mayAttach()
 	}
 }
 
