@@ -24,15 +24,28 @@ import (
 //	otherwise                                      a timer that runs is kept; without one, a timer is set to the
 //	                                               fewest tolerationSeconds, counted from now
 //
-// An eviction that has begun goes on, whatever happens: it waits for the client's rate limiter, see [Queue].
+// An eviction that has begun goes on, whatever happens: it waits for the client's rate limiter, see [Queue]. If five
+// tries within 50 ms fail, it is forgotten until the controller looks at the pod again.
 type Timers struct {
 	// Rule says which toleration counts for a taint. Its instants are not used.
 	Rule verdict.Rule
 }
 
+// forgottenAfter is how long after its timer has fired a pod that is still there counts as forgotten. The evictions of
+// 4,000 pods take as long.
+const forgottenAfter = 10 * time.Minute
+
+// Forgot reports whether the controller has tried in vain to evict a pod that is still there, given its timer.
+func (Timers) Forgot(timer verdict.Verdict, now time.Time) bool {
+	return timer.DueAt(now.Add(-forgottenAfter))
+}
+
 // Look returns a pod's timer after the controller has looked at the pod at an instant.
 func (t Timers) Look(timer verdict.Verdict, pod verdict.Pod, taints []verdict.Taint, now time.Time) verdict.Verdict {
-	if timer.DueAt(now) {
+	switch {
+	case t.Forgot(timer, now):
+		timer = verdict.Verdict{}
+	case timer.DueAt(now):
 		return timer
 	}
 	pod.Bound = now // countdowns begin when it looks

@@ -67,3 +67,16 @@ func TestWhereKubeControllerManagerEvictsItsTimersExplainWhenAPodLeaves(t *testi
 		})
 	}
 }
+
+func TestAPodThatKubeControllerManagerCouldNotDeleteIsSaidToBeForgotten(t *testing.T) {
+	is := explained(explain.Subject{Pod: pod("p"), Node: node("n", "k:NoExecute"), Evictor: state.Evictor{Who: cliv1alpha1.WhoBuiltIn}})
+	forgotten := func(note string) bool {
+		return strings.HasPrefix(note, "kube-controller-manager has probably tried in vain to delete the pod.")
+	}
+	if !is.Leaves || !slices.ContainsFunc(is.Notes, forgotten) {
+		t.Errorf("it leaves: %t, and the notes are %q", is.Leaves, is.Notes)
+	}
+	if i := slices.IndexFunc(is.Changes, func(c cliv1alpha1.SmallestChange) bool { return !c.Leaves }); i < 0 {
+		t.Errorf("nothing lets it stay: %+v", is.Changes)
+	}
+}

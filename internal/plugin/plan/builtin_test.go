@@ -102,7 +102,9 @@ func TestWhereKubeControllerManagerEvictsItsTimersDecide(t *testing.T) {
 			statetest.BuiltInEvicts(&state.Cluster{Nodes: []*corev1.Node{tenSecondsAgo()}, Pods: []*corev1.Pod{both}}, now.Add(-time.Second), now),
 			[]string{"other:NoSchedule"}, 119 * time.Second, "With Taintkeeper it would be different for 1 pod: 1 would leave earlier.",
 		},
-		"an untaint in time saves it": {builtInEvicts(tenSecondsAgo(), both), []string{"one-"}, -1, ""},
+		"an eviction that failed long ago is forgotten": {builtInEvicts(node("n", "k:NoExecute"), pod("p")), []string{"k-"}, -1, ""},
+		"until the next change":                         {builtInEvicts(node("n", "k:NoExecute"), pod("p")), []string{"other:NoExecute"}, 0, ""},
+		"an untaint in time saves it":                   {builtInEvicts(tenSecondsAgo(), both), []string{"one-"}, -1, ""},
 		"EvictionPolicies hold nothing": {
 			statetest.BuiltInEvicts(&state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{both}, Policies: []*v1alpha1.EvictionPolicy{held}}, now, now),
 			[]string{"k:NoExecute"}, 0, "Taintkeeper is not running, or runs without leader election, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. kube-controller-manager evicts due pods, by its own rule.",

@@ -24,6 +24,9 @@ type decisions struct{ before, after verdict.Verdict }
 func (c change) decide(by state.Evictor, pod *corev1.Pod, at time.Time) decisions {
 	facts := state.FactsOf(pod, at)
 	before := by.Decide(facts, c.before)
+	if by.IsBuiltIn() && state.SameNoExecute(c.Spec.Taints, c.edited) { // it does not look at the pod
+		return decisions{before, before}
+	}
 	return decisions{before, by.Change(before, facts, c.after, at)}
 }
 
@@ -46,17 +49,17 @@ func deletesOf(
 		on, changes := changed[node.Name]
 		if !changes {
 			tainted := state.Tainted(node, at)
-			on = change{Node: node, before: tainted, after: tainted}
+			on = change{Node: node, edited: node.Spec.Taints, before: tainted, after: tainted}
 		}
 		for _, pod := range byNode[node.Name] {
 			if pod.DeletionTimestamp != nil {
 				continue
 			}
 			is := on.decide(cluster.Evictor, pod, at)
-			if is.before.Leaves {
+			if is.before.Leaves && !cluster.Forgot(is.before, at) {
 				all.before[pod] = is.before.Due
 			}
-			if is.after.Leaves {
+			if is.after.Leaves && !cluster.Forgot(is.after, at) {
 				all.after[pod] = is.after.Due
 			}
 		}

@@ -38,7 +38,10 @@ func (s *simulation) loadBuiltIn() *evicting {
 	for _, name := range s.names {
 		for _, p := range s.nodes[name].pods {
 			p.timer = e.evictor.Decide(p.facts, p.on.taints)
-			if p.timer.DueAt(s.start) && p.stage == bound {
+			switch {
+			case e.evictor.Forgot(p.timer, s.start):
+				p.timer = verdict.Verdict{}
+			case p.timer.DueAt(s.start) && p.stage == bound:
 				due = append(due, leaver{p, p.timer})
 			}
 		}
@@ -50,9 +53,12 @@ func (s *simulation) loadBuiltIn() *evicting {
 	return e
 }
 
-// look lets the controller look at a pod on its node, because the node or the pod has changed.
-func (e *evicting) look(p *pod, now time.Time) {
-	if e != nil {
+// look lets the controller look at pods on a node, because the node or the pods have changed.
+func (e *evicting) look(now time.Time, pods ...*pod) {
+	if e == nil {
+		return
+	}
+	for _, p := range pods {
 		p.timer = e.evictor.Change(p.timer, p.facts, p.on.taints, now)
 	}
 }
@@ -101,8 +107,8 @@ func (e *evicting) loses(s *simulation, from, until time.Time) {
 			n := s.nodes[name]
 			for _, p := range n.pods {
 				p.timer, p.begun = verdict.Verdict{}, false
-				e.look(p, now)
 			}
+			e.look(now, n.pods...)
 			s.lookAt(n, now)
 		}
 	})

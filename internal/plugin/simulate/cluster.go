@@ -212,6 +212,7 @@ func servesPods(node *corev1.Node) bool {
 // becomes replaces a node with its new state.
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
+	retainted := !state.SameNoExecute(n.Spec.Taints, object.Spec.Taints)
 	n.Node = object
 	n.taints = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now))
 	if s.policies != nil {
@@ -236,8 +237,8 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	s.roomFor(now)
 	s.detachUnused(n)
 	s.stale(n)
-	for _, p := range n.pods {
-		s.builtIn.look(p, now)
+	if retainted {
+		s.builtIn.look(now, n.pods...)
 	}
 	s.lookAt(n, now)
 }

@@ -308,7 +308,7 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 		object.Spec.NodeName = n.Name
 		p.Pod = &object
 		s.put(p, n)
-		s.builtIn.look(p, now)
+		s.builtIn.look(now, p)
 		if len(n.taints) > 0 {
 			s.lookAt(n, now)
 		}

@@ -8,9 +8,13 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -58,6 +62,18 @@ func (e Evictor) Change(
 		return timers.Look(before, pod, taints, now)
 	}
 	return Rule.Decide(pod, taints)
+}
+
+// Forgot reports whether kube-controller-manager has tried in vain to evict a pod that is still there, and tries again
+// only after the next change.
+func (e Evictor) Forgot(is verdict.Verdict, now time.Time) bool {
+	return e.IsBuiltIn() && timers.Forgot(is, now)
+}
+
+// SameNoExecute reports whether two versions of a node have the same NoExecute taints, so that kube-controller-manager
+// does not look at its pods.
+func SameNoExecute(a, b []corev1.Taint) bool {
+	return equality.Semantic.DeepEqual(taints.NoExecute(a), taints.NoExecute(b))
 }
 
 // Comparison counts the pods with which Taintkeeper would do something else than kube-controller-manager does.
