@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package builtin says which controllers kube-controller-manager runs, from what it leaves in the cluster: the command
-// lines of its pods, and the fields of nodes that it wrote. It is pure. Taintkeeper's process and its plugin both ask
-// it, so they cannot disagree.
+// lines of its pods, and the fields of nodes that it wrote. It also says what its taint-eviction-controller does with
+// pods ([Timers] and [Queue]). It is pure. Taintkeeper's process and its plugin both ask it, so they cannot disagree.
 package builtin
 
 import (

@@ -25,6 +25,9 @@ type Explanation struct {
 	Node  string   `json:"node,omitempty"`
 	State PodState `json:"state"`
 	Owner *Owner   `json:"owner,omitempty"`
+	// EvictedBy says who evicts in the cluster. Due is according to kube-controller-manager's rule if that is BuiltIn, and
+	// otherwise according to Taintkeeper's rule. It is absent if it is not known who evicts.
+	EvictedBy Who `json:"evictedBy,omitempty"`
 	// Leaves is true if a NoExecute taint makes the pod leave, now or later.
 	Leaves bool `json:"leaves"`
 	// Due is when the pod must leave. It is absent if the pod stays.

@@ -24,6 +24,9 @@ type TaintPlan struct {
 	Server  string `json:"server,omitempty"`
 	// Taints are the arguments of the plan, in kubectl's grammar: additions, and removals with a trailing "-".
 	Taints []string `json:"taints"`
+	// EvictedBy says who evicts in the cluster. Times are according to kube-controller-manager's rule and rate if that is
+	// BuiltIn, and otherwise according to Taintkeeper's rule. It is absent if it is not known who evicts.
+	EvictedBy Who `json:"evictedBy,omitempty"`
 	// Summary counts nodes, pods, workloads and budgets.
 	Summary PlanSummary `json:"summary"`
 	// Notes are sentences about what the command could not find out, and how that limits the plan.

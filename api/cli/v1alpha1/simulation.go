@@ -67,8 +67,11 @@ type SimulationReport struct {
 	Cluster string `json:"cluster,omitempty"`
 	Server  string `json:"server,omitempty"`
 	// Until is when the simulation ends.
-	Until   metav1.Duration   `json:"until"`
-	Summary SimulationSummary `json:"summary"`
+	Until metav1.Duration `json:"until"`
+	// EvictedBy says who evicts in the cluster. Pods leave according to kube-controller-manager's rule and rate if that is
+	// BuiltIn, and otherwise according to Taintkeeper's rule. It is absent if it is not known who evicts.
+	EvictedBy Who               `json:"evictedBy,omitempty"`
+	Summary   SimulationSummary `json:"summary"`
 	// Story is what happens, in chronological order. It groups similar events.
 	Story []SimulationEvent `json:"story"`
 	// Nodes are the affected nodes and those that pods leave, by name.

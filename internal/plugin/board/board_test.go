@@ -114,7 +114,7 @@ func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
 	play(t, func(s *scene) {
 		s.open()
 		idle := func() string { return row[headRow](s, sheetHead, sheetHead).Idle }
-		s.policies(&state.Cluster{Idle: "It does not run."}, nil)
+		s.policies(&state.Cluster{Evictor: state.Evictor{Idle: "It does not run."}}, nil)
 		s.pass(time.Second)
 		expect(t, "what it says", idle(), "It does not run.")
 		s.policies(&state.Cluster{}, errors.New("down"))

@@ -34,6 +34,7 @@ type Subject struct {
 	Namespace *corev1.Namespace
 	// Policies are all EvictionPolicies, or nil if there are none.
 	Policies *policies.Set
+	state.Evictor
 	// Missing says what could not be read, and how that limits the answer.
 	Missing []string
 	At      time.Time
@@ -44,7 +45,7 @@ func Explain(s Subject) *cliv1alpha1.Explanation {
 	e := &cliv1alpha1.Explanation{
 		At:        metav1.NewMicroTime(s.At),
 		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID, Node: s.Pod.Spec.NodeName,
-		State: s.state(), Owner: s.Owner,
+		State: s.state(), Owner: s.Owner, EvictedBy: s.By(),
 		Taints:      []cliv1alpha1.ExplainedTaint{},
 		Tolerations: []cliv1alpha1.ExplainedToleration{},
 		Notes:       slices.Clone(s.Missing),
@@ -107,7 +108,7 @@ func (s *Subject) facts() verdict.Pod {
 // explainNode adds what the taints of the pod's node mean for it.
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	facts, onNode := s.facts(), state.Tainted(s.Node, s.At)
-	decided := state.Rule.Decide(facts, onNode)
+	decided := s.Decide(facts, onNode)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]
 		explained := s.explainTaint(facts, taint, onNode)
@@ -131,6 +132,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	}
 	e.Notes = append(e.Notes, s.oneCause(decided)...)
 	e.Notes = append(e.Notes, s.unmoved(facts)...)
+	e.Notes = append(e.Notes, s.otherwise(facts, onNode, decided)...)
 	s.explainPolicies(e, facts, onNode)
 	e.Notes = append(e.Notes, s.keptAlive(e, onNode)...)
 	e.Changes = s.changesOnNode(facts, onNode, decided)
@@ -160,7 +162,7 @@ func (s *Subject) explainTaint(facts verdict.Pod, taint *corev1.Taint,
 	if i := slices.IndexFunc(onNode, func(other verdict.Taint) bool { return other.MatchTaint(taint) }); i >= 0 {
 		counted = onNode[i]
 	}
-	reason := state.Rule.Judge(facts, counted)
+	reason := s.judge(facts, counted)
 	if reason.Toleration != nil {
 		explained.Tolerated = cliv1alpha1.ToleratedIndefinitely
 		explained.Toleration, explained.Shadowed = new(reason.TolerationIndex), reason.Shadowed

@@ -13,7 +13,7 @@ import (
 
 // explainPolicies adds what each policy says about a pod on its node, and what all of them say together.
 func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod, onNode []verdict.Taint) {
-	if s.Policies == nil {
+	if s.Policies == nil || s.IsBuiltIn() { // they hold no pods that kube-controller-manager evicts
 		return
 	}
 	e.Notes = append(e.Notes, s.Policies.Flaws...)

@@ -42,7 +42,7 @@ func (s *Subject) changesOnNode(facts verdict.Pod, onNode []verdict.Taint,
 	}
 	var changes []cliv1alpha1.SmallestChange
 	for _, trial := range trials {
-		then := state.Rule.Decide(verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints)
+		then := s.Change(decided, verdict.Pod{Tolerations: trial.tolerations, Bound: facts.Bound}, trial.taints, s.At)
 		if then.Leaves == decided.Leaves && then.Due.Equal(decided.Due) {
 			continue
 		}

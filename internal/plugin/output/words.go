@@ -5,6 +5,7 @@ package output
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,4 +101,13 @@ func HeldBy(now time.Time, answer *cliv1alpha1.PolicyAnswer) string {
 		return answer.HeldBy() + " for " + Relative(now, answer.LeavesAt.Time)
 	}
 	return answer.HeldBy()
+}
+
+// Answer begins an answer with who evicts in the cluster, if that is not Taintkeeper and is known.
+func Answer(by cliv1alpha1.Who, answer string) string {
+	if by != cliv1alpha1.WhoBuiltIn {
+		return answer
+	}
+	answer = strings.Replace(answer, "No pod leaves: ", "No pod leaves, as ", 1)
+	return "kube-controller-manager evicts here, not Taintkeeper: " + strings.ToLower(answer[:1]) + answer[1:]
 }

@@ -64,10 +64,11 @@ func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 	plan := &cliv1alpha1.TaintPlan{
 		At:      metav1.NewMicroTime(request.At),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
-		Taints: request.Edit.Specs(),
-		Notes:  cluster.Notes(),
-		Nodes:  []cliv1alpha1.PlannedNode{},
-		Pods:   []cliv1alpha1.PlannedPod{},
+		Taints:    request.Edit.Specs(),
+		EvictedBy: cluster.By(),
+		Notes:     cluster.Notes(),
+		Nodes:     []cliv1alpha1.PlannedNode{},
+		Pods:      []cliv1alpha1.PlannedPod{},
 	}
 	plan.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintPlan"))
 	return plan
@@ -76,17 +77,25 @@ func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 // fill says when pods must leave because of changes of nodes.
 func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) {
 	byNode, comparing := cluster.ByNode(), 0
+	at := plan.At.Time
+	waiting := deletesOf(cluster, byNode, changes, at)
+	var compared comparison
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
-		plan.Notes = append(plan.Notes, state.Undated(change.Node, change.before, plan.At.Time)...)
+		plan.Notes = append(plan.Notes, state.Undated(change.Node, change.before, at)...)
 		for _, pod := range byNode[change.Name] {
-			planned := change.judge(plan.At.Time, pod)
+			decided := change.decide(cluster.Evictor, pod, at)
+			is := waiting.of(pod, decided)
+			planned := change.judge(at, pod, is)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
+			if cluster.IsBuiltIn() && planned.Reason == "" {
+				compared.add(is.after, decided.before, state.Rule.Decide(state.FactsOf(pod, at), change.after), at)
+			}
 			comparing += count(state.Compares(pod.Spec.Tolerations))
 		}
 	}
-	plan.Notes = append(plan.Notes, state.ComparisonNotes(comparing)...)
+	plan.Notes = slices.Concat(plan.Notes, state.ComparisonNotes(comparing), compared.notes())
 	sortPods(plan.Pods)
 }
 
@@ -96,7 +105,7 @@ func play(
 	ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change, request Request,
 ) (*simulate.Course, error) {
 	leaves := slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves })
-	if len(cluster.Policies) == 0 && !leaves {
+	if (len(cluster.Policies) == 0 || cluster.IsBuiltIn()) && !leaves {
 		return &simulate.Course{}, nil
 	}
 	whereTo := request.WhereTo && leaves
@@ -174,8 +183,8 @@ func describe(pod *corev1.Pod, node string) cliv1alpha1.PlannedPod {
 	return planned
 }
 
-// judge returns what happens to one pod of the node.
-func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
+// judge returns what happens to one pod of the node, given the decisions about it.
+func (c change) judge(at time.Time, pod *corev1.Pod, is decisions) cliv1alpha1.PlannedPod {
 	planned := describe(pod, c.Name)
 	switch {
 	case state.IsStatic(pod):
@@ -188,8 +197,7 @@ func (c change) judge(at time.Time, pod *corev1.Pod) cliv1alpha1.PlannedPod {
 		}
 		return planned
 	}
-	facts := state.FactsOf(pod, at)
-	before, after := state.Rule.Decide(facts, c.before), state.Rule.Decide(facts, c.after)
+	before, after := is.before, is.after
 	planned.Change = changeOf(before, after)
 	planned.Leaves, planned.Toleration = after.Leaves, after.Toleration.DeepCopy()
 	if after.Taint.Key != "" {

@@ -67,6 +67,8 @@ type pod struct {
 	counted     bool // counted as ready
 	first       bool // it existed at the start
 	held        policy.Answer
+	timer       verdict.Verdict            // kube-controller-manager's
+	begun       bool                       // it has begun to evict the pod
 	set         types.UID                  // the StatefulSet, if it creates its pods in order
 	ordinal     int                        // in that StatefulSet
 	created     bool                       // its StatefulSet has created it
@@ -209,6 +211,7 @@ func servesPods(node *corev1.Node) bool {
 // becomes replaces a node with its new state.
 func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	n := s.nodes[object.Name]
+	retainted := !state.SameNoExecute(n.Spec.Taints, object.Spec.Taints)
 	n.Node = object
 	n.taints = verdict.Advance(n.taints, object.Spec.Taints, verdict.SeenAt(now))
 	if s.policies != nil {
@@ -233,6 +236,9 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	s.roomFor(now)
 	s.unmountAll(n)
 	s.stale(n)
+	if retainted {
+		s.builtIn.look(now, n.pods...)
+	}
 	s.lookAt(n, now)
 }
 
@@ -355,6 +361,7 @@ func (s *simulation) goesDown(is step, now time.Time) {
 	}
 	s.down = until
 	s.play.Outage(from, until)
+	s.builtIn.loses(s, now, until)
 	s.story.add(now, serverIsDown, "", sentence.Duration(is.down), "")
 	s.health.set(s.play.Next())
 }

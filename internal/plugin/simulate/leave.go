@@ -23,17 +23,14 @@ func (s *simulation) lookAt(n *node, at time.Time) { n.look.set(at) }
 
 // look lets the due pods of a node leave, unless policies object.
 func (s *simulation) look(n *node, now time.Time) {
-	if now.Before(s.down) {
+	if now.Before(s.down) && s.builtIn == nil {
 		s.lookAt(n, s.down)
 		return
 	}
 	var due []leaver
 	var next time.Time
 	for _, p := range n.pods {
-		if !s.mayLeave(p) {
-			continue
-		}
-		v := state.Rule.Decide(p.facts, n.taints)
+		v := s.decided(p, n)
 		p.held = policy.Answer{}
 		switch {
 		case !v.Leaves:
@@ -47,6 +44,10 @@ func (s *simulation) look(n *node, now time.Time) {
 	if s.policies != nil {
 		due = s.object(n, due, now)
 	}
+	if s.builtIn != nil {
+		s.builtIn.begin(s, due, now)
+		return
+	}
 	for _, l := range due {
 		s.evict(l, now)
 	}
@@ -55,6 +56,22 @@ func (s *simulation) look(n *node, now time.Time) {
 // mayLeave reports whether taints can make a pod leave its node. A course ends, so its successors stay where they come.
 func (s *simulation) mayLeave(p *pod) bool {
 	return p.stage == bound && !state.IsStatic(p.Pod) && (s.course == nil || p.first)
+}
+
+// decided returns when a pod must leave its node. Its eviction does not begin again.
+func (s *simulation) decided(p *pod, n *node) verdict.Verdict {
+	if p.begun || !s.mayLeave(p) {
+		return verdict.Verdict{}
+	}
+	return s.verdictOn(p, n)
+}
+
+// verdictOn returns the verdict on a pod on its node, whether it may leave or not.
+func (s *simulation) verdictOn(p *pod, n *node) verdict.Verdict {
+	if s.builtIn != nil {
+		return p.timer
+	}
+	return state.Rule.Decide(p.facts, n.taints)
 }
 
 // leaver is a pod that is due.

@@ -22,10 +22,11 @@ type objecting struct {
 	began    bool                   // the engine has had its first turn
 }
 
-// loadPolicies returns the policies at the start, or nil without any. No pod waits for a budget.
+// loadPolicies returns the policies at the start, or nil without any. No pod waits for a budget. They hold no pods that
+// kube-controller-manager evicts.
 func (s *simulation) loadPolicies() *objecting {
 	set := s.cluster.PoliciesOf()
-	if set == nil {
+	if set == nil || s.cluster.IsBuiltIn() {
 		return nil
 	}
 	o := &objecting{

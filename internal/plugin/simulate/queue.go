@@ -17,6 +17,7 @@ const (
 	health                   // node health looks at nodes
 	policiesTurn             // breakers count due pods, and pods that wait get free places of paces and budgets
 	looks                    // the pods of a node are checked
+	calls                    // kube-controller-manager makes calls
 	freed                    // pods that wait get the places of those that have left
 	places                   // successors look for room
 	ends                     // pods that leave are gone

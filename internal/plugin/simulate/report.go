@@ -82,7 +82,8 @@ func (s *simulation) report() *cliv1alpha1.SimulationReport {
 	r := &cliv1alpha1.SimulationReport{
 		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
-		Nodes: []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
+		EvictedBy: s.cluster.By(),
+		Nodes:     []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
 		NotSimulated: notSimulated,
 	}
 	r.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("SimulationReport"))

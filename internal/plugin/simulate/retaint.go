@@ -143,7 +143,7 @@ func (s *simulation) sumUp() {
 // letGo lets the pods leave that must leave a node.
 func (s *simulation) letGo(n *node) {
 	for _, p := range slices.Clone(n.pods) {
-		if p.first && p.stage == bound && !state.IsStatic(p.Pod) && state.Rule.Decide(p.facts, n.taints).Leaves {
+		if p.first && (p.begun && p.stage == bound || s.decided(p, n).Leaves) {
 			s.leave(p, s.now)
 		}
 	}

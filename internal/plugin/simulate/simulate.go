@@ -70,6 +70,7 @@ type simulation struct {
 	placing     once
 	attachments attachments
 	policies    *objecting // nil without EvictionPolicies
+	builtIn     *evicting  // nil unless kube-controller-manager evicts
 	budgets     policies.BudgetsOf
 	allowed     map[string]*budget
 	workloads   map[workloadKey]*counter
@@ -104,7 +105,13 @@ func Run(
 	if err := s.run(); err != nil {
 		return nil, err
 	}
-	return s.report(), nil
+	report := s.report()
+	if s.builtIn == nil {
+		return report, nil
+	}
+	notes, err := compare(ctx, report, cluster, scenario, options)
+	report.Notes = append(report.Notes, notes...)
+	return report, err
 }
 
 // run lets events happen until the end.
@@ -142,6 +149,7 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 	s.load()
 	s.loadAttachments()
 	s.names = slices.Sorted(maps.Keys(s.nodes))
+	s.builtIn = s.loadBuiltIn()
 	s.recordFirst()
 	if s.policies != nil {
 		s.followPolicies(at)

@@ -29,6 +29,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -916,6 +917,9 @@ func TestASimulationAgreesWithThePlan(t *testing.T) {
 			cluster := randomCluster(random)
 			if seed%2 == 0 {
 				drawPolicies(random, cluster)
+			}
+			if seed%3 == 0 {
+				statetest.BuiltInEvicts(cluster, noon.Add(-time.Duration(random.IntN(600))*time.Second), noon)
 			}
 			made := planOf(t, cluster)
 			want, got := map[string]string{}, map[string]string{}

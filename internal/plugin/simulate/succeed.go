@@ -18,7 +18,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -351,6 +350,7 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 		object.Spec.NodeName = n.Name
 		p.Pod = &object
 		s.put(p, n)
+		s.builtIn.look(now, p)
 		if len(n.taints) > 0 {
 			s.lookAt(n, now)
 		}
@@ -386,7 +386,7 @@ func (s *simulation) started(p *pod, now time.Time) {
 		s.queue.add(s.down, starts, func(now time.Time) { s.started(p, now) })
 	case p.on != nil && p.on.silent:
 		p.starts = true
-	case p.on != nil && !s.mayLeave(p) && state.Rule.Decide(p.facts, p.on.taints).DueAt(now): // it would have left
+	case p.on != nil && !s.mayLeave(p) && s.verdictOn(p, p.on).DueAt(now): // it would have left
 	default:
 		p.ready, p.is.NotReady = true, time.Time{}
 		if p.on != nil {

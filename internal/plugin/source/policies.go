@@ -64,7 +64,7 @@ func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func
 		reading, cancel := context.WithTimeout(ctx, Patience)
 		err := fresh.Objections(reading, namespace)
 		if err == nil {
-			err = fresh.Idle(reading)
+			err = fresh.FindEvictor(reading)
 		}
 		cancel()
 		if ctx.Err() != nil {

@@ -138,7 +138,7 @@ func ForReading(config *rest.Config) *rest.Config {
 // Read reads what a command needs. Nodes and pods are required. The cluster says what else is missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	for _, read := range []func(context.Context, Wants) error{
-		r.required, r.policies, r.disruption, r.scheduling, r.renewals, r.signs, r.health,
+		r.required, r.policies, r.disruption, r.scheduling, r.renewals, r.signs, r.health, r.evictor,
 	} {
 		if err := read(ctx, wanted); err != nil {
 			return err

@@ -13,9 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
+
+// evictor finds out who evicts pods, if that is wanted.
+func (r *Reader) evictor(ctx context.Context, wanted Wants) error {
+	if !wanted.Evictor {
+		return nil
+	}
+	return r.FindEvictor(ctx)
+}
 
 // health reads the state of Taintkeeper: its Lease, its eviction clock, and its recent failures.
 func (r *Reader) health(ctx context.Context, wanted Wants) error {
@@ -61,9 +70,9 @@ func (r *Reader) leads() bool {
 	})
 }
 
-// Idle finds out whether Taintkeeper evicts, and what it means if it does not. If no leader holds the Lease with the
-// usual name, it also reads what else shows Taintkeeper: its pods, the eviction clock and other Leases.
-func (r *Reader) Idle(ctx context.Context) error {
+// FindEvictor finds out who evicts pods. If no leader of Taintkeeper says that it does, it reads what else shows who
+// does: pods of both programs, the eviction clock, other Leases and the events of evictions.
+func (r *Reader) FindEvictor(ctx context.Context) error {
 	fresh := *r
 	fresh.Cluster = &state.Cluster{}
 	err := fresh.taintkeeper(ctx)
@@ -76,18 +85,47 @@ func (r *Reader) Idle(ctx context.Context) error {
 			return err
 		}
 	}
-	r.Cluster.Idle = who.Ask(fresh.Cluster, r.Clock.Latest()).Idle(len(r.Cluster.Policies))
+	known := who.Ask(fresh.Cluster, r.Clock.Latest())
+	if known.Eviction.Taintkeeper.State != who.Running {
+		fresh.Cluster.Pods = slices.Concat(fresh.Cluster.Pods, r.Cluster.Pods)
+		if err := fresh.builtIn(ctx); err != nil {
+			return err
+		}
+		known = who.Ask(fresh.Cluster, r.Clock.Latest())
+	}
+	r.Cluster.Evictor = known.Evictor(len(r.Cluster.Policies))
 	return nil
 }
 
 // lookCloser reads Taintkeeper's pods and its eviction clock. If the pods may not be read, the Leases do not show that
 // it is not running.
 func (r *Reader) lookCloser(ctx context.Context) error {
-	pods := r.Clients.CoreV1().Pods(metav1.NamespaceAll)
-	err := List(ctx, r, "pods", selected(pods.List), func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
+	err := r.podsWith(ctx, v1alpha1.SelectTaintkeeper().String())
 	if err != nil && !IsUnreadable(err) {
 		return err
 	}
 	r.Cluster.Signs.LeasesKnown = r.Cluster.Signs.LeasesKnown && err == nil
 	return r.evictionClocks(ctx)
+}
+
+// builtIn reads what shows whether kube-controller-manager evicts: the command lines of its pods, its Lease, and the
+// events of evictions. What may not be read shows nothing.
+func (r *Reader) builtIn(ctx context.Context) error {
+	err := r.podsWith(ctx, "component="+builtin.Program) // as kubeadm labels them
+	if err != nil && !IsUnreadable(err) {
+		return err
+	}
+	if err := r.builtInLease(ctx); err != nil && !IsUnreadable(err) {
+		return err
+	}
+	return r.evictions(ctx)
+}
+
+// podsWith reads the pods with a label.
+func (r *Reader) podsWith(ctx context.Context, label string) error {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		options.LabelSelector = label
+		return r.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	}
+	return List(ctx, r, "pods", list, func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
 }

@@ -36,13 +36,11 @@ func (r *Reader) signs(ctx context.Context, wanted Wants) error {
 
 // leases reads the Leases of both programs' leaders, and the Lease of node health.
 func (r *Reader) leases(ctx context.Context) error {
-	name, namespace := builtin.Election(r.Cluster.Pods)
-	homes := func(context.Context) []string { return []string{cmp.Or(namespace, metav1.NamespaceSystem)} }
 	var refused error
 	for _, read := range []func() error{
 		func() error { return r.taintkeeper(ctx) },
 		func() error { return r.nodeHealthLease(ctx) },
-		func() error { return r.lease(ctx, name, homes) },
+		func() error { return r.builtInLease(ctx) },
 	} {
 		err := read()
 		if err != nil && !IsUnreadable(err) {
@@ -52,6 +50,13 @@ func (r *Reader) leases(ctx context.Context) error {
 	}
 	r.Cluster.Signs.LeasesKnown = refused == nil
 	return r.without(refused, "they cannot show which controllers are running")
+}
+
+// builtInLease reads the Lease of kube-controller-manager's leader, which flags of its pods can name.
+func (r *Reader) builtInLease(ctx context.Context) error {
+	name, namespace := builtin.Election(r.Cluster.Pods)
+	homes := func(context.Context) []string { return []string{cmp.Or(namespace, metav1.NamespaceSystem)} }
+	return r.lease(ctx, name, homes)
 }
 
 // taintkeeper reads the Lease of Taintkeeper's leader. If nobody holds one with the usual name, it may have another,

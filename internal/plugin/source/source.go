@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // Source is where the objects of a cluster come from: files if there are any, otherwise the API server.
@@ -96,6 +97,9 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*state.Cluster, error)
 		if err == nil && s.at != "" {
 			cluster.Signs.At = s.Now(cluster)
 		}
+		if err == nil && wanted.Evictor {
+			cluster.Evictor = evictorOf(cluster)
+		}
 		return cluster, err
 	}
 	rest, err := s.RESTConfig()
@@ -107,6 +111,16 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*state.Cluster, error)
 		cluster.Location = LocationOf(s.Config, rest)
 	}
 	return cluster, err
+}
+
+// evictorOf returns who evicts according to files. Those that show nothing about Taintkeeper are no reason for a note.
+func evictorOf(cluster *state.Cluster) state.Evictor {
+	known := who.Ask(cluster, cluster.Signs.At)
+	is := known.Evictor(len(cluster.Policies))
+	if known.Eviction.Taintkeeper.State == who.Unknown {
+		is.Idle = ""
+	}
+	return is
 }
 
 // RESTConfig returns the configuration to reach the cluster.
@@ -158,6 +172,7 @@ type Wants struct {
 	Renewals   bool // when kubelets last renewed the Leases of their nodes
 	Signs      bool // traces of the controllers that evict and taint
 	Health     bool // traces of Taintkeeper alone, and its failures
+	Evictor    bool // who evicts, see [state.Evictor]
 	Templates  bool // workloads whose pods are not in the files; nodes are then optional
 }
 

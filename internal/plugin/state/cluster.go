@@ -79,9 +79,8 @@ type Cluster struct {
 
 	// Unknown is what could not be read.
 	Unknown []Unknown
-	// Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper evicts, or if nobody
-	// asked.
-	Idle string
+
+	Evictor
 }
 
 // Flaw is something in a file that an API server would refuse.

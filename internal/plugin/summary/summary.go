@@ -41,7 +41,9 @@ func Cluster(of *cliv1alpha1.TaintPlan) string {
 }
 
 // Answer returns the first line.
-func Answer(plan *cliv1alpha1.TaintPlan) string {
+func Answer(plan *cliv1alpha1.TaintPlan) string { return output.Answer(plan.EvictedBy, answer(plan)) }
+
+func answer(plan *cliv1alpha1.TaintPlan) string {
 	s := plan.Summary
 	pods, nodes := sentence.Counted(s.Pods, "pod"), sentence.Counted(s.Nodes, "node")
 	switch {

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // WhyNot says why Taintkeeper does not evict, or why that is not known, as the beginning of a sentence. It is empty if
@@ -67,8 +69,20 @@ func (a *Answer) Idle(policies int) string {
 	default:
 		says += "."
 	}
-	if known {
+	switch {
+	case known && a.Eviction.Who() == cliv1alpha1.WhoBuiltIn:
+		says += " " + builtin.Program + " evicts due pods, by its own rule."
+	case known:
 		says += " Due pods leave only if the built-in controller evicts them."
 	}
 	return says
+}
+
+// Evictor says by whose rule commands decide in a cluster with or without policies.
+func (a *Answer) Evictor(policies int) state.Evictor {
+	is := state.Evictor{Who: a.Eviction.Who(), Idle: a.Idle(policies)}
+	if lease := a.BuiltInLease; is.IsBuiltIn() && lease != nil && lease.Spec.AcquireTime != nil {
+		is.Began = lease.Spec.AcquireTime.Time
+	}
+	return is
 }

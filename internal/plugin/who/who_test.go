@@ -165,3 +165,46 @@ func TestWhatIsNotKnownIsNotSaidWithoutPolicies(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoEvictsDecidesTheRuleOfCommands(t *testing.T) {
+	const program = "kube-controller-manager"
+	since := at.Add(-time.Hour)
+	leadsBuiltIn := func(cluster *state.Cluster) {
+		lease(program, "b_1", time.Second, nil)(cluster)
+		cluster.Signs.Leases[len(cluster.Signs.Leases)-1].Spec.AcquireTime = new(metav1.NewMicroTime(since))
+	}
+	flags := func(flags ...string) fact {
+		return func(cluster *state.Cluster) {
+			cluster.Pods = append(cluster.Pods, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Command: append([]string{program}, flags...)}}}})
+		}
+	}
+	for name, test := range map[string]struct {
+		facts []fact
+		want  state.Evictor
+	}{
+		"nothing is known":              {[]fact{unread}, state.Evictor{Who: cliv1alpha1.WhoUnknown}},
+		"Taintkeeper alone":             {[]fact{leads("eviction"), flags("--controllers=*,-taint-eviction-controller")}, state.Evictor{Who: cliv1alpha1.WhoTaintkeeper}},
+		"both":                          {[]fact{leads("eviction"), flags(), leadsBuiltIn}, state.Evictor{Who: cliv1alpha1.WhoBoth}},
+		"both, and one holds the other": {[]fact{leads("eviction"), clock(time.Second), flags(), leadsBuiltIn}, state.Evictor{Who: cliv1alpha1.WhoTaintkeeper}},
+		"kube-controller-manager alone": {[]fact{flags(), leadsBuiltIn}, state.Evictor{
+			Who: cliv1alpha1.WhoBuiltIn, Began: since,
+			Idle: "Taintkeeper is not running, or runs without leader election. kube-controller-manager evicts due pods, by its own rule.",
+		}},
+		"its Lease is elsewhere": {[]fact{flags()}, state.Evictor{
+			Who:  cliv1alpha1.WhoBuiltIn,
+			Idle: "Taintkeeper is not running, or runs without leader election. kube-controller-manager evicts due pods, by its own rule.",
+		}},
+		"nobody": {[]fact{old(time.Minute), flags("--controllers=*,-taint-eviction-controller"), leadsBuiltIn}, state.Evictor{
+			Who:  cliv1alpha1.WhoNobody,
+			Idle: "Taintkeeper is not running (Lease kube-system/taintkeeper was last renewed 60s ago). Due pods leave only if the built-in controller evicts them.",
+		}},
+	} {
+		cluster := &state.Cluster{Signs: state.Signs{LeasesKnown: true}}
+		for _, fact := range test.facts {
+			fact(cluster)
+		}
+		if got := who.Ask(cluster, at).Evictor(0); got != test.want {
+			t.Errorf("%s: it says %+v, want %+v", name, got, test.want)
+		}
+	}
+}

@@ -78,6 +78,7 @@ func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
 		"ours, one too many":       {contest{greedy(ours), upstream}, oursBreaksTheRule},
 		"upstream, a second late":  {contest{ours, late(upstream)}, upstreamIsUnexplained},
 		"upstream, forgetting":     {contest{ours, forgetful(upstream)}, upstreamIsUnexplained},
+		"the plugin, wrong":        {contest{ours, late(upstream)}, timersAreWrong},
 		"upstream instead of ours": {contest{upstream, upstream}, oursBreaksTheRule},
 		"ours instead of upstream": {contest{ours, ours}, upstreamIsUnexplained},
 	} {

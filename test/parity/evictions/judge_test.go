@@ -18,6 +18,7 @@ type trial struct {
 	ours, upstream outcome // of upstream without the repeats
 	repeats        int     // pods that upstream deleted twice at its start
 	rule, model    outcome // what the rule says, and the rule with all of upstream's defects
+	timers         outcome // what the plugin says of upstream
 }
 
 // contest is who plays. A trial of wrong contestants shows that the checker can fail.
@@ -33,7 +34,7 @@ func (c contest) try(t *testing.T, h *history) *trial {
 	return &trial{
 		history: h,
 		ours:    play(t, h, c.ours), upstream: upstream, repeats: repeats,
-		rule: predict(h, none), model: predict(h, all),
+		rule: predict(h, none), model: predict(h, all), timers: predictByTimers(h),
 	}
 }
 
@@ -69,6 +70,7 @@ func near(a, b []time.Duration, apart time.Duration) bool {
 const (
 	oursBreaksTheRule     arena.Kind = "ours differs from the rule"
 	upstreamIsUnexplained arena.Kind = "upstream differs from the model of it"
+	timersAreWrong        arena.Kind = "upstream differs from builtin.Timers, by which the plugin answers"
 	bothShouldAgree       arena.Kind = "ours and upstream differ, though the rule and the model of upstream agree"
 )
 
@@ -81,6 +83,9 @@ func (t *trial) Faults() []arena.Fault {
 		}
 		if !near(t.upstream[uid], t.model[uid], exactly) {
 			faults = append(faults, arena.Fault{Kind: upstreamIsUnexplained, Name: uid})
+		}
+		if !near(t.upstream[uid], t.timers[uid], exactly) {
+			faults = append(faults, arena.Fault{Kind: timersAreWrong, Name: uid})
 		}
 		if near(t.rule[uid], t.model[uid], roughly) && !near(t.ours[uid], t.upstream[uid], roughly) {
 			faults = append(faults, arena.Fault{Kind: bothShouldAgree, Name: uid})

@@ -15,7 +15,16 @@ import (
 // and when. It is a discrete event simulation without client, clock and goroutine: every change is
 // seen, and every delete accepted, at the very instant at which it happens.
 func predict(h *history, has defects) outcome {
-	m := &model{has: has, cluster: newCluster(h), deletes: outcome{}}
+	return (&model{has: has}).predict(h)
+}
+
+// predictByTimers says what the plugin says that upstream deletes, and when.
+func predictByTimers(h *history) outcome {
+	return (&model{has: all, byTimers: true}).predict(h)
+}
+
+func (m *model) predict(h *history) outcome {
+	m.cluster, m.deletes = newCluster(h), outcome{}
 	m.cluster.nodeChanged = func(_, after *corev1.Node) { m.seeNode(after) }
 	m.cluster.podChanged = m.seePod
 	m.run(h)
@@ -24,10 +33,11 @@ func predict(h *history, has defects) outcome {
 
 // model is a cluster and a controller with some defects, at an instant.
 type model struct {
-	has     defects
-	cluster *cluster
-	at      time.Duration
-	deletes outcome
+	has      defects
+	byTimers bool // builtin.Timers decides when pods leave
+	cluster  *cluster
+	at       time.Duration
+	deletes  outcome
 
 	// What the controller's process knows. A restart forgets it.
 	running  bool

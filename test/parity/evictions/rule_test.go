@@ -136,6 +136,10 @@ func (m *model) look(known *knownPod) {
 	if node == nil || len(node.taints) == 0 || m.excluded(known.object) {
 		return
 	}
+	if m.byTimers {
+		m.lookByTimers(known, node)
+		return
+	}
 	due := m.due(known)
 	if due.at == never {
 		known.carried = never

@@ -21,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // options are the options of kubectl taintkeeper explain.
@@ -42,10 +43,13 @@ never counts, where the tolerations come from, how the due time is computed, and
 the answer. If there are EvictionPolicies, it says which of them select the pod, and what each one says. If the pod has
 no node yet, it says which nodes refuse it.
 
+` + command.RuleOfTheEvictor + `
+
 If you name a workload, such as deployment/web, it explains the pod that leaves first.
 
-In a cluster, it reads only the pod, its node, owner and namespace, the policies, and what these need:
-PodDisruptionBudgets, Leases, ServiceAccounts and Taintkeeper's pods. If the pod has no node, it also reads all nodes.
+In a cluster, it reads only the pod, its node, owner and namespace, the policies and their PodDisruptionBudgets. If
+there are policies or the node has a NoExecute taint, it also reads what shows who evicts: Leases, ServiceAccounts,
+events, and the pods of Taintkeeper and kube-controller-manager. If the pod has no node, it also reads all nodes.
 If you name a workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all
 namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
@@ -111,7 +115,7 @@ func (o *options) run(ctx context.Context) error {
 // subject returns the pod and everything that the explanation needs.
 func (o *options) subject(ctx context.Context) (explain.Subject, error) {
 	if o.source.Offline() {
-		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
+		cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Evictor: true})
 		if err != nil {
 			return explain.Subject{}, err
 		}
@@ -141,10 +145,13 @@ func (o *options) subject(ctx context.Context) (explain.Subject, error) {
 func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
 	subject := explain.Subject{
 		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
-		Policies: cluster.PoliciesOf(),
+		Policies: cluster.PoliciesOf(), Evictor: cluster.Evictor,
 	}
-	if subject.Policies != nil {
+	switch {
+	case subject.Policies != nil:
 		subject.Missing = cluster.Notes()
+	case cluster.Idle != "" && subject.Node != nil && len(taints.NoExecute(subject.Node.Spec.Taints)) > 0:
+		subject.Missing = []string{cluster.Idle}
 	}
 	isOfPod := func(namespace *corev1.Namespace) bool { return namespace.Name == pod.Namespace }
 	if i := slices.IndexFunc(cluster.Namespaces, isOfPod); i >= 0 {

@@ -29,7 +29,11 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 		o.Line("pod/%s", e.Name)
 		return nil
 	}
-	for _, line := range e.answer() {
+	answer := e.answer()
+	if e.State == cliv1alpha1.PodBound || e.State == cliv1alpha1.PodFinished {
+		answer[0] = output.Answer(e.EvictedBy, answer[0])
+	}
+	for _, line := range answer {
 		o.Line("%s", line)
 	}
 	for _, section := range []func() error{
@@ -146,8 +150,11 @@ func (e *explainer) printTiming() error {
 	}
 	e.section("How the due time is computed:")
 	later := "the later of the two: the taint"
-	if e.Timing.Start.Time.Equal(e.Timing.Bound.Time) {
+	switch {
+	case e.Timing.Start.Time.Equal(e.Timing.Bound.Time):
 		later = "the later of the two: the binding"
+	case !e.Timing.Start.Time.Equal(e.Timing.Since.Time): // the rule of kube-controller-manager
+		later = "when the leader of kube-controller-manager began to lead"
 	}
 	rows := [][]any{
 		e.instant("since", e.Timing.Since, sourceWords[e.Timing.SinceFrom]),

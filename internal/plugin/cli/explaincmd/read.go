@@ -19,6 +19,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // subjectReader reads only one pod and what its explanation needs from an API server.
@@ -131,7 +132,8 @@ func (r *subjectReader) namespace(ctx context.Context, subject *explain.Subject)
 	return nil
 }
 
-// policies reads the policies and, if there are any, the budgets in the pod's namespace.
+// policies reads the policies and, if there are any, the budgets in the pod's namespace. If there are some, or a taint
+// can make the pod leave, it also finds out who evicts.
 func (r *subjectReader) policies(ctx context.Context, subject *explain.Subject) error {
 	if subject.Node == nil {
 		return nil
@@ -139,15 +141,20 @@ func (r *subjectReader) policies(ctx context.Context, subject *explain.Subject) 
 	if subject.Namespace != nil {
 		r.api.Cluster.Namespaces = append(r.api.Cluster.Namespaces, subject.Namespace)
 	}
-	if err := r.api.Policies(ctx); err != nil || len(r.api.Cluster.Policies) == 0 {
+	if err := r.api.Policies(ctx); err != nil {
 		return err
 	}
-	err := r.api.Budgets(ctx, subject.Pod.Namespace)
-	subject.Policies = r.api.Cluster.PoliciesOf()
-	if err != nil {
-		return err
+	switch {
+	case len(r.api.Cluster.Policies) > 0:
+		if err := r.api.Budgets(ctx, subject.Pod.Namespace); err != nil {
+			return err
+		}
+	case len(taints.NoExecute(subject.Node.Spec.Taints)) == 0:
+		return nil
 	}
-	return r.api.Idle(ctx)
+	err := r.api.FindEvictor(ctx)
+	subject.Evictor, subject.Policies = r.api.Cluster.Evictor, r.api.Cluster.PoliciesOf()
+	return err
 }
 
 // owner reads the template from which the pod was created, and the owner of its owner, which wrote the template.

@@ -206,7 +206,7 @@ func (o *options) readFrom(ctx context.Context, api *source.Reader) (*state.Clus
 	if err := api.Objections(ctx, o.namespace); err != nil {
 		return nil, err
 	}
-	return api.Cluster, api.Idle(ctx)
+	return api.Cluster, api.FindEvictor(ctx)
 }
 
 // readPods leaves out pods that cannot be pending: those without a node, and those on other nodes if nodes are named.

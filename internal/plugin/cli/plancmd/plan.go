@@ -57,6 +57,9 @@ scores, and places the pods one by one, after those that already wait for a node
 chooses at random, so a pod may go to another of the nodes that would take it. A node is then emptied only if no pod
 comes to it. Pods that must leave again where they come to are counted.
 
+` + command.RuleOfTheEvictor + ` Times include how long pods wait for the default
+rate limit of kube-controller-manager's client.
+
 ` + selection.TaintSyntax + `
 
 --fail-on is for scripts: lost-pod means a pod that leaves and has no controller that replaces it, lost-workload a
@@ -149,7 +152,7 @@ func (o *options) print(made *cliv1alpha1.TaintPlan) error {
 
 func (o *options) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
-		Policies: true, Budgets: true, Successors: true, Scheduling: o.whereTo,
+		Policies: true, Budgets: true, Successors: true, Scheduling: o.whereTo, Evictor: true,
 	})
 	if err != nil {
 		return nil, err

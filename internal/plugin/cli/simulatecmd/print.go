@@ -85,7 +85,8 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 	if len(happens) == 0 {
 		happens = []string{"no node becomes unreachable or gets a NoExecute taint, and no pod leaves"}
 	}
-	lines = append(lines, fmt.Sprintf("Over %s, %s.", span(report.Until), joined(happens)))
+	happens[0] = fmt.Sprintf("Over %s, %s", span(report.Until), happens[0])
+	lines = append(lines, output.Answer(report.EvictedBy, joined(happens)+"."))
 	for _, one := range losses {
 		if n := one.of(s); n > 0 {
 			lines = append(lines, counted(n, one.one, one.many)+".")

@@ -73,6 +73,9 @@ A step selects nodes by name (nodes), by label (selector), or all of them (all: 
 Without --where-to, a pod finds room if there is at least one node whose taints it tolerates. With it, the filters and
 scores of the scheduler decide, and pods that fit nowhere wait until room appears.
 
+` + command.RuleOfTheEvictor + ` Times include how long pods wait for the default
+rate limit of kube-controller-manager's client.
+
 The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
 scenario is wrong, and 3 if something happens that --fail-on names.`,
 		Example: `  # What happens if a zone goes dark for ten minutes?
@@ -199,7 +202,7 @@ func (o *options) print(report *cliv1alpha1.SimulationReport) error {
 
 func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
-		Policies: true, Budgets: true, Successors: true, Renewals: true, Scheduling: o.whereTo,
+		Policies: true, Budgets: true, Successors: true, Renewals: true, Scheduling: o.whereTo, Evictor: true,
 	})
 	if err != nil {
 		return nil, err
