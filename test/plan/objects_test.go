@@ -26,8 +26,6 @@ const (
 	claiming = 3
 	// hung is a Deployment whose rollout may hang.
 	hung = 1
-	// linger is how long the pods of some StatefulSets and Jobs take to end. They use all of their grace period.
-	linger = 3
 )
 
 // bare makes pods without a controller, and returns how many.
@@ -44,12 +42,10 @@ func (r *round) bare() int {
 	return n
 }
 
-// linger lets half of the pods use their grace period.
-func (r *round) linger(template *corev1.PodTemplateSpec) {
-	if r.random.IntN(2) == 0 {
-		template.Spec.TerminationGracePeriodSeconds = new(int64(linger))
-		template.Annotations = map[string]string{"pod-delete.stage.kwok.x-k8s.io/delay": fmt.Sprint(linger, "s")}
-	}
+// endsAfter lets pods use all of their grace period.
+func endsAfter(template *corev1.PodTemplateSpec, seconds int64) {
+	template.Spec.TerminationGracePeriodSeconds = &seconds
+	template.Annotations["pod-delete.stage.kwok.x-k8s.io/delay"] = fmt.Sprint(seconds, "s")
 }
 
 // volume makes a volume with its claim, which some zone has.

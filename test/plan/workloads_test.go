@@ -81,13 +81,13 @@ func (r *round) awaitRunning(replicas int) {
 
 func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
-			Tolerations:                   r.tolerations(),
-			TerminationGracePeriodSeconds: new(int64(1)),
-			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
+			Tolerations: r.tolerations(),
+			Containers:  []corev1.Container{{Name: "main", Image: "registry.example/main"}},
 		},
 	}
+	endsAfter(&template, 1)
 	if i == claiming {
 		template.Spec.Volumes = []corev1.Volume{r.volume()}
 	}
@@ -99,8 +99,8 @@ func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec
 		template.Spec.Tolerations = nil
 	}
 	template.Spec.Tolerations = append(template.Spec.Tolerations, tolerationOfOld)
-	if i >= firstStatefulSet {
-		r.linger(&template)
+	if i >= firstStatefulSet && r.random.IntN(2) == 0 {
+		endsAfter(&template, 3)
 	}
 	r.constrain(&template.Spec, labels)
 	return template
@@ -163,7 +163,7 @@ func (r *round) statefulSet(i int, replicas int32, labels map[string]string, tem
 
 // job makes a Job whose pod does not end, and that fails or not when its pod is evicted.
 func (r *round) job(i int, template corev1.PodTemplateSpec) error {
-	template.Annotations = map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "1h"}
+	template.Annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = "1h"
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	_, err := admin.BatchV1().Jobs(r.namespace).Create(r.t.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},

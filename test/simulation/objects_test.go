@@ -38,7 +38,7 @@ func (r *round) makeBarePods() {
 		name := fmt.Sprint("bare-", i)
 		template := r.drawTemplate(name)
 		_, err := admin.CoreV1().Pods(r.namespace).Create(r.t.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels}, Spec: template.Spec,
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec,
 		}, metav1.CreateOptions{})
 		r.must(err)
 		r.replicas++

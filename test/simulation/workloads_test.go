@@ -113,7 +113,9 @@ func (r *round) drawTemplate(name string) corev1.PodTemplateSpec {
 		}}
 	}
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}, Annotations: map[string]string{
+			"pod-delete.stage.kwok.x-k8s.io/delay": "1s", // its whole grace period
+		}},
 		Spec: corev1.PodSpec{
 			Tolerations:                   r.drawTolerations(),
 			TopologySpreadConstraints:     spread,
@@ -141,7 +143,7 @@ func (r *round) drawStatefulSet(name string) *appsv1.StatefulSet {
 // drawJob draws a Job whose pods do not end. If they leave, it fails or makes others.
 func (r *round) drawJob(name string) *batchv1.Job {
 	template := r.drawTemplate(name)
-	template.Annotations = map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "1h"}
+	template.Annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = "1h"
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
 		Parallelism: new(r.drawReplicas()), BackoffLimit: new(pick(r.random, int32(0), 1, 100)), Template: template,

@@ -17,6 +17,9 @@ type PendingList struct {
 
 	// At is when the pods were read.
 	At metav1.MicroTime `json:"at"`
+	// EvictedBy says who evicts in the cluster. Times are according to kube-controller-manager's rule if that is BuiltIn,
+	// and otherwise according to Taintkeeper's rule. It is absent if it is not known who evicts.
+	EvictedBy Who `json:"evictedBy,omitempty"`
 	// Notes are sentences about what the command could not find out.
 	Notes []string `json:"notes,omitempty"`
 	// Pods are sorted by due time, soonest first. Those that were due before At are late, unless an EvictionPolicy

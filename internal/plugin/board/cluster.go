@@ -92,10 +92,12 @@ func (c *cluster) DeleteNode(name string) {
 	c.changed[name] = true
 }
 
-// setPolicies updates the policies. They change what the board says about pods, but not which pods must leave.
+// setPolicies updates who evicts, and the policies. Policies change what the board says about pods, but not which pods
+// must leave.
 func (c *cluster) setPolicies(read *state.Cluster, err error) {
-	if err == nil {
-		c.head.Idle = sentence.Printable(read.Idle)
+	if err == nil && c.live.Evictor != read.Evictor {
+		c.live.Evictor, c.head.Idle = read.Evictor, sentence.Printable(read.Idle)
+		c.markAllChanged()
 	}
 	set := read.PoliciesOf()
 	news := set != nil || c.pending.Policies != nil || len(read.Unread()) > 0 || c.sources[kindPolicies] != nil
@@ -103,6 +105,10 @@ func (c *cluster) setPolicies(read *state.Cluster, err error) {
 		return
 	}
 	c.pending.Policies = set
+	c.markAllChanged()
+}
+
+func (c *cluster) markAllChanged() {
 	for name := range c.nodes {
 		c.markChanged(name)
 	}

@@ -66,7 +66,7 @@ func (p Pending) of(pod state.Leaving, at time.Time) cliv1alpha1.PendingPod {
 // answer returns what policies say of a pod that must leave; nil if none selects it, or if the DaemonSet controller
 // deletes the pod whatever they say.
 func (p Pending) answer(pod state.Leaving, at time.Time) *cliv1alpha1.PolicyAnswer {
-	if p.Policies == nil {
+	if p.Policies == nil || pod.Node.By().IsBuiltIn() { // which heeds none
 		return nil
 	}
 	is, node := policies.PodOf(pod.Pod), policies.NodeOf(pod.Node.Node)
@@ -83,7 +83,9 @@ func (p Pending) answer(pod state.Leaving, at time.Time) *cliv1alpha1.PolicyAnsw
 
 // In returns all pods of a cluster that must leave, soonest first.
 func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
-	list := &cliv1alpha1.PendingList{At: metav1.NewMicroTime(at), Pods: []cliv1alpha1.PendingPod{}}
+	list := &cliv1alpha1.PendingList{
+		At: metav1.NewMicroTime(at), EvictedBy: live.Evictor.By(), Pods: []cliv1alpha1.PendingPod{},
+	}
 	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingList"))
 	if p.Policies != nil {
 		list.Notes = append(list.Notes, p.Policies.Flaws...)

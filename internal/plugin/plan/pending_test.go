@@ -29,7 +29,7 @@ func dues(list *cliv1alpha1.PendingList) []string {
 
 func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(10)) }
-	live := state.LiveOf([]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{
+	live := state.LiveOf(state.Evictor{}, []*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{
 		pod("stays", tolerating("k")),
 		pod("late"),
 		pod("b", tolerating("k", 3700)), pod("a", tolerating("k", 3700)), pod("important", tolerating("k", 3700), important),
@@ -49,7 +49,7 @@ func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndANoteSaysSo(t *testing.T) {
 	bare := node("n", "k:NoExecute")
 	bare.Spec.Taints[0].TimeAdded = nil
-	live := state.LiveOf([]*corev1.Node{bare}, []*corev1.Pod{pod("p", tolerating("k", 300))}, now)
+	live := state.LiveOf(state.Evictor{}, []*corev1.Node{bare}, []*corev1.Pod{pod("p", tolerating("k", 300))}, now)
 	later := now.Add(time.Minute)
 	live.SetNode(bare, later)
 	list := plan.Pending{}.In(live, later)
@@ -59,7 +59,7 @@ func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndANoteSaysSo(t *testing.
 	if len(list.Notes) != 1 || !strings.Contains(list.Notes[0], "has no timeAdded") {
 		t.Errorf("the notes are %q", list.Notes)
 	}
-	without := state.LiveOf([]*corev1.Node{bare}, nil, now)
+	without := state.LiveOf(state.Evictor{}, []*corev1.Node{bare}, nil, now)
 	if notes := (plan.Pending{}).In(without, later).Notes; len(notes) != 0 {
 		t.Errorf("the notes of a node without pods are %q", notes)
 	}

@@ -177,7 +177,7 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 			}
 			tainted := node("n")
 			tainted.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-			live := state.LiveOf([]*corev1.Node{tainted}, cluster.Pods, now)
+			live := state.LiveOf(state.Evictor{}, []*corev1.Node{tainted}, cluster.Pods, now)
 			if pods := (plan.Pending{Policies: cluster.PoliciesOf()}).In(live, now).Pods; len(pods) != 1 || pods[0].Answer.Stays() != test.held {
 				t.Errorf("pending has %+v, want that it is held to be %t", pods, test.held)
 			}

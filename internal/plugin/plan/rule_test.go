@@ -41,7 +41,7 @@ func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 	made = planFor(t, &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("other")}}, "k=5:NoExecute")
 	said("a plan without such pods", made.Notes, false)
 
-	list := plan.Pending{}.In(state.LiveOf([]*corev1.Node{tainted}, []*corev1.Pod{stays, leaves}, now), now)
+	list := plan.Pending{}.In(state.LiveOf(state.Evictor{}, []*corev1.Node{tainted}, []*corev1.Pod{stays, leaves}, now), now)
 	if len(list.Pods) != 1 || list.Pods[0].Name != "leaves" {
 		t.Errorf("pending are %+v", list.Pods)
 	}
@@ -72,7 +72,7 @@ func TestPodsWithGtAreCountedAcrossNodes(t *testing.T) {
 	if made := planFor(t, cluster, "other:NoSchedule"); !slices.Contains(made.Notes, want) {
 		t.Errorf("the notes of the plan are %q, want %q", made.Notes, want)
 	}
-	if list := (plan.Pending{}).In(state.LiveOf(cluster.Nodes, cluster.Pods, now), now); !slices.Contains(list.Notes, want) {
+	if list := (plan.Pending{}).In(state.LiveOf(state.Evictor{}, cluster.Nodes, cluster.Pods, now), now); !slices.Contains(list.Notes, want) {
 		t.Errorf("the notes of pending are %q, want %q", list.Notes, want)
 	}
 }

@@ -46,7 +46,7 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 		}
 	}
 
-	live := state.LiveOf([]*corev1.Node{bare}, []*corev1.Pod{patient}, now)
+	live := state.LiveOf(state.Evictor{}, []*corev1.Node{bare}, []*corev1.Pod{patient}, now)
 	list := plan.Pending{}.In(live, now)
 	if pending := list.Pods[0]; pending.Due.Sub(now) != left || !pending.About {
 		t.Errorf("pending is %+v", pending)
@@ -99,7 +99,7 @@ func TestAnInstantIsExactIfThePodCameAfterTheTaint(t *testing.T) {
 	young := pod("p", tolerating("k", 300), func(pod *corev1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second).Add(-10 * time.Second))
 	})
-	live := state.LiveOf([]*corev1.Node{undated(time.Minute)}, []*corev1.Pod{young}, now)
+	live := state.LiveOf(state.Evictor{}, []*corev1.Node{undated(time.Minute)}, []*corev1.Pod{young}, now)
 	if pending := (plan.Pending{}).In(live, now).Pods[0]; pending.About {
 		t.Errorf("pending is %+v", pending)
 	}

@@ -67,7 +67,7 @@ func TestWhatSuccessorsNeedIsReadOrSaidToBeUnknown(t *testing.T) {
 	if err := r.Read(t.Context(), Wants{Successors: true}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"nodes", "pods", "persistentvolumes", "persistentvolumeclaims", "volumeattachments", "statefulsets"}
+	want := []string{"nodes", "pods", "persistentvolumes", "persistentvolumeclaims", "volumeattachments", "resourcequotas", "statefulsets"}
 	if diff := cmp.Diff(want, listed); diff != "" {
 		t.Errorf("it lists something else (-want +got):\n%s", diff)
 	}

@@ -19,6 +19,9 @@ import (
 // controller remembers it. A list and a watch use the same door. The zero value is ready to use; it is not safe for
 // concurrent use. It keeps what it is given, so nobody may modify that later.
 type Live struct {
+	// Evictor is by whose rule pods leave.
+	Evictor Evictor
+
 	nodes map[string]*LiveNode
 	where map[types.UID]*LiveNode
 	share sharer
@@ -34,6 +37,7 @@ type LiveNode struct {
 	// Read is when it was first read.
 	Read time.Time
 
+	by   *Evictor
 	pods map[types.UID]*LivePod
 }
 
@@ -54,8 +58,8 @@ type Leaving struct {
 }
 
 // LiveOf returns what is known of a cluster that is read once.
-func LiveOf(nodes []*corev1.Node, pods []*corev1.Pod, at time.Time) *Live {
-	l := &Live{}
+func LiveOf(by Evictor, nodes []*corev1.Node, pods []*corev1.Pod, at time.Time) *Live {
+	l := &Live{Evictor: by}
 	for _, node := range nodes {
 		l.SetNode(node, at)
 	}
@@ -120,7 +124,7 @@ func (l *Live) at(name string) *LiveNode {
 		l.nodes, l.where = map[string]*LiveNode{}, map[types.UID]*LiveNode{}
 	}
 	if l.nodes[name] == nil {
-		l.nodes[name] = &LiveNode{pods: map[types.UID]*LivePod{}}
+		l.nodes[name] = &LiveNode{by: &l.Evictor, pods: map[types.UID]*LivePod{}}
 	}
 	return l.nodes[name]
 }
@@ -159,6 +163,9 @@ func (l *Live) Pod(uid types.UID) *LivePod {
 	return nil
 }
 
+// By returns by whose rule the pods leave.
+func (n *LiveNode) By() Evictor { return *n.by }
+
 // Pods returns the pods on a node, in no particular order.
 func (n *LiveNode) Pods() iter.Seq[*LivePod] { return maps.Values(n.pods) }
 
@@ -172,7 +179,7 @@ func (l *Live) Leaving(uid types.UID) (Leaving, bool) {
 }
 
 func (n *LiveNode) decide(pod *LivePod) (Leaving, bool) {
-	decided := Rule.Decide(pod.Facts, n.Taints)
+	decided := n.by.Decide(pod.Facts, n.Taints)
 	return Leaving{pod, n, decided}, decided.Leaves
 }
 

@@ -83,7 +83,7 @@ func TestHowLongATaintCountsThatIsFollowed(t *testing.T) {
 		}, 600},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := state.LiveOf([]*corev1.Node{tainted(map[string]int{"m": 0})}, []*corev1.Pod{tolerant("p")}, second(0))
+			live := state.LiveOf(state.Evictor{}, []*corev1.Node{tainted(map[string]int{"m": 0})}, []*corev1.Pod{tolerant("p")}, second(0))
 			test.then(live)
 			if got := due(live); got != test.want {
 				t.Errorf("the pod is due at %d s, want %d", got, test.want)
@@ -95,7 +95,7 @@ func TestHowLongATaintCountsThatIsFollowed(t *testing.T) {
 func TestABindingThatIsSeenTwiceCountsFromTheFirstSight(t *testing.T) {
 	young := tolerant("p")
 	young.CreationTimestamp = metav1.NewTime(second(0))
-	live := state.LiveOf([]*corev1.Node{tainted(map[string]int{"m": -3600})}, []*corev1.Pod{young}, second(0))
+	live := state.LiveOf(state.Evictor{}, []*corev1.Node{tainted(map[string]int{"m": -3600})}, []*corev1.Pod{young}, second(0))
 	live.SetPod(young, second(60))
 	if got := due(live); got != 300 {
 		t.Errorf("it is due at %d s, want 300", got)
@@ -107,7 +107,7 @@ func TestWhoMustLeaveANode(t *testing.T) {
 	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	terminating.DeletionTimestamp = new(metav1.NewTime(second(0)))
 	unbound.Spec.NodeName = ""
-	live := state.LiveOf([]*corev1.Node{tainted(map[string]int{"m": 0})},
+	live := state.LiveOf(state.Evictor{}, []*corev1.Node{tainted(map[string]int{"m": 0})},
 		[]*corev1.Pod{static, terminating, unbound, tolerant("p")}, second(0))
 	var names []string
 	for node := range live.Nodes() {
@@ -122,7 +122,7 @@ func TestWhoMustLeaveANode(t *testing.T) {
 }
 
 func TestAPodThatIsReadBeforeItsNodeWaitsForIt(t *testing.T) {
-	live := state.LiveOf(nil, []*corev1.Pod{tolerant("p")}, second(0))
+	live := state.LiveOf(state.Evictor{}, nil, []*corev1.Pod{tolerant("p")}, second(0))
 	if live.Node("n") != nil || live.Pod("p") == nil || due(live) != -1 {
 		t.Errorf("the node is %v, and the pod is %v", live.Node("n"), live.Pod("p"))
 	}

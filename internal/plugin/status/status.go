@@ -45,7 +45,8 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	if mayEvict(known) { // otherwise policies hold nothing
 		pending.Policies = cluster.PoliciesOf()
 	}
-	count(report, pending.In(state.LiveOf(cluster.Nodes, cluster.Pods, at), at))
+	by := known.Evictor(len(cluster.Policies))
+	count(report, pending.In(state.LiveOf(by, cluster.Nodes, cluster.Pods, at), at))
 	report.Unknown = unknown(cluster, process)
 	report.Health, report.Problems = judge(report, cluster, known)
 	return report

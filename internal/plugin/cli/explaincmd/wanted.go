@@ -117,7 +117,7 @@ func (w *wanted) where() string {
 func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	first, does := pods[0], sentence.Agree(len(pods)-1, "neither of which leaves", "none of which leaves")
-	pending := plan.Pending{}.In(state.LiveOf(cluster.Nodes, pods, now), now).Pods
+	pending := plan.Pending{}.In(state.LiveOf(cluster.Evictor, cluster.Nodes, pods, now), now).Pods
 	if len(pending) > 0 {
 		does = "and this one leaves first"
 		first = pods[slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == pending[0].UID })]

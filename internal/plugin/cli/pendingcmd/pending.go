@@ -25,7 +25,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -162,7 +161,7 @@ func (o *options) pending(cluster *state.Cluster, nodes []*corev1.Node, namespac
 		pods = slices.DeleteFunc(slices.Clone(pods), elsewhere)
 	}
 	pending := plan.Pending{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
-	list := pending.In(state.LiveOf(nodes, pods, now), now)
+	list := pending.In(state.LiveOf(cluster.Evictor, nodes, pods, now), now)
 	list.Notes = slices.Concat(cluster.Notes(), list.Notes)
 	return list
 }
@@ -170,15 +169,7 @@ func (o *options) pending(cluster *state.Cluster, nodes []*corev1.Node, namespac
 // read returns the nodes, and only the pods that the list needs.
 func (o *options) read(ctx context.Context) (*state.Cluster, error) {
 	if o.source.Offline() {
-		cluster, err := o.source.Read(ctx, source.Wants{Policies: true})
-		if err != nil {
-			return nil, err
-		}
-		now := o.source.Now(cluster)
-		if known := who.Ask(cluster, now); known.Eviction.Taintkeeper.State != who.Unknown {
-			cluster.Idle = known.Idle(len(cluster.Policies))
-		}
-		return cluster, nil
+		return o.source.Read(ctx, source.Wants{Policies: true, Evictor: true})
 	}
 	api, err := o.reader()
 	if err != nil {
@@ -293,7 +284,7 @@ func (o *options) print(list *cliv1alpha1.PendingList, elsewhere int) error {
 		pod := &list.Pods[i]
 		rows = append(rows, rowOf(&o.output, pod, now, leaves(now, pod), columns))
 	}
-	answer := headline(list.Pods, now)
+	answer := output.Answer(list.EvictedBy, headline(list.Pods, now))
 	if !o.output.NoHeaders {
 		o.output.Line("%s", answer)
 		o.output.Line("")

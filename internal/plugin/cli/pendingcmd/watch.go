@@ -52,7 +52,6 @@ type follower struct {
 	missing []string // policies that could not be read, already noted
 	read    bool     // the policies were read at least once
 	unread  bool     // the last read of policies failed
-	idle    string   // as of state.Cluster
 	before  *cliv1alpha1.PendingList
 	tell    func(update)
 }
@@ -117,7 +116,7 @@ func (f *follower) update() time.Duration {
 	now := f.clock.Now()
 	list := f.pending.In(&f.live, now)
 	broken := f.unread || f.follow.Broken() != nil
-	f.tell(update{list, plan.ChangesSince(f.before, list, f.stays), broken, f.idle})
+	f.tell(update{list, plan.ChangesSince(f.before, list, f.stays), broken, f.live.Evictor.Idle})
 	f.before = list
 	return untilNext(list)
 }
@@ -173,7 +172,7 @@ func (f *follower) setPolicies(cluster *state.Cluster, err error) {
 			f.breaks.note(sentence)
 		}
 	}
-	f.pending.Policies, f.missing, f.idle = cluster.PoliciesOf(), cluster.Unread(), cluster.Idle
+	f.pending.Policies, f.missing, f.live.Evictor = cluster.PoliciesOf(), cluster.Unread(), cluster.Evictor
 }
 
 // SetNode implements follow.Cluster.

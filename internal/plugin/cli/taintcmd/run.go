@@ -77,7 +77,7 @@ func (t *tainting) run(ctx context.Context) error {
 
 // read reads the cluster. Users who may not list pods can taint nodes anyway, but cannot wait.
 func (t *tainting) read(ctx context.Context) error {
-	err := t.reader.Read(ctx, source.Wants{Policies: true, Budgets: true, Successors: true})
+	err := t.reader.Read(ctx, source.Wants{Policies: true, Budgets: true, Successors: true, Evictor: true})
 	t.reader.Progress.End()
 	t.cluster = t.reader.Cluster
 	var denied source.DeniedError

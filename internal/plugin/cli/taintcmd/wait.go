@@ -113,6 +113,7 @@ func newDepartures(t *tainting, done []changed) *departures {
 		tainting: t, unread: map[string]bool{}, ours: map[string]bool{},
 		there: map[types.UID]bool{}, had: map[types.UID]bool{},
 	}
+	d.live.Evictor = t.cluster.Evictor
 	for _, one := range done {
 		d.ours[one.node.Name], d.unread[one.node.Name] = true, true
 		before := state.SlimNode(one.node)
