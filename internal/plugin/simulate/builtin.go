@@ -20,6 +20,7 @@ import (
 // evicting is kube-controller-manager's evictions, if Taintkeeper does not evict. A nil one does nothing.
 type evicting struct {
 	evictor state.Evictor
+	timers  map[*pod]verdict.Verdict
 	queue   builtin.Queue
 	begun   []leaver // by their numbers in the queue
 	calls   once
@@ -32,17 +33,17 @@ func (s *simulation) loadBuiltIn() *evicting {
 	if !s.cluster.IsBuiltIn() {
 		return nil
 	}
-	e := &evicting{evictor: s.cluster.Evictor}
+	e := &evicting{evictor: s.cluster.Evictor, timers: map[*pod]verdict.Verdict{}}
 	e.calls = once{queue: &s.queue, kind: calls, do: func(now time.Time) { e.call(s, now) }}
 	var due []leaver
 	for _, name := range s.names {
 		for _, p := range s.nodes[name].pods {
-			p.timer = e.evictor.Decide(p.facts, p.on.taints)
-			switch {
-			case e.evictor.Forgot(p.timer, s.start):
-				p.timer = verdict.Verdict{}
-			case p.timer.DueAt(s.start) && p.stage == bound:
-				due = append(due, leaver{p, p.timer})
+			timer := e.evictor.Decide(p.facts, p.on.taints)
+			if e.evictor.Forgot(timer, s.start) {
+				continue
+			}
+			if e.timers[p] = timer; timer.DueAt(s.start) && p.stage == bound {
+				due = append(due, leaver{p, timer})
 			}
 		}
 	}
@@ -59,7 +60,7 @@ func (e *evicting) look(now time.Time, pods ...*pod) {
 		return
 	}
 	for _, p := range pods {
-		p.timer = e.evictor.Change(p.timer, p.facts, p.on.taints, now)
+		e.timers[p] = e.evictor.Change(e.timers[p], p.facts, p.on.taints, now)
 	}
 }
 
@@ -103,10 +104,11 @@ func (e *evicting) loses(s *simulation, from, until time.Time) {
 			return
 		}
 		e.queue, e.begun, e.leaders = builtin.Queue{}, nil, e.leaders+1
+		clear(e.timers)
 		for _, name := range s.names {
 			n := s.nodes[name]
 			for _, p := range n.pods {
-				p.timer, p.begun = verdict.Verdict{}, false
+				p.begun = false
 			}
 			e.look(now, n.pods...)
 			s.lookAt(n, now)

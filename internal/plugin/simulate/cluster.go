@@ -62,12 +62,11 @@ type pod struct {
 	stage       stage
 	on          *node // nil if it waits, or if its node is unknown
 	facts       verdict.Pod
-	ready       bool // its containers are ready
-	starts      bool // its containers start when its node is back
-	counted     bool // counted as ready
-	first       bool // it existed at the start
-	held        policy.Answer
-	timer       verdict.Verdict            // kube-controller-manager's
+	ready       bool                       // its containers are ready
+	starts      bool                       // its containers start when its node is back
+	counted     bool                       // counted as ready
+	first       bool                       // it existed at the start
+	held        *policy.Answer             // nil unless policies keep it
 	begun       bool                       // it has begun to evict the pod
 	set         types.UID                  // the StatefulSet, if it creates its pods in order
 	ordinal     int                        // in that StatefulSet

@@ -13,7 +13,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -31,7 +30,7 @@ func (s *simulation) look(n *node, now time.Time) {
 	var next time.Time
 	for _, p := range n.pods {
 		v := s.decided(p, n)
-		p.held = policy.Answer{}
+		p.held = nil
 		switch {
 		case !v.Leaves:
 		case v.DueAt(now):
@@ -69,7 +68,7 @@ func (s *simulation) decided(p *pod, n *node) verdict.Verdict {
 // verdictOn returns the verdict on a pod on its node, whether it may leave or not.
 func (s *simulation) verdictOn(p *pod, n *node) verdict.Verdict {
 	if s.builtIn != nil {
-		return p.timer
+		return s.builtIn.timers[p]
 	}
 	return state.Rule.Decide(p.facts, n.taints)
 }

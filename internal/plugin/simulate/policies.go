@@ -180,7 +180,9 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		default:
 			said = o.engine.Decide(about[i], now).Said
 		}
-		l.held = said.Answer
+		if said.Answer.Stays() {
+			l.held = &said.Answer
+		}
 		if s.course != nil {
 			s.course.hears(about[i], l, said, policies.NodeOf(n.Node), now)
 		}

@@ -122,7 +122,7 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 	for _, name := range s.names {
 		for _, p := range s.nodes[name].pods {
 			switch {
-			case p.stage == bound && p.held.Stays():
+			case p.stage == bound && p.held != nil:
 				s.tellPod(p).HeldBy = p.held.String()
 				r.Summary.Held++
 			case p.stage == terminating && p.told != nil && p.told.Successor == "":
