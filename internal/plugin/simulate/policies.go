@@ -180,7 +180,7 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		default:
 			said = o.engine.Decide(about[i], now).Said
 		}
-		if said.Answer.Stays() {
+		if said.Stays() {
 			l.held = &said.Answer
 		}
 		if s.course != nil {
