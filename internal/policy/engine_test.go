@@ -31,6 +31,9 @@ type cluster struct {
 	taints []string // of all tainted nodes
 	toRead []types.UID
 	again  time.Time
+
+	counted map[string]int // how often the pods of a node were asked for
+	flipped []string
 }
 
 // member is a pod that must leave its node because of a taint, as long as it is there.
@@ -47,13 +50,14 @@ type member struct {
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, now: at(0), pods: map[types.UID]*member{}, taints: []string{"x"}}
+	c := &cluster{t: t, now: at(0), pods: map[types.UID]*member{}, taints: []string{"x"}, counted: map[string]int{}}
 	c.engine = policy.NewEngine(c, 0)
 	return c
 }
 
 // Leaving implements [policy.Cluster].
 func (c *cluster) Leaving(node string, now time.Time) (leaving []*policy.Leaver) {
+	c.counted[node]++
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
 		if p := c.pods[uid]; p.node == node && !p.stays {
 			leaving = append(leaving, c.leaver(uid, now))
@@ -158,8 +162,8 @@ func (c *cluster) lookAtDue() {
 
 // turn gives the engine its turn.
 func (c *cluster) turn() {
-	var nodes []string
-	nodes, _, c.again = c.engine.Next(c.now)
+	nodes, flipped, again := c.engine.Next(c.now)
+	c.again, c.flipped = again, append(c.flipped, flipped...)
 	for _, node := range nodes {
 		c.look(node)
 	}
