@@ -201,3 +201,16 @@ func TestAPodIsReadIfOneOfItsBreakersDependsOnIt(t *testing.T) {
 		})
 	}
 }
+
+func TestABreakerCountsAsManyPodsOfABudgetAsItAllows(t *testing.T) {
+	for allowed, opens := range map[int]bool{1: false, 2: true} {
+		c := newCluster(t)
+		c.engine.SetBudget("shop/web", allowed, c.now)
+		c.follow(brake(t, "brake", 1, func(s *spec) { s.Action = v1alpha1.ActionEvict }))
+		c.addSome(3, at(0), policy.Pod{Budgets: policy.Budgets{Name: "shop/web"}})
+		c.pass(at(1))
+		if why := c.engine.Open(c.all[0], c.now); (why != "") != opens {
+			t.Errorf("if the budget of three pods allows %d, the breaker says %q, want it open: %t", allowed, why, opens)
+		}
+	}
+}

@@ -446,3 +446,46 @@ func randomPolicies(r *rand.Rand) []*policy.Policy {
 	}
 	return all
 }
+
+func TestOnlyPodsThatNeedPlacesWaitInLine(t *testing.T) {
+	c := newCluster(t)
+	c.follow(named(t, "free", spec{Action: v1alpha1.ActionDelete}))
+	c.add("a", "n", at(0), policy.Pod{})
+	c.pass(at(1))
+	if c.look("n"); c.engine.Pending() {
+		t.Error("the engine wants a turn for a pod that needs no place")
+	}
+}
+
+func TestAPodIsReadOnlyIfNothingElseKeepsIt(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		c := newCluster(t)
+		is := spec{Action: v1alpha1.ActionEvict}
+		if paused {
+			is.Paused = new("maintenance")
+		}
+		c.follow(named(t, "ask", is))
+		c.add("a", "n", at(0), policy.Pod{Budgets: policy.Budgets{Name: "shop/web", Objects: policy.PodUnread}})
+		c.toRead, c.now = nil, at(1)
+		if c.engine.Decide(c.leaver("a", c.now), c.now); len(c.toRead) > 0 == paused {
+			t.Errorf("while its policy is paused: %t, the pods %v are to be read", paused, c.toRead)
+		}
+	}
+}
+
+func TestAPlaceThatHasJustComeFreeIsForTheNextInLine(t *testing.T) {
+	c := newCluster(t)
+	c.engine.Exact = true
+	c.engine.SetBudget("shop/web", 0, c.now)
+	c.follow(named(t, "ask", spec{Action: v1alpha1.ActionEvict}))
+	c.add("a", "n", at(0), policy.Pod{Budgets: policy.Budgets{Name: "shop/web"}})
+	c.pass(at(1))
+	c.engine.SetBudget("shop/web", 1, c.now)
+	if said := c.engine.Decide(c.leaver("a", c.now), c.now); !said.Stays() {
+		t.Errorf("before the line has its turn, the answer is %v", said.Said)
+	}
+	c.pass(at(2))
+	if said := c.engine.Decide(c.leaver("a", c.now), c.now); said.Step != policy.Ask {
+		t.Errorf("after it, the answer is %v, want that it is asked about", said.Said)
+	}
+}

@@ -111,3 +111,21 @@ func TestForABreakerADeadlineStandsStillDuringAHalt(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatMayHaltPods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec spec
+		want bool
+	}{
+		"a pause":                {spec{Action: v1alpha1.ActionDelete, Paused: &maintenance}, true},
+		"a breaker":              {spec{Action: v1alpha1.ActionDelete, Breaker: atMost("1")}, true},
+		"both":                   {spec{Action: v1alpha1.ActionDelete, Paused: &maintenance, Breaker: atMost("1")}, true},
+		"neither":                {spec{Action: v1alpha1.ActionHold}, false},
+		"a pause in a dry run":   {spec{Action: v1alpha1.ActionDelete, Paused: &maintenance, DryRun: true}, false},
+		"a breaker in a dry run": {spec{Action: v1alpha1.ActionDelete, Breaker: atMost("1"), DryRun: true}, false},
+	} {
+		if got := named(t, "p", tt.spec).MayHalt(); got != tt.want {
+			t.Errorf("%s: it may halt pods: %t", name, got)
+		}
+	}
+}

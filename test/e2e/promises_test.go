@@ -57,7 +57,8 @@ var promises = map[string][]string{
 	"Which controllers run": {
 		"the leader is killed in mid-countdown, and its standby keeps the deadlines",
 	},
-	"Coexistence": {"an untaint and a clean stop in a storm: the built-in deletes nothing that stays"},
+	"What a plan counts": {"a plan comes true", "a simulation of an outage comes true"},
+	"Coexistence":        {"an untaint and a clean stop in a storm: the built-in deletes nothing that stays"},
 }
 
 // aboutTests is what docs/proofs.md says about the tests, and no story can show.
