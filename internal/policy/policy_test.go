@@ -213,3 +213,14 @@ func TestABrokenPolicyHoldsTooMuchRatherThanTooLittle(t *testing.T) {
 		})
 	}
 }
+
+func TestAStatusSaysWhetherABreakerHasTripped(t *testing.T) {
+	for status, want := range map[metav1.ConditionStatus]time.Time{metav1.ConditionTrue: at(5), metav1.ConditionFalse: {}} {
+		object := &v1alpha1.EvictionPolicy{Spec: spec{Action: v1alpha1.ActionDelete, Breaker: atMost("1")}}
+		object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionTripped, Status: status, LastTransitionTime: metav1.NewTime(at(5))}}
+		compiled, err := policy.New(object)
+		if err != nil || !compiled.Tripped.Equal(want) {
+			t.Errorf("if the condition is %s, it has tripped at %s, want %s (%v)", status, compiled.Tripped, want, err)
+		}
+	}
+}
