@@ -31,11 +31,56 @@ func TestNodesThatFallSilentAtOneInstantAreTakenByName(t *testing.T) {
 	if got, want := play.Next(), noon.Add(DefaultMonitorGrace); !got.Equal(want) {
 		t.Errorf("they are silent at %s, want %s", got, want)
 	}
-	for i, changed := range play.Run(play.Next()) {
+	all := play.Run(play.Next())
+	if len(all) != 2 {
+		t.Fatalf("%d nodes change, want both", len(all))
+	}
+	for i, changed := range all {
 		if len(changed.Conditions) == 0 || changed.Node.Name != string(rune('a'+i)) || len(changed.Node.Spec.Taints) != 2-i {
 			t.Errorf("node %d to change is %s with the taints %v, want NoSchedule at once, and NoExecute if it is first",
 				i, changed.Node.Name, changed.Node.Spec.Taints)
 		}
+	}
+	// The next token of the zone comes later, and changes only taints.
+	if all = play.Run(play.Next()); len(all) != 1 || all[0].Node.Name != "b" || !all[0].Retainted || len(all[0].Conditions) > 0 {
+		t.Errorf("with the next token %+v change, want the taints of b", all)
+	}
+	if next := play.Next(); !next.IsZero() {
+		t.Errorf("something is to happen at %s", next)
+	}
+}
+
+func TestANodeThatComesBackInTimeIsNotCalledSilent(t *testing.T) {
+	play := NewPlay([]*corev1.Node{readyNode("a"), readyNode("b")}, defaultGrace, policy, noon)
+	play.Run(noon)
+	play.Fall("a", time.Time{}, noon)
+	play.Back("a", noon.Add(10*time.Second))
+	if changed := play.Run(play.Next()); len(changed) > 0 || !play.Next().IsZero() {
+		t.Errorf("%+v change, and something is to happen at %s", changed, play.Next())
+	}
+}
+
+func TestWhenTheLastNodeFallsSilentTheTaintsOfTheOthersAreRemoved(t *testing.T) {
+	play := NewPlay([]*corev1.Node{readyNode("a"), readyNode("b")}, defaultGrace, policy, noon)
+	play.Run(noon)
+	play.Fall("a", time.Time{}, noon)
+	play.Fall("b", time.Time{}, noon.Add(time.Minute))
+	tainted := func(name string) (noExecute int) {
+		for _, taint := range play.Node(name).Spec.Taints {
+			if taint.Effect == corev1.TaintEffectNoExecute {
+				noExecute++
+			}
+		}
+		return noExecute
+	}
+	if play.Run(play.Next()); tainted("a") != 1 {
+		t.Errorf("node a has %v, want a NoExecute taint while b is ready", play.Node("a").Spec.Taints)
+	}
+	for next := play.Next(); !next.IsZero() && next.Before(noon.Add(time.Hour)); next = play.Next() {
+		play.Run(next)
+	}
+	if tainted("a")+tainted("b") != 0 {
+		t.Errorf("the nodes have %v and %v, want no NoExecute taint while no node is ready", play.Node("a").Spec.Taints, play.Node("b").Spec.Taints)
 	}
 }
 
@@ -74,5 +119,30 @@ func TestAShortOutageChangesNothing(t *testing.T) {
 	play.Outage(noon.Add(10*time.Second), noon.Add(10*time.Second+CountedMost))
 	if got, want := play.Next(), noon.Add(DefaultMonitorGrace); !got.Equal(want) {
 		t.Errorf("the node is silent at %s, want %s", got, want)
+	}
+}
+
+func TestAnOutageOfAsLongAsCountsGivesNoExtraGrace(t *testing.T) {
+	play := NewPlay([]*corev1.Node{readyNode("a")}, Grace{Monitor: 20 * time.Second}, policy, noon)
+	play.Run(noon)
+	play.Fall("a", time.Time{}, noon)
+	play.Outage(noon.Add(10*time.Second), noon.Add(10*time.Second+CountedMost))
+	if got, want := play.Next(), noon.Add(20*time.Second); !got.Equal(want) {
+		t.Errorf("the node is silent at %s, want %s", got, want)
+	}
+}
+
+func TestAnOutageThatLastsLongerCountsOnce(t *testing.T) {
+	silent := func(outages ...time.Duration) time.Time {
+		play := NewPlay([]*corev1.Node{readyNode("a")}, defaultGrace, policy, noon)
+		play.Run(noon)
+		play.Fall("a", time.Time{}, noon)
+		for _, until := range outages {
+			play.Outage(noon.Add(10*time.Second), noon.Add(until))
+		}
+		return play.Next()
+	}
+	if got, want := silent(time.Minute, 2*time.Minute), silent(2*time.Minute); !got.Equal(want) {
+		t.Errorf("after an outage that was extended, the node is silent at %s, want %s", got, want)
 	}
 }
