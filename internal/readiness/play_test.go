@@ -41,8 +41,15 @@ func TestNodesThatFallSilentAtOneInstantAreTakenByName(t *testing.T) {
 				i, changed.Node.Name, changed.Node.Spec.Taints)
 		}
 	}
-	// The next token of the zone comes later, and changes only taints.
-	if all = play.Run(play.Next()); len(all) != 1 || all[0].Node.Name != "b" || !all[0].Retainted || len(all[0].Conditions) > 0 {
+}
+
+func TestTheNextTokenOfAZoneChangesOnlyTaints(t *testing.T) {
+	play := NewPlay([]*corev1.Node{readyNode("a"), readyNode("b"), readyNode("c")}, defaultGrace, policy, noon)
+	play.Run(noon)
+	play.Fall("a", time.Time{}, noon)
+	play.Fall("b", time.Time{}, noon)
+	play.Run(play.Next())
+	if all := play.Run(play.Next()); len(all) != 1 || all[0].Node.Name != "b" || !all[0].Retainted || len(all[0].Conditions) > 0 {
 		t.Errorf("with the next token %+v change, want the taints of b", all)
 	}
 	if next := play.Next(); !next.IsZero() {
