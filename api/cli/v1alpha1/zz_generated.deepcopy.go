@@ -1402,6 +1402,13 @@ func (in *TaintPlan) DeepCopyInto(out *TaintPlan) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Preempted != nil {
+		in, out := &in.Preempted, &out.Preempted
+		*out = make([]PlannedPod, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.Workloads != nil {
 		in, out := &in.Workloads, &out.Workloads
 		*out = make([]PlannedWorkload, len(*in))
@@ -1488,6 +1495,11 @@ func (in *WhereTo) DeepCopyInto(out *WhereTo) {
 	*out = *in
 	if in.Nodes != nil {
 		in, out := &in.Nodes, &out.Nodes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.Preempts != nil {
+		in, out := &in.Preempts, &out.Preempts
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
