@@ -18,9 +18,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// preempts draws pods that preempt others. A plan does not name their victims yet.
-const preempts = false
-
 const (
 	// claiming is a Deployment of one pod with a ReadWriteOnce volume.
 	claiming = 3
@@ -146,7 +143,7 @@ func (r *round) fill() int {
 		r.must(err)
 	}
 	for i, class := range append([]string{"high"}, slices.Repeat([]string{"low"}, len(nodes())-1)...) {
-		labels := map[string]string{"app": fmt.Sprint("fill-", i), "half": "0", "kept": "false"}
+		labels := map[string]string{"app": appName(apps + i), "half": "0", "kept": "false"}
 		template := r.template(apps, labels)
 		template.Spec.Affinity, template.Spec.TopologySpreadConstraints = nil, nil
 		template.Spec.PriorityClassName = r.namespace + "-" + class

@@ -57,7 +57,7 @@ func (r *round) populate() {
 		replicas += n
 	}
 	replicas += r.bare()
-	if preempts {
+	if r.filled = !r.first && r.random.IntN(2) == 0; r.filled {
 		replicas += r.fill()
 	}
 	r.awaitRunning(replicas)
