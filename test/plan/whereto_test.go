@@ -100,11 +100,7 @@ func (r *round) compareNodes() (placed int) {
 			})
 		}
 		placed += len(came)
-		for _, node := range came {
-			if !said.anywhere && !slices.Contains(said.fits, node) {
-				r.t.Errorf("a pod of %s/%s went to %s, and according to the plan of %v on %v only %v would take it", r.namespace, name, node, r.specs, r.nodes, said.fits)
-			}
-		}
+		r.compareFits(name, said, came)
 		if !said.settled || said.anywhere && len(waiting) == said.nowhere {
 			continue
 		}
@@ -117,6 +113,15 @@ func (r *round) compareNodes() (placed int) {
 	}
 	r.comparePreempted()
 	return placed
+}
+
+// compareFits compares where pods of a workload came with the nodes that the plan named for them.
+func (r *round) compareFits(name string, said *app, came []string) {
+	for _, node := range came {
+		if !said.anywhere && !slices.Contains(said.fits, node) {
+			r.t.Errorf("a pod of %s/%s went to %s, and according to the plan of %v on %v only %v would take it", r.namespace, name, node, r.specs, r.nodes, said.fits)
+		}
+	}
 }
 
 // comparePreempted compares how many pods the scheduler has preempted.
