@@ -29,3 +29,6 @@ func (e *Engine) Counted(now time.Time, again bool) string {
 func (e *Engine) Remembers() int {
 	return len(e.demands) + len(e.sights) + len(e.line.nodes) + len(e.line.called) + len(e.begun)
 }
+
+// InLine returns of how many nodes pods wait in line.
+func (e *Engine) InLine() int { return len(e.line.nodes) }
