@@ -123,7 +123,7 @@ func TestWhereKubeControllerManagerEvictsItsTimersDecide(t *testing.T) {
 	}
 }
 
-// Whoever else evicts, or if that is not known, the answer is Taintkeeper's.
+// If somebody else evicts, or if that is not known, the answer is Taintkeeper's.
 func TestTaintkeepersRuleDecidesUnlessKubeControllerManagerEvictsAlone(t *testing.T) {
 	for _, by := range []cliv1alpha1.Who{"", cliv1alpha1.WhoUnknown, cliv1alpha1.WhoTaintkeeper, cliv1alpha1.WhoBoth, cliv1alpha1.WhoNobody} {
 		made := planFor(t, &state.Cluster{
