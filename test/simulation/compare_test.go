@@ -42,7 +42,7 @@ const (
 
 // tally is what was compared.
 type tally struct {
-	skipped, taints, left, successors, places, ties, budgets, held, unclear, punctual int
+	skipped, taints, left, successors, places, ties, budgets, held, preempted, unclear, punctual int
 
 	worst time.Duration
 }
@@ -51,7 +51,7 @@ func (t *tally) add(other tally) {
 	t.skipped, t.taints, t.left = t.skipped+other.skipped, t.taints+other.taints, t.left+other.left
 	t.unclear, t.punctual, t.worst = t.unclear+other.unclear, t.punctual+other.punctual, max(t.worst, other.worst)
 	t.successors, t.places, t.ties = t.successors+other.successors, t.places+other.places, t.ties+other.ties
-	t.budgets, t.held = t.budgets+other.budgets, t.held+other.held
+	t.budgets, t.held, t.preempted = t.budgets+other.budgets, t.held+other.held, t.preempted+other.preempted
 }
 
 func (t tally) String() string {
@@ -59,9 +59,10 @@ func (t tally) String() string {
 		"%d pods of StatefulSets have a successor or none, as simulated; "+
 		"%d workloads are in the simulated zones, and %d in as many of others; "+
 		"%d budgets were overrun and policies held %d pods at the end, as simulated; "+
+		"in %d rounds the first pod was preempted when it was to be; "+
 		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
 		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.places, t.ties,
-		t.budgets, t.held, t.unclear, t.skipped)
+		t.budgets, t.held, t.preempted, t.unclear, t.skipped)
 }
 
 // comparison compares a round with its simulation. Times count from the start.
@@ -346,7 +347,44 @@ func (c *comparison) comparePods(report *cliv1alpha1.SimulationReport) {
 		}
 	}
 	for _, pod := range c.before.Pods {
-		c.comparePod(pod, want, got)
+		if !strings.HasPrefix(pod.Name, filling) {
+			c.comparePod(pod, want, got)
+		}
+	}
+	if c.filled {
+		c.comparePreempted(report)
+	}
+}
+
+// comparePreempted compares when the pod of high priority preempts another for the first time. Which one, and with that
+// who is preempted later and where all others go, is luck: the scheduler chooses at random among nodes where it is as
+// good.
+func (c *comparison) comparePreempted(report *cliv1alpha1.SimulationReport) {
+	var want, got []time.Duration
+	for _, pod := range report.Pods {
+		if pod.PreemptedBy != "" {
+			want = append(want, pod.LeavesAt.Duration)
+		}
+	}
+	for _, e := range c.departed() {
+		if e.User == localcluster.SchedulerUser {
+			got = append(got, e.Answered.Sub(c.at))
+		}
+	}
+	unclear := c.luck[filling+"0"]
+	for _, pod := range c.before.Pods {
+		c.luck[pod.Labels["app"]] = true
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	want, got = want[:min(len(want), 1)], got[:min(len(got), 1)]
+	switch {
+	case slices.EqualFunc(want, got, c.agree):
+		c.preempted += len(got)
+	case unclear, len(want) > 0 && want[0] > c.until-late, len(got) > 0 && got[0] > c.until-late:
+		c.unclear++
+	default:
+		c.errorf("the first pod was preempted at %s, and in the simulation at %s", got, want)
 	}
 }
 

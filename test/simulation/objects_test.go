@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,6 +45,32 @@ func (r *round) makeBarePods() {
 		r.replicas++
 	}
 }
+
+// fill makes a pod for each node that needs most of it. The first has a high priority, so it preempts another when it
+// loses its node.
+func (r *round) fill() {
+	ctx := r.t.Context()
+	for name, value := range map[string]int32{"high": 1000, "low": 1} {
+		_, err := admin.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: r.namespace + "-" + name, Labels: map[string]string{"round": r.namespace}}, Value: value,
+		}, metav1.CreateOptions{})
+		r.must(err)
+	}
+	for i, class := range append([]string{"high"}, slices.Repeat([]string{"low"}, len(r.nodes)-1)...) {
+		deployment := r.drawDeployment(fmt.Sprint(filling, i))
+		r.replicas += 1 - int(*deployment.Spec.Replicas)
+		deployment.Spec.Replicas = new(int32(1))
+		pod := &deployment.Spec.Template.Spec
+		pod.TopologySpreadConstraints, pod.PriorityClassName = nil, r.namespace+"-"+class
+		pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("900")}
+		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, deployment, metav1.CreateOptions{})
+		r.must(err)
+	}
+	r.filled = true
+}
+
+// filling is how names of pods begin that need most of a node.
+const filling = "fill-"
 
 // drawClaiming draws a Deployment of one pod, and makes its ReadWriteOnce volume, which one zone has.
 func (r *round) drawClaiming(name string) *appsv1.Deployment {

@@ -17,6 +17,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,6 +83,7 @@ type round struct {
 	silent  map[string]bool
 	unheard []string // silent nodes whose last sign of life is not known yet
 	outage  span     // of the API server; zero if there is none
+	filled  bool     // pods fill the nodes, and one of them preempts others
 }
 
 func (r *round) must(err error) {
@@ -305,6 +307,7 @@ func (r *round) clear() {
 		r.must(objects.DeleteAllOf(ctx, kind, client.InNamespace(r.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
 	r.must(admin.CoreV1().PersistentVolumes().Delete(ctx, r.namespace, metav1.DeleteOptions{}))
+	r.must(objects.DeleteAllOf(ctx, &schedulingv1.PriorityClass{}, client.MatchingLabels{"round": r.namespace}))
 	for _, node := range r.nodes {
 		r.must(admin.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}))
 	}

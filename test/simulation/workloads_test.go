@@ -39,6 +39,9 @@ func (r *round) makeWorkloads() {
 	r.makeBarePods()
 	_, err = admin.AppsV1().Deployments(r.namespace).Create(ctx, r.drawClaiming("disk"), metav1.CreateOptions{})
 	r.must(err)
+	if r.index%6 == 4 {
+		r.fill()
+	}
 	await.Eventually(r.t, "all pods run", func(ctx context.Context) error {
 		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		if err == nil && len(pods.Items) != r.replicas {

@@ -113,8 +113,11 @@ func flagName(arg string) string {
 	return name
 }
 
+// SchedulerUser is the user of kube-scheduler.
+const SchedulerUser = "system:kube-scheduler"
+
 func (c *Cluster) startScheduler(ctx context.Context) error {
-	kubeconfig, err := c.kubeconfigFor(Scheduler, "system:kube-scheduler")
+	kubeconfig, err := c.kubeconfigFor(Scheduler, SchedulerUser)
 	if err != nil {
 		return err
 	}
