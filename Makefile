@@ -101,7 +101,7 @@ bench: build controlplane bin/bench ## measure storms, lateness, heartbeats, pol
 ifeq ($(findstring -only,$(BENCH)),)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/cluster/nodecache ./internal/cluster/podcache
 	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/controller/backlog
-	@$(GO) test -run '^$$' -bench '^Benchmark(Of150k|Place|Zone)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement ./internal/plugin/simulate
+	@$(GO) test -run '^$$' -bench '^Benchmark(Of150k|Place|Zone)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement ./internal/plugin/course
 endif
 	@bin/bench $(BENCH)
 

@@ -30,7 +30,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -285,9 +285,9 @@ func (r *round) simulate() *cliv1alpha1.SimulationReport {
 	simulation.Kind = "Simulation"
 	text, err := yaml.Marshal(simulation)
 	r.must(err)
-	scenario, err := simulate.Parse(text)
+	scenario, err := course.Parse(text)
 	r.must(err)
-	report, err := simulate.Run(r.t.Context(), r.before, scenario, simulate.Options{
+	report, err := course.Play(r.t.Context(), r.before, scenario, course.Options{
 		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay, WhereTo: true,
 	})
 	r.must(err)

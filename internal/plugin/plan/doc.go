@@ -5,5 +5,5 @@
 // why, what happens to their workloads and PodDisruptionBudgets, and which nodes are emptied.
 //
 // It is pure: it takes the objects of a cluster and an instant, and decides with packages taints and verdict, like the
-// controller. What follows with time, EvictionPolicies and successors, is a course of package simulate.
+// controller. What follows with time, EvictionPolicies and successors, is played by package course.
 package plan

@@ -16,7 +16,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -50,11 +50,11 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
 	}
 	fill(plan, cluster, changes)
-	course, err := play(ctx, plan, cluster, changes, request)
+	outcome, err := play(ctx, plan, cluster, changes, request)
 	if err != nil {
 		return nil, err
 	}
-	weigh(plan, cluster, course)
+	weigh(plan, cluster, outcome)
 	return plan, nil
 }
 
@@ -103,29 +103,29 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 // where their successors would go.
 func play(
 	ctx context.Context, plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change, request Request,
-) (*simulate.Course, error) {
+) (*course.Outcome, error) {
 	leaves := slices.ContainsFunc(plan.Pods, func(pod cliv1alpha1.PlannedPod) bool { return pod.Leaves })
 	if (len(cluster.Policies) == 0 || cluster.IsBuiltIn()) && !leaves {
-		return &simulate.Course{}, nil
+		return &course.Outcome{}, nil
 	}
 	whereTo := request.WhereTo && leaves
-	is := simulate.Change{
+	is := course.Change{
 		At: request.At, WhereTo: whereTo, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
 	}
 	for _, change := range changes {
 		is.Nodes = append(is.Nodes, change.applied())
 	}
-	course, err := simulate.Retaint(ctx, cluster, is)
+	outcome, err := course.Retaint(ctx, cluster, is)
 	if err != nil {
 		return nil, fmt.Errorf("play what follows: %w", err)
 	}
-	if course.Policies != nil {
-		tellPolicies(plan, course)
+	if outcome.Policies != nil {
+		tellPolicies(plan, outcome)
 	}
 	if whereTo {
-		tellWhereTo(plan, cluster, course)
+		tellWhereTo(plan, cluster, outcome)
 	}
-	return course, nil
+	return outcome, nil
 }
 
 // change is what happens to the taints of one node.

@@ -10,17 +10,17 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // tellPolicies adds to a plan what the EvictionPolicies do with the pods that leave.
-func tellPolicies(plan *cliv1alpha1.TaintPlan, course *simulate.Course) {
-	set := course.Policies
+func tellPolicies(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
+	set := outcome.Policies
 	plan.Notes = append(plan.Notes, set.Flaws...)
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
-		trip := course.Trips[p.Name]
+		trip := outcome.Trips[p.Name]
 		planned[p.Name] = &cliv1alpha1.PlannedPolicy{
 			Name: p.Name, Pace: policies.PaceOf(p), TripsAt: policies.MicroTime(trip.At), Trips: trip.Why,
 		}
@@ -28,7 +28,7 @@ func tellPolicies(plan *cliv1alpha1.TaintPlan, course *simulate.Course) {
 	resumed := resume{before: set, after: set.Resumed(), at: plan.At.Time}
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
-		if is := course.Pods[pod.UID]; is != nil {
+		if is := outcome.Pods[pod.UID]; is != nil {
 			pod.Answer = policies.AnswerOf(is.Course)
 			tally(planned, is, pod.Answer)
 			resumed.add(is.Candidate, is.Course)
@@ -71,7 +71,7 @@ func (r *resume) planned() *cliv1alpha1.PlannedResume {
 
 // tally counts a pod that leaves for the policies that select it, and for the one that answers when it is due.
 func tally(
-	planned map[string]*cliv1alpha1.PlannedPolicy, pod *simulate.Selected, answer *cliv1alpha1.PolicyAnswer,
+	planned map[string]*cliv1alpha1.PlannedPolicy, pod *course.Selected, answer *cliv1alpha1.PolicyAnswer,
 ) {
 	for _, p := range pod.By {
 		if _, applies := p.Due(pod.Causes); !applies {

@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 // weigh adds what a plan means for nodes, workloads and budgets, and counts.
-func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course) {
+func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome) {
 	pods := map[types.UID]*corev1.Pod{}
 	for _, pod := range cluster.Pods {
 		pods[pod.UID] = pod
@@ -27,13 +27,13 @@ func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate
 		pod.Lost = departs(pod) && state.IsBare(pods[pod.UID])
 		pod.LocalData = departs(pod) && state.HasLocalData(pods[pod.UID])
 	}
-	weighNodes(plan, course, pods)
-	weighWorkloads(plan, course)
-	weighBudgets(plan, cluster, course, pods)
+	weighNodes(plan, outcome, pods)
+	weighWorkloads(plan, outcome)
+	weighBudgets(plan, cluster, outcome, pods)
 	plan.Summary = summaryOf(plan)
 }
 
-func weighNodes(plan *cliv1alpha1.TaintPlan, course *simulate.Course, pods map[types.UID]*corev1.Pod) {
+func weighNodes(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome, pods map[types.UID]*corev1.Pod) {
 	leave, stay := map[string]int{}, map[string]int{}
 	static := map[string]int{}
 	for i := range plan.Pods {
@@ -50,7 +50,7 @@ func weighNodes(plan *cliv1alpha1.TaintPlan, course *simulate.Course, pods map[t
 	for i := range plan.Nodes {
 		node := &plan.Nodes[i]
 		node.Leave, node.Pods = leave[node.Name], leave[node.Name]+stay[node.Name]+static[node.Name]
-		node.Emptied = node.Leave > 0 && stay[node.Name]+course.Came[node.Name] == 0
+		node.Emptied = node.Leave > 0 && stay[node.Name]+outcome.Came[node.Name] == 0
 	}
 }
 
@@ -60,8 +60,8 @@ func departs(pod *cliv1alpha1.PlannedPod) bool {
 }
 
 // weighWorkloads adds the workloads that lose ready replicas, the worst first.
-func weighWorkloads(plan *cliv1alpha1.TaintPlan, course *simulate.Course) {
-	plan.Workloads = course.Workloads
+func weighWorkloads(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
+	plan.Workloads = outcome.Workloads
 	slices.SortFunc(plan.Workloads, func(a, b cliv1alpha1.PlannedWorkload) int {
 		return cmp.Or(cmp.Compare(min(a.Lowest, 1), min(b.Lowest, 1)), cmp.Compare(b.Leave, a.Leave),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -69,7 +69,7 @@ func weighWorkloads(plan *cliv1alpha1.TaintPlan, course *simulate.Course) {
 }
 
 func weighBudgets(
-	plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course, pods map[types.UID]*corev1.Pod,
+	plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome, pods map[types.UID]*corev1.Pod,
 ) {
 	covers := state.CoverageOf(cluster.Budgets)
 	weighed := map[string]*cliv1alpha1.PlannedBudget{}
@@ -84,8 +84,8 @@ func weighBudgets(
 			if weighed[key] == nil {
 				weighed[key] = &cliv1alpha1.PlannedBudget{
 					Namespace: budget.Namespace, Name: budget.Name,
-					Allowed: int32(course.Budgets[key].Allowed),
-					Breach:  max(course.Budgets[key].Missing-course.Budgets[key].Allowed, 0),
+					Allowed: int32(outcome.Budgets[key].Allowed),
+					Breach:  max(outcome.Budgets[key].Missing-outcome.Budgets[key].Allowed, 0),
 				}
 			}
 			weighed[key].Leave++

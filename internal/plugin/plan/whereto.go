@@ -13,16 +13,16 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // tellWhereTo adds to a plan where the successors of the pods that leave would go.
-func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course) {
+func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome) {
 	succeeded, bounds := map[types.UID]bool{}, 0
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
-		where := course.WhereTo[pod.UID]
+		where := outcome.WhereTo[pod.UID]
 		if !pod.Leaves || where == nil {
 			continue
 		}
@@ -31,7 +31,7 @@ func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *si
 		pod.WhereTo, succeeded[pod.UID] = &own, !where.NoSuccessor
 		bounds += count(where.Bound)
 	}
-	plan.Preempted = preempted(plan, cluster, course)
+	plan.Preempted = preempted(plan, cluster, outcome)
 	placement.WarnOfSpread(plan, cluster)
 	var pods []*corev1.Pod
 	for _, pod := range cluster.Pods {
@@ -39,24 +39,24 @@ func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *si
 			pods = append(pods, pod)
 		}
 	}
-	plan.Notes = append(plan.Notes, placement.Notes(cluster, pods, course.Late, bounds)...)
+	plan.Notes = append(plan.Notes, placement.Notes(cluster, pods, outcome.Late, bounds)...)
 }
 
 // preempted returns the pods that make room for successors and need not leave otherwise, in the order of the course.
 func preempted(
-	plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, course *simulate.Course,
+	plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome,
 ) (all []cliv1alpha1.PlannedPod) {
 	leaves := map[types.UID]bool{}
 	for i := range plan.Pods {
 		leaves[plan.Pods[i].UID] = plan.Pods[i].Leaves
 	}
-	for _, is := range course.Preempted {
+	for _, is := range outcome.Preempted {
 		if leaves[is.Pod.UID] {
 			continue
 		}
 		pod := describe(is.Pod, is.Pod.Spec.NodeName)
 		pod.Owner, pod.Leaves, pod.Due = cluster.Owner(is.Pod), true, new(metav1.NewMicroTime(is.At))
-		pod.WhereTo = course.WhereTo[is.Pod.UID]
+		pod.WhereTo = outcome.WhereTo[is.Pod.UID]
 		pod.Reason = "The scheduler preempts it to make room for a pod of higher priority."
 		if is.By != nil {
 			pod.Reason = fmt.Sprintf("The scheduler preempts it to make room for the successor of %s/%s.", is.By.Namespace, is.By.Name)

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulatecmd is kubectl taintkeeper simulate: it prints the results of package simulate.
+// Package simulatecmd is kubectl taintkeeper simulate: it prints the results of package course.
 package simulatecmd
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/completion"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/selection"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -40,7 +40,7 @@ type options struct {
 	nodes      selection.Nodes // those that are
 
 	name     string // the name of the scenario
-	scenario *simulate.Scenario
+	scenario *course.Scenario
 }
 
 // New returns the command simulate.
@@ -108,7 +108,7 @@ scenario is wrong, and 3 if something happens that --fail-on names.`,
 		cmd.Flags().AddFlag(flag)
 	})
 	cmd.Flags().BoolVar(&o.whereTo, "where-to", false, "Use the scheduler's filters and scores to choose where pods go. Without it, a pod finds room if there is at least one node whose taints it tolerates.")
-	cmd.Flags().DurationVar(&o.startDelay, "start-delay", simulate.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
+	cmd.Flags().DurationVar(&o.startDelay, "start-delay", course.DefaultStartDelay, "How long a pod takes to become ready after it is bound to a node.")
 	o.failOn.AddFlag(cmd)
 	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.silent, "silent", false, "Simulate nodes that stop renewing their Leases, instead of a scenario.")
@@ -154,7 +154,7 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("read the scenario: %w", err)
 	}
-	if o.scenario, err = simulate.Parse(text); err != nil {
+	if o.scenario, err = course.Parse(text); err != nil {
 		return command.Usagef("%s: %w", o.name, err)
 	}
 	return nil
@@ -165,8 +165,8 @@ func (o *options) completeSilence(args []string) error {
 	switch {
 	case o.lasts <= 0:
 		return command.Usagef("--for=%s: it must be more than zero", o.lasts)
-	case o.lasts > simulate.Longest/2:
-		return command.Usagef("--for=%s is too long: at most %s can be simulated", o.lasts, simulate.Longest/2)
+	case o.lasts > course.Longest/2:
+		return command.Usagef("--for=%s is too long: at most %s can be simulated", o.lasts, course.Longest/2)
 	}
 	o.nodes.Complete(args)
 	return o.nodes.Validate()
@@ -216,9 +216,9 @@ func (o *options) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, 
 			return nil, err
 		}
 		o.name = sentence.Counted(len(nodes), "silent node") + " for " + sentence.Duration(o.lasts)
-		o.scenario = simulate.Silence(nodes, o.lasts)
+		o.scenario = course.Silence(nodes, o.lasts)
 	}
-	return simulate.Run(ctx, cluster, o.scenario, simulate.Options{
+	return course.Play(ctx, cluster, o.scenario, course.Options{
 		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(),
 		StartDelay: o.startDelay, WhereTo: o.whereTo,
 	})

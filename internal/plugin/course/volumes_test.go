@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -92,7 +92,7 @@ func TestASuccessorWaitsUntilItsVolumeIsDetachedFromASilentNode(t *testing.T) {
 				if test.change != nil {
 					test.change(cluster)
 				}
-				report := playOptions(t, cluster, simulate.Options{WhereTo: whereTo}, silent, test.step)
+				report := playOptions(t, cluster, course.Options{WhereTo: whereTo}, silent, test.step)
 				checkWaits(t, report, lost+test.want, map[bool]string{true: waits}[test.waits], test.assuming)
 			})
 		}
@@ -167,11 +167,11 @@ func TestAPlanWarnsOfASuccessorThatWaitsForAVolumeOnASilentNode(t *testing.T) {
 		t.Run("its node is ready: "+string(test.ready), func(t *testing.T) {
 			b1.Status.Conditions[0].Status = test.ready
 			after := tainted(b1.DeepCopy(), "k")
-			course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{At: noon, Nodes: []*corev1.Node{after}, WhereTo: true})
+			outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon, Nodes: []*corev1.Node{after}, WhereTo: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			where := course.WhereTo["ledger-1"]
+			where := outcome.WhereTo["ledger-1"]
 			if diff := cmp.Diff(test.want, where.Warnings); where.Node == "" || diff != "" {
 				t.Errorf("it goes to node %q with other warnings (-want +got):\n%s", where.Node, diff)
 			}
@@ -207,13 +207,13 @@ func TestWhetherAnOperatorReplacesAPodIsUnknown(t *testing.T) {
 			if got.Successor != want.Successor || got.NoSuccessor != want.NoSuccessor || report.Workloads[0].Unknown != test.unknown {
 				t.Errorf("pod %+v of workload %+v, want %q or %q", got, report.Workloads[0], want.Successor, want.NoSuccessor)
 			}
-			course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{
+			outcome, err := course.Retaint(t.Context(), cluster, course.Change{
 				At: noon, Nodes: []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")}, WhereTo: true,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if where := course.WhereTo["pg-1"]; where.Reason != want.NoSuccessor || where.NoSuccessor {
+			if where := outcome.WhereTo["pg-1"]; where.Reason != want.NoSuccessor || where.NoSuccessor {
 				t.Errorf("its successor goes to %+v, want %q", where, want.NoSuccessor)
 			}
 		})

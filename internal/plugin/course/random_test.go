@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -36,11 +36,11 @@ func TestRandomSimulationsAddUp(t *testing.T) {
 				cluster := randomCluster(random)
 				disturb(random, cluster)
 				text := randomScenario(random, cluster)
-				scenario, err := simulate.Parse(text)
+				scenario, err := course.Parse(text)
 				if err != nil {
 					t.Fatal(err)
 				}
-				report, err := simulate.Run(t.Context(), cluster, scenario, simulate.Options{
+				report, err := course.Play(t.Context(), cluster, scenario, course.Options{
 					At: noon, Grace: grace, Policy: rates, StartDelay: 5 * time.Second, WhereTo: seed%2 == 0,
 				})
 				if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"maps"
@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -76,7 +76,7 @@ func TestAPodOfHigherPriorityPreemptsOthers(t *testing.T) {
 					},
 				}}
 			}
-			report := playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1)
+			report := playOptions(t, cluster, course.Options{WhereTo: true}, drainN1)
 			if test.preempted == "" {
 				checkStory(t, report,
 					"1m0s node n1: taint k:NoExecute set",
@@ -108,7 +108,7 @@ func TestNoMorePodsArePreemptedThanNeeded(t *testing.T) {
 		prior(3, pod("n2", "ReplicaSet", "c", "c-1", 60)), prior(1, pod("n2", "ReplicaSet", "a", "a-1", 60)),
 		prior(2, pod("n2", "ReplicaSet", "b", "b-1", 60)))
 	cluster.Nodes[1].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("3")
-	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1)
+	report := playOptions(t, cluster, course.Options{WhereTo: true}, drainN1)
 	for _, pod := range report.Pods {
 		if (pod.PreemptedBy != "") != (pod.Name == "a-1") {
 			t.Errorf("pod %s is preempted by %q, want a-1 alone to be", pod.Name, pod.PreemptedBy)
@@ -122,7 +122,7 @@ func TestPodsPreemptOneAfterTheOther(t *testing.T) {
 		prior(1000, pod("n1", "ReplicaSet", "z", "z-1", 60)),
 		prior(0, pod("n2", "ReplicaSet", "a", "a-1", 60)), prior(0, pod("n3", "ReplicaSet", "b", "b-1", 60)))
 	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("3")
-	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1)
+	report := playOptions(t, cluster, course.Options{WhereTo: true}, drainN1)
 	by := map[string]string{}
 	for _, pod := range report.Pods {
 		if pod.PreemptedBy != "" {
@@ -142,7 +142,7 @@ func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T
 	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
 	cluster.Nodes[0].Spec.Unschedulable = true
 	cluster.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
-	checkStory(t, playOptions(t, cluster, simulate.Options{WhereTo: true}, drainN1),
+	checkStory(t, playOptions(t, cluster, course.Options{WhereTo: true}, drainN1),
 		"1m0s node n1: taint k:NoExecute set",
 		"1m0s-2m0s 2 pods leave node n1 because of k:NoExecute",
 		"1m0s ReplicaSet shop/low has 0 of 1 replica, for 5s",
@@ -156,17 +156,17 @@ func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T
 func TestACourseNamesThePodsThatArePreempted(t *testing.T) {
 	cluster := narrow([]string{"n1", "n2"},
 		prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)), prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60)))
-	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{
+	outcome, err := course.Retaint(t.Context(), cluster, course.Change{
 		At: noon, Nodes: []*corev1.Node{tainted(cluster.Nodes[0].DeepCopy(), "k")}, WhereTo: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	where := course.WhereTo["critical-1"]
-	if where.Node != "n2" || !slices.Equal(where.Preempts, []string{"shop/batch-1"}) || course.WhereTo["batch-1"].Node != "" {
-		t.Errorf("critical goes to %+v and batch to %+v, want n2 after it has preempted batch, and nowhere", where, course.WhereTo["batch-1"])
+	where := outcome.WhereTo["critical-1"]
+	if where.Node != "n2" || !slices.Equal(where.Preempts, []string{"shop/batch-1"}) || outcome.WhereTo["batch-1"].Node != "" {
+		t.Errorf("critical goes to %+v and batch to %+v, want n2 after it has preempted batch, and nowhere", where, outcome.WhereTo["batch-1"])
 	}
-	if all := course.Preempted; len(all) != 1 || all[0].Pod.Name != "batch-1" || all[0].By.Name != "critical-1" || all[0].At.Sub(noon) > time.Second {
+	if all := outcome.Preempted; len(all) != 1 || all[0].Pod.Name != "batch-1" || all[0].By.Name != "critical-1" || all[0].At.Sub(noon) > time.Second {
 		t.Errorf("the pods that are preempted are %+v, want batch-1 at once because of critical-1", all)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"slices"
@@ -54,7 +54,7 @@ func (s *simulation) look(n *node, now time.Time) {
 
 // mayLeave reports whether taints can make a pod leave its node. A course ends, so its successors stay where they come.
 func (s *simulation) mayLeave(p *pod) bool {
-	return p.stage == bound && !state.IsStatic(p.Pod) && (s.course == nil || p.first)
+	return p.stage == bound && !state.IsStatic(p.Pod) && (s.outcome == nil || p.first)
 }
 
 // decided returns when a pod must leave its node. Its eviction does not begin again.
@@ -83,11 +83,11 @@ type leaver struct {
 // evict makes a pod leave.
 func (s *simulation) evict(l leaver, now time.Time) {
 	switch n, taint := l.on, taints.Format(l.verdict.Taint.Taint); {
-	case s.course == nil:
+	case s.outcome == nil:
 		s.story.add(now, left, zoneOf(n.Node), taint, n.Name)
 		s.tellPod(l.pod).Taint = taint
-	case s.course.nodes[n.Name]:
-		s.course.loses(l.pod)
+	case s.outcome.nodes[n.Name]:
+		s.outcome.loses(l.pod)
 	}
 	s.leave(l.pod, now)
 }
@@ -95,7 +95,7 @@ func (s *simulation) evict(l leaver, now time.Time) {
 // leave makes a pod start to leave.
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
-	if s.course == nil {
+	if s.outcome == nil {
 		s.tellLeaves(p, now)
 	}
 	if s.policies != nil {
@@ -110,8 +110,8 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	if why == "" {
 		s.succeed(p, now)
 	}
-	if !s.endAfterGrace(p, now) && s.course != nil && why != "" {
-		s.course.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
+	if !s.endAfterGrace(p, now) && s.outcome != nil && why != "" {
+		s.outcome.goes(p, placement.NoSuccessor("Its node is unreachable, so the pod stays Terminating. "+why))
 	}
 }
 

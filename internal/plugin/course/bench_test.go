@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -58,7 +58,7 @@ func BenchmarkZone(b *testing.B) {
 // BenchmarkPaced plays a taint of all of 1,500 nodes with 45,000 pods that leave at a pace. Run it with -benchtime 1x.
 func BenchmarkPaced(b *testing.B) {
 	const nodes = 1500
-	cluster, change := &state.Cluster{}, simulate.Change{At: noon}
+	cluster, change := &state.Cluster{}, course.Change{At: noon}
 	for i := range nodes {
 		is := node([]string{"a", "b", "c"}[i%3], fmt.Sprintf("n%04d", i))
 		cluster.Nodes = append(cluster.Nodes, is)
@@ -73,17 +73,17 @@ func BenchmarkPaced(b *testing.B) {
 		Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 100, Per: metav1.Duration{Duration: time.Minute}},
 	})}
 	for b.Loop() {
-		course, err := simulate.Retaint(b.Context(), cluster, change)
+		outcome, err := course.Retaint(b.Context(), cluster, change)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.ReportMetric(float64(len(course.Pods)), "pods-left")
+		b.ReportMetric(float64(len(outcome.Pods)), "pods-left")
 	}
 }
 
 func benchmarkZone(b *testing.B, cluster *state.Cluster, whereTo bool) {
 	b.Helper()
-	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" +
+	scenario, err := course.Parse([]byte("{kind: Simulation, until: 30m, steps: [" +
 		"{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}, {at: 10m, back: {selector: topology.kubernetes.io/zone=b}}]}"))
 	if err != nil {
 		b.Fatal(err)
@@ -91,7 +91,7 @@ func benchmarkZone(b *testing.B, cluster *state.Cluster, whereTo bool) {
 	fast := rates
 	fast.FullDisruptionRate = 50 // so that all nodes lose pods within the ten minutes
 	for b.Loop() {
-		report, err := simulate.Run(b.Context(), cluster, scenario, simulate.Options{
+		report, err := course.Play(b.Context(), cluster, scenario, course.Options{
 			At: noon, Grace: grace, Policy: fast, StartDelay: 5 * time.Second, WhereTo: whereTo,
 		})
 		if err != nil {

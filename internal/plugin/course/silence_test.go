@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -29,7 +29,7 @@ const (
 // silent plays nodes that give no sign of life for some time.
 func silent(t *testing.T, cluster *state.Cluster, lasts time.Duration, nodes ...*corev1.Node) *cliv1alpha1.SimulationReport {
 	t.Helper()
-	report, err := simulate.Run(t.Context(), cluster, simulate.Silence(nodes, lasts), simulate.Options{
+	report, err := course.Play(t.Context(), cluster, course.Silence(nodes, lasts), course.Options{
 		At: noon, Grace: grace, Policy: rates, StartDelay: 5 * time.Second,
 	})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"context"
@@ -122,7 +122,7 @@ func compare(
 ) ([]string, error) {
 	with := *cluster
 	with.Evictor, options.WhereTo = state.Evictor{Who: cliv1alpha1.WhoTaintkeeper}, false
-	ours, err := Run(ctx, &with, scenario, options)
+	ours, err := Play(ctx, &with, scenario, options)
 	if err != nil {
 		return nil, err
 	}

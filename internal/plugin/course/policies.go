@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"slices"
@@ -127,8 +127,8 @@ func (s *simulation) advancePolicies(now time.Time) {
 		if o.began && !flips {
 			continue
 		}
-		if s.course != nil && flips {
-			s.course.flips(p, o.engine.Open(p, now), now)
+		if s.outcome != nil && flips {
+			s.outcome.flips(p, o.engine.Open(p, now), now)
 		}
 		switch why := o.engine.Open(p, now); {
 		case flips && why == "":
@@ -183,8 +183,8 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		if said.Stays() {
 			l.held = &said.Answer
 		}
-		if s.course != nil {
-			s.course.hears(about[i], l, said, policies.NodeOf(n.Node), now)
+		if s.outcome != nil {
+			s.outcome.hears(about[i], l, said, policies.NodeOf(n.Node), now)
 		}
 	}
 	o.changed(now)

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -80,19 +80,19 @@ func small(pods ...*corev1.Pod) *state.Cluster {
 // play plays steps for 30 minutes.
 func play(t *testing.T, cluster *state.Cluster, steps ...string) *cliv1alpha1.SimulationReport {
 	t.Helper()
-	return playOptions(t, cluster, simulate.Options{}, steps...)
+	return playOptions(t, cluster, course.Options{}, steps...)
 }
 
 func playOptions(
-	t *testing.T, cluster *state.Cluster, options simulate.Options, steps ...string,
+	t *testing.T, cluster *state.Cluster, options course.Options, steps ...string,
 ) *cliv1alpha1.SimulationReport {
 	t.Helper()
-	scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + strings.Join(steps, ", ") + "]}"))
+	scenario, err := course.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + strings.Join(steps, ", ") + "]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	options.At, options.Grace, options.Policy, options.StartDelay = noon, grace, rates, 5*time.Second
-	report, err := simulate.Run(t.Context(), cluster, scenario, options)
+	report, err := course.Play(t.Context(), cluster, scenario, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestARoomIsFreeWhenThePodIsGone(t *testing.T) {
 	for _, node := range cluster.Nodes {
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9"), corev1.ResourceCPU: resource.MustParse("4")}
 	}
-	report := playOptions(t, cluster, simulate.Options{WhereTo: true},
+	report := playOptions(t, cluster, course.Options{WhereTo: true},
 		"{at: 0s, taint: {nodes: [a2], taints: ['k:NoExecute']}}", "{at: 1m, taint: {nodes: [a2], taints: ['k-']}}",
 		"{at: 2m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m10s, taint: {nodes: [b1], taints: ['k-']}}")
 	got := map[string]string{}
@@ -328,11 +328,11 @@ func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
 	for _, node := range cluster.Nodes {
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}
 	}
-	report := playOptions(t, cluster, simulate.Options{WhereTo: true}, "{at: 0s, silent: {nodes: [b1]}}")
+	report := playOptions(t, cluster, course.Options{WhereTo: true}, "{at: 0s, silent: {nodes: [b1]}}")
 	if got := report.Pods[1]; got.Reason != "Quota shop/q allows no more pods." || got.WaitsUntil != nil || report.Summary.Nowhere != 1 {
 		t.Errorf("the pods are %+v, and %d have no room", report.Pods, report.Summary.Nowhere)
 	}
-	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{At: noon, WhereTo: true, Questions: 1000, Nodes: []*corev1.Node{
+	outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon, WhereTo: true, Questions: 1000, Nodes: []*corev1.Node{
 		func() *corev1.Node {
 			dead := *cluster.Nodes[2]
 			dead.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
@@ -342,8 +342,8 @@ func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := course.WhereTo["web-1"]; got.Node == "" || course.Late != 1 {
-		t.Errorf("the successor goes to %+v, %d of them late; want it to wait until the pod is gone", got, course.Late)
+	if got := outcome.WhereTo["web-1"]; got.Node == "" || outcome.Late != 1 {
+		t.Errorf("the successor goes to %+v, %d of them late; want it to wait until the pod is gone", got, outcome.Late)
 	}
 }
 
@@ -449,7 +449,7 @@ func TestAJobThatFailsEndsItsPodsThatWaitedAtTheStart(t *testing.T) {
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
 	}
 	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
-	lines := story(playOptions(t, cluster, simulate.Options{WhereTo: true}, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m, taint: {nodes: [a1], taints: ['closed-']}}"))
+	lines := story(playOptions(t, cluster, course.Options{WhereTo: true}, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m, taint: {nodes: [a1], taints: ['closed-']}}"))
 	if want := "1m0s Job shop/job has 0 of 1 replica, until the end"; !slices.Contains(lines, want) {
 		t.Errorf("the story is %q, want %q in it", lines, want)
 	}
@@ -634,7 +634,7 @@ func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
 		cluster.StatefulSets = []*appsv1.StatefulSet{{
 			ObjectMeta: metav1.ObjectMeta{UID: "db"}, Spec: appsv1.StatefulSetSpec{PodManagementPolicy: managed},
 		}}
-		report := playOptions(t, cluster, simulate.Options{WhereTo: true},
+		report := playOptions(t, cluster, course.Options{WhereTo: true},
 			"{at: 1m, taint: {nodes: [b1, b2, b3], taints: ['k:NoExecute']}}")
 		where, why := map[string]string{}, ""
 		for _, told := range report.Pods {
@@ -721,7 +721,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: [b1], selector: zone=b}}]}":   "step 1: silent: set exactly one of nodes, selector and all",
 		"{kind: Simulation, apiVersion: v1, until: 1m, steps: [{at: 1s, silent: {selector: 'a=b'}}]}": `the scenario has apiVersion "v1", but should have cli.taintkeeper.dev/v1alpha1`,
 	} {
-		if _, err := simulate.Parse([]byte(text)); err == nil || err.Error() != want {
+		if _, err := course.Parse([]byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%q: the error is %v, want %s", text, err, want)
 		}
 	}
@@ -733,15 +733,15 @@ func TestNodesOfAScenarioMustExist(t *testing.T) {
 		"{at: 1s, silent: {nodes: [b8]}}, {at: 1s, back: {nodes: [b9]}}, {at: 2s, back: {nodes: [b8]}}": "steps 1, 3: the cluster has no node b8\nstep 2: the cluster has no node b9",
 		"{at: 1s, back: {selector: no-label-like-this}}":                                                "step 1: no node matches the selector",
 	} {
-		scenario, err := simulate.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + step + "]}"))
+		scenario, err := course.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + step + "]}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := simulate.Run(t.Context(), small(), scenario, simulate.Options{At: noon, Grace: grace, Policy: rates}); err == nil || err.Error() != want {
+		if _, err := course.Play(t.Context(), small(), scenario, course.Options{At: noon, Grace: grace, Policy: rates}); err == nil || err.Error() != want {
 			t.Errorf("%s: the error is %v, want %s", step, err, want)
 		}
 		want = "the cluster has no nodes, so nothing would happen"
-		if _, err := simulate.Run(t.Context(), &state.Cluster{}, scenario, simulate.Options{At: noon}); err == nil || err.Error() != want {
+		if _, err := course.Play(t.Context(), &state.Cluster{}, scenario, course.Options{At: noon}); err == nil || err.Error() != want {
 			t.Errorf("without nodes: the error is %v, want %s", err, want)
 		}
 	}
@@ -1043,7 +1043,7 @@ func crowded(set, web int32) *state.Cluster {
 
 func TestTheLastPlaceGoesToTheSuccessorThatIsCreatedFirst(t *testing.T) {
 	const drain = "{at: 1m, taint: {nodes: [n1], taints: ['k:NoExecute']}}"
-	report := playOptions(t, crowded(0, 0), simulate.Options{WhereTo: true}, drain)
+	report := playOptions(t, crowded(0, 0), course.Options{WhereTo: true}, drain)
 	checkStory(t, report,
 		"1m0s node n1: taint k:NoExecute set",
 		"1m0s 2 pods leave node n1 because of k:NoExecute",

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulate plays time forward from the current state of a cluster: nodes fall silent and come back, taints
+// Package course plays time forward from the current state of a cluster: nodes fall silent and come back, taints
 // are set and removed, and pods leave, find room and become ready. There are no ticks: a queue contains the next
 // events, and time jumps from one event to the next. The same input always gives the same report.
 //
@@ -22,4 +22,4 @@
 //	ordered.go    StatefulSets that create their pods in order
 //	count.go      ready replicas and healthy pods over time
 //	report.go     the results; story.go has them as sentences
-package simulate
+package course

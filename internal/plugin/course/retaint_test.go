@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate_test
+package course_test
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/simulate"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -44,13 +44,13 @@ func tenDue(because map[string][]time.Duration) *state.Cluster {
 }
 
 // courseOf returns the course without a change of taints.
-func courseOf(t *testing.T, cluster *state.Cluster) *simulate.Course {
+func courseOf(t *testing.T, cluster *state.Cluster) *course.Outcome {
 	t.Helper()
-	course, err := simulate.Retaint(t.Context(), cluster, simulate.Change{At: noon})
+	outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return course
+	return outcome
 }
 
 // allowing returns a budget of all pods that allows some disruptions.

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"cmp"
@@ -76,16 +76,16 @@ type simulation struct {
 	workloads   map[workloadKey]*counter
 	changed     []*counter // in this instant
 
-	course   *Course // nil in a scenario
+	outcome  *Outcome // nil in a scenario
 	told     []*cliv1alpha1.SimulatedPod
 	story    story
 	notes    []string
 	failures []error
 }
 
-// Run plays a scenario. It returns an error if a step names nodes that do not exist, if the room fails, or if the
+// Play plays a scenario. It returns an error if a step names nodes that do not exist, if the room fails, or if the
 // context ends.
-func Run(
+func Play(
 	ctx context.Context, cluster *state.Cluster, scenario *Scenario, options Options,
 ) (*cliv1alpha1.SimulationReport, error) {
 	if err := scenario.check(cluster.Nodes); err != nil {

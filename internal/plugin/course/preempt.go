@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"fmt"
@@ -37,13 +37,13 @@ func (s *simulation) preempt(p *pod, is placement.Preemption, now time.Time) {
 		}
 		s.story.add(now, preempted, zoneOf(victim.on.Node), s.nameOf(p), victim.on.Name)
 		s.tellPod(victim).PreemptedBy = p.Namespace + "/" + p.Name
-		if s.course != nil && victim.first {
+		if s.outcome != nil && victim.first {
 			is := Preempted{Pod: victim.Pod, At: now}
 			if p.of != nil {
 				is.By = p.of.Pod
 			}
-			s.course.Preempted = append(s.course.Preempted, is)
-			s.course.loses(victim)
+			s.outcome.Preempted = append(s.outcome.Preempted, is)
+			s.outcome.loses(victim)
 		}
 		s.leave(victim, now)
 		if p.workload != nil && graceOf(victim.Pod) > 0 {

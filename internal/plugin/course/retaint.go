@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"context"
@@ -27,8 +27,8 @@ type Change struct {
 	Questions int
 }
 
-// Course is what follows from a change of taints until nothing is left to happen.
-type Course struct {
+// Outcome is what follows from a change of taints until nothing is left to happen.
+type Outcome struct {
 	// Policies are the EvictionPolicies; nil without any.
 	Policies *policies.Set
 	// Pods are the due pods that policies select, by UID, of those that there are at the start.
@@ -74,16 +74,16 @@ type Trip struct {
 // by node health. Pods that leave get successors, which become ready and so make room in budgets. Successors stay where
 // they come, so that the course ends. At most the time of [Longest] is played. At the end, the pods leave that policies
 // hold, to see where their successors would go.
-func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Course, error) {
+func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Outcome, error) {
 	s := newSimulation(ctx, cluster, Options{
 		At: change.At, StartDelay: DefaultStartDelay, WhereTo: change.WhereTo, Questions: change.Questions,
 	})
-	s.course = &Course{
+	s.outcome = &Outcome{
 		Pods: map[types.UID]*Selected{}, Trips: map[string]Trip{}, WhereTo: map[types.UID]*cliv1alpha1.WhereTo{},
 		Came: map[string]int{}, Budgets: map[string]Budget{}, nodes: map[string]bool{},
 	}
 	if s.policies != nil {
-		s.course.Policies = s.policies.set
+		s.outcome.Policies = s.policies.set
 	}
 	if change.WhereTo {
 		if err := s.makeRoom(); err != nil {
@@ -92,7 +92,7 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	}
 	s.end = s.start.Add(Longest)
 	for _, node := range change.Nodes {
-		s.course.nodes[node.Name] = true
+		s.outcome.nodes[node.Name] = true
 		s.queue.add(s.start, stepped, func(now time.Time) { s.becomes(node, now) })
 	}
 	if err := s.run(); err != nil {
@@ -100,22 +100,22 @@ func Retaint(ctx context.Context, cluster *state.Cluster, change Change) (*Cours
 	}
 	s.sumUp()
 	if !change.WhereTo {
-		return s.course, nil
+		return s.outcome, nil
 	}
-	s.course.over = true
+	s.outcome.over = true
 	for _, node := range change.Nodes {
 		s.letGo(s.nodes[node.Name])
 	}
 	err := s.run()
 	s.tellBlocked()
 	for _, p := range s.attachments.waiting {
-		s.course.waits(p.of, s.attachments.why(p))
+		s.outcome.waits(p.of, s.attachments.why(p))
 	}
-	return s.course, err
+	return s.outcome, err
 }
 
 // loses counts a pod that leaves, if it is ready.
-func (c *Course) loses(p *pod) {
+func (c *Outcome) loses(p *pod) {
 	if p.counted && p.workload != nil {
 		p.workload.leave++
 	}
@@ -125,18 +125,18 @@ func (c *Course) loses(p *pod) {
 func (s *simulation) sumUp() {
 	for key, c := range s.workloads {
 		if c.leave > 0 {
-			s.course.Workloads = append(s.course.Workloads, cliv1alpha1.PlannedWorkload{
+			s.outcome.Workloads = append(s.outcome.Workloads, cliv1alpha1.PlannedWorkload{
 				Owner: key.owner, Namespace: key.namespace, Replicas: c.first(), Leave: c.leave, Lowest: c.lowest().number,
 			})
 		}
 	}
-	for name := range s.course.nodes {
+	for name := range s.outcome.nodes {
 		for _, p := range s.nodes[name].pods {
-			s.course.Came[name] += count(p.asked)
+			s.outcome.Came[name] += count(p.asked)
 		}
 	}
 	for name, b := range s.allowed {
-		s.course.Budgets[name] = Budget{Allowed: b.allowedFirst(), Missing: b.first() - b.lowest().number}
+		s.outcome.Budgets[name] = Budget{Allowed: b.allowedFirst(), Missing: b.first() - b.lowest().number}
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *simulation) letGo(n *node) {
 
 // goes records where the successor of a pod goes, if it is known. Of is nil for a pod that waited for a node at the
 // start.
-func (c *Course) goes(of *pod, where *cliv1alpha1.WhereTo) {
+func (c *Outcome) goes(of *pod, where *cliv1alpha1.WhereTo) {
 	if of == nil || !of.first || where == nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (c *Course) goes(of *pod, where *cliv1alpha1.WhereTo) {
 }
 
 // waits warns that the successor of a pod has a node, but waits for a volume without end.
-func (c *Course) waits(of *pod, why string) {
+func (c *Outcome) waits(of *pod, why string) {
 	if of == nil || !of.first || c.WhereTo[of.UID] == nil {
 		return
 	}
@@ -171,7 +171,7 @@ func (c *Course) waits(of *pod, why string) {
 }
 
 // hears records what policies say about a due pod.
-func (c *Course) hears(about *policy.Leaver, l leaver, said policy.Said, node policies.Node, now time.Time) {
+func (c *Outcome) hears(about *policy.Leaver, l leaver, said policy.Said, node policies.Node, now time.Time) {
 	if len(about.By) == 0 || c.over || !l.first {
 		return
 	}
@@ -195,7 +195,7 @@ func (c *Course) hears(about *policy.Leaver, l leaver, said policy.Said, node po
 }
 
 // flips records that a breaker opens for the first time, and why; why is empty if it closes.
-func (c *Course) flips(p *policy.Policy, why string, now time.Time) {
+func (c *Outcome) flips(p *policy.Policy, why string, now time.Time) {
 	if _, again := c.Trips[p.Name]; why != "" && !again && !p.DryRun && !c.over {
 		c.Trips[p.Name] = Trip{now, why}
 	}

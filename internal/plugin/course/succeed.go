@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package simulate
+package course
 
 import (
 	"cmp"
@@ -61,7 +61,7 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 // successorOf returns the pod that the controller of a pod creates next. A course that asks for no room shares the pod
 // with its successor, as they differ only in what nobody asks: there are many.
 func (s *simulation) successorOf(p *pod) *corev1.Pod {
-	if s.course != nil && s.room == nil && !slices.ContainsFunc(p.Spec.Tolerations, taints.IsForNoTime) {
+	if s.outcome != nil && s.room == nil && !slices.ContainsFunc(p.Spec.Tolerations, taints.IsForNoTime) {
 		return p.Pod
 	}
 	return placement.SuccessorOf(p.Pod, fmt.Sprintf("%s~%d", p.base(), p.number+1))
@@ -81,8 +81,8 @@ func (s *simulation) unknownSuccessor(p *pod, why string) {
 	if p.told != nil {
 		p.told.NoSuccessor, p.told.SuccessorUnknown = why, true
 	}
-	if s.course != nil {
-		s.course.goes(p, &cliv1alpha1.WhereTo{Reason: why})
+	if s.outcome != nil {
+		s.outcome.goes(p, &cliv1alpha1.WhereTo{Reason: why})
 	}
 }
 
@@ -91,8 +91,8 @@ func (s *simulation) noSuccessor(p *pod, why string) {
 	if p.told != nil {
 		p.told.Successor, p.told.NoSuccessor = "", why
 	}
-	if s.course != nil {
-		s.course.goes(p, placement.NoSuccessor(why))
+	if s.outcome != nil {
+		s.outcome.goes(p, placement.NoSuccessor(why))
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *simulation) placeAll(now time.Time, try func(*pod) bool) (placed bool) 
 		case s.placed(p, refused, now):
 			placed = true
 			continue
-		case s.course != nil && s.room == nil: // taints change only at the start of a course
+		case s.outcome != nil && s.room == nil: // taints change only at the start of a course
 			continue
 		}
 		kept = append(kept, p)
@@ -183,7 +183,7 @@ type refusal struct {
 
 // looks reports whether a pod looks for room: its controller creates it, and the room may be asked again.
 func (s *simulation) looks(p *pod) bool {
-	roomSaysWhy := s.course != nil && s.room != nil
+	roomSaysWhy := s.outcome != nil && s.room != nil
 	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) {
 		return false
 	}
@@ -269,7 +269,7 @@ func (s *simulation) ask(p *pod) (*node, refusal, error) {
 			return nil, refusal{}, err
 		}
 	}
-	if s.course == nil {
+	if s.outcome == nil {
 		return s.nodes[answer.Node], is, nil
 	}
 	from := ""
@@ -280,7 +280,7 @@ func (s *simulation) ask(p *pod) (*node, refusal, error) {
 	if answer.Node != "" && len(s.victims[p]) > 0 {
 		tellVictims(is.whereTo, s.victims[p])
 	}
-	s.course.goes(p.of, is.whereTo)
+	s.outcome.goes(p.of, is.whereTo)
 	return s.nodes[answer.Node], is, nil
 }
 
@@ -300,8 +300,8 @@ func (s *simulation) waits(p *pod, is refusal) {
 	if p.first {
 		return
 	}
-	if s.course != nil {
-		s.course.goes(p.of, is.whereTo)
+	if s.outcome != nil {
+		s.outcome.goes(p.of, is.whereTo)
 		return
 	}
 	s.refused = append(s.refused, refused{p, is.why})
