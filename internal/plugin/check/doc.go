@@ -5,5 +5,5 @@
 // that does, tolerations that do not mean what they seem to, and workloads that a taint evicts unexpectedly, or never
 // evicts.
 //
-// It is pure. Each rule is a value in its own file, and reports findings by owner, not by pod.
+// It is pure. Each rule is a value, and reports findings by owner, not by pod.
 package check

@@ -26,8 +26,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"

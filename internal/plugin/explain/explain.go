@@ -1,6 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package explain says what the taints of a node, its tolerations and EvictionPolicies mean for one pod: whether it
+// leaves, when and why, where its tolerations come from, and what would keep it. It is pure.
 package explain
 
 import (
@@ -14,6 +16,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -245,4 +248,111 @@ func (s *Subject) keptAlive(e *cliv1alpha1.Explanation, onNode []verdict.Taint) 
 		return nil
 	}
 	return []string{fmt.Sprintf("tolerations[%d] keeps the pod alive if its kubelet restarts. It changes neither whether nor when the pod leaves.", ours)}
+}
+
+// judge returns what one taint alone means for the pod. Only NoExecute taints have instants.
+func (s *Subject) judge(facts verdict.Pod, taint verdict.Taint) verdict.Reason {
+	if s.IsBuiltIn() && taint.Effect == corev1.TaintEffectNoExecute {
+		return s.Decide(facts, []verdict.Taint{taint}).Reason
+	}
+	return state.Rule.Judge(facts, taint)
+}
+
+// otherwise says what Taintkeeper would do, if that is different from what kube-controller-manager does.
+func (s *Subject) otherwise(facts verdict.Pod, onNode []verdict.Taint, is verdict.Verdict) []string {
+	ours := state.Rule.Decide(facts, onNode)
+	switch {
+	case s.Forgot(is, s.At):
+		return []string{"kube-controller-manager has probably tried in vain to delete the pod. It tries five times within 50 ms, and " +
+			"again when the pod's tolerations or the node's NoExecute taints change. Taintkeeper would try until the pod leaves."}
+	case !s.IsBuiltIn() || ours.Leaves == is.Leaves && ours.Due.Sub(is.Due).Abs() <= time.Second:
+		return nil
+	case !ours.Leaves:
+		return []string{"With Taintkeeper, the pod would stay."}
+	}
+	return []string{fmt.Sprintf("With Taintkeeper, the pod would leave at %s, because of taint %s.",
+		ours.Due.UTC().Format(time.RFC3339), ours.Taint.Key)}
+}
+
+// explainPolicies adds what each policy says about a pod on its node, and what all of them say together.
+func (s *Subject) explainPolicies(e *cliv1alpha1.Explanation, facts verdict.Pod, onNode []verdict.Taint) {
+	if s.Policies == nil || s.IsBuiltIn() { // they hold no pods that kube-controller-manager evicts
+		return
+	}
+	e.Notes = append(e.Notes, s.Policies.Flaws...)
+	pod, node := policies.PodOf(s.Pod), policies.NodeOf(s.Node)
+	causes := policy.CausesOf(state.Rule, facts, onNode)
+	leaves := e.Leaves && len(causes) > 0
+	if leaves && state.Unwanted(s.Pod, causes) {
+		leaves = false
+		e.Notes = append(e.Notes, "The DaemonSet controller deletes the pod, whatever EvictionPolicies say, because it does not tolerate the taint at all.")
+	}
+	for _, p := range s.Policies.All {
+		explained := cliv1alpha1.ExplainedPolicy{Name: p.Name, DryRun: p.DryRun, Pace: policies.PaceOf(p)}
+		explained.Mismatch = s.Policies.Mismatch(p, pod, node)
+		explained.Selects = explained.Mismatch == ""
+		if due, applies := p.Due(causes); leaves && applies && explained.Selects {
+			course := s.course([]*policy.Policy{p}, applying(p, causes))
+			explained.Answer = policies.AnswerOf(course)
+			s.release(&explained, p, course.First, due)
+		}
+		e.Policies = append(e.Policies, explained)
+	}
+	if selecting := s.Policies.Selecting(pod, node); leaves && len(selecting) > 0 {
+		e.Answer = policies.AnswerOf(s.course(selecting, causes))
+	}
+}
+
+func (s *Subject) course(selecting []*policy.Policy, causes []policy.Cause) policies.Course {
+	return s.Policies.Course(selecting, policies.PodOf(s.Pod), policies.NodeOf(s.Node), causes, s.At)
+}
+
+// applying returns the causes that a policy applies to.
+func applying(p *policy.Policy, causes []policy.Cause) (all []policy.Cause) {
+	for _, cause := range causes {
+		if p.Applies(cause.Taint) {
+			all = append(all, cause)
+		}
+	}
+	return all
+}
+
+// release adds to a policy that keeps the pod what makes it release the pod, as a sentence without a full stop, and the
+// command for it, if one command can do it. It adds nothing if the policy releases the pod soon anyway.
+func (s *Subject) release(
+	explained *cliv1alpha1.ExplainedPolicy, p *policy.Policy, first policy.Answer, due time.Time,
+) {
+	say := func(what, command string) { explained.Release, explained.ReleaseCommand = what, command }
+	switch first.Why {
+	case policy.Paused:
+		if s.Policies.IsPause(p) {
+			say("End the pause "+p.Name, "kubectl taintkeeper resume "+p.Name)
+			return
+		}
+		if p.HoldsWithoutEnd() {
+			say("Remove spec.paused from EvictionPolicy "+p.Name+" and set its spec.deadline, because Hold without a deadline keeps pods indefinitely", "")
+			return
+		}
+		say("Remove spec.paused from EvictionPolicy "+p.Name, "kubectl taintkeeper resume "+p.Name)
+	case policy.BreakerOpen:
+		let := "Let"
+		if due.After(s.At) {
+			let = "Once the pod is due, let"
+		}
+		say(let+" EvictionPolicy "+p.Name+" release the pods that are due", "kubectl taintkeeper resume "+p.Name)
+	case policy.Held:
+		verb := "Set"
+		if !first.Until.IsZero() {
+			verb = "Shorten"
+		}
+		say(fmt.Sprintf("%s spec.deadline of EvictionPolicy %s, or change its selectors so that they do not match the pod", verb, p.Name), "")
+	case policy.Finished:
+		say("Delete the pod", fmt.Sprintf("kubectl delete pod %s -n %s", s.Pod.Name, s.Pod.Namespace))
+	case policy.NotPermitted:
+		say("Allow Taintkeeper's ServiceAccount to create pods/eviction", "")
+	case policy.SeveralBudgets:
+		say("Delete all but one of the PodDisruptionBudgets "+first.Detail, "")
+	case policy.Budget:
+		say("Raise what PodDisruptionBudget "+first.Detail+" allows, or start more of its pods", "")
+	}
 }

@@ -180,3 +180,35 @@ func endingNotes(pods []cliv1alpha1.PendingPod) []string {
 	return []string{fmt.Sprintf("%s if the kubelet restarts, because no toleration matches a taint of the node. Taintkeeper adds one to due pods that stay, which takes moments.",
 		sentence.Do(ending, "held pod", "ends", "end"))}
 }
+
+// TaintsOf returns the taints of nodes that match, and how the pods on each node tolerate them.
+func TaintsOf(cluster *state.Cluster, nodes []*corev1.Node, match func(corev1.Taint) bool) []cliv1alpha1.NodeTaint {
+	all := []cliv1alpha1.NodeTaint{}
+	byNode := cluster.ByNode()
+	for _, node := range nodes {
+		for _, taint := range node.Spec.Taints {
+			if match(taint) {
+				all = append(all, nodeTaint(node.Name, taint, byNode[node.Name]))
+			}
+		}
+	}
+	return all
+}
+
+func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
+	listed := cliv1alpha1.NodeTaint{
+		Node: node, Taint: taints.Format(taint),
+		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
+	}
+	for _, pod := range pods {
+		switch i, tolerated := state.Rule.Matcher.First(pod.Spec.Tolerations, &taint); {
+		case !tolerated:
+			listed.NotAtAll++
+		case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
+			listed.ForAWhile++
+		default:
+			listed.Indefinite++
+		}
+	}
+	return listed
+}

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +24,11 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
 // stdin replaces "-" in messages.
@@ -278,4 +285,182 @@ func (c *collector) noteStrangers() {
 		}
 	}
 	c.note(strangers > 0, fmt.Sprintf("Pods whose nodes are not in the files: %d.", strangers))
+}
+
+// The first line of a snapshot, and the last.
+var (
+	snapshotKind    = schema.GroupKind{Group: cliv1alpha1.GroupVersion.Group, Kind: "Snapshot"}
+	snapshotEndKind = schema.GroupKind{Group: cliv1alpha1.GroupVersion.Group, Kind: "SnapshotEnd"}
+)
+
+// follow counts the lines of a snapshot, and rejects an incomplete one.
+func (c *collector) follow(next decoded) error {
+	objects, begun := c.snapshots[next.source]
+	object, _ := next.object.(*unstructured.Unstructured)
+	switch next.object.GetObjectKind().GroupVersionKind().GroupKind() {
+	case snapshotKind:
+		if begun {
+			return cutOff(next.source, objects)
+		}
+		line := &cliv1alpha1.Snapshot{}
+		if err := convert(object.Object, line); err != nil {
+			return fmt.Errorf("%s: %w", next.source, err)
+		}
+		if line.At.After(c.cluster.At) {
+			c.cluster.At = line.At.Time
+		}
+		c.snapshots[next.source] = 0
+		c.learn(line)
+	case snapshotEndKind:
+		line := &cliv1alpha1.SnapshotEnd{}
+		if err := convert(object.Object, line); err != nil {
+			return fmt.Errorf("%s: %w", next.source, err)
+		}
+		delete(c.snapshots, next.source)
+		switch {
+		case !begun:
+			return fmt.Errorf("%s: the snapshot has no first line: it is incomplete; take it again", next.source)
+		case objects != line.Objects:
+			return fmt.Errorf("%s: the snapshot contains %d of %d objects: it is damaged; take it again",
+				next.source, objects, line.Objects)
+		}
+	default:
+		if begun {
+			c.snapshots[next.source]++
+		}
+	}
+	return nil
+}
+
+// learn finds out from the first line of a snapshot which kinds it contains.
+func (c *collector) learn(line *cliv1alpha1.Snapshot) {
+	read := func(kind string) bool { return !slices.Contains(line.Unread, kind) }
+	signs := &c.cluster.Signs
+	signs.LeasesKnown = signs.LeasesKnown || read("leases")
+	signs.EvictionClocksKnown = signs.EvictionClocksKnown || read("serviceaccounts")
+	for _, resource := range []string{state.Budgets.Resource, state.Policies.Resource} {
+		if read(resource) {
+			continue
+		}
+		unknown := state.Unknown{Resource: resource}
+		if resource == state.Policies.Resource && c.wants.Policies {
+			unknown.Says = "EvictionPolicies could not be read when the snapshot was taken, so they are not taken into account."
+		}
+		c.cluster.Unknown = append(c.cluster.Unknown, unknown)
+	}
+}
+
+// UnreadOf returns the kinds that are missing from a snapshot of a cluster because they could not be read.
+func UnreadOf(cluster *state.Cluster) (unread []string) {
+	for _, kind := range []struct {
+		name  string
+		known bool
+	}{
+		{"leases", cluster.Signs.LeasesKnown},
+		{"serviceaccounts", cluster.Signs.EvictionClocksKnown},
+		{state.Budgets.Resource, cluster.Knows(state.Budgets.Resource)},
+		{state.Policies.Resource, cluster.Knows(state.Policies.Resource)},
+	} {
+		if !kind.known {
+			unread = append(unread, kind.name)
+		}
+	}
+	return unread
+}
+
+// unended returns an error for each snapshot without a last line.
+func (c *collector) unended() (all []error) {
+	for _, source := range slices.Sorted(maps.Keys(c.snapshots)) {
+		all = append(all, cutOff(source, c.snapshots[source]))
+	}
+	return all
+}
+
+func cutOff(source string, objects int) error {
+	return fmt.Errorf("%s: the snapshot has no last line (objects read: %d): it is incomplete; take it again",
+		source, objects)
+}
+
+// Kinds that show something about controllers.
+var (
+	leaseKind         = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
+	evictionClockKind = schema.GroupKind{Kind: "ServiceAccount"}
+	eventKind         = schema.GroupKind{Kind: "Event"}
+	// holderKind is the admission policy that an EvictionPolicy with ifDown: Hold needs.
+	holderKind = schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
+)
+
+// addSign takes an object that shows something about controllers. The newest renewal shows when the files were written.
+func (c *collector) addSign(object *unstructured.Unstructured) error {
+	signs := &c.cluster.Signs
+	switch object.GroupVersionKind().GroupKind() {
+	case leaseKind:
+		lease := &coordinationv1.Lease{}
+		if err := convert(object.Object, lease); err != nil {
+			return err
+		}
+		if lease.Spec.RenewTime != nil {
+			signs.Heard(lease.Spec.RenewTime.Time)
+		}
+		c.leases = append(c.leases, lease)
+		c.cluster.AddRenewal(lease)
+	case evictionClockKind:
+		account := &corev1.ServiceAccount{}
+		if err := convert(object.Object, account); err != nil {
+			return err
+		}
+		at, err := time.Parse(time.RFC3339, account.Annotations[v1alpha1.EvictionClockAnnotation])
+		if err == nil && account.Name == v1alpha1.EvictionClock {
+			signs.Heard(at)
+		}
+		signs.AddEvictionClock(account)
+		signs.EvictionClocksKnown = true
+	case eventKind:
+		event := &corev1.Event{}
+		if err := convert(object.Object, event); err != nil {
+			return err
+		}
+		signs.AddEvent(event)
+		signs.AddFailure(event)
+		signs.FailuresKnown = true
+	case holderKind:
+		holder := &admissionv1.ValidatingAdmissionPolicy{}
+		if err := convert(object.Object, holder); err != nil {
+			return err
+		}
+		signs.AddHolder(holder)
+		signs.HoldersKnown = true
+	}
+	return nil
+}
+
+// hear finds out from nodes and events when the files were written at the earliest.
+func (c *collector) hear() {
+	signs := &c.cluster.Signs
+	reads := who.Reads(c.cluster)
+	for _, lease := range c.leases {
+		signs.LeasesKnown = signs.LeasesKnown || lease.Namespace != corev1.NamespaceNodeLease // others are about nodes
+		if reads(lease) {
+			signs.AddLease(lease)
+		}
+	}
+	for _, trace := range signs.Evictions {
+		signs.Heard(trace.Last)
+	}
+	for _, node := range c.cluster.Nodes {
+		for i := range node.Status.Conditions {
+			signs.Heard(node.Status.Conditions[i].LastHeartbeatTime.Time)
+		}
+		for _, entry := range node.ManagedFields {
+			if entry.Time != nil {
+				signs.Heard(entry.Time.Time)
+			}
+		}
+	}
+	signs.Heard(c.cluster.At)
+	if !c.wants.Templates || len(c.cluster.Nodes) == 0 {
+		return
+	}
+	c.note(!signs.LeasesKnown, "The files contain no Leases: add the output of 'kubectl get leases,serviceaccounts,events -A -o yaml', which shows who evicts.")
+	c.note(signs.LeasesKnown, "The files show controllers as of "+output.Absolute(signs.At)+".")
 }

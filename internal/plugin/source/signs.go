@@ -7,11 +7,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -188,4 +192,247 @@ func named[L runtime.Object, T any, P interface {
 		return nil
 	}
 	return err // there may be others
+}
+
+// evictor finds out who evicts pods, if that is wanted.
+func (r *Reader) evictor(ctx context.Context, wanted Wants) error {
+	if !wanted.Evictor {
+		return nil
+	}
+	return r.FindEvictor(ctx)
+}
+
+// health reads the state of Taintkeeper: its Lease, its eviction clock, and its recent failures.
+func (r *Reader) health(ctx context.Context, wanted Wants) error {
+	if !wanted.Health {
+		return nil
+	}
+	if err := r.without(r.election(ctx), "they cannot show whether Taintkeeper is running"); err != nil {
+		return err
+	}
+	if err := r.evictionClocks(ctx); err != nil {
+		return err
+	}
+	for _, reason := range v1alpha1.FailureEvents() {
+		all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
+		which := fields.OneTermEqualSelector("reason", reason)
+		err := listSome(ctx, r, "events", which, all.List, r.Cluster.Signs.AddFailure)
+		if r.Cluster.Signs.FailuresKnown = err == nil; IsUnreadable(err) {
+			return r.without(err, "the last error of Taintkeeper is not known")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// election reads the Lease of Taintkeeper's leader. Without one, the Lease of node health may show that it runs.
+func (r *Reader) election(ctx context.Context) error {
+	err := r.taintkeeper(ctx)
+	if err == nil && !r.leads() {
+		if err := r.nodeHealthLease(ctx); err != nil && !IsUnreadable(err) {
+			return err
+		}
+	}
+	r.Cluster.Signs.LeasesKnown = err == nil
+	return err
+}
+
+// leads reports whether a leader of Taintkeeper holds a Lease that was read.
+func (r *Reader) leads() bool {
+	return slices.ContainsFunc(r.Cluster.Signs.Leases, func(lease *coordinationv1.Lease) bool {
+		return state.ElectsTaintkeeper(lease) && state.IsHeld(lease, r.Clock.Latest())
+	})
+}
+
+// FindEvictor finds out who evicts pods. If no leader of Taintkeeper says that it does, it reads what else shows who
+// does: pods of both programs, the eviction clock, other Leases and the events of evictions.
+func (r *Reader) FindEvictor(ctx context.Context) error {
+	fresh := *r
+	fresh.Cluster = &state.Cluster{}
+	err := fresh.taintkeeper(ctx)
+	if err != nil && !IsUnreadable(err) {
+		return err
+	}
+	fresh.Cluster.Signs.LeasesKnown = err == nil
+	if !fresh.leads() {
+		if err := fresh.lookCloser(ctx); err != nil {
+			return err
+		}
+	}
+	known := who.Ask(fresh.Cluster, r.Clock.Latest())
+	if known.Eviction.Taintkeeper.State != who.Running {
+		fresh.Cluster.Pods = slices.Concat(fresh.Cluster.Pods, r.Cluster.Pods)
+		if err := fresh.builtIn(ctx); err != nil {
+			return err
+		}
+		known = who.Ask(fresh.Cluster, r.Clock.Latest())
+	}
+	r.Cluster.Evictor = known.Evictor(len(r.Cluster.Policies))
+	return nil
+}
+
+// lookCloser reads Taintkeeper's pods and its eviction clock. If the pods may not be read, the Leases do not show that
+// it is not running.
+func (r *Reader) lookCloser(ctx context.Context) error {
+	err := r.podsWith(ctx, v1alpha1.SelectTaintkeeper().String())
+	if err != nil && !IsUnreadable(err) {
+		return err
+	}
+	r.Cluster.Signs.LeasesKnown = r.Cluster.Signs.LeasesKnown && err == nil
+	return r.evictionClocks(ctx)
+}
+
+// builtIn reads what shows whether kube-controller-manager evicts: the command lines of its pods, its Lease, and the
+// events of evictions. What may not be read shows nothing.
+func (r *Reader) builtIn(ctx context.Context) error {
+	err := r.podsWith(ctx, "component="+builtin.Program) // as kubeadm labels them
+	if err != nil && !IsUnreadable(err) {
+		return err
+	}
+	if err := r.builtInLease(ctx); err != nil && !IsUnreadable(err) {
+		return err
+	}
+	return r.evictions(ctx)
+}
+
+// podsWith reads the pods with a label.
+func (r *Reader) podsWith(ctx context.Context, label string) error {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		options.LabelSelector = label
+		return r.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	}
+	return List(ctx, r, "pods", list, func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
+}
+
+// EvictionPolicies is the resource of EvictionPolicies.
+var EvictionPolicies = v1alpha1.GroupVersion.WithResource(state.Policies.Resource)
+
+// Policies reads the EvictionPolicies. A cluster that does not serve the resource has none.
+func (r *Reader) Policies(ctx context.Context) error {
+	var broken error
+	list := r.Dynamic.Resource(EvictionPolicies).List
+	err := List(ctx, r, EvictionPolicies.Resource, list, func(object *unstructured.Unstructured) {
+		policy, err := PolicyOf(object)
+		if err != nil {
+			broken = errors.Join(broken, err)
+			return
+		}
+		state.Policies.Add(r.Cluster, policy)
+	})
+	if _, absent := errors.AsType[absentError](err); absent {
+		return nil
+	}
+	return errors.Join(broken, r.without(err, "EvictionPolicies are not taken into account"))
+}
+
+// Objections reads the policies and, if there are any, the objects that they need: the namespaces, and the budgets of
+// one namespace or of all.
+func (r *Reader) Objections(ctx context.Context, namespace string) error {
+	if err := r.Policies(ctx); err != nil || len(r.Cluster.Policies) == 0 {
+		return err
+	}
+	if err := r.Namespaces(ctx); err != nil {
+		return err
+	}
+	return r.Budgets(ctx, namespace)
+}
+
+// policiesEvery is how often FollowPolicies reads.
+const policiesEvery = 5 * time.Second
+
+// FollowPolicies reads the policies, the objects that they need, and whether Taintkeeper evicts, repeatedly until the
+// context ends. It calls tell after each time.
+func (r *Reader) FollowPolicies(ctx context.Context, namespace string, tell func(*state.Cluster, error)) {
+	tick := time.NewTicker(policiesEvery)
+	defer tick.Stop()
+	for {
+		fresh := *r
+		fresh.Cluster = &state.Cluster{}
+		reading, cancel := context.WithTimeout(ctx, Patience)
+		err := fresh.Objections(reading, namespace)
+		if err == nil {
+			err = fresh.FindEvictor(reading)
+		}
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		tell(fresh.Cluster, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// PolicyOf converts an object to an EvictionPolicy.
+func PolicyOf(object *unstructured.Unstructured) (*v1alpha1.EvictionPolicy, error) {
+	policy := &v1alpha1.EvictionPolicy{}
+	if err := convert(object.Object, policy); err != nil {
+		return nil, fmt.Errorf("read EvictionPolicy %s: %w", object.GetName(), err)
+	}
+	return policy, nil
+}
+
+// unknownNamespaces says what it means for policies if namespaces are not known.
+const unknownNamespaces = "the command assumes that each EvictionPolicy selects all of them"
+
+// Namespaces reads the namespaces, because policies select them by label.
+func (r *Reader) Namespaces(ctx context.Context) error {
+	return r.namespaces(ctx, unknownNamespaces)
+}
+
+func (r *Reader) namespaces(ctx context.Context, follows string) error {
+	return r.without(r.ListKind(ctx, state.Namespaces, metav1.NamespaceAll), follows)
+}
+
+// Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
+func (r *Reader) Budgets(ctx context.Context, namespace string) error {
+	err := r.ListKind(ctx, state.Budgets, namespace)
+	return r.without(err, "PodDisruptionBudgets are not taken into account")
+}
+
+// holders reads the admission policies that EvictionPolicies with ifDown: Hold need.
+func (r *Reader) holders(ctx context.Context) error {
+	if !holdWhenDown(r.Cluster.Policies) {
+		return nil
+	}
+	all := r.Clients.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	err := List(ctx, r, "validatingadmissionpolicies", all.List, r.Cluster.Signs.AddHolder)
+	r.Cluster.Signs.HoldersKnown = err == nil
+	return r.without(err, "it is not known whether ifDown: Hold has an effect")
+}
+
+// selectNamespaces reports whether any policy selects namespaces.
+func selectNamespaces(policies []*v1alpha1.EvictionPolicy) bool {
+	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
+		return policy.Spec.NamespaceSelector != nil
+	})
+}
+
+// holdWhenDown reports whether any policy should hold pods while Taintkeeper is not running.
+func holdWhenDown(policies []*v1alpha1.EvictionPolicy) bool {
+	return slices.ContainsFunc(policies, func(policy *v1alpha1.EvictionPolicy) bool {
+		return policy.Spec.IfDown == v1alpha1.IfDownHold
+	})
+}
+
+// ListPolicies returns the complete EvictionPolicies. It returns an error if the cluster does not serve the resource.
+func (r *Reader) ListPolicies(ctx context.Context) ([]*v1alpha1.EvictionPolicy, error) {
+	list, err := r.Dynamic.Resource(EvictionPolicies).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var all []*v1alpha1.EvictionPolicy
+	for i := range list.Items {
+		policy, err := PolicyOf(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, policy)
+	}
+	return all, nil
 }

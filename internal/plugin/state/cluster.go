@@ -1,6 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package state is a cluster as commands see it: its nodes, pods, policies and budgets, and what shows who controls
+// them. It is pure: the API server and files fill it, and it keeps of each object only what commands need.
 package state
 
 import (
@@ -16,10 +18,17 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 // ViewerRole is the role that may read everything that commands read: charts/taintkeeper/templates/viewer.yaml. In
@@ -241,4 +250,121 @@ func (l Location) String() string {
 		return fmt.Sprintf("%s (context %s)", l.Server, l.Context)
 	}
 	return fmt.Sprintf("%s (context %s, %s)", l.Cluster, l.Context, l.Server)
+}
+
+// Rule decides in all commands. Pods whose tolerations compare with Gt or Lt exist only if the API server has the
+// feature gate TaintTolerationComparisonOperators, so the rule assumes the gate too.
+var Rule = verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: true}}
+
+// Compares reports whether a toleration compares numbers.
+func Compares(tolerations []corev1.Toleration) bool {
+	return slices.ContainsFunc(tolerations, func(toleration corev1.Toleration) bool {
+		return toleration.Operator == corev1.TolerationOpGt || toleration.Operator == corev1.TolerationOpLt
+	})
+}
+
+// ComparisonNotes says what Rule assumes if some pods have tolerations that compare.
+func ComparisonNotes(pods int) []string {
+	if pods == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Tolerations of %s use Gt or Lt. The API server accepts them only with the feature gate "+
+		"TaintTolerationComparisonOperators, so this answer assumes that the controllers have the gate on too.",
+		sentence.Counted(pods, "pod"))}
+}
+
+// IsOutOfService reports whether pod garbage collection deletes the terminating pods of a node, whose kubelet does not
+// end them: the node is not ready and has the taint out-of-service (gcTerminating in pkg/controller/podgc).
+func IsOutOfService(node *corev1.Node) bool {
+	return !readiness.IsReady(node) && slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeOutOfService
+	})
+}
+
+// FactsOf are what the rule needs to know about a pod.
+func FactsOf(pod *corev1.Pod, at time.Time) verdict.Pod {
+	return verdict.Pod{Tolerations: pod.Spec.Tolerations, Bound: verdict.SeenAt(at).Start(verdict.Bound(pod))}
+}
+
+// Unwanted reports whether the DaemonSet controller deletes a pod regardless of policies. It does if the pod does not
+// tolerate a NoExecute taint at all (NodeShouldRunDaemonPod in pkg/controller/daemon).
+func Unwanted(pod *corev1.Pod, causes []policy.Cause) bool {
+	return IsOfDaemonSet(pod) && Refused(pod.Spec.Tolerations, causes)
+}
+
+// IsOfDaemonSet reports whether a DaemonSet controls a pod.
+func IsOfDaemonSet(pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	return controller != nil && controller.Kind == "DaemonSet"
+}
+
+// Refused reports whether tolerations do not tolerate one of the causes at all.
+func Refused(tolerations []corev1.Toleration, causes []policy.Cause) bool {
+	return slices.ContainsFunc(causes, func(cause policy.Cause) bool {
+		_, untolerated := Rule.Matcher.Untolerated([]corev1.Taint{*cause.Taint}, taints.Lasting(tolerations))
+		return untolerated
+	})
+}
+
+// EndedBy returns a taint, formatted, because of which a kubelet that starts ends a pod with these tolerations. It is
+// empty if there is none.
+func EndedBy(tolerations []corev1.Toleration, onNode []verdict.Taint) string {
+	for _, taint := range onNode {
+		if len(Rule.Matcher.Unadmitted([]corev1.Taint{taint.Taint}, tolerations)) > 0 {
+			return taints.Format(taint.Taint)
+		}
+	}
+	return ""
+}
+
+// Covering is a PodDisruptionBudget with its parsed selector.
+type Covering struct {
+	*policyv1.PodDisruptionBudget
+
+	selector labels.Selector
+}
+
+// Coverage is the PodDisruptionBudgets of each namespace.
+type Coverage map[string][]Covering
+
+// CoverageOf parses the selectors. A budget with an invalid selector covers nothing, as in the disruption controller.
+func CoverageOf(all []*policyv1.PodDisruptionBudget) Coverage {
+	byNamespace := Coverage{}
+	for _, budget := range all {
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err == nil {
+			byNamespace[budget.Namespace] = append(byNamespace[budget.Namespace], Covering{budget, selector})
+		}
+	}
+	return byNamespace
+}
+
+// Of returns the budgets that cover a pod with these labels.
+func (c Coverage) Of(namespace string, pod labels.Set) []Covering {
+	var all []Covering
+	for _, budget := range c[namespace] {
+		if budget.selector.Matches(pod) {
+			all = append(all, budget)
+		}
+	}
+	return all
+}
+
+// PoliciesOf returns the policies of a cluster, or nil if it has none.
+func (c *Cluster) PoliciesOf() *policies.Set {
+	if len(c.Policies) == 0 {
+		return nil
+	}
+	return policies.New(c.Policies, c.Namespaces, c.BudgetsOf())
+}
+
+// BudgetsOf returns a function that finds the PodDisruptionBudgets of a pod.
+func (c *Cluster) BudgetsOf() policies.BudgetsOf {
+	covers := CoverageOf(c.Budgets)
+	return func(namespace string, pod labels.Set) (all []*policyv1.PodDisruptionBudget) {
+		for _, budget := range covers.Of(namespace, pod) {
+			all = append(all, budget.PodDisruptionBudget)
+		}
+		return all
+	}
 }

@@ -5,13 +5,20 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -111,4 +118,243 @@ func (c *Comparison) Notes() []string {
 	pods := c.stay + c.leave + c.earlier + c.later
 	return []string{"With Taintkeeper it would be different for " + sentence.Counted(pods, "pod") + ": " +
 		strings.Join(parts, ", ") + "."}
+}
+
+// Taintkeeper is the name of our program, and of the manager of the fields that it writes.
+const Taintkeeper = "taintkeeper"
+
+// Signs are traces that controllers leave in a cluster. If something was not read, or was not in the files, it is
+// unknown, which is different from none.
+type Signs struct {
+	// At is the instant that they describe: when they were read, or the newest renewal in the files. It is zero if there
+	// is none.
+	At time.Time
+
+	// Leases are the Leases with which Taintkeeper and kube-controller-manager elect leaders, and the Lease of node
+	// health. The list is complete if LeasesKnown.
+	Leases      []*coordinationv1.Lease
+	LeasesKnown bool
+	// EvictionClocks are the eviction clocks. The list is complete if EvictionClocksKnown.
+	EvictionClocks      []*corev1.ServiceAccount
+	EvictionClocksKnown bool
+	// Holders are the admission policies that keep the built-in from evicting pods of EvictionPolicies with ifDown: Hold.
+	// The list is complete if HoldersKnown.
+	Holders      []*admissionv1.ValidatingAdmissionPolicy
+	HoldersKnown bool
+	// Evictions are the events of evictions, by program: Taintkeeper or [builtin.Program].
+	Evictions map[string]Trace
+	// Failure is Taintkeeper's most recent event about a failure. If it is nil and FailuresKnown is true, there is none.
+	Failure       *cliv1alpha1.LastError
+	FailuresKnown bool
+	// Cancelled are the events of cancelled evictions, by pod.
+	Cancelled map[types.NamespacedName]Trace
+}
+
+// Trace says how often something was done, and when last.
+type Trace struct {
+	Count int
+	Last  time.Time
+}
+
+// AddLease adds a Lease of a controller, or replaces it. It keeps the holder, since when it holds the Lease, and what
+// the leader says about itself.
+func (s *Signs) AddLease(lease *coordinationv1.Lease) {
+	slim := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name, UID: lease.UID},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity:       lease.Spec.HolderIdentity,
+			LeaseDurationSeconds: lease.Spec.LeaseDurationSeconds,
+			AcquireTime:          lease.Spec.AcquireTime, RenewTime: lease.Spec.RenewTime,
+		},
+	}
+	for _, label := range v1alpha1.LabelsOfLeader() {
+		if value, ok := lease.Labels[label]; ok {
+			metav1.SetMetaDataLabel(&slim.ObjectMeta, label, value)
+		}
+	}
+	s.Leases = slices.DeleteFunc(s.Leases, func(other *coordinationv1.Lease) bool {
+		return other.Namespace == lease.Namespace && other.Name == lease.Name
+	})
+	s.Leases = append(s.Leases, slim)
+}
+
+// NewestLease returns the most recently renewed of some Leases. It is nil if there is none.
+func (s *Signs) NewestLease(which func(*coordinationv1.Lease) bool) *coordinationv1.Lease {
+	var newest *coordinationv1.Lease
+	for _, lease := range s.Leases {
+		isOne := lease.Spec.RenewTime != nil && which(lease)
+		if isOne && (newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime)) {
+			newest = lease
+		}
+	}
+	return newest
+}
+
+// ElectsTaintkeeper reports whether Taintkeeper's replicas elect their leader with a Lease. An older version does not
+// label it, and then its name must be the default.
+func ElectsTaintkeeper(lease *coordinationv1.Lease) bool {
+	return lease.Namespace != corev1.NamespaceNodeLease &&
+		(lease.Name == v1alpha1.ElectionLease || lease.Labels[v1alpha1.NameLabel] == v1alpha1.Name)
+}
+
+// IsOfNodeHealth reports whether Taintkeeper's node health renews a Lease.
+func IsOfNodeHealth(lease *coordinationv1.Lease) bool {
+	return lease.Namespace == corev1.NamespaceNodeLease && lease.Name == v1alpha1.NodeHealthLease
+}
+
+// IsHeld reports whether a leader holds a Lease and renews it.
+func IsHeld(lease *coordinationv1.Lease, at time.Time) bool {
+	return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") != "" && IsRenewed(lease, at)
+}
+
+// IsRenewed reports whether a Lease is being renewed. The clocks of its holder and of this machine may differ a little,
+// so it allows twice the duration.
+func IsRenewed(lease *coordinationv1.Lease, at time.Time) bool {
+	const usual = 15
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, usual)) * time.Second
+	return at.Sub(lease.Spec.RenewTime.Time) < 2*lasts
+}
+
+// AddEvictionClock adds a ServiceAccount if it is an eviction clock, and keeps its annotations. It ignores others.
+func (s *Signs) AddEvictionClock(account *corev1.ServiceAccount) {
+	if account.Name != v1alpha1.EvictionClock {
+		return
+	}
+	kept := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, UID: account.UID},
+	}
+	for _, name := range []string{
+		v1alpha1.EvictionClockAnnotation, v1alpha1.BacklogUntilAnnotation, v1alpha1.BacklogSparedAnnotation,
+	} {
+		if value, ok := account.Annotations[name]; ok {
+			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, name, value)
+		}
+	}
+	s.EvictionClocks = append(s.EvictionClocks, kept)
+}
+
+// AddHolder adds a ValidatingAdmissionPolicy if its parameters are EvictionPolicies.
+func (s *Signs) AddHolder(policy *admissionv1.ValidatingAdmissionPolicy) {
+	kind := policy.Spec.ParamKind
+	if kind == nil || kind.Kind != "EvictionPolicy" ||
+		!strings.HasPrefix(kind.APIVersion, v1alpha1.GroupVersion.Group+"/") {
+		return
+	}
+	s.Holders = append(s.Holders, &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name, UID: policy.UID},
+		Spec:       admissionv1.ValidatingAdmissionPolicySpec{ParamKind: kind},
+	})
+}
+
+// AddEvent counts the event of an eviction. Both controllers write it with the same source. The field manager, or the
+// pod's UID, which the built-in leaves out, shows which controller wrote it. A dry run evicts nothing.
+func (s *Signs) AddEvent(event *corev1.Event) {
+	if event.Reason != v1alpha1.EventEviction || v1alpha1.IsDryRunText(event.Message) {
+		return
+	}
+	if v1alpha1.IsCancellingText(event.Message) {
+		s.addCancelled(event)
+	}
+	who := builtin.Program
+	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }
+	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
+		who = Taintkeeper
+	}
+	if s.Evictions == nil {
+		s.Evictions = map[string]Trace{}
+	}
+	s.Evictions[who] = s.Evictions[who].with(event, 1)
+}
+
+// addCancelled counts how often evictions of a pod were cancelled. The API server merges equal events.
+func (s *Signs) addCancelled(event *corev1.Event) {
+	if s.Cancelled == nil {
+		s.Cancelled = map[types.NamespacedName]Trace{}
+	}
+	pod := types.NamespacedName{Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
+	s.Cancelled[pod] = s.Cancelled[pod].with(event, max(int(event.Count), 1))
+}
+
+// with returns the trace with one more event.
+func (t Trace) with(event *corev1.Event, count int) Trace {
+	t.Count += count
+	if at := lastSeen(event); at.After(t.Last) {
+		t.Last = at
+	}
+	return t
+}
+
+// AddFailure adds an event. Only the most recent failure is kept.
+func (s *Signs) AddFailure(event *corev1.Event) {
+	if !slices.Contains(v1alpha1.FailureEvents(), event.Reason) {
+		return
+	}
+	at := lastSeen(event)
+	if s.Failure != nil && !at.After(s.Failure.At.Time) {
+		return
+	}
+	about := event.InvolvedObject
+	object := about.Kind + " " + about.Name
+	if about.Namespace != "" {
+		object = fmt.Sprintf("%s %s/%s", about.Kind, about.Namespace, about.Name)
+	}
+	s.Failure = &cliv1alpha1.LastError{
+		At: metav1.NewMicroTime(at), Object: object, Reason: event.Reason, Message: event.Message,
+	}
+}
+
+// lastSeen returns when an event was last written.
+func lastSeen(event *corev1.Event) time.Time {
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
+	}
+	if event.Series != nil && event.Series.LastObservedTime.After(at) {
+		at = event.Series.LastObservedTime.Time
+	}
+	return at
+}
+
+// Heard records that the cluster was alive at an instant, which shows when files were written.
+func (s *Signs) Heard(at time.Time) {
+	if at.After(s.At) {
+		s.At = at
+	}
+}
+
+// WorkloadTemplate is a workload of which files contain the template, but no pods.
+type WorkloadTemplate struct {
+	cliv1alpha1.CheckedObject
+
+	Source   string // the file; empty if it is stdin
+	Replicas int
+	// Pod is a pod as the template creates it.
+	Pod *corev1.Pod
+}
+
+// The parts of managed fields that are kept for a node.
+var (
+	fieldsTaints     = metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
+	fieldsConditions = metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`)
+)
+
+// slimManagers keeps who writes the taints of a node, and who writes its conditions, except for its kubelet.
+func slimManagers(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var kept []metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if builtin.Writes(&entry, builtin.Taints) {
+			kept = append(kept, managed(entry, fieldsTaints))
+		}
+		if entry.Manager != "kubelet" && builtin.Writes(&entry, builtin.Conditions) {
+			kept = append(kept, managed(entry, fieldsConditions))
+		}
+	}
+	return kept
+}
+
+func managed(entry metav1.ManagedFieldsEntry, fields *metav1.FieldsV1) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: entry.Manager, Operation: entry.Operation, APIVersion: entry.APIVersion, Time: entry.Time,
+		FieldsType: entry.FieldsType, FieldsV1: fields, Subresource: entry.Subresource,
+	}
 }

@@ -5,20 +5,27 @@ package state
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 )
 
 // Kind is a kind of objects in a [Cluster]: where it is read, what is kept of each object, and where it goes. The API
@@ -341,5 +348,234 @@ func lister[L runtime.Object](
 		return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return all.List(ctx, options)
 		}
+	}
+}
+
+// fields are the fields of a type that are kept, by index. A field without fields of its own is kept as a whole.
+type fields []field
+
+type field struct {
+	index []int
+	inner fields
+}
+
+// fieldsOf finds fields by their paths, as in spec.containers[].name. It panics if the type has no such field.
+func fieldsOf(of reflect.Type, paths []string) (all fields) {
+	var names []string
+	below := map[string][]string{}
+	for _, path := range paths {
+		name, rest, _ := strings.Cut(path, ".")
+		name = strings.TrimSuffix(name, "[]")
+		if _, known := below[name]; !known {
+			names = append(names, name)
+			below[name] = nil
+		}
+		if rest != "" {
+			below[name] = append(below[name], rest)
+		}
+	}
+	for _, name := range names {
+		found, ok := fieldNamed(of, name)
+		if !ok {
+			panic(fmt.Sprintf("%s has no field %s", of, name))
+		}
+		one := field{index: found.Index}
+		if paths := below[name]; len(paths) > 0 {
+			inner := found.Type
+			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+				inner = inner.Elem()
+			}
+			one.inner = fieldsOf(inner, paths)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// fieldNamed finds a field by its name in JSON, also in a struct that is embedded.
+func fieldNamed(of reflect.Type, name string) (reflect.StructField, bool) {
+	for _, f := range reflect.VisibleFields(of) {
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if tag == name {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+func (f field) of(of reflect.Value) reflect.Value {
+	for _, i := range f.index {
+		of = of.Field(i)
+	}
+	return of
+}
+
+// copyTo copies the fields from one struct to an empty one. What is kept as a whole is shared.
+func (all fields) copyTo(to, from reflect.Value) {
+	for _, f := range all {
+		to, from := f.of(to), f.of(from)
+		switch {
+		case f.inner == nil:
+			to.Set(from)
+		case from.Kind() == reflect.Struct:
+			f.inner.copyTo(to, from)
+		case from.IsNil():
+		case from.Kind() == reflect.Pointer:
+			to.Set(reflect.New(from.Type().Elem()))
+			f.inner.copyTo(to.Elem(), from.Elem())
+		case from.Len() > 0:
+			to.Set(reflect.MakeSlice(from.Type(), from.Len(), from.Len()))
+			for i := range from.Len() {
+				f.inner.copyTo(to.Index(i), from.Index(i))
+			}
+		}
+	}
+}
+
+// SlimPod returns what is kept of a pod.
+func SlimPod(pod *corev1.Pod) *corev1.Pod { return Pods.Keep(pod).(*corev1.Pod) }
+
+// SlimNode returns what is kept of a node. Images are kept only for the scheduler, see [SlimImages].
+func SlimNode(node *corev1.Node) *corev1.Node { return Nodes.Keep(node).(*corev1.Node) }
+
+// SchedulingAnnotations are the annotations that are read by the scheduler, by the code that binds volumes for it, and
+// by the API server when it adds tolerations. Snapshots contain no others, except the mark of a static pod and
+// Taintkeeper's own.
+var SchedulingAnnotations = []string{
+	corev1.BetaStorageClassAnnotation,
+	corev1.MigratedPluginsAnnotationKey,
+	"pv.kubernetes.io/bind-completed",
+	"pv.kubernetes.io/bound-by-controller",
+	"pv.kubernetes.io/migrated-to",
+	"volume.kubernetes.io/selected-node",
+	// On namespaces, for the admission plugin PodTolerationRestriction.
+	"scheduler.alpha.kubernetes.io/defaultTolerations",
+	"scheduler.alpha.kubernetes.io/tolerationsWhitelist",
+}
+
+func keepAnnotations(kept, from metav1.Object) {
+	annotations := map[string]string{}
+	for _, key := range SchedulingAnnotations {
+		if value, ok := from.GetAnnotations()[key]; ok {
+			annotations[key] = value
+		}
+	}
+	if len(annotations) > 0 {
+		kept.SetAnnotations(annotations)
+	}
+}
+
+// slimPod reduces what was kept of a pod to what commands need: what some values mean, and which of a list matter.
+func slimPod(pod, from *corev1.Pod) {
+	if IsStatic(from) {
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "true"}
+	}
+	slimContainers(pod.Spec.Containers, from.Spec.Containers)
+	slimContainers(pod.Spec.InitContainers, from.Spec.InitContainers)
+	for i := range pod.Spec.Volumes {
+		if image := pod.Spec.Volumes[i].Image; image != nil {
+			image.Reference = slimImage(image.Reference)
+		}
+	}
+	pod.Spec.Volumes = without(pod.Spec.Volumes, func(volume *corev1.Volume) bool {
+		return volume.VolumeSource == corev1.VolumeSource{}
+	})
+	pod.Status.Conditions = without(pod.Status.Conditions, func(condition *corev1.PodCondition) bool {
+		switch condition.Type {
+		case corev1.PodScheduled, corev1.PodReady, corev1.DisruptionTarget, corev1.PodResizePending:
+			return false
+		}
+		return true
+	})
+	pod.Status.ContainerStatuses = slimStatuses(pod.Status.ContainerStatuses, from.Spec.Containers)
+	pod.Status.InitContainerStatuses = slimStatuses(pod.Status.InitContainerStatuses, from.Spec.InitContainers)
+}
+
+func slimContainers(kept, from []corev1.Container) {
+	for i := range kept {
+		kept[i].Image, kept[i].Command = slimImage(from[i].Image), builtin.CommandOf(&from[i])
+		ports := slices.Clone(from[i].Ports)
+		kept[i].Ports = without(ports, func(port *corev1.ContainerPort) bool { return port.HostPort == 0 })
+	}
+}
+
+// slimStatuses keeps the resources that the kubelet has granted, for containers that now request others.
+func slimStatuses(statuses []corev1.ContainerStatus, containers []corev1.Container) []corev1.ContainerStatus {
+	requested := map[string]corev1.ResourceList{}
+	for i := range containers {
+		requested[containers[i].Name] = containers[i].Resources.Requests
+	}
+	return without(statuses, func(status *corev1.ContainerStatus) bool {
+		requests := requested[status.Name]
+		resized := status.Resources != nil && !sameResources(status.Resources.Requests, requests) ||
+			status.AllocatedResources != nil && !sameResources(status.AllocatedResources, requests)
+		return !resized
+	})
+}
+
+func sameResources(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
+}
+
+// without removes elements from a slice that nobody shares. It is nil if none is left.
+func without[T any](all []T, drop func(*T) bool) []T {
+	kept := all[:0]
+	for i := range all {
+		if !drop(&all[i]) {
+			kept = append(kept, all[i])
+		}
+	}
+	switch len(kept) {
+	case 0:
+		return nil
+	case len(all):
+		return all
+	}
+	return slices.Clone(kept) // there are many pods
+}
+
+// isJobOver reports whether a Job creates no more pods.
+func isJobOver(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
+		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
+		return over && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// sharer lets the pods of one owner share their equal parts, which are almost everything. A big cluster then takes a
+// third of the memory. The zero value is ready to use; it is not safe for concurrent use.
+type sharer struct {
+	siblings map[types.UID]*corev1.Pod
+}
+
+// share replaces the parts of a pod that equal those of an earlier pod of the same owner, and returns the pod.
+func (s *sharer) share(pod *corev1.Pod) *corev1.Pod {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return pod
+	}
+	sibling := s.siblings[controller.UID]
+	if sibling == nil {
+		if s.siblings == nil {
+			s.siblings = map[types.UID]*corev1.Pod{}
+		}
+		s.siblings[controller.UID] = pod
+		return pod
+	}
+	shareIfEqual(&pod.Labels, sibling.Labels)
+	shareIfEqual(&pod.OwnerReferences, sibling.OwnerReferences)
+	shareIfEqual(&pod.Spec.Tolerations, sibling.Spec.Tolerations)
+	shareIfEqual(&pod.Spec.Containers, sibling.Spec.Containers)
+	shareIfEqual(&pod.Spec.InitContainers, sibling.Spec.InitContainers)
+	shareIfEqual(&pod.Spec.Affinity, sibling.Spec.Affinity)
+	shareIfEqual(&pod.Spec.NodeSelector, sibling.Spec.NodeSelector)
+	shareIfEqual(&pod.Spec.TopologySpreadConstraints, sibling.Spec.TopologySpreadConstraints)
+	shareIfEqual(&pod.Spec.Volumes, sibling.Spec.Volumes)
+	return pod
+}
+
+func shareIfEqual[T any](mine *T, theirs T) {
+	if equality.Semantic.DeepEqual(*mine, theirs) {
+		*mine = theirs
 	}
 }

@@ -13,11 +13,14 @@ package who
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -403,3 +406,121 @@ func holder(lease *coordinationv1.Lease) string { return ptr.Deref(lease.Spec.Ho
 
 // Instant formats an instant for people.
 func Instant(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// ClockOf says what an eviction clock shows at an instant.
+func ClockOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.EvictionClockStatus {
+	clock := &cliv1alpha1.EvictionClockStatus{
+		State: cliv1alpha1.ClockNotSet, ServiceAccount: account.Namespace + "/" + account.Name,
+	}
+	renewed, err := time.Parse(time.RFC3339, account.Annotations[v1alpha1.EvictionClockAnnotation])
+	if err != nil {
+		return clock
+	}
+	clock.State, clock.Renewed = cliv1alpha1.ClockStale, new(metav1.NewTime(renewed))
+	if at.Sub(renewed).Abs() <= v1alpha1.EvictionClockValidFor {
+		clock.State = cliv1alpha1.ClockFresh
+	}
+	return clock
+}
+
+// BacklogOf returns what the built-in must still do at an instant, according to an eviction clock. It is nil if that
+// is nothing.
+func BacklogOf(account *corev1.ServiceAccount, at time.Time) *cliv1alpha1.BuiltInBacklog {
+	until, err := time.Parse(time.RFC3339, account.Annotations[v1alpha1.BacklogUntilAnnotation])
+	if err != nil || !until.After(at) {
+		return nil
+	}
+	backlog := &cliv1alpha1.BuiltInBacklog{Until: metav1.NewTime(until)}
+	spared := strings.Fields(account.Annotations[v1alpha1.BacklogSparedAnnotation])
+	if slices.Equal(spared, []string{"*"}) {
+		backlog.AllSpared = true
+	} else {
+		backlog.SparedNodes = spared
+	}
+	return backlog
+}
+
+// SparedBy says which nodes a backlog spares.
+func SparedBy(backlog *cliv1alpha1.BuiltInBacklog) string {
+	switch {
+	case backlog.AllSpared:
+		return "all nodes are spared"
+	case len(backlog.SparedNodes) == 0:
+		return "no node is spared"
+	}
+	return "spared nodes: " + sentence.Enumerate(backlog.SparedNodes)
+}
+
+// WhyNot says why Taintkeeper does not evict, or why that is not known, as the beginning of a sentence. It is empty if
+// Taintkeeper evicts.
+func (a *Answer) WhyNot() string {
+	p, evicts := &a.Process, &a.Eviction.Taintkeeper
+	switch {
+	case evicts.State == Running:
+		return ""
+	case p.Mode == cliv1alpha1.ModeShadow:
+		return "Taintkeeper runs in shadow mode"
+	case p.Mode == cliv1alpha1.ModeDryRun:
+		return "Taintkeeper runs in dry-run mode"
+	case p.State == Running && evicts.State == NotRunning:
+		return "Taintkeeper runs without the eviction controller"
+	case p.State == Running:
+		return "It is not known whether Taintkeeper evicts (" + evicts.Why + ")"
+	case p.State == Unknown && p.Why != "":
+		return "It is not known whether Taintkeeper is running (" + p.Why + ")"
+	case p.State == Unknown:
+		return "It is not known whether Taintkeeper is running"
+	case p.Lease == nil:
+		return "Taintkeeper is not running, or runs without leader election"
+	case holder(p.Lease) == "":
+		return fmt.Sprintf("Taintkeeper is not running (no replica holds Lease %s/%s)", p.Lease.Namespace, p.Lease.Name)
+	}
+	ago := duration.HumanDuration(max(a.At.Sub(p.Lease.Spec.RenewTime.Time), 0))
+	return fmt.Sprintf("Taintkeeper is not running (Lease %s/%s was last renewed %s ago)", p.Lease.Namespace, p.Lease.Name, ago)
+}
+
+// NoHolds says that policies hold no pods because Taintkeeper does not evict. It is empty if Taintkeeper evicts.
+func (a *Answer) NoHolds() string {
+	const exception = "except those with ifDown: Hold, if the admission policy taintkeeper-held is in force"
+	switch why := a.WhyNot(); {
+	case why == "":
+		return ""
+	case a.Eviction.Taintkeeper.State != Unknown:
+		return why + ", so EvictionPolicies hold no pod, " + exception + "."
+	case a.Process.State == Running:
+		return why + ". If it does not, EvictionPolicies hold no pod, " + exception + "."
+	default:
+		return why + ". If it is not, EvictionPolicies hold no pod, " + exception + "."
+	}
+}
+
+// Idle says that Taintkeeper does not evict, and what that means for due pods in a cluster with or without policies. It
+// is empty if Taintkeeper evicts. If that is not known, it says only what it means for policies.
+func (a *Answer) Idle(policies int) string {
+	known := a.Eviction.Taintkeeper.State != Unknown
+	says := a.WhyNot()
+	switch {
+	case says == "" || !known && policies == 0:
+		return ""
+	case policies > 0:
+		says = a.NoHolds()
+	default:
+		says += "."
+	}
+	switch {
+	case known && a.Eviction.Who() == cliv1alpha1.WhoBuiltIn:
+		says += " " + builtin.Program + " evicts due pods, by its own rule."
+	case known:
+		says += " Due pods leave only if the built-in controller evicts them."
+	}
+	return says
+}
+
+// Evictor says by whose rule commands decide in a cluster with or without policies.
+func (a *Answer) Evictor(policies int) state.Evictor {
+	is := state.Evictor{Who: a.Eviction.Who(), Idle: a.Idle(policies)}
+	if lease := a.BuiltInLease; is.IsBuiltIn() && lease != nil && lease.Spec.AcquireTime != nil {
+		is.Began = lease.Spec.AcquireTime.Time
+	}
+	return is
+}

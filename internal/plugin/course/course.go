@@ -1,10 +1,32 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package course plays time forward from the current state of a cluster: nodes fall silent and come back, taints
+// are set and removed, and pods leave, find room and become ready. There are no ticks: a queue contains the next
+// events, and time jumps from one event to the next. The same input always gives the same report.
+//
+// It decides nothing itself. [readiness.Play] says what happens to nodes, package verdict when pods are due, package
+// policy whether they leave, and [placement.Room] where their successors go.
+//
+//	scenario.go   what is to happen
+//	retaint.go    what follows from one change of taints, for a plan
+//	queue.go      what happens next
+//	simulate.go   the loop, and what each kind of event does
+//	cluster.go    nodes and pods as they are now
+//	leave.go      which pods leave a node, and which EvictionPolicies hold
+//	policies.go   what the policies remember: breakers, paces, budgets
+//	quota.go      ResourceQuotas that refuse successors
+//	succeed.go    successors: when they are made, and where they go
+//	preempt.go    pods that make room for successors
+//	volumes.go    volumes that successors wait for
+//	ordered.go    StatefulSets that create their pods in order
+//	count.go      ready replicas and healthy pods over time
+//	report.go     the results; story.go has them as sentences
 package course
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"errors"
 	"maps"
@@ -185,4 +207,89 @@ func (s *simulation) fail(err error) {
 
 func (s *simulation) offset(at time.Time) metav1.Duration {
 	return metav1.Duration{Duration: at.Sub(s.start)}
+}
+
+// kind is the kind of an event. Events at the same instant happen in this order.
+type kind int
+
+const (
+	stepped      kind = iota // a step of the scenario
+	health                   // node health looks at nodes
+	policiesTurn             // breakers count due pods, and pods that wait get free places of paces and budgets
+	looks                    // the pods of a node are checked
+	calls                    // kube-controller-manager makes calls
+	freed                    // pods that wait get the places of those that have left
+	places                   // successors look for room
+	ends                     // pods that leave are gone
+	attaches                 // pods that wait for volumes try to attach them
+	starts                   // a pod becomes ready
+)
+
+// event is something that happens at an instant.
+type event struct {
+	at       time.Time
+	kind     kind
+	sequence int
+	do       func(now time.Time)
+}
+
+// queue contains future events, ordered by time, kind and sequence.
+type queue struct {
+	events events
+	last   int
+}
+
+func (q *queue) add(at time.Time, kind kind, do func(now time.Time)) {
+	q.last++
+	heap.Push(&q.events, event{at, kind, q.last, do})
+}
+
+// next removes and returns the next event, if it is not after the given instant.
+func (q *queue) next(until time.Time) (event, bool) {
+	if len(q.events) == 0 || q.events[0].at.After(until) {
+		return event{}, false
+	}
+	return heap.Pop(&q.events).(event), true
+}
+
+// once is one kind of event about one object. Only the earliest such event counts.
+type once struct {
+	queue *queue
+	kind  kind
+	do    func(now time.Time)
+	at    time.Time // of the event that counts; zero if there is none
+}
+
+// set schedules the event at an instant, unless it happens earlier anyway. A zero instant means never.
+func (o *once) set(at time.Time) {
+	if at.IsZero() || !o.at.IsZero() && !at.Before(o.at) {
+		return
+	}
+	o.at = at
+	o.queue.add(at, o.kind, func(now time.Time) {
+		if now.Equal(o.at) {
+			o.at = time.Time{}
+			o.do(now)
+		}
+	})
+}
+
+// events implements [heap.Interface].
+type events []event
+
+func (e events) Len() int      { return len(e) }
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+
+func (e events) Less(i, j int) bool {
+	a, b := e[i], e[j]
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.kind, b.kind), cmp.Compare(a.sequence, b.sequence)) < 0
+}
+
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	popped := (*e)[last]
+	(*e)[last] = event{}
+	*e = (*e)[:last]
+	return popped
 }
