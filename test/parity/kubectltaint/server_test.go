@@ -14,10 +14,17 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
@@ -56,7 +63,7 @@ func (s *server) answer(request *http.Request) (int, any) {
 	_, rest, found := strings.Cut(request.URL.Path, "/nodes")
 	switch {
 	case !found:
-		return http.StatusOK, nothing(request.URL.Path)
+		return http.StatusOK, nothing(request)
 	case rest == "":
 		return http.StatusOK, s.list(request.URL.Query().Get("labelSelector"))
 	}
@@ -74,18 +81,33 @@ func (s *server) answer(request *http.Request) (int, any) {
 	return http.StatusOK, s.nodes[i]
 }
 
-// nothing is an empty list of what is not served here.
-func nothing(path string) any {
-	kind := map[string]string{
-		"pods": "PodList", "poddisruptionbudgets": "PodDisruptionBudgetList", "replicasets": "PartialObjectMetadataList", "jobs": "PartialObjectMetadataList",
-		"evictionpolicies": "EvictionPolicyList",
-	}[path[strings.LastIndex(path, "/")+1:]]
-	version := map[string]string{"PodList": "v1", "PodDisruptionBudgetList": "policy/v1", "EvictionPolicyList": "taintkeeper.dev/v1alpha1"}[kind]
-	if version == "" {
-		version = "meta.k8s.io/v1"
+// nothing is an empty list of what is not served here: of the kind that the path names, or of metadata.
+func nothing(request *http.Request) any {
+	path := strings.Split(request.URL.Path, "/")
+	version := schema.GroupVersion{Version: path[2]}
+	if path[1] == "apis" {
+		version = schema.GroupVersion{Group: path[2], Version: path[3]}
 	}
-	return map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]any{}, "items": []any{}}
+	list := version.WithKind("")
+	for kind := range kinds.KnownTypes(version) {
+		if plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind)); plural.Resource == path[len(path)-1] {
+			list.Kind = kind + "List"
+		}
+	}
+	if strings.Contains(request.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+		list = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList")
+	}
+	apiVersion, kind := list.ToAPIVersionAndKind()
+	return map[string]any{"kind": kind, "apiVersion": apiVersion, "metadata": map[string]any{}, "items": []any{}}
 }
+
+// kinds are those of Kubernetes and ours.
+var kinds = func() *runtime.Scheme {
+	all := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(all))
+	utilruntime.Must(v1alpha1.AddToScheme(all))
+	return all
+}()
 
 func failure(code int32, reason metav1.StatusReason, message string) metav1.Status {
 	return metav1.Status{
