@@ -80,7 +80,7 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w
-	@$(GO) run ./internal/plugin/cli/reference/generate
+	@$(GO) run ./internal/plugin/cmd/reference/generate
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
 docs/cluster.svg: docs/cluster.d2 bin/d2
@@ -101,7 +101,7 @@ bench: build controlplane bin/bench ## measure storms, lateness, heartbeats, pol
 ifeq ($(findstring -only,$(BENCH)),)
 	@$(GO) test -run '^$$' -bench '^Benchmark(Record15k|Record150k|Million)$$' -benchtime 1x ./internal/cluster/nodecache ./internal/cluster/podcache
 	@$(GO) test -run '^$$' -bench '^Benchmark(Zone|OneNode)$$' -benchtime 1x -count 3 ./internal/controller/backlog
-	@$(GO) test -run '^$$' -bench '^Benchmark(Of150k|Place|Zone)$$' -benchtime 1x ./internal/plugin/cli ./internal/plugin/placement ./internal/plugin/course
+	@$(GO) test -run '^$$' -bench '^Benchmark(Of150k|Place|Zone)$$' -benchtime 1x ./internal/plugin/cmd ./internal/plugin/placement ./internal/plugin/course
 endif
 	@bin/bench $(BENCH)
 

@@ -15,7 +15,7 @@ import (
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that kubectl knows
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
 )
 
 // version is set by the linker.
@@ -29,10 +29,10 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // then the next interrupt ends the process
-	command := cli.New(cli.Env{
+	command := cmd.New(cmd.Env{
 		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
 		Clock:     clock.RealClock{},
 		Version:   version,
 	})
-	return cli.Fail(os.Stderr, command.ExecuteContext(ctx))
+	return cmd.Fail(os.Stderr, command.ExecuteContext(ctx))
 }

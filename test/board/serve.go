@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
 )
 
 // Serve runs kubectl taintkeeper board with some flags, and returns the address that it prints. It serves until the
@@ -23,8 +23,8 @@ func Serve(ctx context.Context, flags ...string) (address string, end func() err
 	ctx, cancel := context.WithCancel(ctx)
 	out, in := io.Pipe()
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}
-	env := cli.Env{IOStreams: streams, Clock: clock.RealClock{}}
-	command := cli.New(env)
+	env := cmd.Env{IOStreams: streams, Clock: clock.RealClock{}}
+	command := cmd.New(env)
 	command.SetArgs(slices.Concat([]string{"board"}, flags))
 	ended := make(chan error, 1)
 	go func() {

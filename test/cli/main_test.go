@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
@@ -38,12 +38,12 @@ func TestMain(m *testing.M) {
 }
 
 func plugin() {
-	root := cli.New(env(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
-	os.Exit(cli.Fail(os.Stderr, root.Execute()))
+	root := cmd.New(env(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
+	os.Exit(cmd.Fail(os.Stderr, root.Execute()))
 }
 
-func env(streams genericiooptions.IOStreams) cli.Env {
-	return cli.Env{IOStreams: streams, Clock: clock.RealClock{}}
+func env(streams genericiooptions.IOStreams) cmd.Env {
+	return cmd.Env{IOStreams: streams, Clock: clock.RealClock{}}
 }
 
 // tests are the tests with the cluster around them.
@@ -71,7 +71,7 @@ type said struct{ out, err bytes.Buffer }
 // command is a command in this process. It runs as the user in the kubeconfig.
 func command(kubeconfig string, args ...string) (*cobra.Command, *said) {
 	said := &said{}
-	root := cli.New(env(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &said.out, ErrOut: &said.err}))
+	root := cmd.New(env(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &said.out, ErrOut: &said.err}))
 	root.SetArgs(append(args, "--kubeconfig="+kubeconfig))
 	return root, said
 }

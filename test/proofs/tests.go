@@ -64,7 +64,7 @@ func runTests(ctx context.Context, out io.Writer) (ok bool, err error) {
 
 // withoutRace runs its own test binary several hundred times, which takes the race detector half a second each. The
 // proof histories runs it with the race detector.
-const withoutRace = "./internal/plugin/cli"
+const withoutRace = "./internal/plugin/cmd"
 
 // goTest runs tests with fewer random histories, and writes how long each step took. Results are not taken from a
 // cache, as many tests run programs that it does not know. Without the race detector, it uses what was compiled for the

@@ -34,7 +34,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
 	"github.com/taintkeeper/taintkeeper/test/board"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -150,7 +150,7 @@ func bound(t *testing.T, user string, roles ...string) (kubeconfig string, refus
 func run(t *testing.T, kubeconfig string, args ...string) (out, errOut string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	root := cli.New(cli.Env{
+	root := cmd.New(cmd.Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}, Clock: clock.RealClock{},
 	})
 	root.SetArgs(append(args, "--kubeconfig="+kubeconfig))
@@ -242,7 +242,7 @@ func statusOf(t *testing.T, kubeconfig string) (report cliv1alpha1.StatusReport,
 	t.Helper()
 	out, _, err := run(t, kubeconfig, "status", "-o", "json")
 	await.Must(t, json.Unmarshal([]byte(out), &report))
-	return report, cli.Fail(&bytes.Buffer{}, err)
+	return report, cmd.Fail(&bytes.Buffer{}, err)
 }
 
 func TestStatusSaysHowARealLeaderDoes(t *testing.T) {
@@ -256,7 +256,7 @@ func TestStatusSaysHowARealLeaderDoes(t *testing.T) {
 		return err
 	})
 	report, code := statusOf(t, kubeconfig)
-	if code != cli.ExitOK || report.Health != cliv1alpha1.Healthy || report.Mode != cliv1alpha1.ModeEnforce {
+	if code != cmd.ExitOK || report.Health != cliv1alpha1.Healthy || report.Mode != cliv1alpha1.ModeEnforce {
 		t.Errorf("exit code %d: %+v, want it to evict", code, report)
 	}
 	if l := report.Leader; report.Version != "v9.8.7" || l == nil || l.Lease != "kube-system/taintkeeper" || l.Since.IsZero() {
@@ -271,7 +271,7 @@ func TestStatusAndPendingSayThatALeaderHasEnded(t *testing.T) {
 	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
 	await.Must(t, err)
 	await.Must(t, keeper.Stop()) // it hands the evictions back, and releases its Lease
-	if report, code := statusOf(t, kubeconfig); code != cli.ExitDown || report.Health != cliv1alpha1.NotRunning {
+	if report, code := statusOf(t, kubeconfig); code != cmd.ExitDown || report.Health != cliv1alpha1.NotRunning {
 		t.Errorf("after its end: exit code %d: %+v", code, report)
 	}
 	_, errOut, err := run(t, kubeconfig, "pending", "-A")

@@ -22,7 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/cli"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
@@ -93,12 +93,12 @@ func (p *plugins) play(in invocation, command func(args []string) (printed, mess
 // ours is the command of the plugin.
 func (p *plugins) ours(args []string) (printed, message string, failed bool) {
 	var out, errOut bytes.Buffer
-	root := cli.New(cli.Env{
+	root := cmd.New(cmd.Env{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: io.Discard},
 		Clock:     clock.RealClock{},
 	})
 	root.SetArgs(append([]string{"taint", "--yes", "--server=" + p.url}, args...))
-	failed = cli.Fail(&errOut, root.ExecuteContext(p.t.Context())) != cli.ExitOK
+	failed = cmd.Fail(&errOut, root.ExecuteContext(p.t.Context())) != cmd.ExitOK
 	return out.String(), errOut.String(), failed
 }
 

@@ -34,10 +34,16 @@ func Run(t *testing.T, who string, controller func(context.Context) error) (stop
 	return stop
 }
 
-// Main runs the tests of a package. Of client-go's error handlers, it keeps only the one that logs: the other sleeps
+// Main runs the tests of a package.
+func Main(m *testing.M) { os.Exit(Tests{m}.Run()) }
+
+// Tests are the tests of a package. Of client-go's error handlers, it keeps only the one that logs: the other sleeps
 // until a little after the previous error of the process, and real or another bubble's time can be years ahead of a
 // bubble's, so that what met an error would be paused.
-func Main(m *testing.M) {
+type Tests struct{ *testing.M }
+
+// Run runs the tests.
+func (t Tests) Run() int {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	os.Exit(m.Run())
+	return t.M.Run()
 }

@@ -1,0 +1,211 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+)
+
+// snapshotOptions are the options of kubectl taintkeeper snapshot.
+type snapshotOptions struct {
+	source source.Source
+}
+
+// newSnapshot returns the command snapshot.
+func newSnapshot(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &snapshotOptions{source: source.New(env, config)}
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Print a snapshot of the cluster, for plans without the cluster",
+		Long: `Write the state of the cluster to stdout, one JSON object per line. The first line says when the cluster was read.
+Commands with -f answer as of that time unless --at names another. They refuse an incomplete snapshot, which lacks its
+last line.
+
+A snapshot contains the following about nodes, pods, namespaces, PersistentVolumes, PersistentVolumeClaims,
+StorageClasses, CSINodes, VolumeAttachments and PodDisruptionBudgets:
+- names, UIDs, labels, owners, finalizers and times
+- taints, tolerations, and who last wrote the taints and conditions of a node
+- what the scheduler reads: node selectors, affinity, spread constraints, priorities, requests, limits, host ports,
+  resource claims, capacities, and volumes with their IDs
+- whether a pod has emptyDir volumes
+- conditions with their messages
+- the sizes of images, with hashes of their names
+- these annotations: ` + strings.Join(state.SchedulingAnnotations, ",\n  ") + `
+- the status and the selectors of PodDisruptionBudgets
+
+It also contains:
+- EvictionPolicies with their reasons for pauses, and the ValidatingAdmissionPolicy that they need
+- when the Leases of nodes were renewed, and the Leases of Taintkeeper and kube-controller-manager, with their holders
+  and what Taintkeeper's leader says there about itself
+- the annotations of Taintkeeper's eviction clock, which is a ServiceAccount
+- the controllers of ReplicaSets and Jobs, and for unfinished Jobs the pod failure policy, the pod replacement policy,
+  and how many pods have failed and may fail
+- whether StatefulSets create their pods in order, and the limits of ResourceQuotas
+- the selectors of Services
+- the flags of kube-controller-manager that say which controllers run, and which Lease elects its leader
+
+It contains no environment variables, image names, Secrets or ConfigMaps. It contains no other flags, and no
+other annotations except the one that marks static pods.`,
+		Example: `  kubectl taintkeeper snapshot > cluster.json
+  kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := noNamespace(config); err != nil {
+				return err
+			}
+			if err := o.source.Validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	return cmd
+}
+
+func (o *snapshotOptions) run(ctx context.Context) error {
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Successors: true, Scheduling: true, Renewals: true, Signs: true,
+	})
+	if err != nil {
+		return err
+	}
+	for _, sentence := range cluster.Notes() {
+		fmt.Fprintln(o.source.Env.ErrOut, "Note:", output.Printable(sentence))
+	}
+	out := bufio.NewWriter(o.source.Env.Out)
+	encoder := json.NewEncoder(out)
+	lines, err := linesOf(cluster, o.source.Now(cluster))
+	if err != nil {
+		return err
+	}
+	for _, object := range lines {
+		if err := encoder.Encode(object); err != nil {
+			return fmt.Errorf("write the snapshot: %w", err)
+		}
+	}
+	return out.Flush()
+}
+
+// linesOf returns the lines of a snapshot.
+func linesOf(cluster *state.Cluster, at time.Time) ([]runtime.Object, error) {
+	objects, err := objectsOf(cluster)
+	if err != nil {
+		return nil, err
+	}
+	version := cliv1alpha1.GroupVersion.String()
+	begin := &cliv1alpha1.Snapshot{At: metav1.NewMicroTime(at), Unread: source.UnreadOf(cluster)}
+	first := output.WithKind(begin, version, "Snapshot")
+	last := output.WithKind(&cliv1alpha1.SnapshotEnd{Objects: len(objects)}, version, "SnapshotEnd")
+	return slices.Concat([]runtime.Object{first}, objects, []runtime.Object{last}), nil
+}
+
+// objectsOf returns all objects of a cluster, with their kinds.
+func objectsOf(cluster *state.Cluster) (all []runtime.Object, err error) {
+	for _, kind := range state.Kinds {
+		objects := kind.Objects(cluster)
+		switch kind {
+		case state.StatefulSets:
+			all = append(all, signsOf(cluster)...)
+			objects, err = withoutTemplates(objects)
+		case state.Jobs:
+			objects, err = withoutTemplates(objects)
+			objects = append(objects, ownersOf(cluster)...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+// signsOf returns what shows who evicts, and when kubelets renewed the Leases of their nodes.
+func signsOf(cluster *state.Cluster) (all []runtime.Object) {
+	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
+	return appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
+}
+
+// ownersOf returns all that ReplicaSets, and Jobs that are over, say: who controls them.
+func ownersOf(cluster *state.Cluster) (all []runtime.Object) {
+	running := map[types.UID]bool{}
+	for _, job := range cluster.Jobs {
+		running[job.UID] = true
+	}
+	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
+		if !running[uid] {
+			all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+		}
+	}
+	return all
+}
+
+// renewals returns the Leases of nodes with only the last renewal.
+func renewals(cluster *state.Cluster) []*coordinationv1.Lease {
+	var all []*coordinationv1.Lease
+	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
+		all = append(all, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(cluster.Renewed[node]))},
+		})
+	}
+	return all
+}
+
+func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
+	for _, object := range objects {
+		all = append(all, output.WithKind(object, apiVersion, kind))
+	}
+	return all
+}
+
+// ownedBy is the metadata of a ReplicaSet or a Job with only its controller.
+func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
+	object := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
+	}
+	if controller.Kind == "CronJob" {
+		return output.WithKind(object, "batch/v1", "Job")
+	}
+	return output.WithKind(object, "apps/v1", "ReplicaSet")
+}
+
+// withoutTemplates returns workloads without the template and the selector that their types require.
+func withoutTemplates(objects []runtime.Object) (all []runtime.Object, err error) {
+	for _, object := range objects {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, fmt.Errorf("write %T: %w", object, err)
+		}
+		for _, required := range []string{"template", "selector", "serviceName", "updateStrategy"} {
+			unstructured.RemoveNestedField(fields, "spec", required)
+		}
+		all = append(all, &unstructured.Unstructured{Object: fields})
+	}
+	return all, nil
+}

@@ -1,0 +1,847 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// virtualStart is when virtual time begins.
+var virtualStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// taintScene is a cluster in virtual time, and a user at a terminal.
+type taintScene struct {
+	*testing.T
+
+	client   *fake.Clientset
+	others   []runtime.Object // EvictionPolicies
+	location state.Location
+	clock    timeline.Clock
+	in       string
+	out, err taintTranscript
+}
+
+// taintTranscript is the output of a command, which can be read while the command runs.
+type taintTranscript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *taintTranscript) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(data)
+}
+
+func (t *taintTranscript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+func playTaint(t *testing.T, test func(*taintScene), objects ...runtime.Object) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(&taintScene{T: t, client: fake.NewClientset(objects...)})
+	})
+}
+
+// taint runs the command taint with its arguments.
+func (s *taintScene) taint(args ...string) error {
+	return s.run(s.Context(), (*taintOptions).taintCommand, args)
+}
+
+func (s *taintScene) untaint(args ...string) error {
+	return s.run(s.Context(), (*taintOptions).untaintCommand, args)
+}
+
+func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *cobra.Command, args []string) error {
+	env := command.Env{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
+		Clock:     clock.RealClock{}, // virtual time
+	}
+	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+		scheme := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(scheme); err != nil {
+			return nil, nil, err
+		}
+		owners := metadatafake.NewSimpleMetadataClient(scheme)
+		reader := source.NewReader("test", s.client, s.policies(), owners, output.NewProgress(env))
+		reader.Cluster.Location = s.location
+		return reader, &s.clock, nil
+	}
+	cmd := newCommand(&taintOptions{
+		env: env, config: genericclioptions.NewConfigFlags(true), output: output.NewPrinter(env), asks: true, connect: connect,
+	})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
+}
+
+// node returns a node as it is stored. Reactors can call it, because they hold the lock of the client.
+func (s *taintScene) node(name string) *corev1.Node {
+	s.Helper()
+	node, err := s.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return node.(*corev1.Node)
+}
+
+// taints returns the taints of a node, each with its timeAdded as seconds since the taintScene began.
+func (s *taintScene) taints(node string) []string {
+	s.Helper()
+	var all []string
+	for _, taint := range s.node(node).Spec.Taints {
+		spec := taints.Format(taint)
+		if !taint.TimeAdded.IsZero() {
+			spec += fmt.Sprintf(" +%v", taint.TimeAdded.Sub(virtualStart))
+		}
+		all = append(all, spec)
+	}
+	return all
+}
+
+func (s *taintScene) mustHave(node string, want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, s.taints(node), cmpopts.EquateEmpty()); diff != "" {
+		s.Errorf("taints of node %s (-want +got):\n%s", node, diff)
+	}
+}
+
+// mustSay fails unless a text has all parts.
+func (s *taintScene) mustSay(text string, parts ...string) {
+	s.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			s.Errorf("%q is not said, but\n%s", part, text)
+		}
+	}
+}
+
+func (s *taintScene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%v\n%s", err, s.err.String())
+	}
+}
+
+func (s *taintScene) mustFail(err error, parts ...string) {
+	s.Helper()
+	if err == nil {
+		s.Fatal("there is no error")
+	}
+	s.mustSay(err.Error(), parts...)
+}
+
+// later calls a function after the given time.
+func (s *taintScene) later(after time.Duration, do func()) {
+	timer := time.AfterFunc(after, do)
+	s.Cleanup(func() { timer.Stop() })
+}
+
+// ends makes a pod leave after the given time.
+func (s *taintScene) ends(after time.Duration, name string) {
+	s.later(after, func() {
+		if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// becomes replaces the taints of a node, as another user would.
+func (s *taintScene) becomes(node string, specs ...string) {
+	changed := taintedNode(node, specs...)
+	if err := s.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), changed, ""); err != nil {
+		s.Error(err)
+	}
+}
+
+// refuses makes the given number of calls of a verb on nodes fail, from the given time on. -1 means all calls.
+func (s *taintScene) refuses(from time.Duration, verb string, times int, err func(name string) error) {
+	s.client.PrependReactor(verb, "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if times == 0 || time.Since(virtualStart) < from {
+			return false, nil, nil
+		}
+		times--
+		name := ""
+		if named, ok := action.(interface{ GetName() string }); ok {
+			name = named.GetName()
+		}
+		return true, nil, err(name)
+	})
+}
+
+var taintedNodes = schema.GroupResource{Resource: "nodes"}
+
+func taintedNode(name string, specs ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "7", Annotations: map[string]string{"a": "b"}}}
+	for _, spec := range specs {
+		taint, err := taints.Parse(spec)
+		if err != nil {
+			panic(err)
+		}
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+	return node
+}
+
+func podOnNode(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(virtualStart.Add(-time.Hour))},
+		Spec:       corev1.PodSpec{NodeName: node},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range change {
+		change(pod)
+	}
+	return pod
+}
+
+func toleratingTaint(seconds int64) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}
+	}
+}
+
+func TestTheQuestionNamesTheCluster(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.in = "y\n"
+		s.location = state.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
+		s.must(s.taint("n", "m:NoExecute"))
+		s.mustSay(s.err.String(), "This plan is for cluster prod (context admin@prod, https://example.com).\n",
+			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nContinue? [y/N] ")
+	}, taintedNode("n"))
+}
+
+func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
+	for answer, changes := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
+		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.in = answer
+				err := s.taint("n", "m=1:NoExecute")
+				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leaves, at once.\n", "m=1:NoExecute on 1 node: n\nContinue? [y/N] ")
+				if changes {
+					s.must(err)
+					s.mustHave("n", "m=1:NoExecute +0s")
+					s.mustSay(s.out.String(), "node/n tainted\n")
+					return
+				}
+				s.mustFail(err, "the answer was not yes: no taint was changed")
+				s.mustHave("n")
+			}, taintedNode("n"), podOnNode("n", "p"))
+		})
+	}
+}
+
+// policies returns a function that reads the policies.
+func (s *taintScene) policies() dynamic.Interface {
+	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, s.others...)
+}
+
+// brake is a policy whose breaker trips when more than one pod is due.
+func brake() runtime.Object {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy", "metadata": map[string]any{"name": "brake"},
+		"spec": map[string]any{"action": "Delete", "breaker": map[string]any{"maxDue": int64(1)}},
+	}}
+}
+
+func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
+	const refused = "more pods would be due at once than EvictionPolicy brake allows: add --yes"
+	taint := func(args ...string) func(*taintScene) error {
+		return func(s *taintScene) error { return s.taint(append([]string{"n"}, args...)...) }
+	}
+	for name, test := range map[string]struct {
+		do     func(*taintScene) error
+		pods   int
+		before []string
+		refuse bool
+	}{
+		"two pods are due":            {do: taint("m:NoExecute"), pods: 2, refuse: true},
+		"with --yes":                  {do: taint("m:NoExecute", "--yes"), pods: 2},
+		"one is":                      {do: taint("m:NoExecute"), pods: 1},
+		"a dry run":                   {do: taint("m:NoExecute", "--dry-run=client"), pods: 2},
+		"nobody leaves because of it": {do: taint("m:NoSchedule"), pods: 2, before: []string{"k:NoExecute"}},
+		"a taint is taken off":        {do: func(s *taintScene) error { return s.untaint("n", "k") }, pods: 2, before: []string{"k:NoExecute", "j:NoExecute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{taintedNode("n", test.before...)}
+			for i := range test.pods {
+				objects = append(objects, podOnNode("n", fmt.Sprint("p-", i)))
+			}
+			playTaint(t, func(s *taintScene) {
+				s.others = []runtime.Object{brake()}
+				s.in = "y\n"
+				err := test.do(s)
+				if !test.refuse {
+					s.must(err)
+					return
+				}
+				s.mustFail(err, refused)
+				s.mustHave("n", test.before...)
+				s.mustSay(s.err.String(), "EvictionPolicy brake would trip at once: 2 of 2 selected pods would leave, and the breaker allows 1.\n")
+			}, objects...)
+		})
+	}
+}
+
+func TestPodsThatAreDueOnOtherNodesCountForABreaker(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.others = []runtime.Object{brake()}
+		s.in = "y\ny\n"
+		s.must(s.taint("n", "m:NoExecute"))
+		s.mustFail(s.taint("o", "m:NoExecute"), "more pods would be due at once than EvictionPolicy brake allows: add --yes")
+		s.mustHave("o")
+		s.must(s.taint("o", "m:NoExecute", "--yes"))
+	}, taintedNode("n"), taintedNode("o"), podOnNode("n", "p"), podOnNode("o", "q"))
+}
+
+func TestAQuestionCanBeInterrupted(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		ctx, stop := context.WithCancel(s.Context())
+		stop()
+		s.mustFail(s.run(ctx, (*taintOptions).taintCommand, []string{"n", "m:NoExecute"}), "interrupted")
+		s.mustHave("n")
+	}, taintedNode("n"))
+}
+
+func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		pause(s.Context(), 90500*time.Millisecond)
+		s.must(s.taint("n", "a:NoExecute", "b:NoSchedule", "c:NoExecute-", "--yes"))
+		s.mustHave("n", "a:NoExecute +1m30s", "b:NoSchedule")
+		s.mustSay(s.out.String(), "node/n modified\n")
+	}, taintedNode("n", "c:NoExecute"))
+}
+
+func TestTimeAddedUsesTheClockOfTheAPIServerIfThisMachinesClockIsWrong(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
+		s.must(s.taint("n", "m:NoExecute", "--yes"))
+		s.mustHave("n", "m:NoExecute +10m1s") // the latest time that is possible
+		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded uses the API server's.\n")
+	}, taintedNode("n"))
+}
+
+func TestATaintThatIsOverwrittenKeepsItsTimeAddedIfNothingElseChanges(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
+		pause(s.Context(), time.Minute)
+		s.must(s.taint("n", "a=1:NoExecute", "b=2:NoExecute", "--yes", "--overwrite"))
+		s.mustHave("n", "a=1:NoExecute +0s", "b=2:NoExecute +1m0s")
+		s.mustSay(s.out.String(), "node/n tainted\nnode/n modified\n")
+	}, taintedNode("n"))
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	for how, test := range map[string]struct {
+		sent int
+		says string
+	}{"client": {0, "node/n tainted (dry run)\n"}, "server": {1, "node/n tainted (server dry run)\n"}} {
+		t.Run(how, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				sent := 0
+				s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					sent++
+					if diff := cmp.Diff([]string{"All"}, action.(clienttesting.PatchActionImpl).PatchOptions.DryRun); diff != "" {
+						s.Error(diff)
+					}
+					return true, taintedNode("n", "m:NoExecute"), nil
+				})
+				s.must(s.taint("n", "m:NoExecute", "--dry-run="+how))
+				s.mustHave("n")
+				s.mustSay(s.out.String(), test.says)
+				if sent != test.sent {
+					s.Errorf("%d patches are sent", sent)
+				}
+			}, taintedNode("n"))
+		})
+	}
+}
+
+func TestThePatchHoldsForTheVersionThatWasRead(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.must(s.taint("n", "m:NoSchedule", "--yes"))
+		for _, action := range s.client.Actions() {
+			if patch, ok := action.(clienttesting.PatchAction); ok {
+				s.mustSay(string(patch.GetPatch()), `"resourceVersion":"7"`, `"uid":"n"`)
+				return
+			}
+		}
+		s.Error("there is no patch")
+	}, taintedNode("n"))
+}
+
+func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.in = "y\ny\n"
+		s.refuses(0, "patch", 1, func(name string) error {
+			s.becomes(name, "other:NoExecute")
+			return apierrors.NewConflict(taintedNodes, name, errors.New("changed"))
+		})
+		s.must(s.taint("n", "m:NoExecute"))
+		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
+		s.mustSay(s.err.String(), "Node n has changed in the meantime, so here is a new plan.\n")
+		if n := strings.Count(s.err.String(), "Continue? [y/N]"); n != 2 {
+			s.Errorf("it is asked %d times", n)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.in = "y\n"
+		s.refuses(0, "patch", 3, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
+		s.must(s.taint("n", "m:NoSchedule"))
+		s.mustHave("n", "m:NoSchedule")
+		if strings.Contains(s.err.String(), "again") {
+			s.Error(s.err.String())
+		}
+	}, taintedNode("n"))
+}
+
+func TestEndlessConflictsAreAnError(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
+		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: other writers keep changing it", "try again")
+	}, taintedNode("n"))
+}
+
+func TestANodeThatCannotBeChangedDoesNotStopTheOthers(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.(clienttesting.PatchAction).GetName() != "forbidden" {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(taintedNodes, "forbidden", errors.New(`User "u" cannot patch resource "nodes"`))
+		})
+		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes"),
+			`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
+			"node forbidden: ", "ask for the right to patch nodes")
+		s.mustSay(s.err.String(), "Note: Left out node tainted: ")
+		s.mustHave("first", "m:NoSchedule")
+		s.mustHave("last", "m:NoSchedule")
+		if diff := cmp.Diff("node/first tainted\nnode/last tainted\n", s.out.String()); diff != "" {
+			s.Error(diff)
+		}
+	}, taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule"))
+}
+
+func TestANoteSaysThatTheUserMayNotListPods(t *testing.T) {
+	forbid := func(s *taintScene) {
+		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+		})
+	}
+	t.Run("and can taint", func(t *testing.T) {
+		playTaint(t, func(s *taintScene) {
+			forbid(s)
+			s.must(s.taint("n", "m:NoExecute", "--yes"))
+			s.mustHave("n", "m:NoExecute +0s")
+			s.mustSay(s.err.String(), "Note: You may not list pods, so the plan cannot say which pods leave.\n")
+			if strings.Contains(s.err.String(), "No pod leaves") {
+				s.Error(s.err.String())
+			}
+		}, taintedNode("n"))
+	})
+	t.Run("but not wait", func(t *testing.T) {
+		playTaint(t, func(s *taintScene) {
+			forbid(s)
+			s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "list pods: ", "ask for the right to list them")
+			s.mustHave("n")
+		}, taintedNode("n"))
+	})
+}
+
+func TestUntaintTakesKeysBehindNodes(t *testing.T) {
+	for args, want := range map[string][2]string{
+		"a m":                      {"", "m:NoExecute m:NoSchedule"},
+		"a b m":                    {"", ""},
+		"a b m-":                   {"", ""},
+		"nodes a b m:NoExecute":    {"m:NoSchedule", "m:NoSchedule"},
+		"node/a m:NoExecute-":      {"m:NoSchedule", "m:NoExecute m:NoSchedule"},
+		"a m=x:NoExecute":          {"m:NoSchedule", "m:NoExecute m:NoSchedule"},
+		"--all m":                  {"", ""},
+		"nodes --all m:NoSchedule": {"m:NoExecute", "m:NoExecute"},
+		"a m:NoExecute m":          {"", "m:NoExecute m:NoSchedule"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.must(s.untaint(append(strings.Fields(args), "--yes")...))
+				s.mustHave("a", strings.Fields(want[0])...)
+				s.mustHave("b", strings.Fields(want[1])...)
+				s.mustSay(s.out.String(), "node/a untainted\n")
+			}, taintedNode("a", "m:NoExecute", "m:NoSchedule"), taintedNode("b", "m:NoExecute", "m:NoSchedule"))
+		})
+	}
+}
+
+func TestUntaintSaysWhatIsWrong(t *testing.T) {
+	for args, says := range map[string]string{
+		"a b":       "no taint is given: a, b are nodes",
+		"x m":       `there is no node "x"`,
+		"a other":   `node a: cannot remove taint "other": the node has no such taint`,
+		"a m_:-x":   "parse removal",
+		"a b -- -x": "parse removal",
+	} {
+		t.Run(args, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.mustFail(s.untaint(append([]string{"--yes"}, strings.Fields(args)...)...), says)
+				s.mustHave("a", "m:NoExecute")
+			}, taintedNode("a", "m:NoExecute"), taintedNode("b"))
+		})
+	}
+}
+
+func TestTheOutputIsTheSameAsOfKubectlTaint(t *testing.T) {
+	for format, want := range map[string][]string{
+		"":     {"node/a tainted\nnode/b tainted\n"},
+		"name": {"node/a\nnode/b\n"},
+		"wide": {"NODE   RESULT    BEFORE         AFTER\na      tainted                  m:NoSchedule\nb      tainted   k:NoSchedule   m:NoSchedule,k:NoSchedule\n"},
+		"yaml": {"apiVersion: v1\nkind: Node\n", "\n---\napiVersion: v1\n", "annotations:\n    a: b\n"},
+		"json": {`"kind": "Node"`, `"key": "m"`},
+	} {
+		t.Run(format, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.must(s.taint("--all", "m:NoSchedule", "--yes", "-o", format))
+				s.mustSay(s.out.String(), want...)
+			}, taintedNode("a"), taintedNode("b", "k:NoSchedule"))
+		})
+	}
+}
+
+func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.ends(10*time.Second, "now")
+		s.ends(310*time.Second, "later")
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
+			s.Errorf("it takes %s", took)
+		}
+		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods has left, the last is due at ", "All pods that must leave have left.\n")
+	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}), podOnNode("elsewhere", "other"))
+}
+
+// Taintkeeper can be faster than the watch.
+func TestAPodThatIsGoneBeforeItIsWatchedHasLeft(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return false, nil, s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		s.mustSay(s.err.String(), "All pods that must leave have left.\n")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() { s.becomes("n") })
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		if took := time.Since(virtualStart); took > 62*time.Second {
+			s.Errorf("it takes %s", took)
+		}
+	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
+}
+
+func TestANoteSaysWhyPodsKeepComingToTheNode(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(20*time.Second, func() {
+			again := podOnNode("n", "again", toleratingTaint(10))
+			if err := s.client.Tracker().Add(again); err != nil {
+				s.Error(err)
+			}
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 2 pods have not left")
+		s.mustSay(s.err.String(), "Note: 1 pod was scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it\n")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+// The pod existed before the command. It must leave because someone else has also tainted the node.
+func TestAPodThatWasThereAllAlongDoesNotCountAsScheduledMeanwhile(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
+		err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
+		s.mustFail(err, "2 pods have not left")
+		if strings.Contains(s.err.String(), "scheduled to the nodes") {
+			s.Errorf("no pod was put on the node, but stderr says that one was:\n%s", s.err.String())
+		}
+	}, taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "agent", func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
+	}))
+}
+
+// breaks ends the watches of pods at one instant, and makes calls that list or watch them fail until another.
+func (s *taintScene) breaks(from, until time.Duration) {
+	down := func() bool { return time.Since(virtualStart) >= from && time.Since(virtualStart) < until }
+	s.client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if down() {
+			return true, nil, errors.New("no answer")
+		}
+		begun, err := s.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		if err == nil && time.Since(virtualStart) < from {
+			s.later(time.Until(virtualStart.Add(from)), begun.Stop)
+		}
+		return true, begun, err
+	})
+	s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return down(), nil, errors.New("no answer")
+	})
+}
+
+func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.breaks(2500*time.Millisecond, 40*time.Second)
+		s.ends(10*time.Second, "p") // unseen by the watch
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
+		s.mustSay(s.err.String(), "Waiting, will retry: watch pods: no answer\n", "All pods that must leave have left.\n")
+		if took := time.Since(virtualStart); took < 40*time.Second || took > 3*time.Minute {
+			s.Errorf("it takes %s", took)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestAnAPIServerThatDoesNotAnswerDoesNotHoldUpTheTimeout(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.breaks(10*time.Second, time.Hour)
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 1 pod has not left", "list pods: no answer")
+		if took := time.Since(virtualStart); took != time.Minute {
+			s.Errorf("it takes %s", took)
+		}
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return len(s.taints("n")) > 0, nil, errors.New("no answer")
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"),
+			"after 1m0s, it is unknown which pods have left, and the change is not undone\nlist pods: no answer")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestANodeThatIsGoneBeforeItIsWatchedDoesNotBlockTheWait(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
+		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if len(s.taints("n")) > 0 {
+				return false, nil, s.client.Tracker().Delete(nodes, "", "n")
+			}
+			return false, nil, nil
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestWithoutTheRightToWatchNothingIsChangedIfTheCommandMustWait(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"),
+			"nothing was changed: wait: watch nodes: ", "ask for the right to watch them")
+		s.mustHave("n")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestADeletedNodeDoesNotBlockTheWait(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() {
+			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
+				s.Error(err)
+			}
+		})
+		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestFailuresAreReportedBeforeALongWait(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.later(time.Minute, func() {
+			s.mustSay(s.err.String(), `Failed so far (the rest continues): node b: add taint "m:NoExecute": the node already has`)
+		})
+		s.mustFail(s.taint("--all", "m:NoExecute", "--yes", "--wait", "--timeout", "5m"), "node b: add taint")
+		s.mustHave("a", "m:NoExecute +0s")
+		s.mustHave("b", "m:NoExecute")
+	}, taintedNode("a"), taintedNode("b", "m:NoExecute"), podOnNode("a", "p"))
+}
+
+func TestWaitCanBeInterrupted(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		ctx, stop := context.WithCancel(s.Context())
+		s.later(time.Minute, stop)
+		err := s.run(ctx, (*taintOptions).taintCommand, []string{"n", "m:NoExecute", "--yes", "--wait"})
+		s.mustFail(err, "interrupted: 1 pod has not left", "to remove m:NoExecute from n, run: kubectl taintkeeper untaint n m:NoExecute-")
+		s.mustHave("n", "m:NoExecute +0s")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+// leads lets the holder of a Lease say which controllers it runs.
+func leads(lease *coordinationv1.Lease, controllers ...string) *coordinationv1.Lease {
+	lease.Labels = (&v1alpha1.Leader{Controllers: controllers}).Labels(*lease.Spec.HolderIdentity)
+	return lease
+}
+
+// leaseRenewedAt returns the Lease of a leader that was last renewed at the given time.
+func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
+		},
+	}
+}
+
+// running makes a pod run a program.
+func running(command ...string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Containers = []corev1.Container{{Name: "c", Command: command}} }
+}
+
+func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		leaseIn string
+		says    string
+	}{
+		"where the flags say": {"control", "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease control/kube-controller-manager "},
+		"elsewhere":           {"other", "cannot tell whether a controller evicts here: you may not list leases; ask for the right to list them in all namespaces"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			playTaint(t, func(s *taintScene) {
+				s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no"))
+				})
+				s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), test.says)
+			}, taintedNode("n"), podOnNode("n", "p"), leaseRenewedAt(test.leaseIn, "kube-controller-manager", 50*time.Second),
+				podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-namespace=control")))
+		})
+	}
+}
+
+func TestAFailureToListLeasesDoesNotMeanThatNoControllerEvicts(t *testing.T) {
+	playTaint(t, func(s *taintScene) {
+		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return len(s.taints("n")) > 0, nil, apierrors.NewInternalError(errors.New("out of luck"))
+		})
+		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "cannot tell whether a controller evicts here: list leases: ")
+	}, taintedNode("n"), podOnNode("n", "p"))
+}
+
+func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
+	deleted := func(at time.Duration, finalizers ...string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			stamp := metav1.NewTime(virtualStart.Add(at))
+			pod.DeletionTimestamp, pod.Finalizers = &stamp, finalizers
+		}
+	}
+	marked := func(message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: message}}
+		}
+	}
+	stays := func(message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Reason: v1alpha1.TaintEvictionReason, Message: message,
+			}}
+		}
+	}
+	refused := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e"}, Reason: v1alpha1.EventEvictionRefused, Type: corev1.EventTypeWarning,
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", UID: "p"}, Message: "Eviction of Pod default/p is refused (webhook w)",
+	}
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		also   []runtime.Object
+		says   string
+	}{
+		"it is due later":               {toleratingTaint(90), nil, "is not due until 2000-01-01T00:01:30Z, in 30s: m:NoExecute is tolerated: m=* for 90s"},
+		"its grace period lasts":        {deleted(80 * time.Second), nil, "is terminating: its grace period ends in 20s"},
+		"and a finalizer then":          {deleted(80*time.Second, "example.com/f"), nil, "its grace period ends in 20s, and then deletion still waits for finalizer example.com/f"},
+		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "is terminating: deletion waits for a controller to remove finalizers example.com/f, example.com/g"},
+		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "its grace period ended 30s ago, but the kubelet has not reported that the pod's containers have stopped"},
+		"its condition says who":        {stays(v1alpha1.RefusedMessage("webhook w")), nil, "was due 60s ago: the deletion is refused (webhook w)"},
+		"its condition says who holds":  {stays(v1alpha1.StaysMessage("EvictionPolicy p holds it")), nil, "was due 60s ago: EvictionPolicy p holds it"},
+		"its mark was only taken off":   {stays(v1alpha1.UnmarkMessage), []runtime.Object{refused}, "was due 60s ago: Eviction of Pod default/p is refused (webhook w)"},
+		"an event says who":             {nil, []runtime.Object{refused}, "was due 60s ago: Eviction of Pod default/p is refused (webhook w)"},
+		"it is marked, and that is all": {marked("Taint manager: deleting due to NoExecute taint"), nil, "was due 60s ago, and is marked for eviction, but not deleted"},
+		"no lease is found": {nil, nil, "was due 60s ago, but no controller has begun to evict it\n" +
+			"no lease of taintkeeper or kube-controller-manager was found in any namespace; a managed control plane may hide its Lease: 'kubectl taintkeeper check' looks for other signs of which controller evicts"},
+		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
+			"according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease kube-system/kube-controller-manager was last renewed 10s ago; check that no EvictionPolicy holds them, that its --controllers include taint-eviction-controller, and that its clock is right"},
+		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
+			leaseRenewedAt("control", "kcm", 50*time.Second),
+			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
+		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods: Lease control/kcm was last renewed 10s ago"},
+		"Taintkeeper evicts": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "eviction")},
+			"taintkeeper evicts here, but it has not begun to evict these pods: check that no EvictionPolicy holds them, and that its clock is right"},
+		"Taintkeeper follows rules alone": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "node-taint-rule")},
+			"no running controller was found that evicts: Taintkeeper runs without the eviction controller; see"},
+		"the built-in is off": {nil, []runtime.Object{
+			leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
+			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--controllers=*,-taint-eviction-controller")),
+		}, "no running controller was found that evicts: kube-controller-manager runs without its taint-eviction-controller; see"},
+		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
+			"according to its Lease, taintkeeper is running, but it has not begun to evict these pods: Lease tk/taintkeeper was last renewed 10s ago; check that no EvictionPolicy holds them, that its --controllers include eviction, and that its clock is right"},
+		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
+			"no running controller was found that evicts: Lease kube-system/taintkeeper was last renewed 61m ago; see the logs of the controller that should evict"},
+		"one of two has stopped": {nil, []runtime.Object{
+			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
+		}, "according to its Lease, kube-controller-manager is running, but it has not begun to evict these pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOnNode("n", "p")
+			if test.change != nil {
+				test.change(pod)
+			}
+			playTaint(t, func(s *taintScene) {
+				err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
+				s.mustFail(err, "after 1m0s, 1 pod has not left, and the change is not undone\n", "pod default/p on node n: ", test.says)
+				if took := time.Since(virtualStart); took != time.Minute {
+					s.Errorf("it takes %s", took)
+				}
+			}, append(test.also, taintedNode("n"), pod)...)
+		})
+	}
+}

@@ -1,0 +1,293 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
+)
+
+// whyOptions are the options of kubectl taintkeeper explain.
+type whyOptions struct {
+	source source.Source
+	output output.Printer
+	wanted wanted
+	all    bool // look in all namespaces
+}
+
+// newExplain returns the command explain.
+func newExplain(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+	o := &whyOptions{source: source.New(env, config), output: output.NewPrinter(env)}
+	cmd := &cobra.Command{
+		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
+		Short: "Say why a pod stays on its node, leaves it, or has none",
+		Long: `Say whether and when taints make a pod leave its node, and why: which toleration applies to which taint, which
+never counts, where the tolerations come from, how the due time is computed, and the smallest change that would alter
+the answer. If there are EvictionPolicies, it says which of them select the pod, and what each one says. If the pod has
+no node yet, it says which nodes refuse it.
+
+` + ruleOfTheEvictor + `
+
+If you name a workload, such as deployment/web, it explains the pod that leaves first.
+
+In a cluster, it reads only the pod, its node, owner and namespace, the policies and their PodDisruptionBudgets. If
+there are policies or the node has a NoExecute taint, it also reads what shows who evicts: Leases, ServiceAccounts,
+events, and the pods of Taintkeeper and kube-controller-manager. If the pod has no node, it also reads all nodes.
+If you name a workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all
+namespaces unless -n names one.`,
+		Example: `  # When does this pod leave, and why?
+  kubectl taintkeeper explain cart-0 -n shop
+  kubectl taintkeeper explain shop/cart-0
+
+  # The same for the first pod of a Deployment to leave
+  kubectl taintkeeper explain deployment/web -n shop
+
+  # The same without a cluster
+  kubectl taintkeeper explain pod/cart-0 -f cluster.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(args); err != nil {
+				return err
+			}
+			if err := o.source.Validate(); err != nil {
+				return err
+			}
+			if err := o.output.Validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.source.AddFlags(cmd)
+	o.output.AddFlags(cmd)
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Look in all namespaces.")
+	cmd.ValidArgsFunction = completePods(&o.source)
+	return cmd
+}
+
+// complete reads which pod is named, and in which namespace.
+func (o *whyOptions) complete(args []string) error {
+	var err error
+	if o.wanted, err = wantedOf(args); err != nil {
+		return err
+	}
+	flag := *o.source.Config.Namespace
+	switch {
+	case o.all && flag != "":
+		return errNamespaces
+	case o.wanted.namespace == "":
+		o.wanted.namespace = flag
+	case o.all || flag != "" && flag != o.wanted.namespace:
+		return command.Usagef("%s already names a namespace: remove --namespace and --all-namespaces", args[0])
+	}
+	return nil
+}
+
+func (o *whyOptions) run(ctx context.Context) error {
+	subject, err := o.subject(ctx)
+	if err != nil {
+		return err
+	}
+	explanation := explain.Explain(subject)
+	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
+	if printed, err := o.output.Object(explanation); printed {
+		return err
+	}
+	return printAll(&o.output, explanation)
+}
+
+// subject returns the pod and everything that the explanation needs.
+func (o *whyOptions) subject(ctx context.Context) (explain.Subject, error) {
+	if o.source.Offline() {
+		cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Evictor: true})
+		if err != nil {
+			return explain.Subject{}, err
+		}
+		at := o.source.Now(cluster)
+		pod, err := o.wanted.among(cluster, at)
+		if err != nil {
+			return explain.Subject{}, err
+		}
+		subject := subjectOf(cluster, pod)
+		subject.At = at
+		return subject, nil
+	}
+	namespace, reader, err := newSubjectReader(&o.source)
+	if err != nil {
+		return explain.Subject{}, err
+	}
+	if o.wanted.namespace == "" && !o.all {
+		o.wanted.namespace = namespace
+	}
+	now := o.source.Env.Clock.Now()
+	subject, err := reader.read(ctx, &o.wanted, now)
+	subject.At = now
+	return subject, err
+}
+
+// subjectOf returns a pod from files and everything that the explanation needs.
+func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
+	subject := explain.Subject{
+		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
+		Policies: cluster.PoliciesOf(), Evictor: cluster.Evictor,
+	}
+	switch {
+	case subject.Policies != nil:
+		subject.Missing = cluster.Notes()
+	case cluster.Idle != "" && subject.Node != nil && len(taints.NoExecute(subject.Node.Spec.Taints)) > 0:
+		subject.Missing = []string{cluster.Idle}
+	}
+	isOfPod := func(namespace *corev1.Namespace) bool { return namespace.Name == pod.Namespace }
+	if i := slices.IndexFunc(cluster.Namespaces, isOfPod); i >= 0 {
+		subject.Namespace = cluster.Namespaces[i]
+	}
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		addTemplate(&subject, cluster, controller)
+	}
+	return subject
+}
+
+// addTemplate adds the template of the pod's owner. The topmost owner is named as its writer.
+func addTemplate(subject *explain.Subject, cluster *state.Cluster, controller *metav1.OwnerReference) {
+	template := cluster.Templates[controller.UID]
+	if template == nil {
+		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not contain the template of %s %s, so the origin of tolerations is inferred from their form.", controller.Kind, controller.Name))
+		return
+	}
+	subject.Template = template
+	if above := cluster.Templates[cluster.Controllers[controller.UID].UID]; above != nil {
+		subject.Template = new(*template)
+		subject.Template.Writers = above.Writers
+	}
+}
+
+// wanted is the pod to explain, given by its name or by its workload.
+type wanted struct {
+	kind, name string
+	namespace  string   // empty means all namespaces
+	notes      []string // which of several pods it is
+}
+
+const kindPod = "Pod"
+
+// kinds are the workloads whose pods can be explained, under the names that kubectl accepts.
+var kinds = map[string]string{
+	"pod": kindPod, "pods": kindPod, "po": kindPod,
+	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
+	"replicaset": "ReplicaSet", "replicasets": "ReplicaSet", "rs": "ReplicaSet",
+	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
+	"daemonset": "DaemonSet", "daemonsets": "DaemonSet", "ds": "DaemonSet",
+	"job": "Job", "jobs": "Job",
+	"replicationcontroller": "ReplicationController", "replicationcontrollers": "ReplicationController",
+	"rc": "ReplicationController",
+}
+
+// wantedOf accepts NAME, KIND/NAME and KIND NAME, as kubectl does, and NAMESPACE/NAME, as tables show it.
+func wantedOf(args []string) (wanted, error) {
+	const advice = "name one, as POD, NAMESPACE/POD or WORKLOAD/NAME"
+	if len(args) == 2 && kinds[args[0]] != "" {
+		args = []string{args[0] + "/" + args[1]}
+	}
+	switch {
+	case len(args) == 0:
+		return wanted{}, command.Usagef("no pod is given: %s", advice)
+	case len(args) > 1:
+		return wanted{}, command.Usagef("explain takes one pod, not %d", len(args))
+	}
+	first, name, ok := strings.Cut(args[0], "/")
+	switch {
+	case !ok:
+		return wanted{kind: kindPod, name: first}, nil
+	case kinds[first] != "":
+		return wanted{kind: kinds[first], name: name}, nil
+	case slices.Contains(nodeWords, first):
+		return wanted{}, command.Usagef("%q does not name a pod: %s", args[0], advice)
+	}
+	return wanted{kind: kindPod, namespace: first, name: name}, nil
+}
+
+// among finds the pod in a cluster.
+func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, error) {
+	var found []*corev1.Pod
+	var names, namespaces []string
+	for _, pod := range cluster.Pods {
+		if w.namespace != "" && pod.Namespace != w.namespace {
+			continue
+		}
+		names = append(names, pod.Name)
+		if w.is(cluster, pod) {
+			found = append(found, pod)
+			if !slices.Contains(namespaces, pod.Namespace) {
+				namespaces = append(namespaces, pod.Namespace)
+			}
+		}
+	}
+	switch {
+	case len(found) == 0 && w.kind != kindPod:
+		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, w.where())
+	case len(found) == 0:
+		return nil, fmt.Errorf("there is no pod %q%s%s", w.name, w.where(), didYouMean(w.name, names))
+	case len(namespaces) > 1:
+		return nil, fmt.Errorf("there is a %s %q in each of the namespaces %s: choose one with -n",
+			strings.ToLower(w.kind), w.name, sentence.Enumerate(namespaces))
+	case len(found) > 1:
+		return w.soonest(cluster, found, now), nil
+	}
+	return found[0], nil
+}
+
+// is reports whether a pod has the wanted name, or belongs to the wanted workload.
+func (w *wanted) is(cluster *state.Cluster, pod *corev1.Pod) bool {
+	if w.kind == kindPod {
+		return pod.Name == w.name
+	}
+	owner, controller := cluster.Owner(pod), metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == w.kind && owner.Name == w.name ||
+		controller != nil && controller.Kind == w.kind && controller.Name == w.name
+}
+
+func (w *wanted) where() string {
+	if w.namespace == "" {
+		return " in any namespace"
+	}
+	return " in namespace " + w.namespace
+}
+
+// soonest returns the pod of a workload that leaves first, and notes which others exist.
+func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Time) *corev1.Pod {
+	pods = slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	first, does := pods[0], sentence.Agree(len(pods)-1, "neither of which leaves", "none of which leaves")
+	pending := plan.Pending{}.In(state.LiveOf(cluster.Evictor, cluster.Nodes, pods, now), now).Pods
+	if len(pending) > 0 {
+		does = "and this one leaves first"
+		first = pods[slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == pending[0].UID })]
+	}
+	var others []string
+	for _, pod := range pods {
+		if pod != first {
+			others = append(others, pod.Name)
+		}
+	}
+	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. %s: %s.",
+		w.kind, output.FullName(first.Namespace, w.name), len(pods), does,
+		sentence.Agree(len(others), "The other", "The others"), sentence.Some(others)))
+	return first
+}

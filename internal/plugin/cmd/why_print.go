@@ -1,0 +1,433 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cmd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
+)
+
+// explainer prints an explanation for people: the answer, the reasons, and what would alter it.
+type explainer struct {
+	*output.Printer
+	*cliv1alpha1.Explanation
+}
+
+func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
+	e := explainer{o, explanation}
+	if o.Format == output.Name {
+		o.Notes(e.Explanation.Notes)
+		o.Line("pod/%s", e.Name)
+		return nil
+	}
+	answer := e.answer()
+	if e.State == cliv1alpha1.PodBound || e.State == cliv1alpha1.PodFinished {
+		answer[0] = output.Answer(e.EvictedBy, answer[0])
+	}
+	for _, line := range answer {
+		o.Line("%s", line)
+	}
+	for _, section := range []func() error{
+		e.printTiming, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
+	} {
+		if err := section(); err != nil {
+			return err
+		}
+	}
+	e.printChanges()
+	e.printNotes()
+	return nil
+}
+
+// answer says what the pod does, and why.
+func (e *explainer) answer() []string {
+	pod := fmt.Sprintf("Pod %s/%s", e.Namespace, e.Name)
+	switch e.State {
+	case cliv1alpha1.PodPending:
+		return []string{fmt.Sprintf("%s has no node: %s.", pod, e.refusals())}
+	case cliv1alpha1.PodFinished:
+		return append([]string{pod + " has finished, and " + e.finished()}, slices.Concat(e.why(), e.objection())...)
+	case cliv1alpha1.PodNodeUnknown:
+		return []string{fmt.Sprintf("%s on node %s: it is not known whether it leaves.", pod, e.Node), e.Reason}
+	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
+		if e.Node != "" {
+			pod += " on node " + e.Node
+		}
+		return []string{pod + ": taints do not affect it.", e.Reason}
+	}
+	switch {
+	case !e.Leaves:
+		return append([]string{fmt.Sprintf("%s stays on node %s.", pod, e.Node)}, e.why()...)
+	case e.Due.Time.Before(e.At.Time):
+		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))}, slices.Concat(e.why(), e.objection())...)
+	}
+	leaves := "leaves"
+	if e.Answer != nil && e.Answer.Says != cliv1alpha1.PolicyFree {
+		leaves = "is due to leave"
+	}
+	line := fmt.Sprintf("%s %s node %s %s, at %s.",
+		pod, leaves, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+	return append([]string{line}, slices.Concat(e.why(), e.objection())...)
+}
+
+func (e *explainer) finished() string {
+	switch {
+	case e.Node == "":
+		return "is on no node, so no taint counts."
+	case !e.Leaves:
+		return fmt.Sprintf("no taint of node %s causes its deletion.", e.Node)
+	case e.Due.Time.Before(e.At.Time):
+		return fmt.Sprintf("was due to be deleted %s ago, at %s, like a running pod.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
+	}
+	return fmt.Sprintf("is due to be deleted %s, at %s, like a running pod.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+}
+
+// why is the second line of the answer.
+func (e *explainer) why() []string {
+	switch {
+	case e.Taint == "" && e.Node == "":
+		return nil
+	case e.Taint == "":
+		return []string{"The node has no NoExecute taint."}
+	case e.Toleration == nil:
+		return []string{fmt.Sprintf("No toleration matches taint %s.", e.Taint)}
+	}
+	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
+}
+
+// position names the toleration that applies to the deciding taint.
+func (e *explainer) position() string {
+	for i := range e.Taints {
+		if taint := &e.Taints[i]; taint.Taint == e.Taint && taint.Toleration != nil {
+			return at(*taint.Toleration)
+		}
+	}
+	return "a toleration"
+}
+
+func at(position int) string { return fmt.Sprintf("tolerations[%d]", position) }
+
+func (e *explainer) refusals() string {
+	all, refuse := 0, 0
+	for i := range e.NodeClasses {
+		all += len(e.NodeClasses[i].Nodes)
+		if len(e.NodeClasses[i].Refuse) > 0 {
+			refuse += len(e.NodeClasses[i].Nodes)
+		}
+	}
+	switch {
+	case all == 0:
+		return "there is no node that it can go to"
+	case refuse == 0:
+		return "taints are not the reason: they keep it off 0 of " + sentence.Counted(all, "node")
+	case refuse == all:
+		return fmt.Sprintf("taints keep it off %d of %s", refuse, sentence.Counted(all, "node"))
+	}
+	return fmt.Sprintf("taints keep it off %d of %d nodes, but not off the rest", refuse, all)
+}
+
+// section begins a part of the text.
+func (e *explainer) section(format string, args ...any) {
+	if e.NoHeaders {
+		return
+	}
+	e.Line("")
+	e.Line(format, args...)
+}
+
+func (e *explainer) printTiming() error {
+	if e.Timing == nil {
+		return nil
+	}
+	e.section("How the due time is computed:")
+	later := "the later of the two: the taint"
+	switch {
+	case e.Timing.Start.Time.Equal(e.Timing.Bound.Time):
+		later = "the later of the two: the binding"
+	case !e.Timing.Start.Time.Equal(e.Timing.Since.Time): // the rule of kube-controller-manager
+		later = "when the leader of kube-controller-manager began to lead"
+	}
+	rows := [][]any{
+		e.instant("since", e.Timing.Since, sourceWords[e.Timing.SinceFrom]),
+		e.instant("bound", e.Timing.Bound, sourceWords[e.Timing.BoundFrom]),
+		e.instant("start", e.Timing.Start, later),
+	}
+	if seconds := e.Timing.TolerationSeconds; seconds != nil {
+		rows = append(rows, []any{"tolerated", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
+	}
+	rows = append(rows, e.instant("due", e.Timing.Due, ""))
+	return e.TableWithReasons([]string{"Time", "At", "Relative", "From"}, rows)
+}
+
+// sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
+var sourceWords = map[cliv1alpha1.TimeSource]string{
+	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
+	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
+	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
+	cliv1alpha1.FromCreationTimestamp: "the end of the second in creationTimestamp",
+	cliv1alpha1.FromNow:               "now: no earlier time is recorded",
+}
+
+func (e *explainer) instant(name string, instant metav1.MicroTime, from string) []any {
+	return []any{name, e.Instant(e.At.Time, instant.Time), output.When(e.At.Time, instant.Time), from}
+}
+
+func (e *explainer) printTaints() error {
+	if len(e.Taints) == 0 {
+		return nil
+	}
+	e.section("The taints of node %s:", e.Node)
+	rows := make([][]any, 0, len(e.Taints))
+	for i := range e.Taints {
+		taint := &e.Taints[i]
+		age := "unknown"
+		if !taint.TimeAdded.IsZero() {
+			age = output.Age(taint.TimeAdded.Time, e.At.Time)
+		}
+		by := ""
+		if taint.Toleration != nil {
+			by = at(*taint.Toleration)
+		}
+		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
+	}
+	return e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows)
+}
+
+func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
+	switch taint.Tolerated {
+	case cliv1alpha1.ToleratedIndefinitely:
+		return "forever"
+	case cliv1alpha1.ToleratedForAWhile:
+		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)
+	}
+	return "not at all"
+}
+
+func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
+	words := "stays"
+	switch {
+	case taint.Effect != corev1.TaintEffectNoExecute:
+		return "nothing for a pod that already runs here"
+	case taint.Due != nil && taint.Due.Time.Before(e.At.Time):
+		words = fmt.Sprintf("was due %s ago", output.Span(taint.Due.Time, e.At.Time))
+	case taint.Due != nil:
+		words = "leaves " + output.When(e.At.Time, taint.Due.Time)
+	}
+	if taint.Decides && e.Leaves {
+		words += ", and decides"
+	}
+	return words
+}
+
+func (e *explainer) printTolerations() error {
+	if len(e.Tolerations) == 0 {
+		e.section("The pod has no tolerations.")
+		return nil
+	}
+	e.section("The pod's tolerations:")
+	rows := make([][]any, 0, len(e.Tolerations))
+	for i := range e.Tolerations {
+		toleration := &e.Tolerations[i]
+		origin := toleration.OriginDetail
+		if !toleration.Certain && toleration.Origin != cliv1alpha1.OriginUnknown {
+			origin += ", inferred from its form"
+		}
+		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
+	}
+	return e.TableWithReasons([]string{"#", "Toleration", "Applies to", "From"}, rows)
+}
+
+func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
+	switch {
+	case len(toleration.Counts) > 0:
+		return strings.Join(toleration.Counts, ", ")
+	case toleration.ShadowedBy != nil:
+		return fmt.Sprintf("never: %s matches everything this one matches", at(*toleration.ShadowedBy))
+	case len(toleration.Matches) > 0:
+		return fmt.Sprintf("none here: %s comes first", at(e.first(toleration.Matches[0])))
+	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:
+		return ""
+	}
+	return "none here"
+}
+
+// first returns the position of the toleration that applies to a taint.
+func (e *explainer) first(taint string) int {
+	for i := range e.Taints {
+		if e.Taints[i].Taint == taint && e.Taints[i].Toleration != nil {
+			return *e.Taints[i].Toleration
+		}
+	}
+	return 0
+}
+
+func (e *explainer) printClasses() error {
+	if len(e.NodeClasses) == 0 {
+		return nil
+	}
+	e.section("The nodes, grouped by taints:")
+	rows := make([][]any, 0, len(e.NodeClasses))
+	for i := range e.NodeClasses {
+		class := &e.NodeClasses[i]
+		answer := "open"
+		switch {
+		case len(class.Refuse) > 0:
+			answer = "refuse it: " + strings.Join(class.Refuse, ", ")
+		case class.LeavesAfterSeconds != nil:
+			answer = fmt.Sprintf("open, but it leaves again after %ds", *class.LeavesAfterSeconds)
+		}
+		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, sentence.Some(class.Nodes)})
+	}
+	return e.TableWithReasons([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
+}
+
+func (e *explainer) printChanges() {
+	if len(e.Changes) == 0 {
+		return
+	}
+	leaves := "it leaves"
+	if e.Answer.Stays() {
+		leaves = "it is due" // policies may still hold it
+	}
+	e.section("The smallest changes that would alter the answer:")
+	for i := range e.Changes {
+		change := &e.Changes[i]
+		what := strings.TrimSuffix(change.What, ".")
+		switch {
+		case change.Nodes > 0:
+			e.Line("- %s: the taints of %s no longer keep it away.", what, sentence.Counted(change.Nodes, "node"))
+		case !change.Leaves:
+			e.Line("- %s: it stays.", what)
+		case change.Due.Time.Before(e.At.Time):
+			e.Line("- %s: it is due at once.", what)
+		default:
+			e.Line("- %s: %s %s, at %s.", what, leaves, output.When(e.At.Time, change.Due.Time), output.Absolute(change.Due.Time))
+		}
+		if change.Command != "" {
+			e.Line("    %s", change.Command)
+		}
+	}
+}
+
+func (e *explainer) printNotes() {
+	if len(e.Explanation.Notes) > 0 && !e.NoHeaders {
+		e.Line("")
+	}
+	for _, note := range e.Explanation.Notes {
+		e.Line("Note: %s", note)
+	}
+}
+
+// objection says which EvictionPolicies keep a pod that is due, until when, and how to let it go.
+func (e *explainer) objection() []string {
+	switch {
+	case e.Answer == nil || e.Answer.Says == cliv1alpha1.PolicyFree:
+		return nil
+	case e.Answer.Says == cliv1alpha1.PolicyAsk:
+		return []string{e.Answer.Message + "."}
+	}
+	var lines, keep, release []string
+	for i := range e.Policies {
+		p := &e.Policies[i]
+		if !p.Answer.Stays() {
+			continue
+		}
+		lines, keep = append(lines, p.Answer.Message+"."), append(keep, p.Name)
+		if p.Release != "" {
+			release = append(release, "- "+p.Release+".")
+		}
+		if p.ReleaseCommand != "" {
+			release = append(release, "    "+p.ReleaseCommand)
+		}
+	}
+	if len(keep) == 0 { // each policy keeps the pod because of a different taint
+		lines, keep = []string{e.Answer.Message + "."}, []string{e.Answer.Policy}
+	}
+	lines = append(lines, e.until(keep))
+	if len(release) > 0 {
+		lines = append(append(lines, "To let it go sooner:"), release...)
+	}
+	return lines
+}
+
+// until says how long policies keep the pod.
+func (e *explainer) until(keep []string) string {
+	leaves := e.Answer.LeavesAt
+	switch {
+	case leaves != nil:
+		return fmt.Sprintf("If nothing else changes, it stays until EvictionPolicy %s lets it go, %s, at %s.",
+			e.Answer.LastPolicy, output.When(e.At.Time, leaves.Time), output.Absolute(leaves.Time))
+	case len(keep) == 1:
+		return fmt.Sprintf("It stays until EvictionPolicy %s lets it go.", keep[0])
+	}
+	return fmt.Sprintf("It stays until all of these EvictionPolicies let it go: %s.", sentence.Enumerate(keep))
+}
+
+func (e *explainer) printPolicies() error {
+	if len(e.Policies) == 0 {
+		return nil
+	}
+	e.section("The EvictionPolicies:")
+	rows := make([][]any, 0, len(e.Policies))
+	for i := range e.Policies {
+		p := &e.Policies[i]
+		rows = append(rows, []any{p.Name, whySelects(p), e.says(p), e.letsGo(p), p.Pace})
+	}
+	return e.TableWithReasons([]string{"Policy", "Selects it", "Says when due", "Lets it go", "Pace"}, rows)
+}
+
+func whySelects(p *cliv1alpha1.ExplainedPolicy) string {
+	if p.Selects {
+		return "yes"
+	}
+	return "no: " + p.Mismatch
+}
+
+// says is what one policy says about the pod: "waits" if its objection ends by itself, and "holds" if not.
+func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
+	switch {
+	case p.DryRun && p.Selects:
+		return "lets it go: it is a dry run"
+	case p.Answer == nil && p.Selects && e.Leaves:
+		return "nothing about these taints"
+	case p.Answer == nil:
+		return ""
+	case p.Answer.Says == cliv1alpha1.PolicyFree:
+		return "lets it go"
+	case p.Answer.Says == cliv1alpha1.PolicyAsk:
+		return "asks the Eviction API"
+	case p.Answer.Says == cliv1alpha1.PolicyWait, slices.Contains(waiting, policy.Why(p.Answer.Reason)):
+		return "waits: " + p.Answer.Reason
+	}
+	return "holds: " + p.Answer.Reason
+}
+
+// waiting are the reasons that end when other pods have started or left.
+var waiting = []policy.Why{policy.Budget, policy.BudgetBusy, policy.Paced, policy.Settling}
+
+// letsGo says when a policy releases the pod if nothing but the time changes.
+func (e *explainer) letsGo(p *cliv1alpha1.ExplainedPolicy) string {
+	switch {
+	case p.Answer == nil:
+		return ""
+	case p.Answer.Says == cliv1alpha1.PolicyAsk:
+		return "asks at once"
+	case p.Answer.LastPolicy == "":
+		return "at once"
+	case p.Answer.Reason == string(policy.Paced):
+		return "at its pace"
+	case p.Answer.LeavesAt == nil:
+		return "not by itself"
+	}
+	return output.When(e.At.Time, p.Answer.LeavesAt.Time)
+}
