@@ -35,7 +35,7 @@ type Timers struct {
 // 4,000 pods take as long.
 const forgottenAfter = 10 * time.Minute
 
-// Forgot reports whether the controller has tried in vain to evict a pod that is still there, given its timer.
+// Forgot reports whether the controller has tried without success to evict a pod that is still there, given its timer.
 func (Timers) Forgot(timer verdict.Verdict, now time.Time) bool {
 	return timer.DueAt(now.Add(-forgottenAfter))
 }

@@ -94,7 +94,7 @@ func (r *round) markUnready() {
 	}
 }
 
-// limit makes a quota of so many pods, and returns once it counts those that there are.
+// limit makes a quota of so many pods, and returns once it counts the pods of now.
 func (r *round) limit(pods int) {
 	quotas := admin.CoreV1().ResourceQuotas(r.namespace)
 	_, err := quotas.Create(r.t.Context(), &corev1.ResourceQuota{

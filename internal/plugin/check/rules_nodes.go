@@ -144,7 +144,7 @@ var staleTaint = Rule{
 	ID:       "stale-taint",
 	Severity: cliv1alpha1.SeverityInfo,
 	Title:    "A taint that is set for a while has been on a node for long",
-	Advice:   "Remove it (kubectl uncordon for a cordon), or delete the node, if nobody is working on it.",
+	Advice:   "Once the work on the node is done, remove it (kubectl uncordon for a cordon), or delete the node.",
 	Find: func(facts *Facts) []Finding {
 		var all []Finding
 		for _, node := range facts.Nodes {

@@ -375,7 +375,7 @@ func (e *evicting) loses(s *simulation, from, until time.Time) {
 	})
 }
 
-// compare says what would be different with Taintkeeper for the pods of the start, whatever becomes of successors.
+// compare says what would be different with Taintkeeper for the pods of the start, whatever happens to successors.
 func compare(
 	ctx context.Context, report *cliv1alpha1.SimulationReport, cluster *state.Cluster, scenario *Scenario, options Options,
 ) ([]string, error) {

@@ -75,7 +75,7 @@ func TestASuccessorWaitsUntilItsVolumeIsDetachedFromASilentNode(t *testing.T) {
 		"with its VolumeAttachment":                      {once, func(c *state.Cluster) { c.Attachments = append(c.Attachments, attached(disk, "pv", "b1")) }, silent, "until the end", true, false},
 		"not if its driver has none":                     {once, func(c *state.Cluster) { c.Attachments = append(c.Attachments, attached("other", "x", "b1")) }, silent, "for 1m5s", false, false},
 		"not in a cluster that has no VolumeAttachments": {once, func(c *state.Cluster) { c.Location.Server = "https://prod" }, silent, "for 1m5s", false, false},
-		"if nobody may list VolumeAttachments": {once, func(c *state.Cluster) {
+		"if the reader must not list VolumeAttachments": {once, func(c *state.Cluster) {
 			c.Location.Server = "https://prod"
 			c.Unknown = []state.Unknown{{Resource: state.Attachments.Resource}}
 		}, silent, "until the end", true, false},

@@ -71,7 +71,7 @@ func TestWhereKubeControllerManagerEvictsItsTimersExplainWhenAPodLeaves(t *testi
 func TestAPodThatKubeControllerManagerCouldNotDeleteIsSaidToBeForgotten(t *testing.T) {
 	is := explained(explain.Subject{Pod: pod("p"), Node: node("n", "k:NoExecute"), Evictor: state.Evictor{Who: cliv1alpha1.WhoBuiltIn}})
 	forgotten := func(note string) bool {
-		return strings.HasPrefix(note, "kube-controller-manager has probably tried in vain to delete the pod.")
+		return strings.HasPrefix(note, "kube-controller-manager has probably tried without success to delete the pod.")
 	}
 	if !is.Leaves || !slices.ContainsFunc(is.Notes, forgotten) {
 		t.Errorf("it leaves: %t, and the notes are %q", is.Leaves, is.Notes)

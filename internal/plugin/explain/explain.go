@@ -263,7 +263,7 @@ func (s *Subject) otherwise(facts verdict.Pod, onNode []verdict.Taint, is verdic
 	ours := state.Rule.Decide(facts, onNode)
 	switch {
 	case s.Forgot(is, s.At):
-		return []string{"kube-controller-manager has probably tried in vain to delete the pod. It tries five times within 50 ms, and " +
+		return []string{"kube-controller-manager has probably tried without success to delete the pod. It tries five times within 50 ms, and " +
 			"again when the pod's tolerations or the node's NoExecute taints change. Taintkeeper would try until the pod leaves."}
 	case !s.IsBuiltIn() || ours.Leaves == is.Leaves && ours.Due.Sub(is.Due).Abs() <= time.Second:
 		return nil

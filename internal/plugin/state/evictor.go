@@ -71,8 +71,8 @@ func (e Evictor) Change(
 	return Rule.Decide(pod, taints)
 }
 
-// Forgot reports whether kube-controller-manager has tried in vain to evict a pod that is still there, and tries again
-// only after the next change.
+// Forgot reports whether kube-controller-manager has tried without success to evict a pod that is still there, and
+// tries again only after the next change.
 func (e Evictor) Forgot(is verdict.Verdict, now time.Time) bool {
 	return e.IsBuiltIn() && timers.Forgot(is, now)
 }

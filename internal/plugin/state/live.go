@@ -21,7 +21,7 @@ import (
 
 // Live is the nodes of a cluster as they change, with their bound pods and with when each taint began to count, as the
 // controller remembers it. A list and a watch use the same door. The zero value is ready to use; it is not safe for
-// concurrent use. It keeps what it is given, so nobody may modify that later.
+// concurrent use. It keeps what it is given: callers must not modify that later.
 type Live struct {
 	// Evictor is by whose rule pods leave.
 	Evictor Evictor

@@ -101,7 +101,7 @@ func nothing(request *http.Request) any {
 	return map[string]any{"kind": kind, "apiVersion": apiVersion, "metadata": map[string]any{}, "items": []any{}}
 }
 
-// kinds are those of Kubernetes and ours.
+// kinds has every kind of Kubernetes and of Taintkeeper.
 var kinds = func() *runtime.Scheme {
 	all := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(all))
