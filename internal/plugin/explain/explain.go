@@ -58,6 +58,9 @@ func Explain(s Subject) *cliv1alpha1.Explanation {
 	for i := range s.Pod.Spec.Tolerations {
 		e.Tolerations = append(e.Tolerations, s.toleration(i))
 	}
+	if e.State == cliv1alpha1.PodTerminating {
+		s.explainTerminating(e)
+	}
 	switch {
 	case s.Node != nil:
 		s.explainNode(e)
@@ -93,8 +96,6 @@ func (s *Subject) reason(state cliv1alpha1.PodState) string {
 	switch state {
 	case cliv1alpha1.PodStatic:
 		return "A static pod: only its kubelet can stop it."
-	case cliv1alpha1.PodTerminating:
-		return "It is already terminating."
 	case cliv1alpha1.PodNodeGone:
 		return fmt.Sprintf("Node %s no longer exists, so pod garbage collection deletes the pod.", s.Pod.Spec.NodeName)
 	case cliv1alpha1.PodNodeUnknown:
