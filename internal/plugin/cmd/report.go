@@ -31,7 +31,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/commandline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
@@ -40,12 +40,12 @@ import (
 type reportOptions struct {
 	env    command.Env
 	config *genericclioptions.ConfigFlags
-	output output.Printer
+	output show.Printer
 }
 
 // newReport returns the command report.
 func newReport(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &reportOptions{env: env, config: config, output: output.NewObjectPrinter(env)}
+	o := &reportOptions{env: env, config: config, output: show.NewObjectPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Print the report of shadow mode",
@@ -101,10 +101,10 @@ func (o *reportOptions) run(ctx context.Context) error {
 // print prints the report as it was served, or for people.
 func (o *reportOptions) print(where string, body []byte) error {
 	switch o.output.Format {
-	case output.JSON:
+	case show.JSON:
 		_, err := o.env.Out.Write(body)
 		return err
-	case output.YAML:
+	case show.YAML:
 		text, err := yaml.JSONToYAML(body)
 		if err != nil {
 			return fmt.Errorf("print as YAML: %w", err)

@@ -6,7 +6,7 @@ package cmd
 import (
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -42,12 +42,12 @@ var outcomes = []struct{ name, means string }{
 // mostDifferences is how many differences are printed, newest first.
 const mostDifferences = 10
 
-func (r *report) print(o *output.Printer, where string) {
+func (r *report) print(o *show.Printer, where string) {
 	if r.Since.IsZero() {
 		o.Line("Shadow mode in pod %s has not begun to compare the built-in's evictions with what taints and tolerations require.", where)
 		return
 	}
-	o.Line("For %s, shadow mode in pod %s has compared the built-in's evictions with what taints and tolerations require.", output.Span(r.Since, r.Time), where)
+	o.Line("For %s, shadow mode in pod %s has compared the built-in's evictions with what taints and tolerations require.", sentence.Between(r.Since, r.Time), where)
 	o.Line("")
 	for _, outcome := range outcomes {
 		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)
@@ -61,7 +61,7 @@ func (r *report) print(o *output.Printer, where string) {
 	o.Line("Differences, newest first:")
 	for i := range r.Differences[:min(len(r.Differences), mostDifferences)] {
 		d := &r.Differences[i]
-		o.Line("%s  %s/%s on %s", output.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
+		o.Line("%s  %s/%s on %s", sentence.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
 		o.Line("    %s", d.Sentence)
 	}
 	if more := len(r.Differences) - mostDifferences; more > 0 {

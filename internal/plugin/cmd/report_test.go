@@ -24,7 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 )
 
 const served = `{
@@ -142,10 +142,10 @@ Differences, newest first:
 2026-01-01T12:04:11Z  default/web-0 on node-1
     evicted 41 s late: the built-in was restarted
 `
-	for format, want := range map[string]string{output.Table: text, output.JSON: served, output.YAML: "kind: ShadowReport\n"} {
+	for format, want := range map[string]string{show.Text: text, show.JSON: served, show.YAML: "kind: ShadowReport\n"} {
 		var out bytes.Buffer
 		env := command.Env{IOStreams: genericiooptions.IOStreams{Out: &out}}
-		o := &reportOptions{env: env, output: output.NewObjectPrinter(env)}
+		o := &reportOptions{env: env, output: show.NewObjectPrinter(env)}
 		o.output.Format = format
 		if err := o.print("tk/keeper", []byte(served)); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("with -o %q it prints\n%s\n%v, want\n%s", format, out.String(), err, want)

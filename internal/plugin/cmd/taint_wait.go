@@ -23,8 +23,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
@@ -245,9 +246,9 @@ func (d *departures) warn() {
 // stays the same.
 func (d *departures) when(at, now time.Time) string {
 	if d.reader.Progress.Moves {
-		return "in " + output.Relative(now, at)
+		return "in " + sentence.Relative(now, at)
 	}
-	return "at " + output.Absolute(at)
+	return "at " + sentence.Absolute(at)
 }
 
 func (d *departures) farewell() string {
@@ -262,8 +263,8 @@ func (d *departures) giveUp(ctx context.Context, left string, broken error) erro
 	errs := []error{fmt.Errorf("after %s, %s, and the change is not undone", d.timeout, left), broken}
 	obstacles := &obstacles{tainting: d.tainting}
 	for _, pod := range d.left() {
-		errs = append(errs, fmt.Errorf("pod %s/%s on node %s: %s",
-			pod.Namespace, pod.Name, pod.Node.Name, obstacles.of(ctx, pod)))
+		errs = append(errs, command.ErrorAbout("pod", show.FullName(pod.Namespace, pod.Name)+" on node "+pod.Node.Name,
+			errors.New(obstacles.of(ctx, pod))))
 	}
 	return errors.Join(append(errs, obstacles.notes(ctx)...)...)
 }
@@ -273,7 +274,7 @@ func tolerated(pod state.Leaving) string {
 	if pod.Verdict.Toleration == nil {
 		return taints.Format(pod.Verdict.Taint.Taint) + " is not tolerated"
 	}
-	return fmt.Sprintf("%s is tolerated: %s", taints.Format(pod.Verdict.Taint.Taint), output.Toleration(*pod.Verdict.Toleration))
+	return fmt.Sprintf("%s is tolerated: %s", taints.Format(pod.Verdict.Taint.Taint), show.Toleration(*pod.Verdict.Toleration))
 }
 
 // obstacles finds out why pods that must leave are still there.
@@ -296,7 +297,7 @@ func (o *obstacles) of(ctx context.Context, pod state.Leaving) string {
 		return terminating(pod, now)
 	case pod.Verdict.PendingAt(now):
 		return fmt.Sprintf("is not due until %s, in %s: %s",
-			output.Absolute(pod.Verdict.Due), output.Relative(now, pod.Verdict.Due), tolerated(pod))
+			sentence.Absolute(pod.Verdict.Due), sentence.Relative(now, pod.Verdict.Due), tolerated(pod))
 	}
 	due := overdue(pod.Verdict.Due, now)
 	if why := v1alpha1.WhyItStays(pod.Pod); why != "" {
@@ -329,9 +330,9 @@ func terminating(pod state.Leaving, now time.Time) string {
 	}
 	switch {
 	case over.After(now) && held != "":
-		return fmt.Sprintf("is terminating: its grace period ends in %s, and then deletion still waits for %s", output.Relative(now, over), held)
+		return fmt.Sprintf("is terminating: its grace period ends in %s, and then deletion still waits for %s", sentence.Relative(now, over), held)
 	case over.After(now):
-		return fmt.Sprintf("is terminating: its grace period ends in %s", output.Relative(now, over))
+		return fmt.Sprintf("is terminating: its grace period ends in %s", sentence.Relative(now, over))
 	case held != "":
 		return fmt.Sprintf("is terminating: deletion waits for a controller to remove %s", held)
 	}

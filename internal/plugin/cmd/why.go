@@ -18,8 +18,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -29,14 +29,14 @@ import (
 // whyOptions are the options of kubectl taintkeeper explain.
 type whyOptions struct {
 	source source.Source
-	output output.Printer
+	output show.Printer
 	wanted wanted
 	all    bool // look in all namespaces
 }
 
 // newExplain returns the command explain.
 func newExplain(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &whyOptions{source: source.New(env, config), output: output.NewPrinter(env)}
+	o := &whyOptions{source: source.New(env, config), output: show.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
 		Short: "Say why a pod stays on its node, leaves it, or has none",
@@ -111,7 +111,8 @@ func (o *whyOptions) run(ctx context.Context) error {
 	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
-	return printAll(&o.output, explanation)
+	printAll(&o.output, explanation)
+	return nil
 }
 
 // subject returns the pod and everything that the explanation needs.
@@ -287,7 +288,7 @@ func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Ti
 		}
 	}
 	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. %s: %s.",
-		w.kind, output.FullName(first.Namespace, w.name), len(pods), does,
+		w.kind, show.FullName(first.Namespace, w.name), len(pods), does,
 		sentence.Agree(len(others), "The other", "The others"), sentence.Some(others)))
 	return first
 }
