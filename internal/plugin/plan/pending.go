@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -92,6 +93,7 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	}
 	comparing := 0
 	for node := range live.Nodes() {
+		list.Stuck = append(list.Stuck, p.stuckOn(node, at)...)
 		if len(node.Taints) == 0 {
 			continue
 		}
@@ -107,6 +109,29 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	list.Notes = append(list.Notes, endingNotes(list.Pods)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
+}
+
+// stuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
+// containers, by name.
+func (p Pending) stuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
+	for pod := range node.Pods() {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		t := state.TerminationOf(pod.Pod, node.Node, false, at)
+		if t.WaitsFor == cliv1alpha1.WaitsForContainers || t.Cause != v1alpha1.TaintEvictionReason {
+			continue
+		}
+		is := cliv1alpha1.StuckPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Termination: *t}
+		if p.Owner != nil {
+			is.Owner = p.Owner(pod.Pod)
+		}
+		stuck = append(stuck, is)
+	}
+	slices.SortFunc(stuck, func(a, b cliv1alpha1.StuckPod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return stuck
 }
 
 // SoonestFirst compares pods that must leave by their due times. For the same time, the lowest priority comes first.
