@@ -11,8 +11,6 @@ import (
 
 // Explanation says whether, when and why a pod leaves its node because of taints. For a pod without a node, it says
 // which nodes refuse it.
-//
-// +kubebuilder:object:root=true
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -10,8 +10,6 @@ import (
 )
 
 // PendingList is all pods that must leave because of a taint and are still there.
-//
-// +kubebuilder:object:root=true
 type PendingList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -98,8 +96,6 @@ type Eviction struct {
 }
 
 // PendingChange is one change to the list of pending pods, as --watch reports it.
-//
-// +kubebuilder:object:root=true
 type PendingChange struct {
 	metav1.TypeMeta `json:",inline"`
 

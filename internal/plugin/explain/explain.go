@@ -46,6 +46,7 @@ type Subject struct {
 // Explain says whether, when and why a pod leaves its node. For a pod without a node, it says which nodes refuse it.
 func Explain(s Subject) *cliv1alpha1.Explanation {
 	e := &cliv1alpha1.Explanation{
+		TypeMeta:  cliv1alpha1.Type("Explanation"),
 		At:        metav1.NewMicroTime(s.At),
 		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID, Node: s.Pod.Spec.NodeName,
 		State: s.state(), Owner: s.Owner, EvictedBy: s.By(),
@@ -53,7 +54,6 @@ func Explain(s Subject) *cliv1alpha1.Explanation {
 		Tolerations: []cliv1alpha1.ExplainedToleration{},
 		Notes:       slices.Clone(s.Missing),
 	}
-	e.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("Explanation"))
 	e.Reason = s.reason(e.State)
 	for i := range s.Pod.Spec.Tolerations {
 		e.Tolerations = append(e.Tolerations, s.toleration(i))

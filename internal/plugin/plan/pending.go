@@ -85,9 +85,9 @@ func (p Pending) answer(pod state.Leaving, at time.Time) *cliv1alpha1.PolicyAnsw
 // In returns all pods of a cluster that must leave, soonest first.
 func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	list := &cliv1alpha1.PendingList{
-		At: metav1.NewMicroTime(at), EvictedBy: live.Evictor.By(), Pods: []cliv1alpha1.PendingPod{},
+		TypeMeta: cliv1alpha1.Type("PendingList"),
+		At:       metav1.NewMicroTime(at), EvictedBy: live.Evictor.By(), Pods: []cliv1alpha1.PendingPod{},
 	}
-	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingList"))
 	if p.Policies != nil {
 		list.Notes = append(list.Notes, p.Policies.Flaws...)
 	}
@@ -152,8 +152,7 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 	}
 	var changes []cliv1alpha1.PendingChange
 	add := func(event cliv1alpha1.PendingEvent, pod *cliv1alpha1.PendingPod) {
-		change := cliv1alpha1.PendingChange{At: list.At, Change: event, Pod: *pod.DeepCopy()}
-		change.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingChange"))
+		change := cliv1alpha1.PendingChange{TypeMeta: cliv1alpha1.Type("PendingChange"), At: list.At, Change: event, Pod: *pod}
 		changes = append(changes, change)
 	}
 	for i := range before.Pods {
