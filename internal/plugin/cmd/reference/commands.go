@@ -24,8 +24,8 @@ const head = `# Commands
 <!-- Written by make generate from the commands themselves: do not edit. -->
 
 ` + "`kubectl taintkeeper`" + ` says what a taint would do before it is set. Only ` + "`taint`, `untaint`, `pause` and `resume`" + ` change anything, and
-only ` + "`pause`, `resume` and `report`" + ` need something installed in the cluster. Every command that reads, except
-` + "`board` and `report`" + `, also takes files (` + "`-f`" + `): the output of
+only ` + "`pause` and `resume`" + ` need something installed in the cluster. Every command that reads, except
+` + "`board`" + `, also takes files (` + "`-f`" + `): the output of
 ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml` or of `kubectl taintkeeper snapshot`" + `.
 
 Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command line. Commands list any others.
