@@ -55,13 +55,13 @@ too, use the controller's values.
 
 Otherwise, the scenario is a file, or - for stdin:
 
-  kind: Simulation
-  until: 45m
-  steps:
-  - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
-  - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
-  - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel=update:NoExecute"]}}
-  - {at: 20m, apiServerDown: 10m}
+    kind: Simulation
+    until: 45m
+    steps:
+    - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
+    - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
+    - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel:NoExecute"]}}
+    - {at: 20m, apiServerDown: 10m}
 
 A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A trailing - removes a taint.
 
