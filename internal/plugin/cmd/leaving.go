@@ -26,7 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// leavingOptions are the options of kubectl taintkeeper pending.
+// leavingOptions are the options of kubectl taintkeeper leaving.
 type leavingOptions struct {
 	source        source.Source
 	output        output.Printer
@@ -37,11 +37,11 @@ type leavingOptions struct {
 	namespace string // empty means all namespaces
 }
 
-// newPending returns the command pending.
-func newPending(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+// newLeaving returns the command leaving.
+func newLeaving(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &leavingOptions{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
-		Use:   "pending",
+		Use:   "leaving",
 		Short: "List the pods that must leave because of taints, soonest first",
 		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It covers the current
 namespace, the one given with -n, or all (-A). In files (-f), it covers all namespaces unless -n names one. A pod is
@@ -55,10 +55,10 @@ With --watch, each change is a line: a pod must leave, must leave at another tim
 no longer held, is gone, or may stay.
 With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
-  kubectl taintkeeper pending -A
+  kubectl taintkeeper leaving -A
 
   # The same for two nodes, with live changes
-  kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
+  kubectl taintkeeper leaving -A --node worker-1 --node worker-2 --watch`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -306,7 +306,7 @@ func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
 	if len(list.Pods) > 0 {
 		o.output.Line("")
 	}
-	o.output.Line("%s evicted and still %s (kubectl taintkeeper explain POD says what helps):",
+	o.output.Line("%s evicted and still %s (kubectl taintkeeper why POD says what helps):",
 		sentence.Do(len(list.Stuck), "pod", "was", "were"), sentence.Agree(len(list.Stuck), "exists", "exist"))
 	for i := range list.Stuck {
 		pod := &list.Stuck[i]
