@@ -80,7 +80,7 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w
-	@$(GO) run ./internal/plugin/cmd/reference/generate
+	@$(GO) run ./internal/plugin/cmd/reference >docs/commands.md
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
 docs/cluster.svg: docs/cluster.d2 bin/d2

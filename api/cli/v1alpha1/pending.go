@@ -23,6 +23,19 @@ type PendingList struct {
 	// Pods are sorted by due time, soonest first. Those that were due before At are late, unless an EvictionPolicy
 	// holds them.
 	Pods []PendingPod `json:"pods"`
+	// Stuck are the pods that a taint has made leave, and that still exist although their containers had time to stop.
+	Stuck []StuckPod `json:"stuck,omitempty"`
+}
+
+// StuckPod is a terminating pod.
+type StuckPod struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	Owner     *Owner    `json:"owner,omitempty"`
+
+	Termination `json:",inline"`
 }
 
 // PendingPod is a pod that must leave.

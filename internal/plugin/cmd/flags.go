@@ -6,6 +6,8 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -30,6 +32,14 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		files = "name files with -f, or "
 	}
 	return command.Usagef("%q: %s takes no arguments: %ssee %s --help", args[0], cmd.Name(), files, cmd.CommandPath())
+}
+
+// readFile reads a file, or stdin if its name is -.
+func readFile(in io.Reader, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(name)
 }
 
 // noFiles rejects -f for a command that does not read files, and says why, because other commands do.

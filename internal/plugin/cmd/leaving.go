@@ -24,7 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
-// leavingOptions are the options of kubectl taintkeeper pending.
+// leavingOptions are the options of kubectl taintkeeper leaving.
 type leavingOptions struct {
 	source        source.Source
 	output        show.Printer
@@ -35,11 +35,11 @@ type leavingOptions struct {
 	namespace string // empty means all namespaces
 }
 
-// newPending returns the command pending.
-func newPending(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+// newLeaving returns the command leaving.
+func newLeaving(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &leavingOptions{source: source.New(env, config), output: show.NewPrinter(env)}
 	cmd := &cobra.Command{
-		Use:   "pending",
+		Use:   "leaving",
 		Short: "List the pods that must leave because of taints, soonest first",
 		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It covers the current
 namespace, the one given with -n, or all (-A). In files (-f), it covers all namespaces unless -n names one. A pod is
@@ -53,10 +53,10 @@ With --watch, each change is a line: a pod must leave, must leave at another tim
 no longer held, is gone, or may stay.
 With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
-  kubectl taintkeeper pending -A
+  kubectl taintkeeper leaving -A
 
   # The same for two nodes, with live changes
-  kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
+  kubectl taintkeeper leaving -A --node worker-1 --node worker-2 --watch`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/page"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -172,20 +172,25 @@ func fits(where *cliv1alpha1.WhereTo) string {
 	return fmt.Sprint(where.Fits)
 }
 
-// printPage prints a plan as one page, with the same words as the table.
+// printPage prints a plan as one page.
 func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
-	return page.Write(o.Env.Out, page.Page{
-		Plan: plan, Cluster: show.Cluster(plan), Answer: show.Answer(plan),
-		Losses: slices.Concat(show.Policies(plan), show.Losses(plan), show.Emptied(plan)),
-		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
-			words := page.Words{Leaves: "stays", Toleration: planTolerationOf(pod), HeldBy: show.HeldBy(plan.At.Time, pod.Answer)}
-			if pod.Leaves {
-				words.Leaves, words.At = sentence.Relative(plan.At.Time, pod.Due.Time), sentence.Absolute(pod.Due.Time)
-			}
-			if pod.DueBefore != nil {
-				words.Before = sentence.Absolute(pod.DueBefore.Time)
-			}
-			return words
-		},
+	at := sentence.Absolute(plan.At.Time)
+	return web.Write(o.Env.Out, web.Page{
+		Kind: web.Plan, Title: "Plan: " + strings.Join(plan.Taints, " "),
+		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), show.Losses(plan), show.Emptied(plan)),
+		Facts: pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at}),
+		Workloads: web.NewTable([]string{"Workload", "Leave", "Replicas", "Lowest"}, plan.Workloads, func(w cliv1alpha1.PlannedWorkload) []string {
+			return []string{w.Kind + " " + show.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
+		}),
+		Footer: "A plan says what would happen to the cluster in its state at " + at + ". It did not set any taints. -o json prints the same plan.",
+		Data:   plan,
 	})
+}
+
+// pageFacts are facts with the cluster, if there is one.
+func pageFacts(cluster string, facts ...web.Fact) []web.Fact {
+	if cluster == "" {
+		return facts
+	}
+	return slices.Insert(facts, 0, web.Fact{Name: "Cluster", Value: cluster})
 }

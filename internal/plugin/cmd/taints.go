@@ -124,6 +124,12 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) {
 			}
 			return sentence.Age(t.TimeAdded.Time, list.At.Time)
 		}},
+		{Title: "Last write", Cell: func(t row) string {
+			if t.LastWrite == nil {
+				return "unknown"
+			}
+			return fmt.Sprintf("%s, %s ago", t.LastWrite.By, sentence.Between(t.LastWrite.At.Time, list.At.Time))
+		}},
 		{Title: "Tolerated by", Below: true, Cell: func(t row) string {
 			return show.Numbers(show.Number{Of: t.Indefinite, What: "forever"}, show.Number{Of: t.ForAWhile, What: "for a while"},
 				show.Number{Of: t.NotAtAll, What: "not at all"})

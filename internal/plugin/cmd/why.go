@@ -26,7 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// whyOptions are the options of kubectl taintkeeper explain.
+// whyOptions are the options of kubectl taintkeeper why.
 type whyOptions struct {
 	source source.Source
 	output show.Printer
@@ -34,11 +34,11 @@ type whyOptions struct {
 	all    bool // look in all namespaces
 }
 
-// newExplain returns the command explain.
-func newExplain(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+// newWhy returns the command why.
+func newWhy(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &whyOptions{source: source.New(env, config), output: show.NewPrinter(env)}
 	cmd := &cobra.Command{
-		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
+		Use:   "why (POD | NAMESPACE/POD | WORKLOAD/NAME)",
 		Short: "Say why a pod stays on its node, leaves it, or has none",
 		Long: `Say whether and when taints make a pod leave its node, and why: which toleration applies to which taint, which
 never counts, where the tolerations come from, how the due time is computed, and the smallest change that would alter
@@ -55,14 +55,14 @@ events, and the pods of Taintkeeper and kube-controller-manager. If the pod has 
 If you name a workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all
 namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
-  kubectl taintkeeper explain cart-0 -n shop
-  kubectl taintkeeper explain shop/cart-0
+  kubectl taintkeeper why cart-0 -n shop
+  kubectl taintkeeper why shop/cart-0
 
   # The same for the first pod of a Deployment to leave
-  kubectl taintkeeper explain deployment/web -n shop
+  kubectl taintkeeper why deployment/web -n shop
 
   # The same without a cluster
-  kubectl taintkeeper explain pod/cart-0 -f cluster.json`,
+  kubectl taintkeeper why pod/cart-0 -f cluster.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -211,7 +211,7 @@ func wantedOf(args []string) (wanted, error) {
 	case len(args) == 0:
 		return wanted{}, command.Usagef("no pod is given: %s", advice)
 	case len(args) > 1:
-		return wanted{}, command.Usagef("explain takes one pod, not %d", len(args))
+		return wanted{}, command.Usagef("why takes one pod, not %d", len(args))
 	}
 	first, name, ok := strings.Cut(args[0], "/")
 	switch {
@@ -228,12 +228,11 @@ func wantedOf(args []string) (wanted, error) {
 // among finds the pod in a cluster.
 func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, error) {
 	var found []*corev1.Pod
-	var names, namespaces []string
+	var namespaces []string
 	for _, pod := range cluster.Pods {
 		if w.namespace != "" && pod.Namespace != w.namespace {
 			continue
 		}
-		names = append(names, pod.Name)
 		if w.is(cluster, pod) {
 			found = append(found, pod)
 			if !slices.Contains(namespaces, pod.Namespace) {
@@ -245,7 +244,7 @@ func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, erro
 	case len(found) == 0 && w.kind != kindPod:
 		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, w.where())
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no pod %q%s%s", w.name, w.where(), didYouMean(w.name, names))
+		return nil, fmt.Errorf("there is no pod %q%s", w.name, w.where())
 	case len(namespaces) > 1:
 		return nil, fmt.Errorf("there is a %s %q in each of the namespaces %s: choose one with -n",
 			strings.ToLower(w.kind), w.name, sentence.Enumerate(namespaces))

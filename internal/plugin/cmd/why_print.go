@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -246,6 +247,14 @@ func (e *explainer) printTaints() {
 		}},
 		{Title: "On its own", Below: true, Cell: func(t taint) string { return e.means(&t) }},
 	}, e.Taints)
+	if e.LastWrite != nil && !e.NoHeaders {
+		e.Line("%s", lastWrite(e.LastWrite, e.At.Time))
+	}
+}
+
+// lastWrite says who last wrote the taints of a node.
+func lastWrite(write *cliv1alpha1.Write, now time.Time) string {
+	return fmt.Sprintf("%s last wrote the taints of the node, %s ago, at %s.", write.By, sentence.Between(write.At.Time, now), sentence.Absolute(write.At.Time))
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {

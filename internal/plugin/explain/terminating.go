@@ -10,28 +10,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // explainTerminating says why a pod is being deleted, what it waits for, and what helps.
 func (s *Subject) explainTerminating(e *cliv1alpha1.Explanation) {
-	until := s.Pod.DeletionTimestamp.Time
-	grace := time.Duration(ptr.Deref(s.Pod.DeletionGracePeriodSeconds, 0)) * time.Second
-	t := &cliv1alpha1.Termination{
-		Since: metav1.NewTime(until.Add(-grace)), Until: metav1.NewTime(until),
-		WaitsFor: s.waitsFor(until), Finalizers: s.Pod.Finalizers,
-	}
+	t := state.TerminationOf(s.Pod, s.Node, s.NodeGone, s.At)
 	why := "No condition of the pod says why."
-	for i := range s.Pod.Status.Conditions {
-		if c := &s.Pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
-			t.Cause, why = c.Reason, causeOf(c)
-		}
+	if c := state.DisruptionOf(s.Pod); c != nil {
+		why = causeOf(c)
 	}
 	e.Terminating = t
 	e.Reason = why + " " + s.wait(t, e)
@@ -57,21 +48,6 @@ func causeOf(c *corev1.PodCondition) string {
 		return "Its kubelet ended it, because the node shuts down or lacks resources."
 	}
 	return fmt.Sprintf("The reason is %s: %s.", c.Reason, c.Message)
-}
-
-// waitsFor returns what a terminating pod still needs in order to go.
-func (s *Subject) waitsFor(until time.Time) cliv1alpha1.TerminationWait {
-	switch {
-	case s.NodeGone || s.Node != nil && state.IsOutOfService(s.Node):
-		return cliv1alpha1.WaitsForGarbageCollection
-	case s.Node != nil && readiness.IsUnknown(s.Node) && !state.IsFinished(s.Pod):
-		return cliv1alpha1.WaitsForSilentKubelet
-	case s.At.Before(until):
-		return cliv1alpha1.WaitsForContainers
-	case len(s.Pod.Finalizers) > 0:
-		return cliv1alpha1.WaitsForFinalizers
-	}
-	return cliv1alpha1.WaitsForKubelet
 }
 
 // wait says in words what a pod waits for, and adds to an explanation what helps.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -93,6 +94,7 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	var undated []sentence.About
 	comparing := 0
 	for node := range live.Nodes() {
+		list.Stuck = append(list.Stuck, p.stuckOn(node, at)...)
 		if len(node.Taints) == 0 {
 			continue
 		}
@@ -141,6 +143,29 @@ func CountPending(list *cliv1alpha1.PendingList, held map[cliv1alpha1.Objector]i
 		}
 	}
 	return pods
+}
+
+// stuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
+// containers, by name.
+func (p Pending) stuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
+	for pod := range node.Pods() {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		t := state.TerminationOf(pod.Pod, node.Node, false, at)
+		if t.WaitsFor == cliv1alpha1.WaitsForContainers || t.Cause != v1alpha1.TaintEvictionReason {
+			continue
+		}
+		is := cliv1alpha1.StuckPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Termination: *t}
+		if p.Owner != nil {
+			is.Owner = p.Owner(pod.Pod)
+		}
+		stuck = append(stuck, is)
+	}
+	slices.SortFunc(stuck, func(a, b cliv1alpha1.StuckPod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return stuck
 }
 
 // SoonestFirst compares pods that must leave by their due times. For the same time, the lowest priority comes first.
@@ -221,16 +246,16 @@ func TaintsOf(cluster *state.Cluster, nodes []*corev1.Node, match func(corev1.Ta
 	for _, node := range nodes {
 		for _, taint := range node.Spec.Taints {
 			if match(taint) {
-				all = append(all, nodeTaint(node.Name, taint, byNode[node.Name]))
+				all = append(all, nodeTaint(node, taint, byNode[node.Name]))
 			}
 		}
 	}
 	return all
 }
 
-func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
+func nodeTaint(node *corev1.Node, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
 	listed := cliv1alpha1.NodeTaint{
-		Node: node, Taint: taints.Format(taint),
+		Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
 		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 	}
 	for _, pod := range pods {
