@@ -9,8 +9,6 @@ import (
 )
 
 // TaintList is the taints of nodes.
-//
-// +kubebuilder:object:root=true
 type TaintList struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -276,6 +276,7 @@ func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) err
 	now := list.At.Time
 	if len(list.Pods) == 0 {
 		fmt.Fprintln(o.output.Env.ErrOut, o.none(elsewhere))
+		o.printStuck(list)
 		return nil
 	}
 	columns := columnsFor(list.Pods)
@@ -289,7 +290,42 @@ func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) err
 		o.output.Line("%s", answer)
 		o.output.Line("")
 	}
-	return o.output.Pods(answer, columns, rows)
+	if err := o.output.Pods(answer, columns, rows); err != nil {
+		return err
+	}
+	o.printStuck(list)
+	return nil
+}
+
+// printStuck prints the pods that were evicted and still exist, at most ten unless all details are asked for.
+func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
+	const most = 10
+	if len(list.Stuck) == 0 {
+		return
+	}
+	if len(list.Pods) > 0 {
+		o.output.Line("")
+	}
+	o.output.Line("%s evicted and still %s (kubectl taintkeeper explain POD says what helps):",
+		sentence.Do(len(list.Stuck), "pod", "was", "were"), sentence.Agree(len(list.Stuck), "exists", "exist"))
+	for i := range list.Stuck {
+		pod := &list.Stuck[i]
+		if i == most && o.output.Format != output.Wide {
+			o.output.Line("  and %d more: -o wide", len(list.Stuck)-most)
+			return
+		}
+		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
+			output.FullName(pod.Namespace, pod.Name), pod.Node, output.Span(pod.Since.Time, list.At.Time), waitWords[pod.WaitsFor])
+	}
+}
+
+// waitWords name what terminating pods wait for.
+var waitWords = map[cliv1alpha1.TerminationWait]string{
+	cliv1alpha1.WaitsForContainers:        "its containers",
+	cliv1alpha1.WaitsForKubelet:           "its kubelet, which is alive",
+	cliv1alpha1.WaitsForSilentKubelet:     "its kubelet, which is silent",
+	cliv1alpha1.WaitsForFinalizers:        "its finalizers",
+	cliv1alpha1.WaitsForGarbageCollection: "pod garbage collection",
 }
 
 // headline counts the pending pods.

@@ -89,8 +89,7 @@ func (o *taintsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := &cliv1alpha1.TaintList{At: metav1.NewMicroTime(o.source.Now(cluster)), Notes: cluster.Notes()}
-	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintList"))
+	list := &cliv1alpha1.TaintList{TypeMeta: cliv1alpha1.Type("TaintList"), At: metav1.NewMicroTime(o.source.Now(cluster)), Notes: cluster.Notes()}
 	list.Taints = plan.TaintsOf(cluster, nodes, func(taint corev1.Taint) bool {
 		return (o.key == "" || taint.Key == o.key) && (o.effect == "" || string(taint.Effect) == o.effect)
 	})

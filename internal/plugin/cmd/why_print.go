@@ -59,7 +59,15 @@ func (e *explainer) answer() []string {
 		return append([]string{pod + " has finished, and " + e.finished()}, slices.Concat(e.why(), e.objection())...)
 	case cliv1alpha1.PodNodeUnknown:
 		return []string{fmt.Sprintf("%s on node %s: it is not known whether it leaves.", pod, e.Node), e.Reason}
-	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
+	case cliv1alpha1.PodGone:
+		return e.gone(pod)
+	case cliv1alpha1.PodTerminating:
+		if e.Node != "" {
+			pod += " on node " + e.Node
+		}
+		since := e.Terminating.Since.Time
+		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod, output.Span(since, e.At.Time), output.Absolute(since)), e.Reason}
+	case cliv1alpha1.PodStatic, cliv1alpha1.PodNodeGone:
 		if e.Node != "" {
 			pod += " on node " + e.Node
 		}
@@ -78,6 +86,26 @@ func (e *explainer) answer() []string {
 	line := fmt.Sprintf("%s %s node %s %s, at %s.",
 		pod, leaves, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
 	return append([]string{line}, slices.Concat(e.why(), e.objection())...)
+}
+
+// gone says what an event says about a pod that does not exist any more.
+func (e *explainer) gone(pod string) []string {
+	by := "kube-controller-manager"
+	if e.Evicted.By == cliv1alpha1.WhoTaintkeeper {
+		by = "Taintkeeper"
+	}
+	from, because := "", "Its event does not say why: only Taintkeeper's events name the node and the taint."
+	if e.Node != "" {
+		from = " from node " + e.Node
+	}
+	if e.Taint != "" {
+		because = fmt.Sprintf("The reason was taint %s.", e.Taint)
+	}
+	if e.Due != nil {
+		because += fmt.Sprintf(" It was due at %s.", output.Absolute(e.Due.Time))
+	}
+	at := e.Evicted.At.Time
+	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, by, from, output.Span(at, e.At.Time), output.Absolute(at)), because}
 }
 
 func (e *explainer) finished() string {
