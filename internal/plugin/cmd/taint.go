@@ -436,19 +436,10 @@ func (t *tainting) follow(ctx context.Context, done []changed) error {
 		return nil
 	}
 	err := t.awaitDepartures(ctx, done)
-	if apicall.Stopping(ctx) && len(t.edit.Add) > 0 {
-		return errors.Join(err, t.interrupted(done))
+	if apicall.Stopping(ctx) {
+		return errors.Join(err, fmt.Errorf("the change is not undone: %s on %s", t.edit, sentence.Enumerate(nodesOf(done))))
 	}
 	return err
-}
-
-// interrupted says how to undo the change.
-func (t *tainting) interrupted(done []changed) error {
-	words := slices.Concat([]string{"kubectl", "taintkeeper", "untaint"}, t.connection(), nodesOf(done))
-	for _, taint := range t.edit.Add {
-		words = append(words, taints.Removal{Key: taint.Key, Effect: taint.Effect}.String())
-	}
-	return fmt.Errorf("interrupted: to remove %s from %s, run: %s", t.edit, sentence.Enumerate(nodesOf(done)), strings.Join(words, " "))
 }
 
 func nodesOf(done []changed) []string {
@@ -457,21 +448,4 @@ func nodesOf(done []changed) []string {
 		names = append(names, one.node.Name)
 	}
 	return names
-}
-
-// connection returns the flags that selected the cluster of this command.
-func (t *tainting) connection() []string {
-	var words []string
-	for _, flag := range []struct {
-		name  string
-		value *string
-	}{
-		{"kubeconfig", t.config.KubeConfig}, {"context", t.config.Context},
-		{"cluster", t.config.ClusterName}, {"user", t.config.AuthInfoName},
-	} {
-		if flag.value != nil && *flag.value != "" {
-			words = append(words, "--"+flag.name+"="+*flag.value)
-		}
-	}
-	return words
 }
