@@ -98,15 +98,15 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *co
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
 		Clock:     clock.RealClock{}, // virtual time
 	}
-	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, error) {
 		scheme := metadatafake.NewTestScheme()
 		if err := metav1.AddMetaToScheme(scheme); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		owners := metadatafake.NewSimpleMetadataClient(scheme)
 		reader := source.NewReader("test", s.client, s.policies(), owners, output.NewProgress(env))
-		reader.Cluster.Location = s.location
-		return reader, &s.clock, nil
+		reader.Cluster.Location, reader.Clock = s.location, &s.clock
+		return reader, nil
 	}
 	cmd := newCommand(&taintOptions{
 		env: env, config: genericclioptions.NewConfigFlags(true), output: output.NewPrinter(env), asks: true, connect: connect,
@@ -518,7 +518,7 @@ func TestUntaintTakesKeysBehindNodes(t *testing.T) {
 
 func TestUntaintSaysWhatIsWrong(t *testing.T) {
 	for args, says := range map[string]string{
-		"a b":       "no taint is given: a, b are nodes",
+		"a b":       `node a: cannot remove taint "b": the node has no such taint`,
 		"x m":       `there is no node "x"`,
 		"a other":   `node a: cannot remove taint "other": the node has no such taint`,
 		"a m_:-x":   "parse removal",
