@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# test/page/browser.go looks for the same browsers.
+# test/web/browser.go looks for the same browsers.
 browser() {
 	if [ -n "${CHROMIUM:-}" ]; then
 		command -v "$CHROMIUM" >/dev/null

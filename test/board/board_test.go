@@ -18,16 +18,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/board"
-	"github.com/taintkeeper/taintkeeper/test/page"
+	"github.com/taintkeeper/taintkeeper/test/web"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
 // browser is shared by all tests.
-var browser *page.Browser
+var browser *web.Browser
 
 func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m, func(ctx context.Context, shared *suite.Suite) error {
-		started, stop, err := page.Start(context.WithoutCancel(ctx))
+		started, stop, err := web.Start(context.WithoutCancel(ctx))
 		if err != nil {
 			return err
 		}
@@ -38,9 +38,9 @@ func TestMain(m *testing.M) {
 }
 
 // look is the view with which the tests open a page unless they say otherwise.
-var look = page.View{Width: 1120, Height: 900, Scheme: "light"}
+var look = web.View{Width: 1120, Height: 900, Scheme: "light"}
 
-func open(t *testing.T, address string, view page.View) *page.Tab {
+func open(t *testing.T, address string, view web.View) *web.Tab {
 	t.Helper()
 	tab, err := browser.OpenAddress(address, view)
 	if err != nil {
@@ -51,7 +51,7 @@ func open(t *testing.T, address string, view page.View) *page.Tab {
 }
 
 // play opens a scene, and its page.
-func play(t *testing.T, objects board.Objects, view page.View) (*board.Scene, *page.Tab) {
+func play(t *testing.T, objects board.Objects, view web.View) (*board.Scene, *web.Tab) {
 	t.Helper()
 	scene := board.Open(t.Context(), objects)
 	t.Cleanup(scene.Close)
@@ -64,7 +64,7 @@ var whole = fmt.Sprintf(`%s === 7 && %s === 9 && %s === 1 && %s === 1`,
 	board.Rows("pending"), board.Rows("nodes"), board.Rows("rules"), board.Rows("differences"))
 
 // value returns the value of a JavaScript expression in the page.
-func value[T any](t *testing.T, tab *page.Tab, expression string) T {
+func value[T any](t *testing.T, tab *web.Tab, expression string) T {
 	t.Helper()
 	got, err := chromedp.Run(tab.Context, chromedp.Evaluate[T](expression))
 	if err != nil {
@@ -74,7 +74,7 @@ func value[T any](t *testing.T, tab *page.Tab, expression string) T {
 }
 
 // until waits until an expression is true.
-func until(t *testing.T, tab *page.Tab, expression string) {
+func until(t *testing.T, tab *web.Tab, expression string) {
 	t.Helper()
 	if err := tab.Until(expression); err != nil {
 		t.Fatalf("%v; the page says:\n%s", err, value[string](t, tab, `document.body.innerText.slice(0, 2000)`))
@@ -82,7 +82,7 @@ func until(t *testing.T, tab *page.Tab, expression string) {
 }
 
 // press presses keys, one after the other.
-func press(t *testing.T, tab *page.Tab, keys ...string) {
+func press(t *testing.T, tab *web.Tab, keys ...string) {
 	t.Helper()
 	if len(keys) > 0 && keys[0] == "/" {
 		// A key that the page handles itself enters no text; with chromedp's own key events, it would.
@@ -107,7 +107,7 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 }
 
 // quiet fails if the page has requested anything but itself and its events, or has reported problems.
-func quiet(t *testing.T, tab *page.Tab, address string) {
+func quiet(t *testing.T, tab *web.Tab, address string) {
 	t.Helper()
 	for _, request := range tab.Requests() {
 		if request != address && request != address+"events" {
@@ -131,7 +131,7 @@ func TestThePageShowsTheClusterAndAsksForNothingElse(t *testing.T) {
 			objects := board.Small(now)
 			scene := board.Open(t.Context(), objects)
 			t.Cleanup(scene.Close)
-			tab := open(t, scene.Address, page.View{Width: 1120, Height: 900, Scheme: scheme})
+			tab := open(t, scene.Address, web.View{Width: 1120, Height: 900, Scheme: scheme})
 			until(t, tab, whole)
 			for _, pod := range board.Evictions(objects, now) {
 				scene.SetPod(pod)
@@ -264,7 +264,7 @@ func TestWhatAMessageCarriesIsNotRun(t *testing.T) {
 }
 
 func TestThePageFitsANarrowScreen(t *testing.T) {
-	_, tab := play(t, board.Small(time.Now()), page.View{Width: 320, Height: 640, Scheme: "light"})
+	_, tab := play(t, board.Small(time.Now()), web.View{Width: 320, Height: 640, Scheme: "light"})
 	until(t, tab, board.Rows("pending")+` === 7`)
 	expect(t, "the width of the page", value[int](t, tab, `document.documentElement.scrollWidth`), 320)
 }
@@ -280,7 +280,7 @@ func TestAPageThatLosesTheBoardSaysSoAndShowsWhatItHad(t *testing.T) {
 func TestSeveralPagesShowTheSameCluster(t *testing.T) {
 	scene := board.Open(t.Context(), board.Small(time.Now()))
 	t.Cleanup(scene.Close)
-	var tabs []*page.Tab
+	var tabs []*web.Tab
 	for range 5 {
 		tabs = append(tabs, open(t, scene.Address, look))
 	}

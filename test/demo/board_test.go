@@ -18,7 +18,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/taintkeeper/taintkeeper/test/board"
-	"github.com/taintkeeper/taintkeeper/test/page"
+	"github.com/taintkeeper/taintkeeper/test/web"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
 )
 
@@ -93,7 +93,7 @@ type instant struct {
 }
 
 // when looks at a page until an expression is true.
-func when(tab *page.Tab, expression string) <-chan instant {
+func when(tab *web.Tab, expression string) <-chan instant {
 	seen := make(chan instant, 1)
 	go func() {
 		at, err := tab.When(expression)
@@ -104,12 +104,12 @@ func when(tab *page.Tab, expression string) <-chan instant {
 
 func TestTheBoardOfThePlayground(t *testing.T) {
 	p := openPlayground(t)
-	browser, stop, err := page.Start(t.Context())
+	browser, stop, err := web.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	tab, err := browser.OpenAddress(p.board, page.View{Width: 1120, Height: 900, Scheme: "light"})
+	tab, err := browser.OpenAddress(p.board, web.View{Width: 1120, Height: 900, Scheme: "light"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,8 @@ type Explanation struct {
 	Timing *Timing `json:"timing,omitempty"`
 	// Taints are all taints of the pod's node, in the node's order.
 	Taints []ExplainedTaint `json:"taints"`
+	// LastWrite is the last write of the node's taints. It is absent if the node's managedFields do not have it.
+	LastWrite *Write `json:"lastWrite,omitempty"`
 	// Tolerations are all tolerations of the pod, in the pod's order. Positions count from 0.
 	Tolerations []ExplainedToleration `json:"tolerations"`
 	// NodeClasses groups nodes by their taints, those that refuse the pod first: all nodes, or those that the pod's

@@ -16,19 +16,19 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	planpage "github.com/taintkeeper/taintkeeper/internal/plugin/page"
 )
 
 var (
 	//go:embed board.html
 	markup string
+	//go:embed base.css
+	baseStyle string
 	//go:embed board.css
 	ownStyle string
 	//go:embed board.js
 	script string
 
-	style  = planpage.BaseStyle + ownStyle
+	style  = baseStyle + ownStyle
 	parsed = template.Must(template.New("board").Parse(markup))
 )
 

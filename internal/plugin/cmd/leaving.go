@@ -300,7 +300,7 @@ func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
 	if len(list.Pods) > 0 {
 		o.output.Line("")
 	}
-	o.output.Line("%s evicted and still %s (kubectl taintkeeper explain POD says what helps):",
+	o.output.Line("%s evicted and still %s (kubectl taintkeeper why POD says what helps):",
 		sentence.Do(len(list.Stuck), "pod", "was", "were"), sentence.Agree(len(list.Stuck), "exists", "exist"))
 	for i := range list.Stuck {
 		pod := &list.Stuck[i]

@@ -11,8 +11,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/page"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 )
 
 // printPlan prints a plan for people: the answer, what needs attention, and then every pod.
@@ -141,20 +141,25 @@ func fits(where *cliv1alpha1.WhereTo) string {
 	return fmt.Sprint(where.Fits)
 }
 
-// printPage prints a plan as one page, with the same words as the table.
+// printPage prints a plan as one page.
 func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
-	return page.Write(o.Env.Out, page.Page{
-		Plan: plan, Cluster: summary.Cluster(plan), Answer: summary.Answer(plan),
-		Losses: slices.Concat(summary.Policies(plan), summary.Losses(plan)),
-		Words: func(pod *cliv1alpha1.PlannedPod) page.Words {
-			words := page.Words{Leaves: "stays", Toleration: planTolerationOf(pod), HeldBy: output.HeldBy(plan.At.Time, pod.Answer)}
-			if pod.Leaves {
-				words.Leaves, words.At = output.Relative(plan.At.Time, pod.Due.Time), output.Absolute(pod.Due.Time)
-			}
-			if pod.DueBefore != nil {
-				words.Before = output.Absolute(pod.DueBefore.Time)
-			}
-			return words
-		},
+	at := output.Absolute(plan.At.Time)
+	return web.Write(o.Env.Out, web.Page{
+		Kind: web.Plan, Title: "Plan: " + strings.Join(plan.Taints, " "),
+		Answer: summary.Answer(plan), Losses: slices.Concat(summary.Policies(plan), summary.Losses(plan)),
+		Facts: pageFacts(summary.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at}),
+		Workloads: web.NewTable([]string{"Workload", "Leave", "Replicas", "Lowest"}, plan.Workloads, func(w cliv1alpha1.PlannedWorkload) []string {
+			return []string{w.Kind + " " + output.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
+		}),
+		Footer: "A plan says what would happen to the cluster in its state at " + at + ". It did not set any taints. -o json prints the same plan.",
+		Data:   plan,
 	})
+}
+
+// pageFacts are facts with the cluster, if there is one.
+func pageFacts(cluster string, facts ...web.Fact) []web.Fact {
+	if cluster == "" {
+		return facts
+	}
+	return slices.Insert(facts, 0, web.Fact{Name: "Cluster", Value: cluster})
 }

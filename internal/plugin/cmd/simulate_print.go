@@ -15,8 +15,8 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/page"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -258,15 +258,24 @@ func simulateFound(report *cliv1alpha1.SimulationReport) map[string]string {
 	return all
 }
 
-// printPage prints a report as one page, with the same words as the text.
+// printPage prints a report as one page.
 func (o *simulateOptions) printPage(report *cliv1alpha1.SimulationReport) error {
 	lines := answer(report)
 	name := o.name
 	if name == "-" {
 		name = "stdin"
 	}
-	return page.WriteSimulation(o.output.Env.Out, page.Simulation{
-		Report: report, Cluster: clusterOf(report), Scenario: name, Steps: o.scenario.String(),
-		Answer: lines[0], Losses: slices.Concat(lines[1:], reasons(report)),
+	at := output.Absolute(report.At.Time)
+	return web.Write(o.output.Env.Out, web.Page{
+		Kind: web.Simulate, Title: "Simulation: " + name, Answer: lines[0], Losses: slices.Concat(lines[1:], reasons(report)),
+		Facts: pageFacts(clusterOf(report), web.Fact{Name: "Scenario", Value: name + ", " + o.scenario.String()}, web.Fact{Name: "Starts at", Value: at}),
+		Workloads: web.NewTable([]string{"Workload", "Lowest", "For", "From"}, report.Workloads, func(w cliv1alpha1.SimulatedWorkload) []string {
+			return []string{
+				w.Kind + " " + output.FullName(w.Namespace, w.Name), fmt.Sprintf("%d of %d", w.Lowest, w.Replicas),
+				span(w.LowestFor), "+" + span(w.LowestAt),
+			}
+		}),
+		Footer: "A simulation says what would happen to the cluster in its state at " + at + ". It changed nothing. -o json prints the same report.",
+		Data:   report,
 	})
 }

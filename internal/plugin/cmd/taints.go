@@ -117,13 +117,17 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
 		if !taint.TimeAdded.IsZero() {
 			age, added = output.Age(taint.TimeAdded.Time, list.At.Time), output.Absolute(taint.TimeAdded.Time)
 		}
+		written := "unknown"
+		if taint.LastWrite != nil {
+			written = fmt.Sprintf("%s, %s ago", taint.LastWrite.By, output.Span(taint.LastWrite.At.Time, list.At.Time))
+		}
 		rows = append(rows, []any{
-			taint.Node, taint.Key, taint.Value, string(taint.Effect), age,
+			taint.Node, taint.Key, taint.Value, string(taint.Effect), age, written,
 			taint.Indefinite, taint.ForAWhile, taint.NotAtAll, added,
 		})
 	}
 	columns := []string{
-		"Node", "Key", "Value", "Effect", "Age",
+		"Node", "Key", "Value", "Effect", "Age", "Last write",
 		"Forever", "For a while", "Not at all", "+Time added",
 	}
 	if o.output.IsNarrow(columns, rows) {
@@ -148,5 +152,8 @@ func (o *taintsOptions) printLines(list *cliv1alpha1.TaintList) {
 		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
 		o.output.Line("  Of the node's pods, %d %s the taint indefinitely, %d for a while, and %d not at all.",
 			taint.Indefinite, sentence.Agree(taint.Indefinite, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
+		if taint.LastWrite != nil {
+			o.output.Line("  %s", lastWrite(taint.LastWrite, list.At.Time))
+		}
 	}
 }

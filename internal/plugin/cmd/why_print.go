@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -228,7 +229,18 @@ func (e *explainer) printTaints() error {
 		}
 		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
 	}
-	return e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows)
+	if err := e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows); err != nil {
+		return err
+	}
+	if e.LastWrite != nil && !e.NoHeaders {
+		e.Line("%s", lastWrite(e.LastWrite, e.At.Time))
+	}
+	return nil
+}
+
+// lastWrite says who last wrote the taints of a node.
+func lastWrite(write *cliv1alpha1.Write, now time.Time) string {
+	return fmt.Sprintf("%s last wrote the taints of the node, %s ago, at %s.", write.By, output.Span(write.At.Time, now), output.Absolute(write.At.Time))
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {

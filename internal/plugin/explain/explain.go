@@ -113,6 +113,7 @@ func (s *Subject) facts() verdict.Pod {
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	facts, onNode := s.facts(), state.Tainted(s.Node, s.At)
 	decided := s.Decide(facts, onNode)
+	e.LastWrite = state.LastWriteOf(s.Node)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]
 		explained := s.explainTaint(facts, taint, onNode)

@@ -212,16 +212,16 @@ func TaintsOf(cluster *state.Cluster, nodes []*corev1.Node, match func(corev1.Ta
 	for _, node := range nodes {
 		for _, taint := range node.Spec.Taints {
 			if match(taint) {
-				all = append(all, nodeTaint(node.Name, taint, byNode[node.Name]))
+				all = append(all, nodeTaint(node, taint, byNode[node.Name]))
 			}
 		}
 	}
 	return all
 }
 
-func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
+func nodeTaint(node *corev1.Node, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
 	listed := cliv1alpha1.NodeTaint{
-		Node: node, Taint: taints.Format(taint),
+		Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
 		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 	}
 	for _, pod := range pods {

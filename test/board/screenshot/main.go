@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/board"
-	"github.com/taintkeeper/taintkeeper/test/page"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 func shoot(out string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	browser, end, err := page.Start(ctx)
+	browser, end, err := web.Start(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,8 +55,8 @@ func shoot(out string) error {
 }
 
 // take takes a picture of a scene that has just begun, once some pods are evicted.
-func take(browser *page.Browser, scene *board.Scene, evicted []*corev1.Pod, scheme string) ([]byte, error) {
-	tab, err := browser.OpenAddress(scene.Address, page.View{Width: 1120, Height: 990, Scheme: scheme})
+func take(browser *web.Browser, scene *board.Scene, evicted []*corev1.Pod, scheme string) ([]byte, error) {
+	tab, err := browser.OpenAddress(scene.Address, web.View{Width: 1120, Height: 990, Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}

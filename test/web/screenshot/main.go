@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshot takes the pictures of a plan and a simulation in docs/: go run ./test/page/screenshot.
+// Command screenshot takes the pictures of a plan and a simulation in docs/: go run ./test/web/screenshot.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/taintkeeper/taintkeeper/test/page"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // pictures are what is shown, by the beginning of their files' names.
@@ -45,13 +45,13 @@ func shoot(cluster, out string) error {
 	defer os.RemoveAll(folder)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	browser, end, err := page.Start(ctx)
+	browser, end, err := web.Start(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	for _, picture := range pictures {
-		written, err := page.Print(append(picture.arguments, "-f", cluster, "-o", "html")...)
+		written, err := web.Print(append(picture.arguments, "-f", cluster, "-o", "html")...)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func shoot(cluster, out string) error {
 			return err
 		}
 		for _, scheme := range []string{"light", "dark"} {
-			view := page.View{Width: 1120, Height: picture.height, Scheme: scheme}
+			view := web.View{Width: 1120, Height: picture.height, Scheme: scheme}
 			if err := take(browser, file, view, filepath.Join(out, picture.name+"-"+scheme+".png")); err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func shoot(cluster, out string) error {
 }
 
 // take takes a picture of a page.
-func take(browser *page.Browser, file string, view page.View, out string) error {
+func take(browser *web.Browser, file string, view web.View, out string) error {
 	tab, err := browser.Open(file, view)
 	if err != nil {
 		return err

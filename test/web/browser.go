@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page opens pages in headless Chromium, for tests and for the pictures in docs: those of plans and the board.
-package page
+// Package web opens pages in headless Chromium, for tests and for the pictures in docs: those of plans and the board.
+package web
 
 import (
 	"context"
@@ -194,4 +194,15 @@ func (t *Tab) note(event any) {
 	case *runtime.EventExceptionThrown:
 		t.problems = append(t.problems, event.ExceptionDetails.Text)
 	}
+}
+
+// Rows is a JavaScript expression for the number of rows of a table that match the filter, drawn or not.
+func Rows(table string) string {
+	return fmt.Sprintf(`Number(document.getElementById(%q)?.dataset.rows ?? 0)`, table)
+}
+
+// RowOf is a JavaScript expression for the text of the row whose first cell contains a name; empty if there is none.
+func RowOf(table, name string) string {
+	return fmt.Sprintf(`([...document.querySelectorAll('#%s tbody tr')]`+
+		`.find((tr) => tr.cells[0].textContent.includes(%q))?.textContent ?? '')`, table, name)
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package page
+package web
 
 import (
 	"maps"
@@ -23,7 +23,7 @@ func TestTheContrastIsEnoughInLightAndDark(t *testing.T) {
 	maps.Copy(dark, palette(after))
 	for mode, colors := range map[string]map[string]string{"light": light, "dark": dark} {
 		for _, ground := range []string{"ground", "raised", "band"} {
-			for _, name := range []string{"text", "soft", "accent", "bad", "leaves", "earlier", "later", "same", "stays"} {
+			for _, name := range []string{"text", "soft", "accent", "bad", "warn", "same", "well"} {
 				if got := contrast(t, colors[name], colors[ground]); got < 4.5 {
 					t.Errorf("%s: %s on %s has a contrast of %.2f, want 4.5", mode, name, ground, got)
 				}

@@ -1,0 +1,109 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+)
+
+// written returns a page, as text and parsed, that says one text wherever it can.
+func written(t *testing.T, text string) (string, *html.Node) {
+	t.Helper()
+	var out bytes.Buffer
+	err := Write(&out, Page{
+		Kind: Plan, Title: text, Answer: text, Losses: []string{text}, Facts: []Fact{{Name: "Cluster", Value: text}},
+		Workloads: NewTable([]string{"Workload"}, []string{text}, func(name string) []string { return []string{name} }),
+		Footer:    text, Data: &cliv1alpha1.TaintPlan{Notes: []string{text}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := html.Parse(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), document
+}
+
+// elements returns the elements of a kind.
+func elements(document *html.Node, tag string) (all []*html.Node) {
+	for node := range document.Descendants() {
+		if node.Type == html.ElementNode && (tag == "" || node.Data == tag) {
+			all = append(all, node)
+		}
+	}
+	return all
+}
+
+func attribute(node *html.Node, name string) string {
+	for _, attribute := range node.Attr {
+		if attribute.Key == name {
+			return attribute.Val
+		}
+	}
+	return ""
+}
+
+func TestTextsOfAnyKindStayText(t *testing.T) {
+	for _, text := range []string{
+		`</script><script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)`, `<!--<script>`, `{{.Data}}`,
+		"a\u2028b", `\u003c/script>`, `</title></style></noscript><script>alert(1)</script>`,
+	} {
+		_, document := written(t, text)
+		for _, node := range elements(document, "") {
+			for _, attribute := range node.Attr {
+				if strings.HasPrefix(attribute.Key, "on") || attribute.Key == "style" {
+					t.Errorf("%q made an attribute %s", text, attribute.Key)
+				}
+			}
+		}
+		scripts := elements(document, "script")
+		if len(scripts) != 2 || len(elements(document, "img")) > 0 || scripts[1].FirstChild.Data != script {
+			t.Fatalf("%q made an element", text)
+		}
+		var data cliv1alpha1.TaintPlan
+		if err := json.Unmarshal([]byte(scripts[0].FirstChild.Data), &data); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{text}, data.Notes); diff != "" {
+			t.Errorf("the data (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestThePolicyAllowsThePagesOwnScriptAndNothingElse(t *testing.T) {
+	_, document := written(t, "x")
+	policy := attribute(elements(document, "meta")[1], "content")
+	for _, want := range []string{
+		"default-src 'none'; ", "connect-src 'none'", hash(script), hash(style), "require-trusted-types-for 'script'", "base-uri 'none'", "form-action 'none'",
+	} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("the policy is %q, without %q", policy, want)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+		t.Errorf("the policy allows too much: %s", policy)
+	}
+}
+
+// Data that becomes markup could run scripts or load pictures.
+func TestThePageLoadsNothingAndTheScriptMakesNoMarkup(t *testing.T) {
+	if outside := regexp.MustCompile(`https?://|@import|url\(`).FindAllString(strings.ReplaceAll(markup+style+script, "http://www.w3.org/2000/svg", ""), -1); len(outside) > 0 {
+		t.Errorf("the page names something outside: %v", outside)
+	}
+	for _, never := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"} {
+		if strings.Contains(script, never) {
+			t.Errorf("the script uses %s", never)
+		}
+	}
+}
