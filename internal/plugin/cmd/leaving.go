@@ -111,13 +111,7 @@ func (o *leavingOptions) validate() error {
 	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
 		o.nodes.All = true
 	}
-	if err := o.nodes.Validate(); err != nil {
-		return err
-	}
-	if err := o.source.Validate(); err != nil {
-		return err
-	}
-	return o.output.Validate()
+	return firstError(o.nodes.Validate, o.source.Validate, o.output.Validate)
 }
 
 // complete finds the namespace. Files have no current namespace.

@@ -113,9 +113,8 @@ func (r *Reader) lease(ctx context.Context, name string, homes func(context.Cont
 	})
 }
 
-// Who says which controllers evict pods and taint nodes now. It reads what shows that, and uses the nodes and pods that
-// were read before.
-func (r *Reader) Who(ctx context.Context) (*who.Answer, error) {
+// Signs reads what shows now which controllers evict pods. It keeps the nodes and pods that were read before.
+func (r *Reader) Signs(ctx context.Context) (*state.Cluster, error) {
 	fresh := *r
 	fresh.Cluster = &state.Cluster{Nodes: r.Cluster.Nodes, Pods: r.Cluster.Pods}
 	for _, read := range []func(context.Context) error{fresh.leases, fresh.evictionClocks, fresh.evictions} {
@@ -123,7 +122,8 @@ func (r *Reader) Who(ctx context.Context) (*who.Answer, error) {
 			return nil, err
 		}
 	}
-	return who.Ask(fresh.Cluster, r.Clock.Latest()), nil
+	fresh.Cluster.Signs.At = r.Clock.Latest()
+	return fresh.Cluster, nil
 }
 
 // homes returns the namespaces in which Taintkeeper's Lease and eviction clock may be: those that the bindings of its
