@@ -62,8 +62,6 @@ type PendingPod struct {
 
 // EvictionList is the evictions of the past, as far as events tell of them. The API server keeps events for an hour, or
 // for what its flag --event-ttl says.
-//
-// +kubebuilder:object:root=true
 type EvictionList struct {
 	metav1.TypeMeta `json:",inline"`
 

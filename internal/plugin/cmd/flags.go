@@ -64,6 +64,16 @@ func noNamespace(config *genericclioptions.ConfigFlags) error {
 	return command.Usagef("--namespace=%s: this command reports pods of all namespaces; remove --namespace", *config.Namespace)
 }
 
+// firstError makes some checks until one fails.
+func firstError(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // didYouMean returns the nearest names, as the end of a sentence. It is empty if none is near.
 func didYouMean(name string, names []string) string {
 	const most = 3

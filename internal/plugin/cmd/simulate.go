@@ -128,10 +128,8 @@ func (o *simulateOptions) complete(cmd *cobra.Command, args []string) error {
 	if o.startDelay < 0 {
 		return command.Usagef("--start-delay=%s: it cannot be negative", o.startDelay)
 	}
-	for _, check := range []func() error{o.source.Validate, o.output.Validate, o.failOn.Validate, o.health.Validate} {
-		if err := check(); err != nil {
-			return command.Usagef("%w", err)
-		}
+	if err := firstError(o.source.Validate, o.output.Validate, o.failOn.Validate, o.health.Validate); err != nil {
+		return command.Usagef("%w", err)
 	}
 	if o.silent {
 		return o.completeSilence(args)

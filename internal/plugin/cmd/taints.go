@@ -72,12 +72,7 @@ func (o *taintsOptions) validate() error {
 	if err := noNamespace(o.source.Config); err != nil {
 		return err
 	}
-	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return firstError(o.nodes.Validate, o.source.Validate, o.output.Validate)
 }
 
 func (o *taintsOptions) run(ctx context.Context) error {
