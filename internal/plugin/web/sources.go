@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package board
+package web
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // Kinds of objects that are watched, and the API server itself.
@@ -52,27 +51,32 @@ type currency struct {
 	problems map[string]problem
 }
 
+// sourceRow says how current a kind of object is. Read is set once it was listed: before that, zero does not mean none.
+// Since is when a broken source was last current. Problem is a sentence, if there is one.
+type sourceRow struct {
+	ID      string `json:"id"`
+	State   string `json:"state"`
+	Read    bool   `json:"read"`
+	Since   int64  `json:"since,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
 // problem is why a verb fails.
 type problem struct{ state, text string }
 
 // source returns the state of a kind.
-func (c *cluster) source(kind string) *currency {
-	if c.sources[kind] == nil {
-		c.sources[kind] = &currency{problems: map[string]problem{}}
+func (b *Board) source(kind string) *currency {
+	if b.sources[kind] == nil {
+		b.sources[kind] = &currency{problems: map[string]problem{}}
 	}
-	return c.sources[kind]
+	return b.sources[kind]
 }
 
-func (c *cluster) wasRead(kind string) bool { return c.source(kind).read }
-
 // called records the result of a call to list or to watch a kind.
-func (c *cluster) called(_ context.Context, feed follow.Feed, verb string, err error) {
-	s := c.source(feed.Kind)
+func (b *Board) called(_ context.Context, feed follow.Feed, verb string, err error) {
+	s := b.source(feed.Kind)
 	if err != nil {
-		if len(s.problems) == 0 {
-			s.current = c.now()
-		}
-		s.problems[verb] = problemOf(feed.Kind, verb, err)
+		b.failed(s, verb, problemOf(feed.Kind, verb, err))
 		return
 	}
 	// Someone who may list but not watch may still not watch.
@@ -82,18 +86,23 @@ func (c *cluster) called(_ context.Context, feed follow.Feed, verb string, err e
 	delete(s.problems, verb)
 }
 
+// failed records a problem of a kind, which has been current until now.
+func (b *Board) failed(s *currency, verb string, is problem) {
+	if len(s.problems) == 0 {
+		s.current = b.config.Now()
+	}
+	s.problems[verb] = is
+}
+
 // policiesCalled records which policies could not be read, and reports whether they were read. While no policies are
 // known, pages are not told that reading them failed.
-func (c *cluster) policiesCalled(missing []string, err error) bool {
-	if err != nil && c.pending.Policies == nil {
+func (b *Board) policiesCalled(missing []string, err error) bool {
+	if err != nil && b.pending.Policies == nil {
 		return false
 	}
-	s := c.source(kindPolicies)
+	s := b.source(kindPolicies)
 	if err != nil {
-		if len(s.problems) == 0 {
-			s.current = c.now()
-		}
-		s.problems["list"] = problemOf(kindPolicies, "list", err)
+		b.failed(s, "list", problemOf(kindPolicies, "list", err))
 		return false
 	}
 	s.read = true
@@ -105,12 +114,10 @@ func (c *cluster) policiesCalled(missing []string, err error) bool {
 }
 
 // listed records that a list is complete.
-func (c *cluster) listed(feed follow.Feed) {
-	c.source(feed.Kind).read = true
+func (b *Board) listed(feed follow.Feed) {
+	b.source(feed.Kind).read = true
 	if feed.Kind == follow.Nodes || feed.Kind == follow.Pods {
-		for name := range c.nodes {
-			c.changed[name] = true
-		}
+		b.markAllChanged()
 	}
 }
 
@@ -123,23 +130,23 @@ func problemOf(kind, verb string, err error) problem {
 	case apierrors.IsNotFound(err) && kind == kindRules:
 		return problem{stateAbsent, "The cluster has no NodeTaintRules: their CustomResourceDefinition is not installed."}
 	}
-	return problem{stateBroken, sentence.Printable(fmt.Sprintf("Cannot read %s: %v.", kind, err))}
+	return problem{stateBroken, fmt.Sprintf("Cannot read %s: %v.", kind, err)}
 }
 
-// pinged records whether the API server responds at all, because a watch can hang without an error.
-func (c *cluster) pinged(asked time.Time, err error) {
-	s := c.source(kindServer)
+// pinged records whether the API server responds at all.
+func (b *Board) pinged(asked time.Time, err error) {
+	s := b.source(kindServer)
 	clear(s.problems)
 	if err != nil {
-		s.problems["get"] = problem{stateBroken, sentence.Printable(fmt.Sprintf("The API server does not answer: %v.", err))}
+		s.problems["get"] = problem{stateBroken, fmt.Sprintf("The API server does not answer: %v.", err)}
 		return
 	}
 	s.read, s.current = true, asked
 }
 
-func (c *cluster) renderSources() {
-	for kind, s := range c.sources {
-		row := sourceRow{ID: kind, State: stateCurrent}
+func (b *Board) renderSources() {
+	for kind, s := range b.sources {
+		row := sourceRow{ID: kind, State: stateCurrent, Read: s.read}
 		if !s.read {
 			row.State = stateReading
 		}
@@ -151,6 +158,6 @@ func (c *cluster) renderSources() {
 		if row.State == stateBroken && !s.current.IsZero() {
 			row.Since = s.current.UnixMilli()
 		}
-		c.sheets.put(sheetSources, kind, row)
+		b.rows.put(tableSources+kind, row)
 	}
 }

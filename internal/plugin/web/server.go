@@ -1,35 +1,18 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package board
+package web
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
-	_ "embed" // the page's parts
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
-)
-
-var (
-	//go:embed board.html
-	markup string
-	//go:embed base.css
-	baseStyle string
-	//go:embed board.css
-	ownStyle string
-	//go:embed board.js
-	script string
-
-	style  = baseStyle + ownStyle
-	parsed = template.Must(template.New("board").Parse(markup))
 )
 
 const (
@@ -50,7 +33,7 @@ func (b *Board) Handler(token string) http.Handler {
 	pages.HandleFunc("GET /{token}/events", b.serveEvents)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header.Set("Content-Security-Policy", policy())
+		header.Set("Content-Security-Policy", policy(board)+"; frame-ancestors 'none'")
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Referrer-Policy", "no-referrer")
@@ -60,7 +43,8 @@ func (b *Board) Handler(token string) http.Handler {
 			http.Error(w, "The board answers only this machine, at 127.0.0.1 or localhost.", http.StatusForbidden)
 			return
 		}
-		if given := firstPart(r.URL.Path); subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+		given, _, whole := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if !whole || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
 			http.Error(w, "There is nothing here: use the complete address that kubectl taintkeeper board printed.", http.StatusNotFound)
 			return
 		}
@@ -76,49 +60,24 @@ func isLoopback(host string) bool {
 	return name == "localhost" || ip.IsLoopback()
 }
 
-// firstPart returns the part between the first two slashes of a path.
-func firstPart(path string) string {
-	if len(path) == 0 || path[0] != '/' {
-		return ""
-	}
-	for i := 1; i < len(path); i++ {
-		if path[i] == '/' {
-			return path[1:i]
-		}
-	}
-	return ""
-}
-
-// policy is the Content-Security-Policy: the page's own style and script, and events from the same origin.
-func policy() string {
-	return fmt.Sprintf("default-src 'none'; connect-src 'self'; img-src data:; style-src '%s'; script-src '%s'; "+
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'", hash(style), hash(script))
-}
-
-func hash(source string) string {
-	sum := sha256.Sum256([]byte(source))
-	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
-}
-
 func (b *Board) servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = parsed.Execute(w, map[string]any{ // it fails if the client is gone
-		"Cluster": b.config.Cluster, "Style": template.CSS(style), "Script": template.JS(script),
-	})
+	_ = Write(w, b.servedPage()) // it fails if the client is gone
 }
 
 // serveEvents sends a page everything, and then each change.
 func (b *Board) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "retry: 1000\n\n") // a page that loses the connection retries after a second
-	stream := &stream{w: w, control: http.NewResponseController(w)}
+	control := http.NewResponseController(w)
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
-	for sent := new(page); ; {
-		update, news := b.next(sent)
-		if err := stream.send(update); err != nil {
+	for sent := uint64(0); ; {
+		changes, version, news := b.rows.since(sent, b.config.Now())
+		if err := send(w, control, changes); err != nil {
 			return
 		}
+		sent = version
 		select {
 		case <-r.Context().Done():
 			return
@@ -128,23 +87,17 @@ func (b *Board) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream is a page's connection.
-type stream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
 // send sends an update. A page that does not read it in time is disconnected. It reconnects and receives everything.
-func (s *stream) send(u update) error {
-	data, err := json.Marshal(u)
+func send(w http.ResponseWriter, control *http.ResponseController, changes update) error {
+	data, err := json.Marshal(changes)
 	if err != nil {
 		return err
 	}
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
+	if err := control.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.w, "data: %s\n\n", data); err != nil {
+	if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return control.Flush()
 }
