@@ -4,11 +4,13 @@
 package web
 
 import (
-	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -25,11 +27,8 @@ import (
 const (
 	// updateEvery is how long changes are collected: pages get at most four updates a second.
 	updateEvery = time.Second / 4
-	// quiet is how long nothing is rendered if nothing changes.
-	quiet = time.Hour
-	// pingEvery is how often the API server is pinged, and pingTimeout how long it may take to respond.
-	pingEvery   = 5 * time.Second
-	pingTimeout = 5 * time.Second
+	// pingEvery is how often the API server is pinged, and how long it may take to respond.
+	pingEvery = 5 * time.Second
 )
 
 // Config says what a board shows.
@@ -58,32 +57,38 @@ type Board struct {
 	rows     *rows
 
 	// Everything below belongs to the goroutine of the follower.
-	live      state.Live
-	pending   plan.Pending
-	held      map[string]string // why node health does not taint nodes, by their names
-	changed   map[string]bool   // the nodes whose rows may have changed
-	waiting   map[types.UID]nodeEvent
-	evictions []types.UID // those that are listed, newest last
-	counted   map[types.UID]bool
-	head      headRow
-	sources   map[string]*currency
+	live    state.Live
+	pending plan.Pending
+	held    map[string]string           // why node health does not taint nodes, by their names
+	changed map[string]bool             // the nodes whose rows may have changed
+	waiting map[types.UID]*corev1.Event // those that say why nodes wait for their taints
+	counted map[types.UID]bool
+	head    headRow
+	sources map[string]*currency
 }
 
-// headRow has everything that exists only once. Idle says that Taintkeeper does not evict, and what that means. It is
-// empty if Taintkeeper evicts, or if that is not known.
+// headRow has everything that exists only once. Evicted is how many evictions the board saw, and Evictions are the last
+// of them, newest first. Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper
+// evicts, or if that is not known.
 type headRow struct {
-	Evictions int    `json:"evictions"`
-	Idle      string `json:"idle,omitempty"`
+	Zones     []zoneRow     `json:"zones,omitempty"`
+	Evicted   int           `json:"evicted"`
+	Evictions []evictionRow `json:"evictions,omitempty"`
+	Idle      string        `json:"idle,omitempty"`
 }
 
 // New returns a board. Run starts it.
 func New(config Config) *Board {
 	b := &Board{
 		config: config, follower: follow.New(updateEvery), rows: newRows(), pending: plan.Pending{Owner: (&state.Cluster{}).Owner},
-		held: map[string]string{}, changed: map[string]bool{}, waiting: map[types.UID]nodeEvent{}, counted: map[types.UID]bool{},
+		held: map[string]string{}, changed: map[string]bool{}, waiting: map[types.UID]*corev1.Event{}, counted: map[types.UID]bool{},
 		sources: map[string]*currency{},
 	}
-	b.follower.Also = []func(context.Context){b.pingServer, b.followPolicies}
+	b.follower.Also = []func(context.Context){b.pingServer, func(ctx context.Context) {
+		config.Policies(ctx, func(read *state.Cluster, err error) {
+			b.follower.Do(ctx, func() { b.setPolicies(read, err) })
+		})
+	}}
 	b.follower.Called, b.follower.Listed, b.follower.Act = b.called, b.listed, b.update
 	return b
 }
@@ -124,12 +129,6 @@ func (b *Board) feeds() []follow.Feed {
 		})
 }
 
-func (b *Board) followPolicies(ctx context.Context) {
-	b.config.Policies(ctx, func(read *state.Cluster, err error) {
-		b.follower.Do(ctx, func() { b.setPolicies(read, err) })
-	})
-}
-
 // setPolicies updates who evicts, and the policies. Policies change what the board says about pods, but not which pods
 // must leave.
 func (b *Board) setPolicies(read *state.Cluster, err error) {
@@ -152,7 +151,7 @@ func (b *Board) pingServer(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		at := b.config.Now()
-		asking, cancel := context.WithTimeout(ctx, pingTimeout)
+		asking, cancel := context.WithTimeout(ctx, pingEvery)
 		err := b.config.Ping(asking)
 		cancel()
 		b.follower.Do(ctx, func() { b.pinged(at, err) })
@@ -172,22 +171,156 @@ func (b *Board) update() time.Duration {
 			b.renderNode(name)
 		}
 		clear(b.changed)
-		b.renderZones()
+		b.head.Zones = b.zones()
 	}
 	b.renderSources()
 	b.rows.put(tableHead, b.head)
 	b.rows.notify()
-	return quiet
+	return time.Hour // nothing else changes what the board shows
 }
 
-// servedPage is the page that shows the board.
-func (b *Board) servedPage() Page {
-	return Page{
-		Kind: board, Title: "Board: " + b.config.Cluster, Answer: "Reading the cluster.",
-		Facts: []Fact{
-			{Name: "Cluster", Value: b.config.Cluster, ID: "cluster"}, {Name: "Pods of", Value: cmp.Or(b.config.Namespace, "all namespaces")},
-			{Name: "API server's clock", ID: "clock"},
-		},
-		Footer: "The board only reads, with your own rights. Press Ctrl-C in its terminal to stop it.",
+// Kinds of objects that are watched, and the API server itself.
+const (
+	kindRules    = "nodetaintrules"
+	kindEvents   = "events"
+	kindServer   = "server"
+	kindPolicies = "evictionpolicies"
+)
+
+// States of a source.
+const (
+	stateReading = "reading" // the first list is not complete
+	stateCurrent = "current"
+	stateDenied  = "denied"
+	stateAbsent  = "absent" // the API server does not have the kind
+	stateBroken  = "broken" // the page shows what was last seen
+)
+
+// missing is what the page lacks if a kind may not be read.
+var missing = map[string]string{
+	follow.Nodes: "nodes, zones and countdowns are missing",
+	follow.Pods:  "pods that must leave and evictions are missing",
+	kindRules:    "rules are missing",
+	kindEvents:   "findings of shadow mode are missing, and reasons why nodes wait for their taints",
+}
+
+// askForViewer says which role to ask for.
+const askForViewer = "Ask for the ClusterRole " + state.ViewerRole + ", which grants this access."
+
+// currency is how current a kind is.
+type currency struct {
+	read     bool      // it has been listed once
+	current  time.Time // when it was last current
+	problems map[string]problem
+}
+
+// sourceRow says how current a kind of object is. Read is set once it was listed: before that, zero does not mean none.
+// Since is when a broken source was last current. Problem is a sentence, if there is one.
+type sourceRow struct {
+	ID      string `json:"id"`
+	State   string `json:"state"`
+	Read    bool   `json:"read"`
+	Since   int64  `json:"since,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// problem is why a verb fails.
+type problem struct{ state, text string }
+
+// source returns the state of a kind.
+func (b *Board) source(kind string) *currency {
+	if b.sources[kind] == nil {
+		b.sources[kind] = &currency{problems: map[string]problem{}}
+	}
+	return b.sources[kind]
+}
+
+// called records the result of a call to list or to watch a kind.
+func (b *Board) called(_ context.Context, feed follow.Feed, verb string, err error) {
+	s := b.source(feed.Kind)
+	if err != nil {
+		b.failed(s, verb, problemOf(feed.Kind, verb, err))
+		return
+	}
+	// Someone who may list but not watch may still not watch.
+	if verb == "watch" || s.problems["watch"].state != stateDenied {
+		clear(s.problems)
+	}
+	delete(s.problems, verb)
+}
+
+// failed records a problem of a kind, which has been current until now.
+func (b *Board) failed(s *currency, verb string, is problem) {
+	if len(s.problems) == 0 {
+		s.current = b.config.Now()
+	}
+	s.problems[verb] = is
+}
+
+// policiesCalled records which policies could not be read, and reports whether they were read. While no policies are
+// known, pages are not told that reading them failed.
+func (b *Board) policiesCalled(missing []string, err error) bool {
+	if err != nil && b.pending.Policies == nil {
+		return false
+	}
+	s := b.source(kindPolicies)
+	if err != nil {
+		b.failed(s, "list", problemOf(kindPolicies, "list", err))
+		return false
+	}
+	s.read = true
+	clear(s.problems)
+	if len(missing) > 0 {
+		s.problems["list"] = problem{stateDenied, strings.Join(missing, " ") + " " + askForViewer}
+	}
+	return true
+}
+
+// listed records that a list is complete.
+func (b *Board) listed(feed follow.Feed) {
+	b.source(feed.Kind).read = true
+	if feed.Kind == follow.Nodes || feed.Kind == follow.Pods {
+		b.markAllChanged()
+	}
+}
+
+func problemOf(kind, verb string, err error) problem {
+	switch {
+	case apierrors.IsForbidden(err):
+		return problem{stateDenied, fmt.Sprintf("You may not %s %s: %s. %s", verb, kind, missing[kind], askForViewer)}
+	case apierrors.IsUnauthorized(err):
+		return problem{stateDenied, "The API server no longer accepts your credentials: log in again, and restart the board."}
+	case apierrors.IsNotFound(err) && kind == kindRules:
+		return problem{stateAbsent, "The cluster has no NodeTaintRules: their CustomResourceDefinition is not installed."}
+	}
+	return problem{stateBroken, fmt.Sprintf("Cannot read %s: %v.", kind, err)}
+}
+
+// pinged records whether the API server responds at all.
+func (b *Board) pinged(asked time.Time, err error) {
+	s := b.source(kindServer)
+	clear(s.problems)
+	if err != nil {
+		s.problems["get"] = problem{stateBroken, fmt.Sprintf("The API server does not answer: %v.", err)}
+		return
+	}
+	s.read, s.current = true, asked
+}
+
+func (b *Board) renderSources() {
+	for kind, s := range b.sources {
+		row := sourceRow{ID: kind, State: stateCurrent, Read: s.read}
+		if !s.read {
+			row.State = stateReading
+		}
+		for _, verb := range []string{"get", "watch", "list"} {
+			if known, ok := s.problems[verb]; ok {
+				row.State, row.Problem = known.state, known.text
+			}
+		}
+		if row.State == stateBroken && !s.current.IsZero() {
+			row.Since = s.current.UnixMilli()
+		}
+		b.rows.put(tableSources+kind, row)
 	}
 }

@@ -5,6 +5,7 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -72,12 +73,6 @@ type differenceRow struct {
 	Sentence string `json:"sentence"`
 }
 
-// nodeEvent is an event that says why a node waits for its taint.
-type nodeEvent struct {
-	node, message string
-	at            time.Time
-}
-
 // SetNode implements follow.Cluster.
 func (b *Board) SetNode(node *corev1.Node) {
 	b.live.SetNode(node, b.config.Now())
@@ -132,7 +127,7 @@ func (b *Board) renderNode(name string) {
 		return
 	}
 	row := nodeRow{
-		Name: name, Zone: zoneOf(node.Node), Ready: string(corev1.ConditionUnknown), Cordoned: node.Spec.Unschedulable,
+		Name: name, Zone: readiness.ZoneName(topology.GetZoneKey(node.Node)), Ready: string(corev1.ConditionUnknown), Cordoned: node.Spec.Unschedulable,
 		Held: b.held[name], Pods: b.pending.On(node, b.config.Now()),
 	}
 	if ready := readiness.Condition(node.Node, corev1.NodeReady); ready != nil {
@@ -159,25 +154,20 @@ var defaultPolicy = readiness.Policy{
 	LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
 }
 
-// zoneOf names the zone of a node.
-func zoneOf(node *corev1.Node) string { return readiness.ZoneName(topology.GetZoneKey(node)) }
-
-// renderZones counts nodes in their zones, and says which zones hold.
-func (b *Board) renderZones() {
+// zones counts nodes in their zones, and says which zones hold.
+func (b *Board) zones() []zoneRow {
 	zones := map[string]*zoneRow{}
 	for node := range b.live.Nodes() {
-		name := zoneOf(node.Node)
-		zone := zones[name]
-		if zone == nil {
-			zone = &zoneRow{Name: name}
-			zones[name] = zone
+		name := readiness.ZoneName(topology.GetZoneKey(node.Node))
+		if zones[name] == nil {
+			zones[name] = &zoneRow{Name: name}
 		}
 		if _, excluded := node.Labels[readiness.ExcludedFromDisruption]; excluded {
 			continue
 		}
-		zone.Nodes++
+		zones[name].Nodes++
 		if !readiness.IsReady(node.Node) {
-			zone.NotReady++
+			zones[name].NotReady++
 		}
 	}
 	full := 0
@@ -187,13 +177,12 @@ func (b *Board) renderZones() {
 			full++
 		}
 	}
-	kept := map[string]bool{}
-	for name, zone := range zones {
-		zone.Why = whyHeld(zone, full == len(zones))
-		kept[tableZones+name] = true
-		b.rows.put(tableZones+name, zone)
+	rows := make([]zoneRow, 0, len(zones))
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		zones[name].Why = whyHeld(zones[name], full == len(zones))
+		rows = append(rows, *zones[name])
 	}
-	b.rows.keep(tableZones, kept)
+	return rows
 }
 
 // whyHeld says what the state of a zone means for its nodes that are not ready. everyZone means that all zones are in
@@ -231,7 +220,7 @@ func (b *Board) evicted(pod *corev1.Pod) {
 		return
 	}
 	b.counted[pod.UID] = true
-	b.head.Evictions++
+	b.head.Evicted++
 	row := evictionRow{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName, By: by,
 		At: deletedAt(pod, b.config.Now()).UnixMilli(),
@@ -246,11 +235,7 @@ func (b *Board) evicted(pod *corev1.Pod) {
 	default:
 		row.Unknown = "its node no longer had the taint when the board saw the deletion"
 	}
-	b.rows.put(tableEvictions+string(pod.UID), row)
-	if b.evictions = append(b.evictions, pod.UID); len(b.evictions) > mostEvictions {
-		b.rows.remove(tableEvictions + string(b.evictions[0]))
-		b.evictions = slices.Clone(b.evictions[1:])
-	}
+	b.head.Evictions = slices.Insert(b.head.Evictions[:min(len(b.head.Evictions), mostEvictions-1)], 0, row)
 }
 
 // deletedAt returns when the API server accepted the delete of a pod, which it records to the second. For a pod without
@@ -273,13 +258,14 @@ var differences = map[string]string{
 }
 
 func (b *Board) setEvent(event *corev1.Event) {
-	node, at := event.InvolvedObject.Name, event.LastTimestamp.Time
 	switch kind := differences[event.Reason]; {
 	case event.InvolvedObject.Kind != "Node":
 	case event.Reason == v1alpha1.EventNodeTaintHeld:
-		b.waiting[event.UID] = nodeEvent{node, event.Message, at}
+		b.waiting[event.UID] = event
 	case kind != "":
-		b.rows.put(tableDifferences+string(event.UID), differenceRow{node, at.UnixMilli(), kind, v1alpha1.ParseShadowText(event.Message)})
+		b.rows.put(tableDifferences+string(event.UID), differenceRow{
+			event.InvolvedObject.Name, event.LastTimestamp.UnixMilli(), kind, v1alpha1.ParseShadowText(event.Message),
+		})
 	}
 }
 
@@ -290,10 +276,11 @@ func (b *Board) deleteEvent(uid types.UID, _ string, _ metav1.Object) {
 
 // renderHeld records for each node that waits for its taint why it does.
 func (b *Board) renderHeld() {
-	newest := map[string]nodeEvent{}
+	newest := map[string]*corev1.Event{}
 	for _, event := range b.waiting {
-		if newest[event.node].at.Before(event.at) && waits(b.live.Node(event.node)) {
-			newest[event.node] = event
+		name := event.InvolvedObject.Name
+		if last := newest[name]; waits(b.live.Node(name)) && (last == nil || last.LastTimestamp.Before(&event.LastTimestamp)) {
+			newest[name] = event
 		}
 	}
 	for name := range b.held {
@@ -303,8 +290,8 @@ func (b *Board) renderHeld() {
 		}
 	}
 	for name, event := range newest {
-		if b.held[name] != event.message {
-			b.held[name], b.changed[name] = event.message, true
+		if b.held[name] != event.Message {
+			b.held[name], b.changed[name] = event.Message, true
 		}
 	}
 }

@@ -688,13 +688,15 @@ const drawSimulation = (report) => {
 // ---- The board. It receives rows and counts down with the API server's clock. ----
 
 const drawBoard = () => {
-  const received = { head: new Map(), sources: new Map(), zones: new Map(), nodes: new Map(), rules: new Map(), evictions: new Map(), differences: new Map() };
+  const received = { head: new Map(), sources: new Map(), nodes: new Map(), rules: new Map(), differences: new Map() };
+  const head = () => ({ zones: [], evictions: [], evicted: 0, ...received.head.get('') });
   const source = (name) => received.sources.get(name) ?? {};
   let ahead = Date.now() - performance.now(); // the last update's time, and since then a monotonic clock
   clock = () => performance.now() + ahead;
   let heard = performance.now();
   let connected = false;
   let pods = [];
+  let order = null; // the names of nodes
 
   const states = { Normal: 'well', PartialDisruption: 'warn', FullDisruption: 'bad' };
   const lateness = (row) => {
@@ -773,18 +775,17 @@ const drawBoard = () => {
   };
   const showNumbers = () => {
     const nodes = [...received.nodes.values()];
-    const zones = [...received.zones.values()];
+    const { zones, evicted } = head();
     const known = (read, n) => (read ? n : '–');
     setText(byId('answer'), answerOf());
     setText(byId('clock'), clockTime(clock()));
     document.title = (pods.length > 0 ? number(pods.length) + ' to leave · ' : '') + 'Board: ' + byId('cluster').textContent;
-    const head = received.head.get('') ?? {};
     figures([
       ['pods must leave', known(both(), pods.length), pods.some(holds) && number(pods.filter(holds).length) + ' held by policies'],
       ['are due and still there', known(both(), late()), '', both()],
       ['nodes have a NoExecute taint', known(source('nodes').read, nodes.filter(tainted).length), source('nodes').read && 'of ' + number(nodes.length)],
       ['zones are disrupted', known(source('nodes').read, zones.filter((zone) => zone.state !== 'Normal').length), source('nodes').read && 'of ' + number(zones.length)],
-      ['evictions seen', known(source('pods').read, head.evictions ?? 0)],
+      ['evictions seen', known(source('pods').read, evicted)],
     ]);
   };
   const tainted = (node) => (node.taints ?? []).some((taint) => taint.since);
@@ -794,22 +795,23 @@ const drawBoard = () => {
     setText(tables[id].nothing, printable(!unread ? text : unread.problem || 'Reading ' + unread.id + '.'));
   };
   const draw = () => {
-    const nodes = [...received.nodes.values()].sort((a, b) => rank(a) - rank(b) || natural(a.name, b.name));
+    order ??= [...received.nodes.keys()].sort(natural); // names are compared only when a node is new
+    const nodes = order.map((name) => received.nodes.get(name)).filter(Boolean).sort((a, b) => rank(a) - rank(b));
     pods = nodes.flatMap((node) => node.pods ?? []);
     for (const pod of pods) pod.at ??= instant(pod.due);
     pods.sort((a, b) => a.at - b.at || a.priority - b.priority || (fullName(a) < fullName(b) ? -1 : 1));
     inZones(nodes, pods);
     const byZone = groups(nodes, (node) => node.zone);
-    const newest = (rows) => [...rows.values()].sort((a, b) => b.at - a.at || (a.id < b.id ? -1 : 1));
+    const newest = (rows) => rows.sort((a, b) => b.at - a.at || (keyOf(a) < keyOf(b) ? -1 : 1));
     const byWorkload = groups(pods, (pod) => pod.namespace + ' ' + (pod.owner ? ownerOf(pod) : 'Pod/' + pod.name));
-    const zones = [...received.zones.values()].map((zone) => {
+    const zones = head().zones.map((zone) => {
       const here = byZone.get(zone.name) ?? [];
       return { ...zone, tainted: here.filter(tainted).length, pods: sum(here, (node) => node.pods?.length ?? 0), held: here.filter((node) => node.held).length };
     });
     fill({
       zones: zones.sort((a, b) => b.pods - a.pods || b.notReady - a.notReady || natural(a.name, b.name)),
       workloads: [...byWorkload.values()].map((of) => ({ kind: 'Pod', name: of[0].name, ...of[0].owner, namespace: of[0].namespace, pods: of.length, first: of[0].at, last: of.at(-1).at, held: of.filter(holds).length })).sort((a, b) => b.pods - a.pods || a.first - b.first),
-      pods, nodes, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest(received.evictions), differences: newest(received.differences),
+      pods, nodes, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
     });
     const start = clock();
     const marks = pods.filter((pod) => pod.at < never).map((pod) => ({ kind: holds(pod) ? 'held' : pod.owner ? 'leaves' : 'lost', at: Math.max(start, pod.at), pod }));
@@ -821,22 +823,32 @@ const drawBoard = () => {
     none('evictions', ['pods'], 'The board has not seen an eviction.');
     none('differences', ['events'], 'There are no events of shadow mode.');
     const problems = [...new Set([...received.sources.values()].filter((row) => row.state === 'denied').map((row) => row.problem))].sort();
-    const idle = received.head.get('')?.idle;
+    const { idle } = head();
     byId('losses').hidden = problems.length === 0 && !idle;
     byId('losses').replaceChildren(...[idle, ...problems].filter(Boolean).map((text) => h('li', {}, text)));
     showStale();
     showNumbers();
   };
   let drawing = 0;
+  let rested = 0;
   const apply = (update) => {
     ahead = update.now - performance.now();
     if (update.reset) for (const rows of Object.values(received)) rows.clear();
     for (const [key, row] of Object.entries(update.rows ?? {})) {
       const slash = key.indexOf('/');
       const [rows, id] = [received[key.slice(0, slash)], key.slice(slash + 1)];
-      if (row) rows.set(id, { id, ...row }); else rows.delete(id);
+      if (key.startsWith('nodes/') && !rows.has(id)) order = null;
+      rows.set(id, { id, ...row });
     }
-    if (update.rows) drawing ||= requestAnimationFrame(() => { drawing = 0; draw(); });
+    // Drawing takes at most a tenth of the time, so that a page of a large cluster can be scrolled while it changes.
+    if (update.rows && !drawing) {
+      drawing = setTimeout(() => {
+        const began = performance.now();
+        draw();
+        drawing = 0;
+        rested = performance.now() + 9 * (performance.now() - began - 20);
+      }, Math.max(0, rested - performance.now()));
+    }
     showStale();
   };
 

@@ -119,11 +119,7 @@ func (s *scene) apply(u update) {
 		if s.shown[table] == nil {
 			s.shown[table] = map[string]json.RawMessage{}
 		}
-		if row != nil {
-			s.shown[table][id] = row
-			continue
-		}
-		delete(s.shown[table], id)
+		s.shown[table][id] = row
 	}
 }
 
@@ -138,6 +134,25 @@ func row[T any](s *scene, sheet, id string) (found T) {
 		s.t.Fatal(err)
 	}
 	return found
+}
+
+func (s *scene) head() headRow {
+	s.t.Helper()
+	return row[headRow](s, tableHead, "")
+}
+
+// zone returns the row of a zone.
+func (s *scene) zone(name string) zoneRow {
+	s.t.Helper()
+	all := s.head().Zones
+	return all[slices.IndexFunc(all, func(zone zoneRow) bool { return zone.Name == name })]
+}
+
+// eviction returns the row of the eviction of a pod.
+func (s *scene) eviction(name string) evictionRow {
+	s.t.Helper()
+	all := s.head().Evictions
+	return all[slices.IndexFunc(all, func(eviction evictionRow) bool { return eviction.Name == name })]
 }
 
 // pending returns the pods of node n that must leave, by name.

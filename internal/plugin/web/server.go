@@ -4,6 +4,8 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
@@ -12,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -62,7 +65,14 @@ func isLoopback(host string) bool {
 
 func (b *Board) servePage(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = Write(w, b.servedPage()) // it fails if the client is gone
+	_ = Write(w, Page{ // it fails if the client is gone
+		Kind: board, Title: "Board: " + b.config.Cluster, Answer: "Reading the cluster.",
+		Facts: []Fact{
+			{Name: "Cluster", Value: b.config.Cluster, ID: "cluster"}, {Name: "Pods of", Value: cmp.Or(b.config.Namespace, "all namespaces")},
+			{Name: "API server's clock", ID: "clock"},
+		},
+		Footer: "The board only reads, with your own rights. Press Ctrl-C in its terminal to stop it.",
+	})
 }
 
 // serveEvents sends a page everything, and then each change.
@@ -100,4 +110,92 @@ func send(w http.ResponseWriter, control *http.ResponseController, changes updat
 		return err
 	}
 	return control.Flush()
+}
+
+// Tables of the board. The key of a row is its table and its id.
+const (
+	tableHead        = "head/"
+	tableSources     = "sources/"
+	tableNodes       = "nodes/"
+	tableRules       = "rules/"
+	tableDifferences = "differences/"
+)
+
+// rows are the JSON of everything that the board's pages show, by key. They are safe for concurrent use.
+type rows struct {
+	mu      sync.Mutex
+	version uint64
+	// whole is the version in which a row was last removed: pages with an earlier one receive everything.
+	whole uint64
+	all   map[string]encodedRow
+	news  chan struct{} // closed when there is something new for pages
+}
+
+// encodedRow is a row, and the version in which it last changed.
+type encodedRow struct {
+	version uint64
+	json    json.RawMessage
+}
+
+// update is what a page receives: rows by key. Now is the API server's time in milliseconds since 1970. Reset tells the
+// page that the rows are complete.
+type update struct {
+	Now   int64                      `json:"now"`
+	Reset bool                       `json:"reset,omitempty"`
+	Rows  map[string]json.RawMessage `json:"rows,omitempty"`
+}
+
+func newRows() *rows {
+	return &rows{version: 1, whole: 1, all: map[string]encodedRow{}, news: make(chan struct{})}
+}
+
+// put sets a row, with a new version if it has changed.
+func (r *rows) put(key string, row any) {
+	encoded, err := json.Marshal(row)
+	if err != nil {
+		panic(fmt.Sprintf("encode %s: %v", key, err)) // rows contain strings and numbers
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !bytes.Equal(r.all[key].json, encoded) {
+		r.version++
+		r.all[key] = encodedRow{r.version, encoded}
+	}
+}
+
+// remove removes a row.
+func (r *rows) remove(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.all[key]; ok {
+		r.version++
+		r.whole = r.version
+		delete(r.all, key)
+	}
+}
+
+// notify wakes all pages.
+func (r *rows) notify() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// since returns what has changed since a version, the version after that, and a channel that is closed when there is
+// more. It is encoded later, so that slow pages do not delay others.
+func (r *rows) since(version uint64, now time.Time) (update, uint64, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := update{Now: now.UnixMilli(), Reset: version < r.whole}
+	if version == r.version {
+		return u, version, r.news
+	}
+	u.Rows = map[string]json.RawMessage{}
+	for key, row := range r.all {
+		if u.Reset || row.version > version {
+			u.Rows[key] = row.json
+		}
+	}
+	return u, r.version, r.news
 }
