@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // Counted returns a number with its noun: 1 pod, 2 pods.
@@ -54,12 +56,56 @@ func Duration(d time.Duration) string {
 	return text
 }
 
-// Span formats a duration in whole seconds if it is at least a second.
+// Span formats a duration in whole seconds, or in milliseconds if it is less than a second.
 func Span(d time.Duration) string {
 	if d >= time.Second {
-		d = d.Round(time.Second)
+		return Duration(d.Round(time.Second))
 	}
-	return Duration(d)
+	return Duration(d.Round(time.Millisecond))
+}
+
+// Relative formats the time from one instant to another.
+func Relative(from, to time.Time) string {
+	if !to.After(from) {
+		return "now"
+	}
+	if to.Sub(from) < time.Second {
+		return "1s"
+	}
+	return duration.HumanDuration(to.Sub(from))
+}
+
+// Roughly is like Relative, for an instant that is only an estimate.
+func Roughly(from, to time.Time) string {
+	if relative := Relative(from, to); relative != "now" {
+		return "about " + relative
+	}
+	return "now"
+}
+
+// Absolute formats an instant like the API server.
+func Absolute(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// Age says how old something is. The clock that recorded its beginning may be ahead.
+func Age(began, now time.Time) string {
+	if began.After(now) {
+		return "in " + Relative(now, began)
+	}
+	return Between(began, now)
+}
+
+// Between formats the time from one instant to a later one.
+func Between(from, to time.Time) string { return duration.HumanDuration(to.Sub(from)) }
+
+// When says when an instant is, relative to another one.
+func When(from, instant time.Time) string {
+	switch {
+	case instant.Equal(from):
+		return "now"
+	case instant.Before(from):
+		return Between(instant, from) + " ago"
+	}
+	return "in " + Relative(from, instant)
 }
 
 // Enumerate names ten, and counts the rest.
@@ -67,6 +113,36 @@ func Enumerate(names []string) string { return first(names, 10) }
 
 // Some names three, and counts the rest.
 func Some(names []string) string { return first(names, 3) }
+
+// About is a sentence about one thing, or about nothing in particular if it has no name.
+type About struct{ What, Name, Says string }
+
+func (a About) String() string {
+	if a.Name == "" {
+		return a.Says
+	}
+	return a.What + " " + a.Name + ": " + a.Says
+}
+
+// Grouped returns one sentence for all things of which the same is said, where it is said first.
+func Grouped(all []About) (sentences []string) {
+	names := map[About][]string{}
+	said := func(is About) About { return About{What: is.What, Says: is.Says} }
+	for _, is := range all {
+		names[said(is)] = append(names[said(is)], is.Name)
+	}
+	for _, is := range all {
+		switch same := names[said(is)]; {
+		case is.Name == "":
+			sentences = append(sentences, is.Says)
+		case same != nil:
+			delete(names, said(is))
+			is.Name = Also(same)
+			sentences = append(sentences, is.String())
+		}
+	}
+	return sentences
+}
 
 // Also begins a sentence that is true of each of some: a (also b, c): it is due.
 func Also(names []string) string {

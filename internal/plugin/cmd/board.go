@@ -23,7 +23,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
@@ -118,7 +118,7 @@ func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*web.Boar
 		}
 		return nil
 	}
-	reader := source.NewReader(config.Host, clients, dynamics, nil, output.NoProgress())
+	reader := source.NewReader(config.Host, clients, dynamics, nil, show.NoProgress())
 	reader.Clock = clock
 	policies := func(ctx context.Context, tell func(*state.Cluster, error)) {
 		reader.FollowPolicies(ctx, namespace, tell)

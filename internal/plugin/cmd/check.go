@@ -16,7 +16,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -43,7 +43,7 @@ var failOns = []string{"error", "warning", "info", never}
 // checkOptions are the options of kubectl taintkeeper check.
 type checkOptions struct {
 	source source.Source
-	output output.Printer
+	output show.Printer
 	// namespace restricts the report to objects of one namespace. If it is empty, the report covers all.
 	namespace     string
 	allNamespaces bool
@@ -53,7 +53,7 @@ type checkOptions struct {
 
 // newCheck returns the command check.
 func newCheck(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &checkOptions{source: source.New(env, config), output: output.NewPrinter(env, formatSARIF, formatJUnit)}
+	o := &checkOptions{source: source.New(env, config), output: show.NewPrinter(env, formatSARIF, formatJUnit)}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find what is wrong with taints, tolerations, and who evicts",
@@ -180,7 +180,7 @@ func (o *checkOptions) print(report *cliv1alpha1.CheckReport) error {
 	if printed, err := o.output.Object(report); printed {
 		return err
 	}
-	if o.output.NoHeaders || !slices.Contains([]string{output.Table, output.Wide}, o.output.Format) {
+	if o.output.NoHeaders || !slices.Contains([]string{show.Text, show.Wide}, o.output.Format) {
 		o.output.Notes(report.Notes)
 	}
 	switch o.output.Format {
@@ -188,11 +188,12 @@ func (o *checkOptions) print(report *cliv1alpha1.CheckReport) error {
 		return printSARIF(&o.output, report)
 	case formatJUnit:
 		return printJUnit(&o.output, report, o.fails)
-	case output.Name:
-		printNames(&o.output, report)
-		return nil
+	case show.Name:
+		o.output.Names(nil, namesOf(report))
+	default:
+		printCheck(&o.output, report)
 	}
-	return printCheck(&o.output, report)
+	return nil
 }
 
 // fails reports whether a finding reaches --fail-on.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,15 +15,16 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // printCheck prints a report for a person: how much was checked, which controllers are active, the findings, and what
 // to do about them.
-func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
+func printCheck(o *show.Printer, report *cliv1alpha1.CheckReport) {
 	if o.NoHeaders {
-		return printFindings(o, report)
+		printFindings(o, report)
+		return
 	}
 	o.Line("%s", checkFound(report))
 	manifests := report.Summary.Nodes+report.Summary.Pods == 0 // nothing is known about the cluster
@@ -33,51 +33,45 @@ func printCheck(o *output.Printer, report *cliv1alpha1.CheckReport) error {
 	}
 	if len(report.Findings) > 0 {
 		o.Line("")
+		printFindings(o, report)
 	}
-	if err := printFindings(o, report); err != nil || !manifests {
-		return err
+	if manifests {
+		o.Line("")
+		printNotes(o, report)
 	}
-	o.Line("")
-	printNotes(o, report)
-	return nil
 }
 
-func printNotes(o *output.Printer, report *cliv1alpha1.CheckReport) {
+func printNotes(o *show.Printer, report *cliv1alpha1.CheckReport) {
 	for _, note := range report.Notes {
 		o.Line("Note: %s", note)
 	}
 }
 
-func printFindings(o *output.Printer, report *cliv1alpha1.CheckReport) error {
-	if len(report.Findings) == 0 {
-		return nil
-	}
-	rows := make([][]any, 0, len(report.Findings))
-	for i := range report.Findings {
-		rows = append(rows, findingRow(&report.Findings[i]))
-	}
-	columns := []string{
-		"Severity", "Rule", "Namespace", "Object", "Count", "Finding",
-		"+Advice", "+Examples", "+Source",
-	}
-	if o.IsNarrow(columns, rows) {
+// printFindings prints a table for scripts and -o wide, and for people the findings of each rule with its advice.
+func printFindings(o *show.Printer, report *cliv1alpha1.CheckReport) {
+	if !o.NoHeaders && o.Format != show.Wide {
 		printByRule(o, report)
-		return nil
+		return
 	}
-	if err := o.Table(columns, rows); err != nil {
-		return err
-	}
-	if !o.NoHeaders && o.Format != output.Wide {
-		printAdvice(o, report)
-	}
-	return nil
+	type row = cliv1alpha1.CheckFinding
+	show.Table(o, []show.Column[row]{
+		{Title: "Severity", Cell: func(f row) string { return strings.ToLower(string(f.Severity)) }},
+		{Title: "Rule", Cell: func(f row) string { return f.Rule }},
+		{Title: "Namespace", Cell: func(f row) string { return f.Object.Namespace }},
+		{Title: "Object", Cell: func(f row) string { return objectOf(&f) }},
+		{Title: "Count", Cell: func(f row) string { return strings.TrimPrefix(strconv.Itoa(f.Count), "0") }},
+		{Title: "Finding", Cell: func(f row) string { return f.Message }},
+		{Title: "Advice", Wide: true, Cell: func(f row) string { return f.Advice }},
+		{Title: "Examples", Wide: true, Cell: func(f row) string { return strings.Join(f.Examples, ",") }},
+		{Title: "Source", Wide: true, Cell: func(f row) string { return f.Source }},
+	}, report.Findings)
 }
 
 // printCluster prints which controllers are active, and what is not known.
-func printCluster(o *output.Printer, report *cliv1alpha1.CheckReport) {
+func printCluster(o *show.Printer, report *cliv1alpha1.CheckReport) {
 	for _, task := range report.Controllers {
 		o.Line("%s", task.Message)
-		if o.Format == output.Wide {
+		if o.Format == show.Wide {
 			for _, sign := range task.Signs {
 				o.Line("  %s", sign)
 			}
@@ -86,9 +80,8 @@ func printCluster(o *output.Printer, report *cliv1alpha1.CheckReport) {
 	printNotes(o, report)
 }
 
-// printByRule prints the findings of each rule below its name, with what to do about them. A terminal shows this if it
-// is too narrow for the table's last column, which says what was found.
-func printByRule(o *output.Printer, report *cliv1alpha1.CheckReport) {
+// printByRule prints the findings of each rule below its name, with what to do about them.
+func printByRule(o *show.Printer, report *cliv1alpha1.CheckReport) {
 	findings := report.Findings
 	for i := range findings {
 		finding := &findings[i]
@@ -111,44 +104,20 @@ func checkFound(report *cliv1alpha1.CheckReport) string {
 		sentence.Counted(s.Workloads, "workload"), sentence.Counted(s.Budgets, "PodDisruptionBudget"))
 }
 
-func findingRow(finding *cliv1alpha1.CheckFinding) []any {
-	number := ""
-	if finding.Count > 0 {
-		number = strconv.Itoa(finding.Count)
-	}
-	return []any{
-		strings.ToLower(string(finding.Severity)), finding.Rule,
-		finding.Object.Namespace, objectOf(finding), number, finding.Message,
-		finding.Advice, strings.Join(finding.Examples, ","), finding.Source,
-	}
-}
-
 func objectOf(finding *cliv1alpha1.CheckFinding) string {
 	return finding.Object.Kind + "/" + finding.Object.Name
 }
 
-// printAdvice prints once what to do about each kind of finding.
-func printAdvice(o *output.Printer, report *cliv1alpha1.CheckReport) {
-	o.Line("")
-	var said []string
-	for i := range report.Findings {
-		advice := report.Findings[i].Rule + ": " + report.Findings[i].Advice
-		if !slices.Contains(said, advice) {
-			said = append(said, advice)
-			o.Line("%s", advice)
-		}
-	}
-}
-
-// printNames prints each object that a finding is about, once.
-func printNames(o *output.Printer, report *cliv1alpha1.CheckReport) {
+// namesOf returns each object that a finding is about, once.
+func namesOf(report *cliv1alpha1.CheckReport) (names []string) {
 	said := map[cliv1alpha1.CheckedObject]bool{}
 	for i := range report.Findings {
 		if object := report.Findings[i].Object; !said[object] {
 			said[object] = true
-			o.Line("%s/%s", strings.ToLower(object.Kind), object.Name)
+			names = append(names, strings.ToLower(object.Kind)+"/"+object.Name)
 		}
 	}
+	return names
 }
 
 // levels are SARIF's words for severities.
@@ -159,7 +128,7 @@ var levels = map[cliv1alpha1.Severity]string{
 }
 
 // printSARIF prints a report as SARIF 2.1.0, which code scanning reads.
-func printSARIF(o *output.Printer, report *cliv1alpha1.CheckReport) error {
+func printSARIF(o *show.Printer, report *cliv1alpha1.CheckReport) error {
 	run := sarif.NewRunWithInformationURI("taintkeeper", "https://github.com/taintkeeper/taintkeeper")
 	run.Tool.Driver.WithVersion(o.Env.Version)
 	at := map[string]int{}
@@ -217,7 +186,7 @@ func fingerprint(finding *cliv1alpha1.CheckFinding) string {
 
 // printJUnit prints a report as JUnit XML. Each rule is a suite, and each finding that reaches --fail-on is a failed
 // test. Other findings are the output of tests that pass.
-func printJUnit(o *output.Printer, report *cliv1alpha1.CheckReport, fails func(*cliv1alpha1.CheckFinding) bool) error {
+func printJUnit(o *show.Printer, report *cliv1alpha1.CheckReport, fails func(*cliv1alpha1.CheckFinding) bool) error {
 	suites := junit.Testsuites{Name: "kubectl taintkeeper check"}
 	for i, rule := range report.Rules {
 		suite := junit.Testsuite{Name: rule.ID, ID: i, Time: "0"}

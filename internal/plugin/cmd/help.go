@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 )
 
 // usageTemplate is the part of a command's help below its description. The flags that select a cluster have their own
@@ -37,9 +37,9 @@ Use "{{.Root.CommandPath}} options" to list the flags that all commands take.
 // printHelp prints the help of a command in lines that fit the terminal.
 func printHelp(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
-	width := output.WidthOf(out)
+	width := show.WidthOf(out)
 	cmd.SetUsageTemplate(fmt.Sprintf(usageTemplate, flagsWidth(width)))
-	text := fmt.Sprintf("%s\n\n%s", output.Reflow(cmp.Or(cmd.Long, cmd.Short), width), cmd.UsageString())
+	text := fmt.Sprintf("%s\n\n%s", show.Reflow(cmp.Or(cmd.Long, cmd.Short), width), cmd.UsageString())
 	fmt.Fprint(out, trailing.ReplaceAllString(text, "\n"))
 }
 
@@ -61,7 +61,7 @@ func newOptionsCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "Every command has these flags:\n\n%s",
-				root.PersistentFlags().FlagUsagesWrapped(flagsWidth(output.WidthOf(out))))
+				root.PersistentFlags().FlagUsagesWrapped(flagsWidth(show.WidthOf(out))))
 			return nil
 		},
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,17 +18,16 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // leavingOptions are the options of kubectl taintkeeper leaving.
 type leavingOptions struct {
 	source        source.Source
-	output        output.Printer
+	output        show.Printer
 	nodes         nodeSelection
 	allNamespaces bool
 	watch         bool
@@ -40,7 +38,7 @@ type leavingOptions struct {
 
 // newLeaving returns the command leaving.
 func newLeaving(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &leavingOptions{source: source.New(env, config), output: output.NewPrinter(env)}
+	o := &leavingOptions{source: source.New(env, config), output: show.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "leaving",
 		Short: "List the pods that must leave because of taints, soonest first",
@@ -145,7 +143,8 @@ func (o *leavingOptions) run(ctx context.Context) error {
 	if len(list.Pods) == 0 && o.namespace != "" {
 		elsewhere = o.elsewhere(ctx, cluster, nodes)
 	}
-	return o.print(list, elsewhere)
+	o.print(list, elsewhere)
+	return nil
 }
 
 // elsewhere returns how many pods of other namespaces must leave. It returns 0 if the user may not list them.
@@ -196,7 +195,7 @@ func (o *leavingOptions) reader() (*source.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return source.Connect(config, output.NewProgress(o.source.Env))
+	return source.Connect(config, show.NewProgress(o.source.Env))
 }
 
 func (o *leavingOptions) readFrom(ctx context.Context, api *source.Reader) (*state.Cluster, error) {
@@ -224,173 +223,6 @@ func (o *leavingOptions) readPods(ctx context.Context, api *source.Reader, names
 		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
 	}
 	return source.List(ctx, api, "pods", list, func(pod *corev1.Pod) { state.Pods.Add(api.Cluster, pod) })
-}
-
-// columnsFor returns the columns of the table, the most important first. If policies select some of the pods, one
-// column names the policies that hold them.
-func columnsFor(pods []cliv1alpha1.PendingPod) []string {
-	rest := []string{output.ColumnNode, output.ColumnTaint, "+Owner", "+Toleration", "+Priority"}
-	if !selected(pods) {
-		return append([]string{output.ColumnLeaves, "At", output.ColumnPod}, rest...)
-	}
-	return append([]string{output.ColumnDue, "At", output.ColumnPod, columnHeldBy}, rest...)
-}
-
-const columnHeldBy = "Held by"
-
-// selected reports whether policies select some of the pods.
-func selected(pods []cliv1alpha1.PendingPod) bool {
-	return slices.ContainsFunc(pods, func(pod cliv1alpha1.PendingPod) bool { return pod.Answer != nil })
-}
-
-// rowOf returns the row of a pod. The caller passes the text about when the pod leaves.
-func rowOf(
-	o *output.Printer, pod *cliv1alpha1.PendingPod, now time.Time, leaves string, columns []string,
-) output.PodRow {
-	held := output.HeldBy(now, pod.Answer)
-	cells := []string{leaves, o.Instant(now, pod.Due.Time), ""}
-	if slices.Contains(columns, columnHeldBy) {
-		cells = append(cells, held)
-	}
-	return output.PodRow{
-		Namespace: pod.Namespace, Name: pod.Name, Owner: pod.Owner, With: leaves + held,
-		Cells: append(cells,
-			pod.Node, pod.Taint, output.OwnerOf(pod.Owner), leavingTolerationOf(pod), strconv.Itoa(int(pod.Priority))),
-	}
-}
-
-func leavingTolerationOf(pod *cliv1alpha1.PendingPod) string {
-	if pod.Toleration == nil {
-		return "none"
-	}
-	return output.Toleration(*pod.Toleration)
-}
-
-// none says that no pod is pending, and how many are in other namespaces.
-func (o *leavingOptions) none(elsewhere int) string {
-	if o.namespace == "" {
-		return headline(nil, time.Time{})
-	}
-	line := fmt.Sprintf("No pods in namespace %s need to leave", o.namespace)
-	if elsewhere > 0 {
-		line += fmt.Sprintf("; %d in other namespaces (-A)", elsewhere)
-	}
-	return line + "."
-}
-
-func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) error {
-	o.output.Notes(list.Notes)
-	if o.output.Format == output.Name {
-		for i := range list.Pods {
-			o.output.Line("%s", output.PodName(list.Pods[i].Namespace, list.Pods[i].Name))
-		}
-		return nil
-	}
-	now := list.At.Time
-	if len(list.Pods) == 0 {
-		fmt.Fprintln(o.output.Env.ErrOut, o.none(elsewhere))
-		o.printStuck(list)
-		return nil
-	}
-	columns := columnsFor(list.Pods)
-	rows := make([]output.PodRow, 0, len(list.Pods))
-	for i := range list.Pods {
-		pod := &list.Pods[i]
-		rows = append(rows, rowOf(&o.output, pod, now, leaves(now, pod), columns))
-	}
-	answer := output.Answer(list.EvictedBy, headline(list.Pods, now))
-	if !o.output.NoHeaders {
-		o.output.Line("%s", answer)
-		o.output.Line("")
-	}
-	if err := o.output.Pods(answer, columns, rows); err != nil {
-		return err
-	}
-	o.printStuck(list)
-	return nil
-}
-
-// printStuck prints the pods that were evicted and still exist, at most ten unless all details are asked for.
-func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
-	const most = 10
-	if len(list.Stuck) == 0 {
-		return
-	}
-	if len(list.Pods) > 0 {
-		o.output.Line("")
-	}
-	o.output.Line("%s evicted and still %s (kubectl taintkeeper why POD says what helps):",
-		sentence.Do(len(list.Stuck), "pod", "was", "were"), sentence.Agree(len(list.Stuck), "exists", "exist"))
-	for i := range list.Stuck {
-		pod := &list.Stuck[i]
-		if i == most && o.output.Format != output.Wide {
-			o.output.Line("  and %d more: -o wide", len(list.Stuck)-most)
-			return
-		}
-		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
-			output.FullName(pod.Namespace, pod.Name), pod.Node, output.Span(pod.Since.Time, list.At.Time), waitWords[pod.WaitsFor])
-	}
-}
-
-// waitWords name what terminating pods wait for.
-var waitWords = map[cliv1alpha1.TerminationWait]string{
-	cliv1alpha1.WaitsForContainers:        "its containers",
-	cliv1alpha1.WaitsForKubelet:           "its kubelet, which is alive",
-	cliv1alpha1.WaitsForSilentKubelet:     "its kubelet, which is silent",
-	cliv1alpha1.WaitsForFinalizers:        "its finalizers",
-	cliv1alpha1.WaitsForGarbageCollection: "pod garbage collection",
-}
-
-// headline counts the pending pods.
-func headline(pods []cliv1alpha1.PendingPod, now time.Time) string {
-	due, held := 0, 0
-	for i := range pods {
-		if !pods[i].Due.After(now) {
-			due++
-			if pods[i].Answer.Stays() {
-				held++
-			}
-		}
-	}
-	still := "due and still there"
-	if held > 0 {
-		still += fmt.Sprintf(" (%d held)", held)
-	}
-	all := sentence.Counted(len(pods), "pod")
-	switch {
-	case len(pods) == 0:
-		return "No pod needs to leave."
-	case due == len(pods):
-		return fmt.Sprintf("%s %s.", sentence.Are(due, "pod"), still)
-	case due == 0:
-		return fmt.Sprintf("%s must leave, %s %s.",
-			all, sentence.Agree(len(pods), "in", "the next in"), countdown(now, pods[0].Due.Time))
-	}
-	return fmt.Sprintf("%s must leave: %d %s, the next in %s.", all, due, still, countdown(now, pods[due].Due.Time))
-}
-
-// leaves says how long it is until a pod is due, or how late it is. A pod that is held is not late.
-func leaves(now time.Time, pod *cliv1alpha1.PendingPod) string {
-	due := pod.Due.Time
-	switch {
-	case !due.Before(now) && pod.About:
-		return output.About(now, due)
-	case !due.Before(now):
-		return output.Relative(now, due)
-	case pod.Answer.Stays():
-		return output.Span(due, now) + " ago"
-	}
-	return output.Span(due, now) + " late"
-}
-
-// countdown says to the second how long it is until a future instant: 3d4h, 1h2m3s, 2m3s or 3s. It rounds up.
-func countdown(now, due time.Time) string {
-	const day = 24 * time.Hour
-	left := (due.Sub(now) + time.Second - 1).Truncate(time.Second)
-	if left < day {
-		return left.String()
-	}
-	return fmt.Sprintf("%dd%dh", left/day, left%day/time.Hour)
 }
 
 // troubleEvery is how often a broken watch is noted while it stays broken.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -31,7 +31,7 @@ var quiet = command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard
 func newReader(clients kubernetes.Interface, policies ...runtime.Object) *source.Reader {
 	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
 	custom := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, policies...)
-	return source.NewReader("https://example.com", clients, custom, nil, output.NewProgress(quiet))
+	return source.NewReader("https://example.com", clients, custom, nil, show.NewProgress(quiet))
 }
 
 func TestOnlyThePodsThatCanBePendingAreRead(t *testing.T) {

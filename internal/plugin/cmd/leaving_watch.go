@@ -18,8 +18,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
@@ -60,7 +60,7 @@ func (o *leavingOptions) runWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reader, err := source.Connect(config, output.NoProgress())
+	reader, err := source.Connect(config, show.NoProgress())
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -78,7 +78,7 @@ func play(t *testing.T, act func(*leavingScene)) {
 		clients := fake.NewClientset()
 		s := &leavingScene{t: t, clients: clients, reader: newReader(clients), done: make(chan error, 1)}
 		env := command.Env{IOStreams: genericiooptions.IOStreams{Out: &s.out, ErrOut: &s.errOut}, Clock: clock.RealClock{}}
-		s.options = &leavingOptions{source: source.New(env, genericclioptions.NewConfigFlags(true)), output: output.NewPrinter(env)}
+		s.options = &leavingOptions{source: source.New(env, genericclioptions.NewConfigFlags(true)), output: show.NewPrinter(env)}
 		defer func() {
 			if s.stop != nil {
 				s.stop()
@@ -451,12 +451,12 @@ func TestThatTaintkeeperDoesNotEvictIsNotedOnceEachTimeItStops(t *testing.T) {
 
 func TestEveryFormatTellsEachChange(t *testing.T) {
 	for format, want := range map[string]string{
-		output.Name: "pod/p -n a\n",
-		output.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute, toleration: k=*:NoExecute for 300s, owner: StatefulSet/s, priority: 7\n",
-		output.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
+		show.Name: "pod/p -n a\n",
+		show.Wide: "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute, toleration: k=*:NoExecute for 300s, owner: StatefulSet/s, priority: 7\n",
+		show.JSON: `{"kind":"PendingChange","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2000-01-01T00:00:00.000000Z","change":"Leaves",` +
 			`"pod":{"namespace":"a","name":"p","uid":"p","node":"n","due":"2000-01-01T00:05:00.000000Z","taint":"k:NoExecute",` +
 			`"toleration":{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},"owner":{"kind":"StatefulSet","name":"s"},"priority":7}}` + "\n",
-		output.YAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.000000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
+		show.YAML: "apiVersion: cli.taintkeeper.dev/v1alpha1\nat: \"2000-01-01T00:00:00.000000Z\"\nchange: Leaves\nkind: PendingChange\npod:\n  due: \"2000-01-01T00:05:00.000000Z\"\n" +
 			"  name: p\n  namespace: a\n  node: \"n\"\n  owner:\n    kind: StatefulSet\n    name: s\n  priority: 7\n  taint: k:NoExecute\n" +
 			"  toleration:\n    effect: NoExecute\n    key: k\n    operator: Exists\n    tolerationSeconds: 300\n  uid: p\n",
 	} {

@@ -13,7 +13,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -33,7 +33,7 @@ func pastOf(ctx context.Context, s *source.Source, namespace, pod string) ([]cli
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	api, err := source.Connect(config, output.NewProgress(s.Env))
+	api, err := source.Connect(config, show.NewProgress(s.Env))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -58,50 +58,69 @@ func (o *leavingOptions) runPast(ctx context.Context) error {
 	if printed, err := o.output.Object(list); printed {
 		return err
 	}
-	return o.printPast(list)
+	o.printPast(list)
+	return nil
 }
 
-func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) error {
-	now, pods := list.At.Time, 0
-	rows := make([][]any, 0, len(list.Evictions))
+func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
+	type row = *cliv1alpha1.Eviction
+	pods, rows := 0, make([]row, 0, len(list.Evictions))
 	for i := range list.Evictions {
 		e := &list.Evictions[i]
-		name := output.FullName(e.Namespace, e.Name)
-		if e.Name == "" {
-			name = fmt.Sprintf("(%s)", sentence.Counted(e.Pods, "pod"))
-		}
-		by, due := "Taintkeeper", ""
-		if e.By == cliv1alpha1.WhoBuiltIn {
-			by = "kube-controller-manager"
-		}
-		if e.Due != nil {
-			due = output.Absolute(e.Due.Time)
-		}
-		what := "evicted"
-		if e.Cancelled {
-			what = "cancelled"
-		} else {
+		rows = append(rows, e)
+		if !e.Cancelled {
 			pods += e.Pods
 		}
-		rows = append(rows, []any{output.Span(e.At.Time, now) + " ago", name, what, e.Node, e.Taint, by, output.Absolute(e.At.Time), due})
-		if o.output.Format == output.Name && e.Name != "" {
-			o.output.Line("%s", output.PodName(e.Namespace, e.Name))
+		if o.output.Format == show.Name && e.Name != "" {
+			o.output.Line("%s", show.PodName(e.Namespace, e.Name))
 		}
 	}
-	if o.output.Format == output.Name {
-		return nil
+	if o.output.Format == show.Name {
+		return
 	}
 	if !o.output.NoHeaders {
 		o.output.Line("%s evicted in the last %s, according to events, which the API server keeps for an hour by default.",
 			sentence.Do(pods, "pod", "was", "were"), sentence.Duration(o.since))
 	}
 	if len(rows) == 0 {
-		return nil
+		return
 	}
 	if !o.output.NoHeaders {
 		o.output.Line("")
 	}
-	return o.output.Table([]string{"When", "Pod", "What", "Node", "Taint", "By", "+At", "+Due"}, rows)
+	show.Table(&o.output, []show.Column[row]{
+		{Title: "When", Cell: func(e row) string { return sentence.Between(e.At.Time, list.At.Time) + " ago" }},
+		{Title: "Pod", Cell: func(e row) string {
+			if e.Name == "" {
+				return fmt.Sprintf("(%s)", sentence.Counted(e.Pods, "pod"))
+			}
+			return show.FullName(e.Namespace, e.Name)
+		}},
+		{Title: "What", Cell: func(e row) string {
+			if e.Cancelled {
+				return "cancelled"
+			}
+			return "evicted"
+		}},
+		{Title: "Node", Cell: func(e row) string { return e.Node }},
+		{Title: "Taint", Cell: func(e row) string { return e.Taint }},
+		{Title: "By", Cell: func(e row) string { return evictorName(e.By) }},
+		{Title: "At", Wide: true, Cell: func(e row) string { return sentence.Absolute(e.At.Time) }},
+		{Title: "Due", Wide: true, Cell: func(e row) string {
+			if e.Due == nil {
+				return ""
+			}
+			return sentence.Absolute(e.Due.Time)
+		}},
+	}, rows)
+}
+
+// evictorName names who wrote the event of an eviction.
+func evictorName(by cliv1alpha1.Who) string {
+	if by == cliv1alpha1.WhoTaintkeeper {
+		return "Taintkeeper"
+	}
+	return "kube-controller-manager"
 }
 
 // gone explains a pod that does not exist, from the newest event of its eviction. It returns nil if there is none.

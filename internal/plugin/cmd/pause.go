@@ -27,8 +27,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -44,7 +44,7 @@ const (
 type pauseOptions struct {
 	env     command.Env
 	config  *genericclioptions.ConfigFlags
-	output  output.Printer
+	output  show.Printer
 	dryRun  dryRunFlag
 	connect source.Dialer
 	// patience is how long a pause waits until Taintkeeper has seen it.
@@ -58,7 +58,7 @@ type pauseOptions struct {
 
 func pauseNewOptions(env command.Env, config *genericclioptions.ConfigFlags) *pauseOptions {
 	return &pauseOptions{
-		env: env, config: config, output: output.NewPrinter(env), connect: source.Dial, patience: 5 * time.Second,
+		env: env, config: config, output: show.NewPrinter(env), connect: source.Dial, patience: 5 * time.Second,
 	}
 }
 
@@ -114,7 +114,7 @@ It releases each pod once the pod has been due for that long.`,
 	return cmd
 }
 
-var formats = []string{output.JSON, output.YAML, output.Name}
+var formats = []string{show.JSON, show.YAML, show.Name}
 
 // policy returns the policy that the command line describes.
 func (o *pauseOptions) policy() (*v1alpha1.EvictionPolicy, error) {
@@ -292,7 +292,7 @@ func (o *pauseOptions) print(object *v1alpha1.EvictionPolicy, done string) error
 	if printed, err := o.output.Object(object); printed {
 		return err
 	}
-	if o.output.Format == output.Name {
+	if o.output.Format == show.Name {
 		o.output.Line("%s%s", shown, object.Name)
 		return nil
 	}
@@ -304,12 +304,12 @@ func (o *pauseOptions) tell(format string, args ...any) {
 	if o.dryRun != dryRunNone {
 		format = "Without --dry-run: " + format
 	}
-	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(o.env.ErrOut, show.Printable(fmt.Sprintf(format, args...)))
 }
 
 // uncertain says that the effect cannot be told, because objects cannot be read.
 func (o *pauseOptions) uncertain(err error) {
-	fmt.Fprintln(o.env.ErrOut, output.Printable(fmt.Sprintf("Cannot tell which pods this concerns: %v", err)))
+	fmt.Fprintln(o.env.ErrOut, show.Printable(fmt.Sprintf("Cannot tell which pods this concerns: %v", err)))
 }
 
 // pauseExplain says what to do when a call about EvictionPolicies fails.

@@ -31,7 +31,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -138,7 +138,7 @@ func (s *pauseScene) run(newCommand func(*pauseOptions) *cobra.Command, args []s
 	o := pauseNewOptions(env, config)
 	o.patience = 0
 	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, error) {
-		reader := source.NewReader("test", s.objects, s.policies, nil, output.NewProgress(env))
+		reader := source.NewReader("test", s.objects, s.policies, nil, show.NewProgress(env))
 		reader.Clock = &timeline.Clock{Wall: env.Clock.Now}
 		return reader, nil
 	}

@@ -11,18 +11,17 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // planOptions are the options of kubectl taintkeeper plan.
 type planOptions struct {
 	source    source.Source
-	output    output.Printer
+	output    show.Printer
 	nodes     nodeSelection
 	overwrite bool
 	whereTo   bool
@@ -33,7 +32,7 @@ type planOptions struct {
 
 // newPlan returns the command plan.
 func newPlan(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &planOptions{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
+	o := &planOptions{source: source.New(env, config), output: show.NewPrinter(env, show.HTML)}
 	cmd := &cobra.Command{
 		Use:   "plan (NODE... | -l SELECTOR | --all) TAINT...",
 		Short: "Say what taints would do: which pods leave, when and why",
@@ -112,7 +111,7 @@ func (o *planOptions) validate() error {
 	if err := noNamespace(o.source.Config); err != nil {
 		return err
 	}
-	if o.whereTo && o.output.Format == output.Name {
+	if o.whereTo && o.output.Format == show.Name {
 		return command.Usagef("--where-to cannot be printed as names: remove it, or choose another --output")
 	}
 	if o.failOn.Asks(command.Nowhere) && !o.whereTo {
@@ -129,17 +128,18 @@ func (o *planOptions) run(ctx context.Context) error {
 	if err := o.print(made); err != nil {
 		return err
 	}
-	return o.failOn.Check(summary.Found(made))
+	return o.failOn.Check(show.Found(made))
 }
 
 func (o *planOptions) print(made *cliv1alpha1.TaintPlan) error {
 	if printed, err := o.output.Object(made); printed {
 		return err
 	}
-	if o.output.Format == output.HTML {
+	if o.output.Format == show.HTML {
 		return printPage(&o.output, made)
 	}
-	return printPlan(&o.output, made)
+	printPlan(&o.output, made)
+	return nil
 }
 
 func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {

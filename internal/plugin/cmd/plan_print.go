@@ -10,98 +10,129 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
+// planned are pods of a plan, with the words of its table.
+type planned struct {
+	*show.Printer
+	*cliv1alpha1.TaintPlan
+
+	lost, breached map[string]bool
+}
+
 // printPlan prints a plan for people: the answer, what needs attention, and then every pod.
-func printPlan(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
-	if o.Format == output.Name || o.NoHeaders {
-		o.Notes(plan.Notes)
-	}
-	if o.Format == output.Name {
+func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
+	switch {
+	case o.Format == show.Name:
+		var names []string
 		for i := range plan.Pods {
 			if pod := &plan.Pods[i]; pod.Leaves {
-				o.Line("%s", output.PodName(pod.Namespace, pod.Name))
+				names = append(names, show.PodName(pod.Namespace, pod.Name))
 			}
 		}
-		return nil
-	}
-	if !o.NoHeaders {
-		for _, line := range summary.Lines(plan) {
-			o.Line("%s", line)
-		}
+		o.Names(plan.Notes, names)
+		return
+	case o.NoHeaders:
+		o.Notes(plan.Notes)
+	default:
+		o.Plan(plan)
 	}
 	if len(plan.Pods) == 0 {
-		return nil
+		return
 	}
 	if !o.NoHeaders {
 		o.Line("")
 	}
-	columns := columnsOf(plan)
-	rows := make([]output.PodRow, 0, len(plan.Pods))
+	rows := make([]*cliv1alpha1.PlannedPod, 0, len(plan.Pods))
 	for i := range plan.Pods {
-		rows = append(rows, podRow(o, plan, &plan.Pods[i], columns))
+		rows = append(rows, &plan.Pods[i])
 	}
-	return o.Pods(summary.Answer(plan), columns, rows)
+	p := planned{o, plan, map[string]bool{}, map[string]bool{}}
+	for _, workload := range plan.Workloads {
+		p.lost[workload.Namespace+"/"+show.OwnerOf(&workload.Owner)] = workload.Lowest == 0
+	}
+	for _, budget := range plan.Budgets {
+		p.breached[show.FullName(budget.Namespace, budget.Name)] = budget.Breach > 0
+	}
+	show.Pods(o, p.columns(), rows, p.pod)
 }
 
-// columnsOf returns the columns of a plan, the most important first, without those that would be empty.
-func columnsOf(plan *cliv1alpha1.TaintPlan) []string {
-	columns := []string{output.ColumnLeaves, "At", output.ColumnPod}
-	if len(plan.Policies) > 0 {
-		columns = []string{output.ColumnDue, "At", output.ColumnPod, "Held by"}
-	}
-	if summary.AsksWhereTo(plan) {
-		columns = append(columns, "Where to", "+Fits")
-	}
-	columns = append(columns, output.ColumnNode, output.ColumnTaint)
-	if slices.ContainsFunc(plan.Pods, altersWhatWas) {
-		columns = append(columns, "Change")
-	} else {
-		columns = append(columns, "+Change")
-	}
-	return append(columns, output.ColumnToleration, "+Owner", "+Priority", "+Grace", "+Budgets", "+Before")
-}
-
-// altersWhatWas reports whether some pod is already due at some time, and the plan changes that.
-func altersWhatWas(pod cliv1alpha1.PlannedPod) bool {
-	return pod.Change != cliv1alpha1.ChangeNone && pod.Change != cliv1alpha1.ChangeLeaves
-}
-
-func podRow(
-	o *output.Printer, plan *cliv1alpha1.TaintPlan, pod *cliv1alpha1.PlannedPod, columns []string,
-) output.PodRow {
-	leaves, at, before := "stays", "", ""
-	if pod.Leaves {
-		leaves, at = output.Relative(plan.At.Time, pod.Due.Time), o.Instant(plan.At.Time, pod.Due.Time)
-	}
-	if pod.About {
-		leaves = output.About(plan.At.Time, pod.Due.Time)
-	}
-	if pod.DueBefore != nil {
-		before = o.Instant(plan.At.Time, pod.DueBefore.Time)
-	}
-	held := output.HeldBy(plan.At.Time, pod.Answer)
-	cells := map[string]string{
-		output.ColumnLeaves: leaves, output.ColumnDue: leaves, "At": at, "Held by": held,
-		"Where to": whereTo(pod.WhereTo), "+Fits": fits(pod.WhereTo),
-		output.ColumnNode: pod.Node, output.ColumnTaint: pod.Taint, output.ColumnToleration: planTolerationOf(pod),
-		"+Owner": output.OwnerOf(pod.Owner), "+Priority": strconv.Itoa(int(pod.Priority)),
-		"+Grace":   strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s",
-		"+Budgets": strings.Join(pod.Budgets, ","), "+Before": before,
-	}
-	change := strings.ToLower(string(pod.Change))
-	cells["Change"], cells["+Change"] = change, change
-	row := output.PodRow{Namespace: pod.Namespace, Name: pod.Name, Owner: pod.Owner, With: leaves + held}
+// pod says which pods share a row, and which are the worst: those that are lost, then those of workloads that lose every
+// replica, those of overrun PodDisruptionBudgets, and the others that leave.
+func (p *planned) pod(pod *cliv1alpha1.PlannedPod) show.Pod {
+	is := show.Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Owner: pod.Owner, With: p.leaves(pod) + p.held(pod)}
 	if pod.WhereTo != nil && pod.WhereTo.Node == "" {
-		row.With += cells["Where to"]
+		is.With += whereTo(pod.WhereTo)
 	}
-	for _, column := range columns {
-		row.Cells = append(row.Cells, cells[column])
+	breaks := func(budget string) bool { return p.breached[show.FullName(pod.Namespace, budget)] }
+	switch {
+	case !pod.Leaves:
+	case pod.Lost:
+		is.Damage = 4
+	case p.lost[pod.Namespace+"/"+show.OwnerOf(pod.Owner)]:
+		is.Damage = 3
+	case slices.ContainsFunc(pod.Budgets, breaks):
+		is.Damage = 2
+	default:
+		is.Damage = 1
 	}
-	return row
+	return is
+}
+
+// columns returns the columns of a plan, the most important first.
+func (p *planned) columns() []show.Column[*cliv1alpha1.PlannedPod] {
+	type pod = cliv1alpha1.PlannedPod
+	leaves := "Leaves"
+	if len(p.Policies) > 0 {
+		leaves = "Due"
+	}
+	alters := slices.ContainsFunc(p.TaintPlan.Pods, func(pod pod) bool { // what was due anyway
+		return pod.Change != cliv1alpha1.ChangeNone && pod.Change != cliv1alpha1.ChangeLeaves
+	})
+	return []show.Column[*pod]{
+		{Title: leaves, Cell: p.leaves},
+		{Title: "At", Cell: func(pod *pod) string { return p.Instant(p.At.Time, pod.Due) }},
+		{Title: "Pod"},
+		{Title: "Held by", Cell: p.held},
+		{Title: "Where to", Cell: func(pod *pod) string { return whereTo(pod.WhereTo) }},
+		{Title: "Fits", Wide: true, Cell: func(pod *pod) string { return fits(pod.WhereTo) }},
+		{Title: "Node", Shared: true, Counts: "node", Cell: func(pod *pod) string { return pod.Node }},
+		{Title: "Taint", Shared: true, Cell: func(pod *pod) string { return pod.Taint }},
+		{Title: "Change", Wide: !alters, Cell: func(pod *pod) string { return strings.ToLower(string(pod.Change)) }},
+		{Title: "Tolerated", Cell: toleratedFor},
+		{Title: "Toleration", Wide: true, Cell: planTolerationOf},
+		{Title: "Owner", Wide: true, Cell: func(pod *pod) string { return show.OwnerOf(pod.Owner) }},
+		{Title: "Priority", Wide: true, Cell: func(pod *pod) string { return strconv.Itoa(int(pod.Priority)) }},
+		{Title: "Grace", Wide: true, Cell: func(pod *pod) string { return strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s" }},
+		{Title: "Budgets", Wide: true, Cell: func(pod *pod) string { return strings.Join(pod.Budgets, ",") }},
+		{Title: "Before", Wide: true, Cell: func(pod *pod) string { return p.Instant(p.At.Time, pod.DueBefore) }},
+	}
+}
+
+func (p *planned) leaves(pod *cliv1alpha1.PlannedPod) string {
+	switch {
+	case !pod.Leaves:
+		return "stays"
+	case pod.About:
+		return sentence.Roughly(p.At.Time, pod.Due.Time)
+	}
+	return sentence.Relative(p.At.Time, pod.Due.Time)
+}
+
+func (p *planned) held(pod *cliv1alpha1.PlannedPod) string { return show.HeldBy(p.At.Time, pod.Answer) }
+
+// toleratedFor says for how long a pod tolerates the taint that decides, or why it stays although it does not.
+func toleratedFor(pod *cliv1alpha1.PlannedPod) string {
+	switch {
+	case pod.Reason != "" || pod.Taint == "":
+		return pod.Reason
+	case pod.Toleration == nil:
+		return "no"
+	}
+	return show.TolerationSeconds(*pod.Toleration)
 }
 
 func planTolerationOf(pod *cliv1alpha1.PlannedPod) string {
@@ -109,7 +140,7 @@ func planTolerationOf(pod *cliv1alpha1.PlannedPod) string {
 	case pod.Reason != "":
 		return pod.Reason
 	case pod.Toleration != nil:
-		return output.Toleration(*pod.Toleration)
+		return show.Toleration(*pod.Toleration)
 	case pod.Taint != "":
 		return "none"
 	}
@@ -142,14 +173,14 @@ func fits(where *cliv1alpha1.WhereTo) string {
 }
 
 // printPage prints a plan as one page.
-func printPage(o *output.Printer, plan *cliv1alpha1.TaintPlan) error {
-	at := output.Absolute(plan.At.Time)
+func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
+	at := sentence.Absolute(plan.At.Time)
 	return web.Write(o.Env.Out, web.Page{
 		Kind: web.Plan, Title: "Plan: " + strings.Join(plan.Taints, " "),
-		Answer: summary.Answer(plan), Losses: slices.Concat(summary.Policies(plan), summary.Losses(plan)),
-		Facts: pageFacts(summary.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at}),
+		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), show.Losses(plan), show.Emptied(plan)),
+		Facts: pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at}),
 		Workloads: web.NewTable([]string{"Workload", "Leave", "Replicas", "Lowest"}, plan.Workloads, func(w cliv1alpha1.PlannedWorkload) []string {
-			return []string{w.Kind + " " + output.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
+			return []string{w.Kind + " " + show.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
 		}),
 		Footer: "A plan says what would happen to the cluster in its state at " + at + ". It did not set any taints. -o json prints the same plan.",
 		Data:   plan,

@@ -6,7 +6,7 @@ package cmd
 import (
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -43,12 +43,12 @@ var outcomes = []struct{ name, means string }{
 // mostDifferences is how many differences are printed, newest first.
 const mostDifferences = 10
 
-func (r *report) print(o *output.Printer) {
+func (r *report) print(o *show.Printer) {
 	if r.Since.IsZero() {
 		o.Line("Shadow mode has not begun to compare the built-in's evictions with what taints and tolerations require.")
 		return
 	}
-	o.Line("For %s, shadow mode has compared the built-in's evictions with what taints and tolerations require.", output.Span(r.Since, r.Time))
+	o.Line("For %s, shadow mode has compared the built-in's evictions with what taints and tolerations require.", sentence.Between(r.Since, r.Time))
 	o.Line("")
 	for _, outcome := range outcomes {
 		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)
@@ -62,7 +62,7 @@ func (r *report) print(o *output.Printer) {
 	o.Line("Differences, newest first:")
 	for i := range r.Differences[:min(len(r.Differences), mostDifferences)] {
 		d := &r.Differences[i]
-		o.Line("%s  %s/%s on %s", output.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
+		o.Line("%s  %s/%s on %s", sentence.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
 		o.Line("    %s", d.Sentence)
 	}
 	if more := len(r.Differences) - mostDifferences; more > 0 {

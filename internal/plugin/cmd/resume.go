@@ -21,9 +21,9 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // newResume returns the command resume.
@@ -193,7 +193,7 @@ func (o *pauseOptions) list(endings []ending) string {
 		if why != "" {
 			why += ", "
 		}
-		all = append(all, fmt.Sprintf("%s (%s%s)", e.object.Name, why, output.Age(e.object.CreationTimestamp.Time, o.env.Clock.Now())))
+		all = append(all, fmt.Sprintf("%s (%s%s)", e.object.Name, why, sentence.Age(e.object.CreationTimestamp.Time, o.env.Clock.Now())))
 	}
 	return strings.Join(all, ", ")
 }

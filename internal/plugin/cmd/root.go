@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -33,7 +32,7 @@ type Env = command.Env
 // New returns the root command with all subcommands.
 func New(env Env) *cobra.Command {
 	config := genericclioptions.NewConfigFlags(true)
-	out := &output.Written{Writer: env.Out}
+	out := &show.Written{Writer: env.Out}
 	env.Out = out
 	root := &cobra.Command{
 		Use:   "kubectl-taintkeeper",
@@ -92,7 +91,7 @@ func runRoot(cmd *cobra.Command, args []string) error {
 }
 
 // checkPrinted makes a command fail if some of its output could not be written.
-func checkPrinted(cmd *cobra.Command, out *output.Written) {
+func checkPrinted(cmd *cobra.Command, out *show.Written) {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
@@ -116,8 +115,8 @@ func Fail(out io.Writer, err error) int {
 	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
 		return ExitFailed // the reader closed the pipe
 	}
-	for _, line := range output.Merged(strings.Split(strings.TrimSpace(err.Error()), "\n")) {
-		fmt.Fprintln(out, output.Wrap("error: "+output.Printable(line), output.WidthOf(out)))
+	for _, line := range command.Sentences(err) {
+		fmt.Fprintln(out, show.Wrap("error: "+show.Printable(line), show.WidthOf(out)))
 	}
 	if _, ok := errors.AsType[command.UsageError](err); ok {
 		return ExitUsage

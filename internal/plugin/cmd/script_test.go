@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
@@ -35,7 +35,7 @@ func command() {
 	}
 	var out, errOut io.Writer = os.Stdout, os.Stderr
 	if width, err := strconv.Atoi(os.Getenv("WIDTH")); err == nil {
-		out, errOut = output.Narrow{Writer: out, Width: width}, output.Narrow{Writer: errOut, Width: width}
+		out, errOut = show.Narrow{Writer: out, Width: width}, show.Narrow{Writer: errOut, Width: width}
 	}
 	root := cmd.New(cmd.Env{
 		IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: out, ErrOut: errOut},

@@ -15,7 +15,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -25,7 +25,7 @@ import (
 // simulateOptions are the options of kubectl taintkeeper simulate.
 type simulateOptions struct {
 	source     source.Source
-	output     output.Printer
+	output     show.Printer
 	health     readiness.Options
 	whereTo    bool
 	startDelay time.Duration
@@ -40,7 +40,7 @@ type simulateOptions struct {
 
 // newSimulate returns the command simulate.
 func newSimulate(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &simulateOptions{source: source.New(env, config), output: output.NewPrinter(env, output.HTML)}
+	o := &simulateOptions{source: source.New(env, config), output: show.NewPrinter(env, show.HTML)}
 	cmd := &cobra.Command{
 		Use:   "simulate (SCENARIO | --silent (NODE... | -l SELECTOR | --all))",
 		Short: "Simulate an outage: what happens, when, and what is left",
@@ -180,10 +180,11 @@ func (o *simulateOptions) print(report *cliv1alpha1.SimulationReport) error {
 	if printed, err := o.output.Object(report); printed {
 		return err
 	}
-	if o.output.Format == output.HTML {
+	if o.output.Format == show.HTML {
 		return o.printPage(report)
 	}
-	return printReport(&o.output, report)
+	printReport(&o.output, report)
+	return nil
 }
 
 func (o *simulateOptions) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {

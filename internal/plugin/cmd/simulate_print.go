@@ -9,12 +9,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -25,22 +26,26 @@ const mostListed = 10
 
 // printReport prints a report for people: the answer, the story, what was lost, and what is not simulated. With -o name
 // it prints the pods that leave, and with --no-headers only the tables.
-func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
-	switch {
-	case o.Format == output.Name:
-		o.Notes(report.Notes)
+func printReport(o *show.Printer, report *cliv1alpha1.SimulationReport) {
+	if o.Format == show.Name {
+		var names []string
 		for i := range report.Pods {
 			if pod := &report.Pods[i]; pod.LeavesAt != nil {
-				o.Line("%s", output.PodName(pod.Namespace, pod.Name))
+				names = append(names, show.PodName(pod.Namespace, pod.Name))
 			}
 		}
-		return nil
-	case o.NoHeaders:
-		o.Notes(report.Notes)
-		return printLosses(o, report)
+		o.Names(report.Notes, names)
+		return
 	}
-	for _, line := range answer(report) {
-		o.Line("%s", line)
+	if o.NoHeaders {
+		o.Notes(report.Notes)
+		printLosses(o, report)
+		return
+	}
+	lines := answer(report)
+	o.Line("%s", lines[0])
+	for _, line := range lines[1:] {
+		o.Loss(line)
 	}
 	for _, line := range reasons(report) {
 		o.Line("- %s", line)
@@ -55,22 +60,19 @@ func printReport(o *output.Printer, report *cliv1alpha1.SimulationReport) error 
 	if len(report.Story) == 0 {
 		o.Line("Nothing happens.")
 	}
-	if err := printLosses(o, report); err != nil {
-		return err
-	}
+	printLosses(o, report)
 	o.Line("")
 	o.Line("Not simulated:")
 	for _, not := range report.NotSimulated {
 		o.Line("- %s", not)
 	}
 	o.Notes(report.Notes)
-	return nil
 }
 
-// answer summarizes the report in a few sentences.
+// answer summarizes the report in a few sentences: first what happens to nodes and workloads, and then each loss.
 func answer(report *cliv1alpha1.SimulationReport) []string {
 	s := report.Summary
-	var happens, lines []string
+	var happens []string
 	for _, one := range []struct {
 		n         int
 		one, many string
@@ -86,14 +88,53 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 	if len(happens) == 0 {
 		happens = []string{"no node becomes unreachable or gets a NoExecute taint, and no pod leaves"}
 	}
-	happens[0] = fmt.Sprintf("Over %s, %s", span(report.Until), happens[0])
-	lines = append(lines, output.Answer(report.EvictedBy, joined(happens)+"."))
+	headline := fmt.Sprintf("Over %s, %s", span(report.Until), joined(happens))
+	if lost := lostIn(report); len(lost) > 0 {
+		headline += fmt.Sprintf(": %s %s no ready replica for a while", joined(lost), sentence.Agree(len(lost), "has", "have"))
+	}
+	if down := downIn(report); down > 0 {
+		headline += fmt.Sprintf(". At most %s %s down at once", sentence.Counted(down, "replica"), sentence.Agree(down, "is", "are"))
+	}
+	lines := []string{show.EvictedBy(report.EvictedBy, headline+".")}
 	for _, one := range losses {
-		if n := one.of(s); n > 0 {
+		if n := one.of(s); n > 0 && one.failOn != command.LostWorkload {
 			lines = append(lines, counted(n, one.one, one.many)+".")
 		}
 	}
 	return lines
+}
+
+// lostIn names the first workloads that have no ready replica for a while, and counts the others.
+func lostIn(report *cliv1alpha1.SimulationReport) (names []string) {
+	for i := range report.Workloads {
+		if w := &report.Workloads[i]; w.Lowest == 0 {
+			names = append(names, w.Kind+" "+show.FullName(w.Namespace, w.Name))
+		}
+	}
+	if more := len(names) - mostNamed; more > 1 {
+		names = append(names[:mostNamed], sentence.Counted(more, "more workload"))
+	}
+	return names
+}
+
+// downIn returns how many ready replicas the workloads lack at most at one time.
+func downIn(report *cliv1alpha1.SimulationReport) (most int) {
+	changes := map[time.Duration]int{}
+	for i := range report.Workloads {
+		w := &report.Workloads[i]
+		missing := 0
+		for _, step := range w.Steps {
+			now := max(w.Replicas-step.Ready, 0)
+			changes[step.At.Duration] += now - missing
+			missing = now
+		}
+	}
+	down := 0
+	for _, at := range slices.Sorted(maps.Keys(changes)) {
+		down += changes[at]
+		most = max(most, down)
+	}
+	return most
 }
 
 // clusterOf returns the user's name for the cluster of a report. It is empty for files.
@@ -101,8 +142,8 @@ func clusterOf(report *cliv1alpha1.SimulationReport) string {
 	return state.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}.String()
 }
 
-// mostReasons is how many reasons are printed.
-const mostReasons = 3
+// mostReasons is how many reasons are printed, and mostNamed how many lost workloads the first line names.
+const mostReasons, mostNamed = 3, 3
 
 // reasons says why pods are held, have no room or no volume at the end, or may have no successor, and why nodes are not
 // tainted.
@@ -195,56 +236,45 @@ func interval(event cliv1alpha1.SimulationEvent) string {
 
 func span(d metav1.Duration) string { return sentence.Span(d.Duration) }
 
-// printLosses prints which workloads had fewer replicas and which budgets were overrun. Names are in the last column
-// because a narrow terminal shows long ones below their rows.
-func printLosses(o *output.Printer, report *cliv1alpha1.SimulationReport) error {
-	if len(report.Workloads) > 0 {
-		if !o.NoHeaders {
-			o.Line("")
-		}
-		rows := make([][]any, 0, len(report.Workloads))
-		for _, w := range report.Workloads {
-			lasts, atEnd := span(w.LowestFor), fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas)
-			if w.Unknown {
-				lasts, atEnd = "unknown", "unknown"
-			}
-			rows = append(rows, []any{
-				fmt.Sprintf("%d/%d", w.Lowest, w.Replicas), lasts, "+" + span(w.LowestAt), atEnd,
-				w.Kind + " " + output.FullName(w.Namespace, w.Name),
-			})
-		}
-		if err := printTable(o, []string{"Lowest", "For", "From", "At end", "Workload"}, rows); err != nil {
-			return err
-		}
-	}
-	if len(report.Budgets) == 0 {
-		return nil
-	}
-	o.Line("")
-	rows := make([][]any, 0, len(report.Budgets))
-	for _, b := range report.Budgets {
-		rows = append(rows, []any{
-			fmt.Sprint(b.Desired), fmt.Sprint(b.Lowest), span(b.OverrunFor), "+" + span(b.LowestAt),
-			output.FullName(b.Namespace, b.Name),
-		})
-	}
-	return printTable(o, []string{"Asks for", "Lowest", "Too few for", "Lowest at", "PodDisruptionBudget"}, rows)
+// printLosses prints which workloads had fewer replicas and which budgets were overrun.
+func printLosses(o *show.Printer, report *cliv1alpha1.SimulationReport) {
+	type workload = cliv1alpha1.SimulatedWorkload
+	printWorst(o, report.Workloads, []show.Column[workload]{
+		{Title: "Lowest", Cell: func(w workload) string { return fmt.Sprintf("%d/%d", w.Lowest, w.Replicas) }},
+		{Title: "For", Cell: func(w workload) string { return known(w, span(w.LowestFor)) }},
+		{Title: "From", Cell: func(w workload) string { return "+" + span(w.LowestAt) }},
+		{Title: "At end", Cell: func(w workload) string { return known(w, fmt.Sprintf("%d/%d", w.AtEnd, w.Replicas)) }},
+		{Title: "Workload", Cell: func(w workload) string { return w.Kind + " " + show.FullName(w.Namespace, w.Name) }},
+	})
+	type budget = cliv1alpha1.SimulatedBudget
+	printWorst(o, report.Budgets, []show.Column[budget]{
+		{Title: "Asks for", Cell: func(b budget) string { return fmt.Sprint(b.Desired) }},
+		{Title: "Lowest", Cell: func(b budget) string { return fmt.Sprint(b.Lowest) }},
+		{Title: "Too few for", Cell: func(b budget) string { return span(b.OverrunFor) }},
+		{Title: "Lowest at", Cell: func(b budget) string { return "+" + span(b.LowestAt) }},
+		{Title: "PodDisruptionBudget", Cell: func(b budget) string { return show.FullName(b.Namespace, b.Name) }},
+	})
 }
 
-// printTable prints the first rows of a table, or all rows if it is wide, and says how many more there are.
-func printTable(o *output.Printer, columns []string, rows [][]any) error {
-	more := 0
-	if o.Format != output.Wide && len(rows) > mostListed {
-		more = len(rows) - mostListed
-		rows = rows[:mostListed]
+// known is a text about a workload whose owner is a controller that is known.
+func known(w cliv1alpha1.SimulatedWorkload, text string) string {
+	if w.Unknown {
+		return "unknown"
 	}
-	if err := o.TableWithReasons(columns, rows); err != nil {
-		return err
+	return text
+}
+
+// printWorst prints the first rows of a table, which are the worst, and says how many more there are.
+func printWorst[R any](o *show.Printer, rows []R, columns []show.Column[R]) {
+	if len(rows) == 0 {
+		return
 	}
-	if more > 0 {
-		o.Line("... and %d more: -o wide lists them all.", more)
+	if !o.NoHeaders {
+		o.Line("")
 	}
-	return nil
+	shown, rest := show.Most(o, mostListed, rows)
+	show.Table(o, columns, shown)
+	o.More(len(rest))
 }
 
 // simulateFound returns what --fail-on can ask for.
@@ -265,13 +295,13 @@ func (o *simulateOptions) printPage(report *cliv1alpha1.SimulationReport) error 
 	if name == "-" {
 		name = "stdin"
 	}
-	at := output.Absolute(report.At.Time)
+	at := sentence.Absolute(report.At.Time)
 	return web.Write(o.output.Env.Out, web.Page{
 		Kind: web.Simulate, Title: "Simulation: " + name, Answer: lines[0], Losses: slices.Concat(lines[1:], reasons(report)),
 		Facts: pageFacts(clusterOf(report), web.Fact{Name: "Scenario", Value: name + ", " + o.scenario.String()}, web.Fact{Name: "Starts at", Value: at}),
 		Workloads: web.NewTable([]string{"Workload", "Lowest", "For", "From"}, report.Workloads, func(w cliv1alpha1.SimulatedWorkload) []string {
 			return []string{
-				w.Kind + " " + output.FullName(w.Namespace, w.Name), fmt.Sprintf("%d of %d", w.Lowest, w.Replicas),
+				w.Kind + " " + show.FullName(w.Namespace, w.Name), fmt.Sprintf("%d of %d", w.Lowest, w.Replicas),
 				span(w.LowestFor), "+" + span(w.LowestAt),
 			}
 		}),

@@ -24,7 +24,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
@@ -94,7 +94,7 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 		return err
 	}
 	for _, sentence := range cluster.Notes() {
-		fmt.Fprintln(o.source.Env.ErrOut, "Note:", output.Printable(sentence))
+		fmt.Fprintln(o.source.Env.ErrOut, "Note:", show.Printable(sentence))
 	}
 	out := bufio.NewWriter(o.source.Env.Out)
 	encoder := json.NewEncoder(out)
@@ -181,7 +181,7 @@ func renewals(cluster *state.Cluster) []*coordinationv1.Lease {
 
 func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, objects []P) []runtime.Object {
 	for _, object := range objects {
-		all = append(all, output.WithKind(object, apiVersion, kind))
+		all = append(all, show.WithKind(object, apiVersion, kind))
 	}
 	return all
 }
@@ -192,9 +192,9 @@ func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
 		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
 	}
 	if controller.Kind == "CronJob" {
-		return output.WithKind(object, "batch/v1", "Job")
+		return show.WithKind(object, "batch/v1", "Job")
 	}
-	return output.WithKind(object, "apps/v1", "ReplicaSet")
+	return show.WithKind(object, "apps/v1", "ReplicaSet")
 }
 
 // withoutTemplates returns workloads without the template and the selector that their types require.

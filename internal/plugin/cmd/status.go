@@ -15,21 +15,22 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/status"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // statusOptions are the options of kubectl taintkeeper status.
 type statusOptions struct {
 	source source.Source
-	output output.Printer
+	output show.Printer
 	report string // a file with the report of shadow mode
 }
 
 // newStatus returns the command status.
 func newStatus(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &statusOptions{source: source.New(env, config), output: output.NewObjectPrinter(env)}
+	o := &statusOptions{source: source.New(env, config), output: show.NewObjectPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say whether Taintkeeper is running, and what is wrong",
@@ -80,7 +81,7 @@ func (o *statusOptions) validate() error {
 	switch {
 	case o.report != "" && o.source.Offline():
 		return command.Usagef("--report=%s reads no other files: remove --filename", o.report)
-	case o.report != "" && o.output.Format != output.Table:
+	case o.report != "" && o.output.Format != show.Text:
 		return command.Usagef("--report=%s is JSON already: remove --output=%s", o.report, o.output.Format)
 	}
 	return o.output.Validate()
@@ -137,4 +138,4 @@ type unwellError struct {
 func (e unwellError) Unwrap() error { return e.error }
 
 // ago says how long ago an instant was.
-func ago(instant, now time.Time) string { return output.Span(instant, now) + " ago" }
+func ago(instant, now time.Time) string { return sentence.Between(instant, now) + " ago" }

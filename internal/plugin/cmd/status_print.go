@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -51,7 +51,7 @@ var headlines = map[cliv1alpha1.Health]string{
 // statusPage prints a report.
 type statusPage struct {
 	*cliv1alpha1.StatusReport
-	*output.Printer
+	*show.Printer
 }
 
 // line prints a subject and what is known about it, or nothing if the text is empty.
@@ -90,7 +90,7 @@ func (p *statusPage) leader() string {
 	}
 	name, _, _ := strings.Cut(p.Leader.Identity, "_")
 	if !p.Leader.Since.IsZero() && !p.Leader.Since.After(p.At.Time) { // its clock may be ahead
-		name += ", for " + output.Span(p.Leader.Since.Time, p.At.Time)
+		name += ", for " + sentence.Between(p.Leader.Since.Time, p.At.Time)
 	}
 	return fmt.Sprintf("%s (Lease %s)", name, p.Leader.Lease)
 }
@@ -115,14 +115,7 @@ func (p *statusPage) replicas() string {
 	return text
 }
 
-func (p *statusPage) pods() string {
-	pods := p.StatusReport.Pods
-	text := fmt.Sprintf("%d due now, %d overdue, %d due later", pods.Due-pods.Overdue, pods.Overdue, pods.Later)
-	if pods.Next != nil {
-		text += sentence.Agree(pods.Later, " (in ", " (the next in ") + output.Relative(p.At.Time, pods.Next.Time) + ")"
-	}
-	return text
-}
+func (p *statusPage) pods() string { return show.PodsToGo(p.StatusReport.Pods, p.At.Time) }
 
 func (p *statusPage) held() string {
 	var all []string
@@ -157,7 +150,7 @@ func (p *statusPage) backlog() string {
 		return "no backlog of evictions"
 	}
 	return fmt.Sprintf("backlog ends within %s; %s",
-		output.Relative(p.At.Time, backlog.Until.Time), who.SparedBy(backlog))
+		sentence.Relative(p.At.Time, backlog.Until.Time), who.SparedBy(backlog))
 }
 
 func (p *statusPage) lastError() string {

@@ -19,11 +19,10 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -32,7 +31,7 @@ import (
 type taintOptions struct {
 	env    command.Env
 	config *genericclioptions.ConfigFlags
-	output output.Printer
+	output show.Printer
 	nodes  nodeSelection
 
 	overwrite bool
@@ -51,7 +50,7 @@ type taintOptions struct {
 
 func taintNewOptions(env command.Env, config *genericclioptions.ConfigFlags) *taintOptions {
 	return &taintOptions{
-		env: env, config: config, output: output.NewPrinter(env), asks: output.IsTerminal(env.In), connect: source.Dial,
+		env: env, config: config, output: show.NewPrinter(env), asks: show.IsTerminal(env.In), connect: source.Dial,
 	}
 }
 
@@ -271,7 +270,8 @@ func (t *tainting) run(ctx context.Context) error {
 		return err
 	}
 	done, failed := t.apply(ctx, nodes)
-	failed = errors.Join(left, failed, t.print(done))
+	t.print(done)
+	failed = errors.Join(left, failed)
 	if failed != nil && t.wait {
 		t.tell("Failed so far (the rest continues): %s", strings.ReplaceAll(failed.Error(), "\n", "; "))
 	}
@@ -301,7 +301,7 @@ func (t *tainting) now() time.Time { return t.reader.Clock.Latest() }
 func (t *tainting) machineTime() time.Time { return t.env.Clock.Now().Round(0) }
 
 func (t *tainting) tell(format string, args ...any) {
-	fmt.Fprintln(t.env.ErrOut, output.Printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(t.env.ErrOut, show.Printable(fmt.Sprintf(format, args...)))
 }
 
 func (t *tainting) plan(ctx context.Context, nodes []*corev1.Node) (*cliv1alpha1.TaintPlan, error) {
@@ -310,7 +310,7 @@ func (t *tainting) plan(ctx context.Context, nodes []*corev1.Node) (*cliv1alpha1
 
 // show prints the plan.
 func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
-	lines := summary.Lines(made)
+	lines := show.Lines(made)
 	if t.blind {
 		lines = lines[1:]
 	}
@@ -349,7 +349,7 @@ func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
 	var errs []error
 	for _, node := range nodes {
 		if _, err := t.edit.Apply(node.Spec.Taints, t.policy()); err != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+			errs = append(errs, command.ErrorAbout("node", node.Name, err))
 			continue
 		}
 		possible = append(possible, node)
@@ -366,7 +366,7 @@ func (t *tainting) confirm(ctx context.Context, made *cliv1alpha1.TaintPlan, nod
 		return err
 	}
 	of := ""
-	if name := summary.Cluster(made); name != "" {
+	if name := show.Cluster(made); name != "" {
 		of = " of cluster " + name
 	}
 	t.tell("%s on %s%s: %s", t.edit, sentence.Counted(len(nodes), "node"), of, sentence.Enumerate(taintNamesOf(nodes)))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
@@ -42,7 +43,7 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 		}
 		one, err := t.change(ctx, node)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, t.explain(err)))
+			errs = append(errs, command.ErrorAbout("node", node.Name, t.explain(err)))
 			continue
 		}
 		all = append(all, one)

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -26,18 +26,18 @@ func (t *tainting) operation() string {
 
 // printOne prints a node as soon as it is changed, unless a table is wanted.
 func (t *tainting) printOne(one changed) error {
-	if t.output.Format == output.Wide {
+	if t.output.Format == show.Wide {
 		return nil
 	}
-	if t.printed++; t.printed > 1 && t.output.Format == output.YAML {
+	if t.printed++; t.printed > 1 && t.output.Format == show.YAML {
 		t.output.Line("---")
 	}
 	node := one.node.DeepCopy()
 	node.ManagedFields = nil
-	if printed, err := t.output.Object(output.WithKind(node, "v1", "Node")); printed {
+	if printed, err := t.output.Object(show.WithKind(node, "v1", "Node")); printed {
 		return err
 	}
-	if t.output.Format == output.Name {
+	if t.output.Format == show.Name {
 		t.output.Line("node/%s", node.Name)
 		return nil
 	}
@@ -46,15 +46,16 @@ func (t *tainting) printOne(one changed) error {
 }
 
 // print prints the table of -o wide.
-func (t *tainting) print(all []changed) error {
-	if t.output.Format != output.Wide || len(all) == 0 {
-		return nil
+func (t *tainting) print(all []changed) {
+	if t.output.Format != show.Wide || len(all) == 0 {
+		return
 	}
-	rows := make([][]any, 0, len(all))
-	for _, one := range all {
-		rows = append(rows, []any{one.node.Name, t.operation(), specsOf(one.before), specsOf(one.node.Spec.Taints)})
-	}
-	return t.output.Table([]string{"Node", "Result", "Before", "After"}, rows)
+	show.Table(&t.output, []show.Column[changed]{
+		{Title: "Node", Cell: func(one changed) string { return one.node.Name }},
+		{Title: "Result", Cell: func(changed) string { return t.operation() }},
+		{Title: "Before", Cell: func(one changed) string { return specsOf(one.before) }},
+		{Title: "After", Cell: func(one changed) string { return specsOf(one.node.Spec.Taints) }},
+	}, all)
 }
 
 func specsOf(all []corev1.Taint) string {

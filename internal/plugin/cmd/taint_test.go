@@ -38,7 +38,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -104,12 +104,12 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *co
 			return nil, err
 		}
 		owners := metadatafake.NewSimpleMetadataClient(scheme)
-		reader := source.NewReader("test", s.client, s.policies(), owners, output.NewProgress(env))
+		reader := source.NewReader("test", s.client, s.policies(), owners, show.NewProgress(env))
 		reader.Cluster.Location, reader.Clock = s.location, &s.clock
 		return reader, nil
 	}
 	cmd := newCommand(&taintOptions{
-		env: env, config: genericclioptions.NewConfigFlags(true), output: output.NewPrinter(env), asks: true, connect: connect,
+		env: env, config: genericclioptions.NewConfigFlags(true), output: show.NewPrinter(env), asks: true, connect: connect,
 	})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)

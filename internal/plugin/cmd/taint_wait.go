@@ -23,7 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -211,9 +211,9 @@ func (d *departures) warn() {
 // stays the same.
 func (d *departures) when(at, now time.Time) string {
 	if d.reader.Progress.Moves {
-		return "in " + output.Relative(now, at)
+		return "in " + sentence.Relative(now, at)
 	}
-	return "at " + output.Absolute(at)
+	return "at " + sentence.Absolute(at)
 }
 
 func (d *departures) farewell() string {
@@ -256,7 +256,7 @@ func whyStillThere(pod state.Leaving, now time.Time) string {
 		return "is terminating: " + explained.Reason
 	case pod.Verdict.PendingAt(now):
 		return fmt.Sprintf("is not due until %s, in %s: %s",
-			output.Absolute(pod.Verdict.Due), output.Relative(now, pod.Verdict.Due), tolerated(pod))
+			sentence.Absolute(pod.Verdict.Due), sentence.Relative(now, pod.Verdict.Due), tolerated(pod))
 	case stays != "":
 		return overdue(pod.Verdict.Due, now) + ": " + stays
 	case state.DisruptionOf(pod.Pod) != nil:
@@ -270,7 +270,7 @@ func tolerated(pod state.Leaving) string {
 	if pod.Verdict.Toleration == nil {
 		return taints.Format(pod.Verdict.Taint.Taint) + " is not tolerated"
 	}
-	return fmt.Sprintf("%s is tolerated: %s", taints.Format(pod.Verdict.Taint.Taint), output.Toleration(*pod.Verdict.Toleration))
+	return fmt.Sprintf("%s is tolerated: %s", taints.Format(pod.Verdict.Taint.Taint), show.Toleration(*pod.Verdict.Toleration))
 }
 
 // overdue says how long ago an instant was.

@@ -16,8 +16,8 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -25,14 +25,14 @@ import (
 // taintsOptions are the options of kubectl taintkeeper taints.
 type taintsOptions struct {
 	source      source.Source
-	output      output.Printer
+	output      show.Printer
 	nodes       nodeSelection
 	key, effect string
 }
 
 // newTaints returns the command taints.
 func newTaints(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &taintsOptions{source: source.New(env, config), output: output.NewPrinter(env)}
+	o := &taintsOptions{source: source.New(env, config), output: show.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "taints [NODE...]",
 		Short: "List the taints of nodes, and how many pods tolerate them",
@@ -91,69 +91,49 @@ func (o *taintsOptions) run(ctx context.Context) error {
 	if printed, err := o.output.Object(list); printed {
 		return err
 	}
-	return o.print(list)
+	o.print(list)
+	return nil
 }
 
-func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
-	o.output.Notes(list.Notes)
-	if o.output.Format == output.Name {
+func (o *taintsOptions) print(list *cliv1alpha1.TaintList) {
+	if o.output.Format == show.Name {
 		var names []string
 		for i := range list.Taints {
-			names = append(names, list.Taints[i].Node)
+			names = append(names, "node/"+list.Taints[i].Node)
 		}
-		for _, name := range slices.Compact(names) {
-			o.output.Line("node/%s", name)
-		}
-		return nil
+		o.output.Names(list.Notes, slices.Compact(names))
+		return
 	}
+	o.output.Notes(list.Notes)
 	if len(list.Taints) == 0 {
 		fmt.Fprintln(o.output.Env.ErrOut, "No taints found.")
-		return nil
+		return
 	}
-	rows := make([][]any, 0, len(list.Taints))
-	for i := range list.Taints {
-		taint := &list.Taints[i]
-		age, added := "unknown", ""
-		if !taint.TimeAdded.IsZero() {
-			age, added = output.Age(taint.TimeAdded.Time, list.At.Time), output.Absolute(taint.TimeAdded.Time)
-		}
-		written := "unknown"
-		if taint.LastWrite != nil {
-			written = fmt.Sprintf("%s, %s ago", taint.LastWrite.By, output.Span(taint.LastWrite.At.Time, list.At.Time))
-		}
-		rows = append(rows, []any{
-			taint.Node, taint.Key, taint.Value, string(taint.Effect), age, written,
-			taint.Indefinite, taint.ForAWhile, taint.NotAtAll, added,
-		})
-	}
-	columns := []string{
-		"Node", "Key", "Value", "Effect", "Age", "Last write",
-		"Forever", "For a while", "Not at all", "+Time added",
-	}
-	if o.output.IsNarrow(columns, rows) {
-		o.printLines(list)
-		return nil
-	}
-	return o.output.Table(columns, rows)
-}
-
-// printLines prints the taints as sentences. A terminal shows this if it is too narrow for the table's last columns.
-func (o *taintsOptions) printLines(list *cliv1alpha1.TaintList) {
-	for i := range list.Taints {
-		taint := &list.Taints[i]
-		since := ""
-		switch {
-		case taint.TimeAdded.IsZero():
-		case taint.TimeAdded.After(list.At.Time):
-			since = ", with timeAdded " + output.Absolute(taint.TimeAdded.Time)
-		default:
-			since = ", for " + output.Span(taint.TimeAdded.Time, list.At.Time)
-		}
-		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
-		o.output.Line("  Of the node's pods, %d %s the taint indefinitely, %d for a while, and %d not at all.",
-			taint.Indefinite, sentence.Agree(taint.Indefinite, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
-		if taint.LastWrite != nil {
-			o.output.Line("  %s", lastWrite(taint.LastWrite, list.At.Time))
-		}
-	}
+	type row = cliv1alpha1.NodeTaint
+	show.Table(&o.output, []show.Column[row]{
+		{Title: "Node", Cell: func(t row) string { return t.Node }},
+		{Title: "Taint", Cell: func(t row) string { return t.Taint }},
+		{Title: "Age", Cell: func(t row) string {
+			if t.TimeAdded.IsZero() {
+				return "unknown"
+			}
+			return sentence.Age(t.TimeAdded.Time, list.At.Time)
+		}},
+		{Title: "Last write", Cell: func(t row) string {
+			if t.LastWrite == nil {
+				return "unknown"
+			}
+			return fmt.Sprintf("%s, %s ago", t.LastWrite.By, sentence.Between(t.LastWrite.At.Time, list.At.Time))
+		}},
+		{Title: "Tolerated by", Below: true, Cell: func(t row) string {
+			return show.Numbers(show.Number{Of: t.Indefinite, What: "forever"}, show.Number{Of: t.ForAWhile, What: "for a while"},
+				show.Number{Of: t.NotAtAll, What: "not at all"})
+		}},
+		{Title: "Time added", Wide: true, Cell: func(t row) string {
+			if t.TimeAdded.IsZero() {
+				return ""
+			}
+			return sentence.Absolute(t.TimeAdded.Time)
+		}},
+	}, list.Taints)
 }

@@ -20,8 +20,8 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -31,14 +31,14 @@ import (
 // whyOptions are the options of kubectl taintkeeper why.
 type whyOptions struct {
 	source source.Source
-	output output.Printer
+	output show.Printer
 	wanted wanted
 	all    bool // look in all namespaces
 }
 
 // newWhy returns the command why.
 func newWhy(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &whyOptions{source: source.New(env, config), output: output.NewPrinter(env)}
+	o := &whyOptions{source: source.New(env, config), output: show.NewPrinter(env)}
 	cmd := &cobra.Command{
 		Use:   "why (POD | NAMESPACE/POD | WORKLOAD/NAME)",
 		Short: "Say why a pod stays on its node, leaves it, or has none",
@@ -112,7 +112,8 @@ func (o *whyOptions) run(ctx context.Context) error {
 	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
-	return printAll(&o.output, explanation)
+	printAll(&o.output, explanation)
+	return nil
 }
 
 // explanation explains the pod, or what events say if it is gone.
@@ -306,7 +307,7 @@ func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Ti
 		}
 	}
 	w.notes = append(w.notes, fmt.Sprintf("%s %s has %d pods, %s. %s: %s.",
-		w.kind, output.FullName(first.Namespace, w.name), len(pods), does,
+		w.kind, show.FullName(first.Namespace, w.name), len(pods), does,
 		sentence.Agree(len(others), "The other", "The others"), sentence.Some(others)))
 	return first
 }

@@ -6,6 +6,7 @@ package cmd
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,44 +14,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // explainer prints an explanation for people: the answer, the reasons, and what would alter it.
 type explainer struct {
-	*output.Printer
+	*show.Printer
 	*cliv1alpha1.Explanation
 }
 
-func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
+func printAll(o *show.Printer, explanation *cliv1alpha1.Explanation) {
 	e := explainer{o, explanation}
-	if o.Format == output.Name {
-		o.Notes(e.Explanation.Notes)
-		o.Line("pod/%s", e.Name)
-		return nil
+	if o.Format == show.Name {
+		o.Names(e.Explanation.Notes, []string{"pod/" + e.Name})
+		return
 	}
 	answer := e.answer()
 	if e.State == cliv1alpha1.PodBound || e.State == cliv1alpha1.PodFinished {
-		answer[0] = output.Answer(e.EvictedBy, answer[0])
+		answer[0] = show.EvictedBy(e.EvictedBy, answer[0])
 	}
 	for _, line := range answer {
 		o.Line("%s", line)
 	}
 	if e.State == cliv1alpha1.PodGone {
-		return nil
+		return
 	}
-	for _, section := range []func() error{
-		e.printTiming, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
-	} {
-		if err := section(); err != nil {
-			return err
-		}
-	}
+	e.printTiming()
+	e.printTaints()
+	e.printTolerations()
+	e.printPolicies()
+	e.printClasses()
 	e.printChanges()
 	e.printNotes()
-	return nil
 }
 
 // answer says what the pod does, and why.
@@ -70,7 +67,7 @@ func (e *explainer) answer() []string {
 			pod += " on node " + e.Node
 		}
 		since := e.Terminating.Since.Time
-		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod, output.Span(since, e.At.Time), output.Absolute(since)), e.Reason}
+		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod, sentence.Between(since, e.At.Time), sentence.Absolute(since)), e.Reason}
 	case cliv1alpha1.PodStatic, cliv1alpha1.PodNodeGone:
 		if e.Node != "" {
 			pod += " on node " + e.Node
@@ -81,23 +78,19 @@ func (e *explainer) answer() []string {
 	case !e.Leaves:
 		return append([]string{fmt.Sprintf("%s stays on node %s.", pod, e.Node)}, e.why()...)
 	case e.Due.Time.Before(e.At.Time):
-		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))}, slices.Concat(e.why(), e.objection())...)
+		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, sentence.Between(e.Due.Time, e.At.Time), sentence.Absolute(e.Due.Time))}, slices.Concat(e.why(), e.objection())...)
 	}
 	leaves := "leaves"
 	if e.Answer != nil && e.Answer.Says != cliv1alpha1.PolicyFree {
 		leaves = "is due to leave"
 	}
 	line := fmt.Sprintf("%s %s node %s %s, at %s.",
-		pod, leaves, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+		pod, leaves, e.Node, sentence.When(e.At.Time, e.Due.Time), sentence.Absolute(e.Due.Time))
 	return append([]string{line}, slices.Concat(e.why(), e.objection())...)
 }
 
 // gone says what an event says about a pod that does not exist any more.
 func (e *explainer) gone(pod string) []string {
-	by := "kube-controller-manager"
-	if e.Evicted.By == cliv1alpha1.WhoTaintkeeper {
-		by = "Taintkeeper"
-	}
 	from, because := "", "Its event does not say why: only Taintkeeper's events name the node and the taint."
 	if e.Node != "" {
 		from = " from node " + e.Node
@@ -106,10 +99,10 @@ func (e *explainer) gone(pod string) []string {
 		because = fmt.Sprintf("The reason was taint %s.", e.Taint)
 	}
 	if e.Due != nil {
-		because += fmt.Sprintf(" It was due at %s.", output.Absolute(e.Due.Time))
+		because += fmt.Sprintf(" It was due at %s.", sentence.Absolute(e.Due.Time))
 	}
 	at := e.Evicted.At.Time
-	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, by, from, output.Span(at, e.At.Time), output.Absolute(at)), because}
+	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, evictorName(e.Evicted.By), from, sentence.Between(at, e.At.Time), sentence.Absolute(at)), because}
 }
 
 func (e *explainer) finished() string {
@@ -119,9 +112,9 @@ func (e *explainer) finished() string {
 	case !e.Leaves:
 		return fmt.Sprintf("no taint of node %s causes its deletion.", e.Node)
 	case e.Due.Time.Before(e.At.Time):
-		return fmt.Sprintf("was due to be deleted %s ago, at %s, like a running pod.", output.Span(e.Due.Time, e.At.Time), output.Absolute(e.Due.Time))
+		return fmt.Sprintf("was due to be deleted %s ago, at %s, like a running pod.", sentence.Between(e.Due.Time, e.At.Time), sentence.Absolute(e.Due.Time))
 	}
-	return fmt.Sprintf("is due to be deleted %s, at %s, like a running pod.", output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
+	return fmt.Sprintf("is due to be deleted %s, at %s, like a running pod.", sentence.When(e.At.Time, e.Due.Time), sentence.Absolute(e.Due.Time))
 }
 
 // why is the second line of the answer.
@@ -134,7 +127,7 @@ func (e *explainer) why() []string {
 	case e.Toleration == nil:
 		return []string{fmt.Sprintf("No toleration matches taint %s.", e.Taint)}
 	}
-	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), output.Toleration(*e.Toleration))}
+	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), show.Toleration(*e.Toleration))}
 }
 
 // position names the toleration that applies to the deciding taint.
@@ -177,28 +170,48 @@ func (e *explainer) section(format string, args ...any) {
 	e.Line(format, args...)
 }
 
-func (e *explainer) printTiming() error {
-	if e.Timing == nil {
-		return nil
+func (e *explainer) printTiming() {
+	t := e.Timing
+	if t == nil {
+		return
 	}
-	e.section("How the due time is computed:")
 	later := "the later of the two: the taint"
 	switch {
-	case e.Timing.Start.Time.Equal(e.Timing.Bound.Time):
+	case t.Start.Time.Equal(t.Bound.Time):
 		later = "the later of the two: the binding"
-	case !e.Timing.Start.Time.Equal(e.Timing.Since.Time): // the rule of kube-controller-manager
+	case !t.Start.Time.Equal(t.Since.Time): // the rule of kube-controller-manager
 		later = "when the leader of kube-controller-manager began to lead"
 	}
-	rows := [][]any{
-		e.instant("since", e.Timing.Since, sourceWords[e.Timing.SinceFrom]),
-		e.instant("bound", e.Timing.Bound, sourceWords[e.Timing.BoundFrom]),
-		e.instant("start", e.Timing.Start, later),
+	rows := []instant{
+		{"since", &t.Since, sourceWords[t.SinceFrom]}, {"bound", &t.Bound, sourceWords[t.BoundFrom]}, {"start", &t.Start, later},
 	}
-	if seconds := e.Timing.TolerationSeconds; seconds != nil {
-		rows = append(rows, []any{"tolerated", fmt.Sprintf("+ %ds", *seconds), "", e.position()})
+	if t.TolerationSeconds != nil {
+		rows = append(rows, instant{"tolerated", nil, e.position()})
 	}
-	rows = append(rows, e.instant("due", e.Timing.Due, ""))
-	return e.TableWithReasons([]string{"Time", "At", "Relative", "From"}, rows)
+	e.section("How the due time is computed:")
+	show.Table(e.Printer, []show.Column[instant]{
+		{Title: "Time", Cell: func(i instant) string { return i.name }},
+		{Title: "At", Cell: func(i instant) string {
+			if i.at == nil {
+				return fmt.Sprintf("+ %ds", *t.TolerationSeconds)
+			}
+			return e.Instant(e.At.Time, i.at)
+		}},
+		{Title: "Relative", Cell: func(i instant) string {
+			if i.at == nil {
+				return ""
+			}
+			return sentence.When(e.At.Time, i.at.Time)
+		}},
+		{Title: "From", Below: true, Cell: func(i instant) string { return i.from }},
+	}, append(rows, instant{"due", &t.Due, ""}))
+}
+
+// instant is a time that matters for the due time, and where it comes from. The time of a toleration is its seconds.
+type instant struct {
+	name string
+	at   *metav1.MicroTime
+	from string
 }
 
 // sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
@@ -210,40 +223,37 @@ var sourceWords = map[cliv1alpha1.TimeSource]string{
 	cliv1alpha1.FromNow:               "now: no earlier time is recorded",
 }
 
-func (e *explainer) instant(name string, instant metav1.MicroTime, from string) []any {
-	return []any{name, e.Instant(e.At.Time, instant.Time), output.When(e.At.Time, instant.Time), from}
-}
-
-func (e *explainer) printTaints() error {
+func (e *explainer) printTaints() {
 	if len(e.Taints) == 0 {
-		return nil
+		return
 	}
+	type taint = cliv1alpha1.ExplainedTaint
 	e.section("The taints of node %s:", e.Node)
-	rows := make([][]any, 0, len(e.Taints))
-	for i := range e.Taints {
-		taint := &e.Taints[i]
-		age := "unknown"
-		if !taint.TimeAdded.IsZero() {
-			age = output.Age(taint.TimeAdded.Time, e.At.Time)
-		}
-		by := ""
-		if taint.Toleration != nil {
-			by = at(*taint.Toleration)
-		}
-		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
-	}
-	if err := e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows); err != nil {
-		return err
-	}
+	show.Table(e.Printer, []show.Column[taint]{
+		{Title: "Taint", Cell: func(t taint) string { return t.Taint }},
+		{Title: "Age", Cell: func(t taint) string {
+			if t.TimeAdded.IsZero() {
+				return "unknown"
+			}
+			return sentence.Age(t.TimeAdded.Time, e.At.Time)
+		}},
+		{Title: "Tolerated", Cell: func(t taint) string { return e.tolerated(&t) }},
+		{Title: "By", Cell: func(t taint) string {
+			if t.Toleration == nil {
+				return ""
+			}
+			return at(*t.Toleration)
+		}},
+		{Title: "On its own", Below: true, Cell: func(t taint) string { return e.means(&t) }},
+	}, e.Taints)
 	if e.LastWrite != nil && !e.NoHeaders {
 		e.Line("%s", lastWrite(e.LastWrite, e.At.Time))
 	}
-	return nil
 }
 
 // lastWrite says who last wrote the taints of a node.
 func lastWrite(write *cliv1alpha1.Write, now time.Time) string {
-	return fmt.Sprintf("%s last wrote the taints of the node, %s ago, at %s.", write.By, output.Span(write.At.Time, now), output.Absolute(write.At.Time))
+	return fmt.Sprintf("%s last wrote the taints of the node, %s ago, at %s.", write.By, sentence.Between(write.At.Time, now), sentence.Absolute(write.At.Time))
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
@@ -262,9 +272,9 @@ func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 	case taint.Effect != corev1.TaintEffectNoExecute:
 		return "nothing for a pod that already runs here"
 	case taint.Due != nil && taint.Due.Time.Before(e.At.Time):
-		words = fmt.Sprintf("was due %s ago", output.Span(taint.Due.Time, e.At.Time))
+		words = fmt.Sprintf("was due %s ago", sentence.Between(taint.Due.Time, e.At.Time))
 	case taint.Due != nil:
-		words = "leaves " + output.When(e.At.Time, taint.Due.Time)
+		words = "leaves " + sentence.When(e.At.Time, taint.Due.Time)
 	}
 	if taint.Decides && e.Leaves {
 		words += ", and decides"
@@ -272,22 +282,28 @@ func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 	return words
 }
 
-func (e *explainer) printTolerations() error {
+func (e *explainer) printTolerations() {
 	if len(e.Tolerations) == 0 {
 		e.section("The pod has no tolerations.")
-		return nil
+		return
+	}
+	positions := make([]int, len(e.Tolerations))
+	for i := range positions {
+		positions[i] = i
 	}
 	e.section("The pod's tolerations:")
-	rows := make([][]any, 0, len(e.Tolerations))
-	for i := range e.Tolerations {
-		toleration := &e.Tolerations[i]
-		origin := toleration.OriginDetail
-		if !toleration.Certain && toleration.Origin != cliv1alpha1.OriginUnknown {
-			origin += ", inferred from its form"
-		}
-		rows = append(rows, []any{i, output.Toleration(toleration.Toleration), e.countsFor(toleration), origin})
-	}
-	return e.TableWithReasons([]string{"#", "Toleration", "Applies to", "From"}, rows)
+	show.Table(e.Printer, []show.Column[int]{
+		{Title: "#", Cell: strconv.Itoa},
+		{Title: "Toleration", Cell: func(i int) string { return show.Toleration(e.Tolerations[i].Toleration) }},
+		{Title: "Applies to", Below: true, Cell: func(i int) string { return e.countsFor(&e.Tolerations[i]) }},
+		{Title: "From", Below: true, Cell: func(i int) string {
+			t := &e.Tolerations[i]
+			if t.Certain || t.Origin == cliv1alpha1.OriginUnknown {
+				return t.OriginDetail
+			}
+			return t.OriginDetail + ", inferred from its form"
+		}},
+	}, positions)
 }
 
 func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
@@ -314,24 +330,26 @@ func (e *explainer) first(taint string) int {
 	return 0
 }
 
-func (e *explainer) printClasses() error {
+func (e *explainer) printClasses() {
 	if len(e.NodeClasses) == 0 {
-		return nil
+		return
 	}
+	type class = cliv1alpha1.NodeClass
 	e.section("The nodes, grouped by taints:")
-	rows := make([][]any, 0, len(e.NodeClasses))
-	for i := range e.NodeClasses {
-		class := &e.NodeClasses[i]
-		answer := "open"
-		switch {
-		case len(class.Refuse) > 0:
-			answer = "refuse it: " + strings.Join(class.Refuse, ", ")
-		case class.LeavesAfterSeconds != nil:
-			answer = fmt.Sprintf("open, but it leaves again after %ds", *class.LeavesAfterSeconds)
-		}
-		rows = append(rows, []any{len(class.Nodes), strings.Join(class.Taints, ", "), answer, sentence.Some(class.Nodes)})
-	}
-	return e.TableWithReasons([]string{"Nodes", "Taints", "Answer", "Names"}, rows)
+	show.Table(e.Printer, []show.Column[class]{
+		{Title: "Nodes", Cell: func(c class) string { return strconv.Itoa(len(c.Nodes)) }},
+		{Title: "Taints", Cell: func(c class) string { return strings.Join(c.Taints, ", ") }},
+		{Title: "Answer", Below: true, Cell: func(c class) string {
+			switch {
+			case len(c.Refuse) > 0:
+				return "refuse it: " + strings.Join(c.Refuse, ", ")
+			case c.LeavesAfterSeconds != nil:
+				return fmt.Sprintf("open, but it leaves again after %ds", *c.LeavesAfterSeconds)
+			}
+			return "open"
+		}},
+		{Title: "Names", Below: true, Cell: func(c class) string { return sentence.Some(c.Nodes) }},
+	}, e.NodeClasses)
 }
 
 func (e *explainer) printChanges() {
@@ -360,7 +378,7 @@ func (e *explainer) printChanges() {
 		case change.Due.Time.Before(e.At.Time):
 			e.Line("- %s: it is due at once.", what)
 		default:
-			e.Line("- %s: %s %s, at %s.", what, leaves, output.When(e.At.Time, change.Due.Time), output.Absolute(change.Due.Time))
+			e.Line("- %s: %s %s, at %s.", what, leaves, sentence.When(e.At.Time, change.Due.Time), sentence.Absolute(change.Due.Time))
 		}
 		if change.Command != "" {
 			e.Line("    %s", change.Command)
@@ -415,24 +433,26 @@ func (e *explainer) until(keep []string) string {
 	switch {
 	case leaves != nil:
 		return fmt.Sprintf("If nothing else changes, it stays until EvictionPolicy %s lets it go, %s, at %s.",
-			e.Answer.LastPolicy, output.When(e.At.Time, leaves.Time), output.Absolute(leaves.Time))
+			e.Answer.LastPolicy, sentence.When(e.At.Time, leaves.Time), sentence.Absolute(leaves.Time))
 	case len(keep) == 1:
 		return fmt.Sprintf("It stays until EvictionPolicy %s lets it go.", keep[0])
 	}
 	return fmt.Sprintf("It stays until all of these EvictionPolicies let it go: %s.", sentence.Enumerate(keep))
 }
 
-func (e *explainer) printPolicies() error {
+func (e *explainer) printPolicies() {
 	if len(e.Policies) == 0 {
-		return nil
+		return
 	}
+	type policy = cliv1alpha1.ExplainedPolicy
 	e.section("The EvictionPolicies:")
-	rows := make([][]any, 0, len(e.Policies))
-	for i := range e.Policies {
-		p := &e.Policies[i]
-		rows = append(rows, []any{p.Name, whySelects(p), e.says(p), e.letsGo(p), p.Pace})
-	}
-	return e.TableWithReasons([]string{"Policy", "Selects it", "Says when due", "Lets it go", "Pace"}, rows)
+	show.Table(e.Printer, []show.Column[policy]{
+		{Title: "Policy", Cell: func(p policy) string { return p.Name }},
+		{Title: "Selects it", Cell: func(p policy) string { return whySelects(&p) }},
+		{Title: "Says when due", Below: true, Cell: func(p policy) string { return e.says(&p) }},
+		{Title: "Lets it go", Below: true, Cell: func(p policy) string { return e.letsGo(&p) }},
+		{Title: "Pace", Cell: func(p policy) string { return p.Pace }},
+	}, e.Policies)
 }
 
 func whySelects(p *cliv1alpha1.ExplainedPolicy) string {
@@ -478,5 +498,5 @@ func (e *explainer) letsGo(p *cliv1alpha1.ExplainedPolicy) string {
 	case p.Answer.LeavesAt == nil:
 		return "not by itself"
 	}
-	return output.When(e.At.Time, p.Answer.LeavesAt.Time)
+	return sentence.When(e.At.Time, p.Answer.LeavesAt.Time)
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -37,7 +37,7 @@ func newSubjectReader(s *source.Source) (string, *subjectReader, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	api, err := source.Connect(config, output.NewProgress(s.Env))
+	api, err := source.Connect(config, show.NewProgress(s.Env))
 	if err != nil {
 		return "", nil, err
 	}

@@ -26,7 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
 
@@ -65,7 +65,7 @@ func newCluster(policies ...runtime.Object) *cluster {
 
 func (c *cluster) reader() *subjectReader {
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
-	return &subjectReader{api: source.NewReader("https://example.com", c.core, c.dynamic, nil, output.NewProgress(env))}
+	return &subjectReader{api: source.NewReader("https://example.com", c.core, c.dynamic, nil, show.NewProgress(env))}
 }
 
 // forbid makes the API server refuse a verb on a resource.

@@ -17,6 +17,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -131,7 +132,7 @@ func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	if decided.Leaves {
 		e.Timing = s.timing(facts, decided)
 	}
-	e.Notes = append(e.Notes, state.Undated(s.Node, onNode, s.At)...)
+	e.Notes = append(e.Notes, sentence.Grouped(state.Undated(s.Node, onNode, s.At))...)
 	if state.Compares(facts.Tolerations) {
 		e.Notes = append(e.Notes, state.ComparisonNotes(1)...)
 	}

@@ -14,9 +14,9 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 )
 
 // These are rows of the table in the README: what kube-controller-manager does is what a plan says where it evicts.
@@ -51,7 +51,7 @@ func TestWhereKubeControllerManagerEvictsAThousandPodsWaitForItsQueue(t *testing
 	if (first-measuredFirst).Abs() > measuredFirst/10 || (last-measuredLast).Abs() > measuredLast/10 {
 		t.Errorf("the first leaves after %v, the last after %v; measured were %v and %v", first, last, measuredFirst, measuredLast)
 	}
-	if got, want := summary.Answer(made), "kube-controller-manager evicts here, not Taintkeeper: 1000 of 1000 pods on 1 node leave, the last in 2m28s."; got != want {
+	if got, want := show.Answer(made), "1000 of 1000 pods on 1 node leave, the last in 2m28s. kube-controller-manager evicts here, not Taintkeeper."; got != want {
 		t.Errorf("the answer is %q, want %q", got, want)
 	}
 	if want := "With Taintkeeper it would be different for 1000 pods: 1000 would leave earlier."; !slices.Contains(made.Notes, want) {

@@ -91,6 +91,7 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	if p.Policies != nil {
 		list.Notes = append(list.Notes, p.Policies.Flaws...)
 	}
+	var undated []sentence.About
 	comparing := 0
 	for node := range live.Nodes() {
 		list.Stuck = append(list.Stuck, p.stuckOn(node, at)...)
@@ -102,13 +103,46 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 		}
 		if pods := p.On(node, at); len(pods) > 0 {
 			list.Pods = append(list.Pods, pods...)
-			list.Notes = append(list.Notes, state.Undated(node.Node, node.Taints, node.Read)...)
+			undated = append(undated, state.Undated(node.Node, node.Taints, node.Read)...)
 		}
 	}
-	list.Notes = append(list.Notes, state.ComparisonNotes(comparing)...)
+	list.Notes = slices.Concat(list.Notes, sentence.Grouped(undated), state.ComparisonNotes(comparing))
 	list.Notes = append(list.Notes, endingNotes(list.Pods)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
+}
+
+// overdueAfter is how long a pod may be due before it counts as overdue. In a storm, pods wait for a slot.
+const overdueAfter = time.Minute
+
+// CountPending counts the pods of a list, and adds those that policies hold to held, if that is not nil. A pod is due
+// from its due time on unless a policy holds it, and overdue a minute later.
+func CountPending(list *cliv1alpha1.PendingList, held map[cliv1alpha1.Objector]int) (pods cliv1alpha1.PodsToGo) {
+	at := list.At.Time
+	for i := range list.Pods {
+		pod := &list.Pods[i] // soonest first
+		switch due := pod.Due.Time; {
+		case due.After(at):
+			pods.Later++
+			if pods.Next == nil {
+				pods.Next = &pod.Due
+			}
+		case pod.Answer.Stays():
+			pods.Held++
+			if held != nil {
+				held[cliv1alpha1.Objector{Policy: pod.Answer.Policy, Reason: pod.Answer.Reason}]++
+			}
+		default:
+			pods.Due++
+			if at.Sub(due) <= overdueAfter {
+				continue
+			}
+			if pods.Overdue++; pods.Oldest == nil {
+				pods.Oldest = &pod.Due
+			}
+		}
+	}
+	return pods
 }
 
 // stuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their

@@ -21,6 +21,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -48,14 +49,19 @@ type Request struct {
 // Make returns what the change would do. The notes list the nodes on which it cannot be made. If it cannot be made on
 // any node, Make returns an error.
 func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1alpha1.TaintPlan, error) {
-	changes, errs := changesOf(request)
+	changes, failed := changesOf(request)
 	if len(changes) == 0 {
+		var errs []error
+		for _, is := range failed {
+			errs = append(errs, command.ErrorAbout("node", is.Name, errors.New(is.Says)))
+		}
 		return nil, errors.Join(errs...)
 	}
 	plan := begin(cluster, request)
-	for _, err := range errs {
-		plan.Notes = append(plan.Notes, "Left out "+err.Error()+".")
+	for i := range failed {
+		failed[i].What, failed[i].Says = "Left out node", failed[i].Says+"."
 	}
+	plan.Notes = append(plan.Notes, sentence.Grouped(failed)...)
 	fill(plan, cluster, changes)
 	outcome, err := play(ctx, plan, cluster, changes, request)
 	if err != nil {
@@ -86,10 +92,13 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 	byNode, comparing := cluster.ByNode(), 0
 	at := plan.At.Time
 	waiting := deletesOf(cluster, byNode, changes, at)
-	var compared comparison
+	var (
+		compared comparison
+		undated  []sentence.About
+	)
 	for _, change := range changes {
 		plan.Nodes = append(plan.Nodes, change.planned())
-		plan.Notes = append(plan.Notes, state.Undated(change.Node, change.before, at)...)
+		undated = append(undated, state.Undated(change.Node, change.before, at)...)
 		for _, pod := range byNode[change.Name] {
 			decided := change.decide(cluster.Evictor, pod, at)
 			is := waiting.of(pod, decided)
@@ -102,7 +111,7 @@ func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change)
 			comparing += count(state.Compares(pod.Spec.Tolerations))
 		}
 	}
-	plan.Notes = slices.Concat(plan.Notes, state.ComparisonNotes(comparing), compared.notes())
+	plan.Notes = slices.Concat(plan.Notes, sentence.Grouped(undated), state.ComparisonNotes(comparing), compared.notes())
 	sortPods(plan.Pods)
 }
 
@@ -143,14 +152,12 @@ type change struct {
 	before, after []verdict.Taint // NoExecute
 }
 
-// changesOf returns what happens to the nodes, by name, and an error for each node that cannot be changed.
-func changesOf(request Request) ([]change, []error) {
-	var all []change
-	var errs []error
+// changesOf returns what happens to the nodes, by name, and why the others cannot be changed.
+func changesOf(request Request) (all []change, failed []sentence.About) {
 	for _, node := range request.Nodes {
 		edited, err := request.Edit.Apply(node.Spec.Taints, request.Overwrite)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("node %s: %w", node.Name, err))
+			failed = append(failed, sentence.About{Name: node.Name, Says: err.Error()})
 			continue
 		}
 		before := state.Tainted(node, request.At)
@@ -160,7 +167,7 @@ func changesOf(request Request) ([]change, []error) {
 		})
 	}
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.Name, b.Name) })
-	return all, errs
+	return all, failed
 }
 
 // applied returns the node after the change.

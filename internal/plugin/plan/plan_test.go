@@ -20,9 +20,9 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -145,7 +145,7 @@ func TestPodsThatNothingReplacesAndLocalDataAreLosses(t *testing.T) {
 	if made.Summary.PodsLost != 2 || made.Summary.LocalData != 2 {
 		t.Errorf("the summary is %+v", made.Summary)
 	}
-	lines := summary.Losses(made)
+	lines := show.Losses(made)
 	want := []string{
 		"2 pods that leave have no controller, so nothing replaces them: default/bare, default/bare-with-data.",
 		"2 pods lose the data in their emptyDir volumes: default/bare-with-data, default/web.",
@@ -227,7 +227,7 @@ func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
 			if lost := 1 - test.lowest; made.Summary.WorkloadsLost != lost || made.Summary.BudgetsBreached != lost {
 				t.Errorf("the summary is %+v, want %d lost and %d breached", made.Summary, lost, lost)
 			}
-			if lines := summary.Losses(made); !slices.Contains(lines, test.says) {
+			if lines := show.Losses(made); !slices.Contains(lines, test.says) {
 				t.Errorf("the plan says %q, want %q", lines, test.says)
 			}
 		})
@@ -261,7 +261,7 @@ func TestANodeIsEmptiedIfNoSuccessorComesToIt(t *testing.T) {
 			if made.Nodes[0].Emptied != test.emptied || made.Summary.Emptied == 1 != test.emptied || made.Summary.LeaveAgain != test.again {
 				t.Errorf("the node is %+v, and the summary %+v", made.Nodes[0], made.Summary)
 			}
-			if lines := summary.Lines(made); !slices.Contains(lines, test.says) {
+			if lines := show.Lines(made); !slices.Contains(lines, test.says) {
 				t.Errorf("the plan says %q, want %q", lines, test.says)
 			}
 		})

@@ -21,8 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
@@ -82,7 +82,7 @@ func TestAPlanSaysWhatAResumeLetsGoAndWhatIsThenDeletedWithoutAsking(t *testing.
 	}
 	const says = "Pauses and open breakers keep 3 pods: 'kubectl taintkeeper resume --all' lets 3 leave. " +
 		"The Eviction API is asked about 2 of them first. 2 are deleted without asking if still there 1m to 1m30s later."
-	if lines := summary.Policies(made); !slices.Contains(lines, says) {
+	if lines := show.Policies(made); !slices.Contains(lines, says) {
 		t.Errorf("the plan says %q, want %q", lines, says)
 	}
 	cluster.Policies = cluster.Policies[1:]

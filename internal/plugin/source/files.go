@@ -26,9 +26,9 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // stdin replaces "-" in messages.
@@ -462,5 +462,5 @@ func (c *collector) hear() {
 		return
 	}
 	c.note(!signs.LeasesKnown, "The files contain no Leases: add the output of 'kubectl get leases,serviceaccounts,events -A -o yaml', which shows who evicts.")
-	c.note(signs.LeasesKnown, "The files show controllers as of "+output.Absolute(signs.At)+".")
+	c.note(signs.LeasesKnown, "The files show controllers as of "+sentence.Absolute(signs.At)+".")
 }

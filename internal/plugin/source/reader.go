@@ -32,7 +32,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -50,7 +50,7 @@ type Reader struct {
 	Watches kubernetes.Interface
 	// Dynamic is for our own resources.
 	Dynamic  dynamic.Interface
-	Progress *output.Progress
+	Progress *show.Progress
 	// Clock is the API server's clock.
 	Clock *timeline.Clock
 	// Cluster is what was read.
@@ -62,7 +62,7 @@ type Reader struct {
 // readAPI returns what a command needs from a cluster. Nodes and pods are required. The cluster says what else is
 // missing.
 func readAPI(
-	ctx context.Context, config *rest.Config, wanted Wants, progress *output.Progress,
+	ctx context.Context, config *rest.Config, wanted Wants, progress *show.Progress,
 ) (*state.Cluster, error) {
 	r, err := Connect(config, progress)
 	if err != nil {
@@ -75,7 +75,7 @@ func readAPI(
 }
 
 // Connect returns a Reader for the API server in a configuration.
-func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
+func Connect(config *rest.Config, progress *show.Progress) (*Reader, error) {
 	clock := &timeline.Clock{}
 	config = ForReading(clock.Listen(config))
 	clients, err := kubernetes.NewForConfig(config)
@@ -111,7 +111,7 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, error
 		return nil, err
 	}
 	config.WarningHandler = newWarnings(env.ErrOut)
-	reader, err := Connect(config, output.NewProgress(env))
+	reader, err := Connect(config, show.NewProgress(env))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, error
 
 // NewReader returns a Reader that has not read anything yet.
 func NewReader(server string, clients kubernetes.Interface, dynamicClient dynamic.Interface,
-	owners metadata.Interface, progress *output.Progress,
+	owners metadata.Interface, progress *show.Progress,
 ) *Reader {
 	return &Reader{
 		Server: server, Clients: clients, Watches: clients, Dynamic: dynamicClient, Progress: progress, owners: owners,

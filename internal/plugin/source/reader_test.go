@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -31,14 +31,15 @@ func TestProgressSaysAfterASecondThatAServerDoesNotAnswer(t *testing.T) {
 		want  string
 	}{
 		{"an answer within a second", 900 * time.Millisecond, ""},
-		{"an answer after three", 3 * time.Second, "Waiting for the API server https://slow to list nodes\n"},
+		{"an answer after three", 3 * time.Second, "\r\x1b[KWaiting for the API server https://slow to list nodes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stderr bytes.Buffer
 				env := command.Env{Clock: clock.RealClock{}}
 				env.ErrOut = &stderr
-				r := &Reader{Server: "https://slow", Progress: output.NewProgress(env)}
+				r := &Reader{Server: "https://slow", Progress: show.NewProgress(env)}
+				r.Progress.Moves = true // it is a terminal
 				list := func(context.Context, metav1.ListOptions) (*corev1.NodeList, error) {
 					time.Sleep(test.takes) //nolint:forbidigo // the time is virtual
 					return &corev1.NodeList{}, nil
@@ -63,7 +64,7 @@ func TestWhatSuccessorsNeedIsReadOrSaidToBeUnknown(t *testing.T) {
 		forbidden := action.GetResource().Resource == "volumeattachments"
 		return forbidden, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
 	})
-	r := NewReader("https://server", clients, nil, nil, output.NewProgress(command.Env{Clock: clock.RealClock{}}))
+	r := NewReader("https://server", clients, nil, nil, show.NewProgress(command.Env{Clock: clock.RealClock{}}))
 	if err := r.Read(t.Context(), Wants{Successors: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -81,7 +81,7 @@ func TestANoteSaysThatTaintkeeperDoesNotEvictOnlyIfNothingShowsThatItDoes(t *tes
 			clients := fake.NewClientset(test.objects...)
 			forbid(clients, test.denied...)
 			env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
-			r := NewReader("", clients, nil, nil, output.NewProgress(env))
+			r := NewReader("", clients, nil, nil, show.NewProgress(env))
 			r.Clock = &timeline.Clock{Wall: func() time.Time { return now }}
 			r.Cluster = &state.Cluster{Policies: test.policies}
 			if err := r.FindEvictor(t.Context()); err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
@@ -76,7 +76,7 @@ func read(t *testing.T, clients *fake.Clientset) *state.Cluster {
 	t.Helper()
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
 	r := &Reader{
-		Clients: clients, Progress: output.NewProgress(env), Cluster: &state.Cluster{Signs: state.Signs{At: now}},
+		Clients: clients, Progress: show.NewProgress(env), Cluster: &state.Cluster{Signs: state.Signs{At: now}},
 		Clock: &timeline.Clock{Wall: func() time.Time { return now }},
 	}
 	if err := r.required(t.Context(), Wants{}); err != nil {

@@ -28,7 +28,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
@@ -117,7 +117,7 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*state.Cluster, error)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
+	cluster, err := readAPI(ctx, rest, wanted, show.NewProgress(s.Env))
 	if err == nil {
 		cluster.Location = LocationOf(s.Config, rest)
 	}

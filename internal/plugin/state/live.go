@@ -16,6 +16,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -243,22 +244,25 @@ func LastWriteOf(node *corev1.Node) *cliv1alpha1.Write {
 
 // Undated says when taints of a node start to count that have no timeAdded, if the node had them when it was first
 // read.
-func Undated(node *corev1.Node, onNode []verdict.Taint, read time.Time) []string {
-	var notes []string
+func Undated(node *corev1.Node, onNode []verdict.Taint, read time.Time) (notes []sentence.About) {
 	for _, taint := range onNode {
 		if !taint.TimeAdded.IsZero() || taint.Since.After(read) {
 			continue
 		}
 		spec := taints.Format(taint.Taint)
 		if written := TaintsWritten(node); written != nil && taint.Since.Before(read) {
-			notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded. It counts from about %s, when %s last wrote the taints of the node.",
-				node.Name, spec, written.Time.UTC().Format(time.RFC3339), written.Manager))
+			notes = append(notes, about(node, "taint %s has no timeAdded. It counts from about %s, when %s last wrote the taints of the node.",
+				spec, sentence.Absolute(written.Time.Time), written.Manager))
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("Node %s: taint %s has no timeAdded, so it counts from when this command first read it. "+
-			"A controller that saw it earlier counts from then.", node.Name, spec))
+		notes = append(notes, about(node, "taint %s has no timeAdded, so it counts from when this command first read it. "+
+			"A controller that saw it earlier counts from then.", spec))
 	}
 	return notes
+}
+
+func about(node *corev1.Node, format string, args ...any) sentence.About {
+	return sentence.About{What: "Node", Name: node.Name, Says: fmt.Sprintf(format, args...)}
 }
 
 // IsAbout reports whether a due time is only an estimate: it counts from a taint without a timeAdded that the node had

@@ -25,9 +25,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// overdueAfter is how long a pod may be due before it counts as overdue. In a storm, pods wait for a slot.
-const overdueAfter = time.Minute
-
 // Make returns how Taintkeeper is doing at an instant.
 func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	known := who.Ask(cluster, at)
@@ -46,7 +43,9 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 		pending.Policies = cluster.PoliciesOf()
 	}
 	by := known.Evictor(len(cluster.Policies))
-	count(report, pending.In(state.LiveOf(by, cluster.Nodes, cluster.Pods, at), at))
+	held := map[cliv1alpha1.Objector]int{}
+	report.Pods = plan.CountPending(pending.In(state.LiveOf(by, cluster.Nodes, cluster.Pods, at), at), held)
+	report.HeldBy = objectors(held)
 	report.Unknown = unknown(cluster, process)
 	report.Health, report.Problems = judge(report, cluster, known)
 	return report
@@ -91,37 +90,16 @@ func evictionClockFor(signs *state.Signs, process *who.Process) *corev1.ServiceA
 	return signs.EvictionClocks[max(i, 0)]
 }
 
-// count counts the pods that must leave.
-func count(report *cliv1alpha1.StatusReport, list *cliv1alpha1.PendingList) {
-	at, pods, held := report.At.Time, &report.Pods, map[cliv1alpha1.Objector]int{}
-	for i := range list.Pods {
-		pod := &list.Pods[i] // soonest first
-		switch due := pod.Due.Time; {
-		case due.After(at):
-			pods.Later++
-			if pods.Next == nil {
-				pods.Next = &pod.Due
-			}
-		case pod.Answer.Stays():
-			pods.Held++
-			held[cliv1alpha1.Objector{Policy: pod.Answer.Policy, Reason: pod.Answer.Reason}]++
-		default:
-			pods.Due++
-			if at.Sub(due) <= overdueAfter {
-				continue
-			}
-			if pods.Overdue++; pods.Oldest == nil {
-				pods.Oldest = &pod.Due
-			}
-		}
-	}
+// objectors returns who holds pods, those with the most pods first.
+func objectors(held map[cliv1alpha1.Objector]int) (all []cliv1alpha1.Objector) {
 	for objector, pods := range held {
 		objector.Pods = pods
-		report.HeldBy = append(report.HeldBy, objector)
+		all = append(all, objector)
 	}
-	slices.SortFunc(report.HeldBy, func(a, b cliv1alpha1.Objector) int {
+	slices.SortFunc(all, func(a, b cliv1alpha1.Objector) int {
 		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Reason, b.Reason))
 	})
+	return all
 }
 
 // judge says whether Taintkeeper does its job, and what is wrong.

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package output
+package show
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ const (
 	progressEvery = 200 * time.Millisecond
 )
 
-// Progress says on stderr what is being read, if that takes longer than a second. On a terminal it stays on one line.
+// Progress says on one line of a terminal what is being read, if that takes longer than a second.
 type Progress struct {
 	// Moves says that stderr is a terminal, where a line can be replaced.
 	Moves bool
@@ -77,21 +77,13 @@ func (p *Progress) Update(format string, args ...any) {
 
 // now is Update for a caller that holds the lock.
 func (p *Progress) now(format string, args ...any) {
-	if now := p.clock.Now(); now.Sub(p.said) >= p.every() {
+	if now := p.clock.Now(); p.Moves && now.Sub(p.said) >= progressEvery {
 		p.said = now
 		p.say(format, args...)
 	}
 }
 
-// every is how often progress is printed. If stderr is a file, it should not fill up.
-func (p *Progress) every() time.Duration {
-	if p.Moves {
-		return progressEvery
-	}
-	return 10 * time.Second
-}
-
-// Announce prints a text immediately.
+// Announce prints a text immediately, also if stderr is not a terminal.
 func (p *Progress) Announce(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

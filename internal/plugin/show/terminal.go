@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package output
+package show
 
 import (
 	"io"
@@ -13,23 +13,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
-
-// fit cuts lines to a width, so that a table stays aligned. Zero cuts nothing.
-func fit(text string, width int) string {
-	if width == 0 {
-		return text
-	}
-	const cut = "…"
-	var fitted strings.Builder
-	for line := range strings.Lines(text) {
-		line = ansi.Truncate(strings.TrimRight(line, " \n"), width, cut)
-		if kept, ok := strings.CutSuffix(line, "  "+cut); ok {
-			line = strings.TrimRight(kept, " ") // nothing of the next column is left
-		}
-		fitted.WriteString(line + "\n")
-	}
-	return fitted.String()
-}
 
 // hanging is the beginning of a line that continues the previous one.
 const hanging = "  "

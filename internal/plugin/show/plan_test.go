@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package summary_test
+package show_test
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/summary"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 )
 
 func TestPodsThatMayFitNoNodeAreCountedAndFound(t *testing.T) {
@@ -21,14 +21,14 @@ func TestPodsThatMayFitNoNodeAreCountedAndFound(t *testing.T) {
 		plan.Pods = append(plan.Pods, cliv1alpha1.PlannedPod{Leaves: true, WhereTo: to})
 	}
 	const counted = "Where the pods that leave would go: 1 to a node, 0 nowhere, 2 uncertain, 1 without a successor."
-	if lines := summary.Lines(plan); !slices.Contains(lines, counted) {
+	if lines := show.Lines(plan); !slices.Contains(lines, counted) {
 		t.Errorf("the plan says %q, want %q", lines, counted)
 	}
-	if got, want := summary.Found(plan)[command.Nowhere], "2 pods may fit no node"; got != want {
+	if got, want := show.Found(plan)[command.Nowhere], "2 pods may fit no node"; got != want {
 		t.Errorf("nowhere: %q, want %q", got, want)
 	}
 	plan.Summary.Nowhere, plan.Summary.Leave, plan.Summary.AtOnce = 1, 5, 5
-	if got, want := summary.Found(plan)[command.Nowhere], "1 pod fits no node, 2 pods may fit no node"; got != want {
+	if got, want := show.Found(plan)[command.Nowhere], "1 pod fits no node, 2 pods may fit no node"; got != want {
 		t.Errorf("nowhere: %q, want %q", got, want)
 	}
 }
