@@ -133,7 +133,8 @@ func (r *round) prepare() {
 	}
 }
 
-// fill makes a pod of high priority that needs most of a node, and pods of low priority that fill the others.
+// fill makes a pod of high priority that needs most of a node, and pods of low priority that fill the others. They
+// tolerate nothing: if some left later than others, or came back to nodes with taints, it would be luck who is preempted.
 func (r *round) fill() int {
 	ctx := r.t.Context()
 	for name, value := range map[string]int32{"high": 1000, "low": 1} {
@@ -146,6 +147,7 @@ func (r *round) fill() int {
 		labels := map[string]string{"app": appName(apps + i), "half": "0", "kept": "false"}
 		template := r.template(apps, labels)
 		template.Spec.Affinity, template.Spec.TopologySpreadConstraints = nil, nil
+		template.Spec.Tolerations = []corev1.Toleration{tolerationOfOld}
 		template.Spec.PriorityClassName = r.namespace + "-" + class
 		template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("900")}
 		r.must(r.deployment(apps+i, 1, labels, template))

@@ -97,7 +97,7 @@ func (r *round) compareNodes() (placed int) {
 		if said.settled { // the last successors may still come
 			r.await("the successors of "+name+" come", func(context.Context) (bool, error) {
 				read()
-				return len(came) >= len(said.nodes), nil
+				return len(came)+len(waiting) >= len(said.nodes)+said.nowhere, nil
 			})
 		}
 		placed += len(came)

@@ -63,26 +63,26 @@ func (o *leavingOptions) runPast(ctx context.Context) error {
 }
 
 func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
-	type row = cliv1alpha1.Eviction
-	pods, names := 0, []string(nil)
+	type row = *cliv1alpha1.Eviction
+	pods, rows := 0, make([]row, 0, len(list.Evictions))
 	for i := range list.Evictions {
 		e := &list.Evictions[i]
+		rows = append(rows, e)
 		if !e.Cancelled {
 			pods += e.Pods
 		}
-		if e.Name != "" {
-			names = append(names, show.PodName(e.Namespace, e.Name))
+		if o.output.Format == show.Name && e.Name != "" {
+			o.output.Line("%s", show.PodName(e.Namespace, e.Name))
 		}
 	}
 	if o.output.Format == show.Name {
-		o.output.Names(nil, names)
 		return
 	}
 	if !o.output.NoHeaders {
 		o.output.Line("%s evicted in the last %s, according to events, which the API server keeps for an hour by default.",
 			sentence.Do(pods, "pod", "was", "were"), sentence.Duration(o.since))
 	}
-	if len(list.Evictions) == 0 {
+	if len(rows) == 0 {
 		return
 	}
 	if !o.output.NoHeaders {
@@ -104,12 +104,7 @@ func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
 		}},
 		{Title: "Node", Cell: func(e row) string { return e.Node }},
 		{Title: "Taint", Cell: func(e row) string { return e.Taint }},
-		{Title: "By", Cell: func(e row) string {
-			if e.By == cliv1alpha1.WhoBuiltIn {
-				return "kube-controller-manager"
-			}
-			return "Taintkeeper"
-		}},
+		{Title: "By", Cell: func(e row) string { return evictorName(e.By) }},
 		{Title: "At", Wide: true, Cell: func(e row) string { return sentence.Absolute(e.At.Time) }},
 		{Title: "Due", Wide: true, Cell: func(e row) string {
 			if e.Due == nil {
@@ -117,7 +112,15 @@ func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
 			}
 			return sentence.Absolute(e.Due.Time)
 		}},
-	}, list.Evictions)
+	}, rows)
+}
+
+// evictorName names who wrote the event of an eviction.
+func evictorName(by cliv1alpha1.Who) string {
+	if by == cliv1alpha1.WhoTaintkeeper {
+		return "Taintkeeper"
+	}
+	return "kube-controller-manager"
 }
 
 // gone explains a pod that does not exist, from the newest event of its eviction. It returns nil if there is none.

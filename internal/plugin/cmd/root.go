@@ -115,7 +115,7 @@ func Fail(out io.Writer, err error) int {
 	if _, ok := errors.AsType[printError](err); ok && errors.Is(err, syscall.EPIPE) {
 		return ExitFailed // the reader closed the pipe
 	}
-	for _, line := range command.Sentences(err) {
+	for _, line := range sentence.OfErrors(err) {
 		fmt.Fprintln(out, show.Wrap("error: "+show.Printable(line), show.WidthOf(out)))
 	}
 	if _, ok := errors.AsType[command.UsageError](err); ok {

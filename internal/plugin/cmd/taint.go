@@ -349,7 +349,7 @@ func (t *tainting) possible(nodes []*corev1.Node) ([]*corev1.Node, error) {
 	var errs []error
 	for _, node := range nodes {
 		if _, err := t.edit.Apply(node.Spec.Taints, t.policy()); err != nil {
-			errs = append(errs, command.ErrorAbout("node", node.Name, err))
+			errs = append(errs, sentence.ErrorAbout("node", node.Name, err))
 			continue
 		}
 		possible = append(possible, node)

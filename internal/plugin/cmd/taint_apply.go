@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // fieldManager is the manager of the taints that this program writes.
@@ -43,7 +43,7 @@ func (t *tainting) apply(ctx context.Context, nodes []*corev1.Node) ([]changed, 
 		}
 		one, err := t.change(ctx, node)
 		if err != nil {
-			errs = append(errs, command.ErrorAbout("node", node.Name, t.explain(err)))
+			errs = append(errs, sentence.ErrorAbout("node", node.Name, t.explain(err)))
 			continue
 		}
 		all = append(all, one)

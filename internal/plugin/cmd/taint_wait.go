@@ -21,7 +21,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
@@ -241,7 +240,7 @@ func (d *departures) giveUp(ctx context.Context, f *follow.Follower) error {
 		if why == "" {
 			untouched, why = true, overdue(pod.Verdict.Due, now)+", but no controller has begun to evict it"
 		}
-		errs = append(errs, command.ErrorAbout("pod", show.FullName(pod.Namespace, pod.Name)+" on node "+pod.Node.Name, errors.New(why)))
+		errs = append(errs, sentence.ErrorAbout("pod", show.FullName(pod.Namespace, pod.Name)+" on node "+pod.Node.Name, errors.New(why)))
 	}
 	if untouched {
 		errs = append(errs, d.whoEvicts(ctx))

@@ -91,10 +91,6 @@ func (e *explainer) answer() []string {
 
 // gone says what an event says about a pod that does not exist any more.
 func (e *explainer) gone(pod string) []string {
-	by := "kube-controller-manager"
-	if e.Evicted.By == cliv1alpha1.WhoTaintkeeper {
-		by = "Taintkeeper"
-	}
 	from, because := "", "Its event does not say why: only Taintkeeper's events name the node and the taint."
 	if e.Node != "" {
 		from = " from node " + e.Node
@@ -106,7 +102,7 @@ func (e *explainer) gone(pod string) []string {
 		because += fmt.Sprintf(" It was due at %s.", sentence.Absolute(e.Due.Time))
 	}
 	at := e.Evicted.At.Time
-	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, by, from, sentence.Between(at, e.At.Time), sentence.Absolute(at)), because}
+	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, evictorName(e.Evicted.By), from, sentence.Between(at, e.At.Time), sentence.Absolute(at)), because}
 }
 
 func (e *explainer) finished() string {

@@ -21,7 +21,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -53,7 +52,7 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 	if len(changes) == 0 {
 		var errs []error
 		for _, is := range failed {
-			errs = append(errs, command.ErrorAbout("node", is.Name, errors.New(is.Says)))
+			errs = append(errs, sentence.ErrorAbout("node", is.Name, errors.New(is.Says)))
 		}
 		return nil, errors.Join(errs...)
 	}
