@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,7 +163,9 @@ func (r *Reader) required(ctx context.Context, wanted Wants) error {
 	if err != nil {
 		return err
 	}
-	err = r.ListKind(ctx, state.Pods, metav1.NamespaceAll)
+	which := cmp.Or(wanted.Pods, fields.Everything())
+	list := r.Clients.CoreV1().Pods(wanted.Namespace).List
+	err = listSome(ctx, r, "pods", which, list, func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
 	r.Cluster.KeepUsedImages()
 	return err
 }
@@ -179,7 +182,7 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 	if !wanted.Budgets && len(r.Cluster.Policies) == 0 {
 		return nil
 	}
-	if err := r.Budgets(ctx, metav1.NamespaceAll); err != nil || !wanted.Budgets {
+	if err := r.Budgets(ctx, wanted.Namespace); err != nil || !wanted.Budgets {
 		return err
 	}
 	jobs := r.jobs

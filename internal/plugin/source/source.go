@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
@@ -185,6 +186,10 @@ type Wants struct {
 	Health     bool // traces of Taintkeeper alone, and its failures
 	Evictor    bool // who evicts, see [state.Evictor]
 	Templates  bool // workloads whose pods are not in the files; nodes are then optional
+
+	// Namespace limits the pods and the budgets that are read from an API server, and Pods the pods. Empty means all.
+	Namespace string
+	Pods      fields.Selector
 }
 
 // slimNode returns the parts of a node that a command needs.
