@@ -143,11 +143,14 @@ func (o *whyOptions) subject(ctx context.Context) (explain.Subject, error) {
 	return subject, err
 }
 
-// subjectOf returns a pod from files and everything that the explanation needs.
+// subjectOf returns a pod of a cluster and everything that the explanation needs.
 func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
 	subject := explain.Subject{
-		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
+		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Owner: cluster.Owner(pod),
 		Policies: cluster.PoliciesOf(), Evictor: cluster.Evictor,
+	}
+	if pod.Spec.NodeName == "" {
+		subject.Nodes = cluster.Nodes
 	}
 	switch {
 	case subject.Policies != nil:
