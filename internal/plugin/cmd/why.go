@@ -130,15 +130,17 @@ func (o *whyOptions) subject(ctx context.Context) (explain.Subject, error) {
 		subject.At = at
 		return subject, nil
 	}
-	namespace, reader, err := newSubjectReader(&o.source)
+	reader, err := o.source.Connect()
 	if err != nil {
 		return explain.Subject{}, err
 	}
 	if o.wanted.namespace == "" && !o.all {
-		o.wanted.namespace = namespace
+		if o.wanted.namespace, err = o.source.Namespace(); err != nil {
+			return explain.Subject{}, err
+		}
 	}
 	now := o.source.Env.Clock.Now()
-	subject, err := reader.read(ctx, &o.wanted, now)
+	subject, err := subjectReader{reader}.read(ctx, &o.wanted, now)
 	subject.At = now
 	return subject, err
 }

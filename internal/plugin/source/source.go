@@ -114,15 +114,27 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*state.Cluster, error)
 		}
 		return cluster, err
 	}
-	rest, err := s.RESTConfig()
+	reader, err := s.Connect()
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := readAPI(ctx, rest, wanted, output.NewProgress(s.Env))
-	if err == nil {
-		cluster.Location = LocationOf(s.Config, rest)
+	defer reader.Progress.End()
+	err = reader.Read(ctx, wanted)
+	reader.Cluster.Signs.At = reader.Clock.Latest()
+	return reader.Cluster, err
+}
+
+// Connect returns a Reader of the cluster.
+func (s *Source) Connect() (*Reader, error) {
+	config, err := s.RESTConfig()
+	if err != nil {
+		return nil, err
 	}
-	return cluster, err
+	reader, err := Connect(config, output.NewProgress(s.Env))
+	if err == nil {
+		reader.Cluster.Location = LocationOf(s.Config, config)
+	}
+	return reader, err
 }
 
 // evictorOf returns who evicts according to files. Those that show nothing about Taintkeeper are no reason for a note.
