@@ -64,7 +64,7 @@ func (r *round) populate() {
 		replicas += r.fill()
 	}
 	r.awaitRunning(replicas)
-	if r.random.IntN(2) == 0 {
+	if r.hangs = r.random.IntN(2) == 0; r.hangs {
 		r.hangRollout()
 		replicas++
 		r.awaitRunning(replicas)
@@ -131,7 +131,8 @@ func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec
 	return template
 }
 
-// constrain draws where pods may be: half of the workloads are spread by default.
+// constrain draws where pods may be: half of the workloads are spread by default. A pod with a volume need not be near
+// the anchor, which may be in other zones than the volume.
 func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 	own := &metav1.LabelSelector{MatchLabels: labels}
 	term := func(app, topology string) []corev1.PodAffinityTerm {
@@ -152,6 +153,9 @@ func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 	case 1:
 		spread(corev1.ScheduleAnyway)
 	case 2:
+		if labels["app"] == appName(claiming) {
+			return
+		}
 		spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: term(appName(anchor), corev1.LabelTopologyZone),
 		}}

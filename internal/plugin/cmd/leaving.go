@@ -33,6 +33,7 @@ type leavingOptions struct {
 	nodes         nodeSelection
 	allNamespaces bool
 	watch         bool
+	since         time.Duration
 
 	namespace string // empty means all namespaces
 }
@@ -53,12 +54,18 @@ each pod.
 
 With --watch, each change is a line: a pod must leave, must leave at another time, is due now, is held by a policy, is
 no longer held, is gone, or may stay.
-With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
+With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.
+
+With --since, it lists the evictions of the past: which pods, from which node, because of which taint. It knows what
+events say; the API server keeps them for an hour by default, and the built-in's name neither node nor taint.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper leaving -A
 
   # The same for two nodes, with live changes
-  kubectl taintkeeper leaving -A --node worker-1 --node worker-2 --watch`,
+  kubectl taintkeeper leaving -A --node worker-1 --node worker-2 --watch
+
+  # Which pods were evicted in the last 30 minutes, and why?
+  kubectl taintkeeper leaving -A --since 30m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -67,8 +74,11 @@ With -o json, each change is an object of kind PendingChange. Policies are read 
 			if err := o.complete(); err != nil {
 				return err
 			}
-			if o.watch {
+			switch {
+			case o.watch:
 				return o.runWatch(cmd.Context())
+			case o.since > 0:
+				return o.runPast(cmd.Context())
 			}
 			return o.run(cmd.Context())
 		},
@@ -78,11 +88,20 @@ With -o json, each change is an object of kind PendingChange. Policies are read 
 	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node. You can repeat this flag.")
 	cmd.Flags().StringVarP(&o.nodes.Selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
+	cmd.Flags().DurationVar(&o.since, "since", 0, "List the evictions of the last time, such as 30m, in place of those to come.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Keep running, and show what changes.")
 	return cmd
 }
 
 func (o *leavingOptions) validate() error {
+	switch {
+	case o.since < 0:
+		return command.Usagef("--since=%s: give a time that has passed, such as 30m", o.since)
+	case o.since > 0 && o.watch:
+		return command.Usagef("--since lists the past, and --watch what is to come: remove one of them")
+	case o.since > 0 && o.nodes.Selector != "":
+		return command.Usagef("--since takes --node, and no --selector, because the nodes of the past may not exist any more")
+	}
 	if o.watch && o.source.Offline() {
 		return command.Usagef("--watch requires a cluster, because files do not change: remove --watch or -f")
 	}

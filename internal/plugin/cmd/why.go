@@ -6,6 +6,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -47,7 +49,8 @@ no node yet, it says which nodes refuse it.
 
 ` + ruleOfTheEvictor + `
 
-If you name a workload, such as deployment/web, it explains the pod that leaves first.
+If you name a workload, such as deployment/web, it explains the pod that leaves first. Of a pod that is gone, it says
+what the event of its eviction says, for as long as the API server keeps events: an hour by default.
 
 In a cluster, it reads only the pod, its node, owner and namespace, the policies and their PodDisruptionBudgets. If
 there are policies or the node has a NoExecute taint, it also reads what shows who evicts: Leases, ServiceAccounts,
@@ -102,16 +105,30 @@ func (o *whyOptions) complete(args []string) error {
 }
 
 func (o *whyOptions) run(ctx context.Context) error {
-	subject, err := o.subject(ctx)
+	explanation, err := o.explanation(ctx)
 	if err != nil {
 		return err
 	}
-	explanation := explain.Explain(subject)
-	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
 	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
 	return printAll(&o.output, explanation)
+}
+
+// explanation explains the pod, or what events say if it is gone.
+func (o *whyOptions) explanation(ctx context.Context) (*cliv1alpha1.Explanation, error) {
+	subject, err := o.subject(ctx)
+	if errors.Is(err, errNoPod) {
+		if gone := o.gone(ctx); gone != nil {
+			return gone, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	explanation := explain.Explain(subject)
+	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
+	return explanation, nil
 }
 
 // subject returns the pod and everything that the explanation needs.
@@ -193,6 +210,9 @@ type wanted struct {
 
 const kindPod = "Pod"
 
+// errNoPod begins the error of a pod that does not exist.
+var errNoPod = errors.New("there is no pod")
+
 // kinds are the workloads whose pods can be explained, under the names that kubectl accepts.
 var kinds = map[string]string{
 	"pod": kindPod, "pods": kindPod, "po": kindPod,
@@ -248,7 +268,7 @@ func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, erro
 	case len(found) == 0 && w.kind != kindPod:
 		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, w.where())
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no pod %q%s", w.name, w.where())
+		return nil, fmt.Errorf("%w %q%s", errNoPod, w.name, w.where())
 	case len(namespaces) > 1:
 		return nil, fmt.Errorf("there is a %s %q in each of the namespaces %s: choose one with -n",
 			strings.ToLower(w.kind), w.name, sentence.Enumerate(namespaces))

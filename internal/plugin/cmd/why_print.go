@@ -38,6 +38,9 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	for _, line := range answer {
 		o.Line("%s", line)
 	}
+	if e.State == cliv1alpha1.PodGone {
+		return nil
+	}
 	for _, section := range []func() error{
 		e.printTiming, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
 	} {
@@ -339,11 +342,17 @@ func (e *explainer) printChanges() {
 	if e.Answer.Stays() {
 		leaves = "it is due" // policies may still hold it
 	}
-	e.section("The smallest changes that would alter the answer:")
+	if e.Terminating == nil {
+		e.section("The smallest changes that would alter the answer:")
+	} else {
+		e.section("What helps, one of these:")
+	}
 	for i := range e.Changes {
 		change := &e.Changes[i]
 		what := strings.TrimSuffix(change.What, ".")
 		switch {
+		case e.Terminating != nil:
+			e.Line("- %s.", what)
 		case change.Nodes > 0:
 			e.Line("- %s: the taints of %s no longer keep it away.", what, sentence.Counted(change.Nodes, "node"))
 		case !change.Leaves:

@@ -158,10 +158,16 @@ func (r *Reader) evictionClocks(ctx context.Context) error {
 }
 
 func (r *Reader) evictions(ctx context.Context) error {
-	ofEvictions := fields.OneTermEqualSelector("reason", v1alpha1.EventEviction)
-	all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
-	err := listSome(ctx, r, "events", ofEvictions, all.List, r.Cluster.Signs.AddEvent)
-	return r.Without(err, "they cannot show who evicted")
+	return r.Without(r.Past(ctx, metav1.NamespaceAll, ""), "they cannot show who evicted")
+}
+
+// Past reads the events of evictions, in one namespace or all, of all pods or of those with one name.
+func (r *Reader) Past(ctx context.Context, namespace, pod string) error {
+	which := fields.OneTermEqualSelector("reason", v1alpha1.EventEviction)
+	if pod != "" {
+		which = fields.AndSelectors(which, fields.OneTermEqualSelector("involvedObject.name", pod))
+	}
+	return listSome(ctx, r, "events", which, r.Clients.CoreV1().Events(namespace).List, r.Cluster.Signs.AddEvent)
 }
 
 // named reads the objects with a name in all namespaces. If they may not be listed, it gets them in the namespaces
