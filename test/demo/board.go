@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/taintkeeper/taintkeeper/test/board"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // withBoard serves kubectl taintkeeper board for the cluster while something is shown.
 func (s *stage) withBoard(ctx context.Context, show func(address string) error) error {
-	address, end, err := board.Serve(ctx, "--kubeconfig="+s.kubeconfig)
+	address, end, err := web.Serve(ctx, "--kubeconfig="+s.kubeconfig)
 	if err != nil {
 		return err
 	}

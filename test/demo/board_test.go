@@ -17,9 +17,8 @@ import (
 	"k8s.io/kubectl/pkg/cmd/taint"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/taintkeeper/taintkeeper/test/board"
-	"github.com/taintkeeper/taintkeeper/test/web"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // playground is one as make playground opens it, and what it prints.
@@ -113,7 +112,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tab.Until(fmt.Sprintf(`%s === %d`, board.Rows("nodes"), len(fleet))); err != nil {
+	if err := tab.Until(fmt.Sprintf(`%s === %d`, web.Rows("nodes"), len(fleet))); err != nil {
 		t.Fatal(err)
 	}
 
@@ -122,15 +121,15 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := when(tab, fmt.Sprintf(`[%s, %s].some((text) => text.includes('is held back: zone'))`,
-		board.RowOf("nodes", north1), board.RowOf("nodes", north2)))
+		web.RowOf("nodes", north1), web.RowOf("nodes", north2)))
 
 	// The page is told of each change.
 	t.Run("follows kubectl taint", func(t *testing.T) {
 		p.cluster.Stalls() // from now on
 		for round := range 3 {
 			value := fmt.Sprintf("%s=v%d:NoExecute", "maintenance", round)
-			there := fmt.Sprintf(`[%s, document.querySelector('table[data-sheet=pending]').textContent].every((text) => text.includes(%q))`,
-				board.RowOf("nodes", west1), value)
+			there := fmt.Sprintf(`[%s, document.querySelector('#pods').textContent].every((text) => text.includes(%q))`,
+				web.RowOf("nodes", west1), value)
 			for _, change := range []struct{ taint, seen string }{
 				{value, there}, {"maintenance-", `!` + there},
 			} {
@@ -150,7 +149,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 	})
 
 	t.Run("lists Taintkeeper's eviction of a pod that tolerates nothing, with its lateness", func(t *testing.T) {
-		row := board.RowOf("evictions", "fragile")
+		row := web.RowOf("evictions", "fragile")
 		if err := tab.Until(fmt.Sprintf(`%[1]s.includes('Taintkeeper') && !%[1]s.includes('not known')`, row)); err != nil {
 			t.Error(err)
 		}
@@ -160,7 +159,7 @@ func TestTheBoardOfThePlayground(t *testing.T) {
 		if seen := <-waits; seen.err != nil {
 			t.Error(seen.err)
 		}
-		if err := tab.Until(board.RowOf("zones", "north") + `.includes('2 of 2 nodes not ready')`); err != nil {
+		if err := tab.Until(web.RowOf("zones", "north") + `.includes('2 of 2 nodes not ready')`); err != nil {
 			t.Error(err)
 		}
 	})

@@ -35,10 +35,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
-	"github.com/taintkeeper/taintkeeper/test/board"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // What all tests share, set once by TestMain.
@@ -215,7 +215,7 @@ func TestTheRolesOfTheViewerAndOperatorAreEnoughToPauseResumeAndTaint(t *testing
 // readBoard opens a board and waits until all that it shows is current.
 func readBoard(t *testing.T, kubeconfig string) {
 	t.Helper()
-	address, end, err := board.Serve(t.Context(), "--kubeconfig="+kubeconfig)
+	address, end, err := web.Serve(t.Context(), "--kubeconfig="+kubeconfig)
 	await.Must(t, err)
 	defer func() { await.Must(t, end()) }()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"events", http.NoBody)

@@ -1,7 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package web opens pages in headless Chromium, for tests and for the pictures in docs: those of plans and the board.
+// Package web opens pages in headless Chromium, for tests and for the pictures in docs: those of plans, simulations and
+// the board, of a real control plane or of scenes played by client-go's fakes.
 package web
 
 import (

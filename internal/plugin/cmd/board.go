@@ -22,11 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/board"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 )
 
 // boardOptions are the options of kubectl taintkeeper board.
@@ -90,7 +90,7 @@ func (o *boardOptions) listen(ctx context.Context) (net.Listener, error) {
 }
 
 // open returns a board of the cluster once the cluster has answered.
-func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*board.Board, error) {
+func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*web.Board, error) {
 	clock := &timeline.Clock{}
 	patient := cmp.Or(config.Timeout, source.Patience)
 	config = source.ForReading(clock.Listen(config))
@@ -124,7 +124,7 @@ func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*board.Bo
 		reader.FollowPolicies(ctx, namespace, tell)
 	}
 	is := source.LocationOf(o.config, config)
-	return board.New(board.Config{
+	return web.New(web.Config{
 		Cluster: cmp.Or(is.Context, is.Server), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
 		Ping: ping, Now: clock.Latest,
 	}), nil
@@ -149,8 +149,8 @@ func (o *boardOptions) namespace() (string, error) {
 }
 
 // serve prints the address and serves the board until the context ends.
-func (o *boardOptions) serve(ctx context.Context, listener net.Listener, shown *board.Board) error {
-	token := board.NewToken()
+func (o *boardOptions) serve(ctx context.Context, listener net.Listener, shown *web.Board) error {
+	token := web.NewToken()
 	ctx, cancel := context.WithCancel(ctx)
 	server := &http.Server{
 		Handler:           shown.Handler(token),

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
-	"github.com/taintkeeper/taintkeeper/test/board"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // get requests an address. The caller closes the body.
@@ -32,7 +32,7 @@ func get(t *testing.T, address string) *http.Response {
 
 func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
 	apiServer := answers(t, map[string]func(http.ResponseWriter){"version": status(http.StatusForbidden, "Forbidden")})
-	address, end, err := board.Serve(t.Context(), "--server="+apiServer)
+	address, end, err := web.Serve(t.Context(), "--server="+apiServer)
 	if err != nil {
 		t.Fatal(err)
 	}

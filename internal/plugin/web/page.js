@@ -157,7 +157,7 @@ class Table {
       h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, this.heads)), this.body);
     this.more = h('button.more', { type: 'button' });
     this.more.addEventListener('click', () => { this.limit = Math.max(this.limit * 5, 100); this.draw(); });
-    this.nothing = h('p.hint', {}, none);
+    this.nothing = h('p.hint.nothing', {}, none);
     this.only = h('p.only', { hidden: '' });
     this.section = h('section', { id, tabindex: -1, 'data-short': short, 'aria-labelledby': id + '-title' },
       h('h2', { id: id + '-title' }, title, ' ', this.count), hint && h('p.hint', {}, hint), this.only, this.nothing, this.table, this.more);
@@ -222,7 +222,7 @@ class Table {
     focused?.focus({ preventScroll: true });
   }
   row(row, key) {
-    return h('tr', { role: 'row', id: this.id + ' ' + key, tabindex: -1 }, this.columns.map((column, i) => h(
+    return h('tr', { role: 'row', id: this.id + '.' + key, tabindex: -1 }, this.columns.map((column, i) => h(
       (i === 0 ? 'th' : 'td') + (column.n ? '.n' : ''),
       i === 0 ? { role: 'rowheader', scope: 'row' } : { role: 'cell', 'data-label': column.title }, column.cell(row))));
   }
@@ -685,6 +685,213 @@ const drawSimulation = (report) => {
   });
 };
 
+// ---- The board. It receives rows and counts down with the API server's clock. ----
+
+const drawBoard = () => {
+  const received = { head: new Map(), sources: new Map(), nodes: new Map(), rules: new Map(), differences: new Map() };
+  const head = () => ({ zones: [], evictions: [], evicted: 0, ...received.head.get('') });
+  const source = (name) => received.sources.get(name) ?? {};
+  let ahead = Date.now() - performance.now(); // the last update's time, and since then a monotonic clock
+  clock = () => performance.now() + ahead;
+  let heard = performance.now();
+  let connected = false;
+  let pods = [];
+  let order = null; // the names of nodes
+
+  const states = { Normal: 'well', PartialDisruption: 'warn', FullDisruption: 'bad' };
+  const lateness = (row) => {
+    if (row.late === undefined) return soft('not known: ' + row.unknown);
+    if (Math.abs(row.late) <= 1) return h('span.well', {}, 'on time');
+    return bad(span(Math.abs(row.late) * 1000) + (row.late > 0 ? ' late' : ' early'));
+  };
+  const ago = (row) => [runs('ago', row.at), h('span.sub.time', {}, clockTime(row.at))];
+  const condition = (rule, type) => rule.status?.conditions?.find((is) => is.type === type);
+  const problemOf = (rule) => {
+    const accepted = condition(rule, 'Accepted');
+    const holding = condition(rule, 'Holding');
+    if (!accepted) return 'no controller has processed it yet: Taintkeeper does so only in enforce mode, with the controller node-taint-rule';
+    const wrong = accepted.status !== 'True' ? accepted : holding?.status === 'True' ? holding : {};
+    return wrong.message || wrong.reason;
+  };
+  const taintOf = (taint) => (taint ? taint.key + (taint.value ? '=' + taint.value : '') + ':' + taint.effect : '');
+  begin([
+    { id: 'zones', title: 'Zones', none: ' ', hint: 'States and rates assume the default flags of kube-controller-manager and Taintkeeper, and follow from the Ready conditions of the nodes.', columns: [
+      zoneColumn, column('State', (zone) => h('b.' + (states[zone.state] ?? 'bad'), {}, zone.state), (zone) => zone.state),
+      amount('Nodes', (zone) => zone.nodes), amount('Not ready', (zone) => zone.notReady), amount('Tainted', (zone) => zone.tainted),
+      amount('Pods to leave', (zone) => (source('pods').read ? countOf(zone.pods) : '–'), (zone) => zone.pods),
+      column('Why it holds', (zone) => [zone.why, zone.held > 0 && sub(many(zone.held, 'node waits', 'nodes wait'), ' for the taint, says Taintkeeper')], (zone) => zone.why ?? ''),
+    ] },
+    { id: 'workloads', title: 'Workloads that lose pods', short: 'Workloads', columns: [
+      column('Workload', (of) => chosenBy(workload(of), of.kind + '/' + of.name, of.namespace), fullName), amount('Pods to leave', (of) => of.pods),
+      amount('The first', (of) => runs('due', of.first), (of) => of.first), amount('The last', (of) => runs('due', of.last), (of) => of.last), amount('Held by policies', (of) => of.held),
+    ] },
+    timeline.section,
+    { id: 'pods', title: 'Pods that must leave, soonest first', short: 'Pods', none: ' ', columns: [
+      podColumn, column('Leaves', leaves, (pod) => pod.at), nodeColumn, column('Why', why, (pod) => pod.taint), ownerColumn, amount('Priority', (pod) => number(pod.priority), (pod) => pod.priority),
+    ] },
+    { id: 'nodes', title: 'Nodes', none: ' ', hint: 'Those with a NoExecute taint first, then those that are not ready.', columns: [
+      column('Node', (node) => chosenBy(node.name, node.name), (node) => node.name), column('Zone', (node) => node.zone, (node) => node.zone),
+      column('Ready', (node) => [node.ready === 'True' ? 'ready' : bad(node.ready === 'False' ? 'not ready' : 'unknown'), node.cordoned && sub('cordoned')], (node) => node.ready),
+      column('Taints', (node) => [node.taints?.map((taint) => h('div', {}, code(taint.text), ' ', taint.since && runs('since', taint.since))), node.held && sub(node.held)], (node) => node.taints?.length ?? 0),
+      amount('Pods to leave', (node) => countOf(node.pods?.length ?? 0), (node) => node.pods?.length ?? 0),
+    ] },
+    { id: 'rules', title: 'NodeTaintRules', short: 'Rules', none: ' ', columns: [
+      column('Rule', (rule) => [rule.name, rule.spec?.dryRun && sub('dry run')], (rule) => rule.name),
+      column('Condition', ({ spec }) => [spec?.condition?.type + '=' + spec?.condition?.status, spec?.condition?.reasons && sub(spec.condition.reasons.join(', '))], (rule) => rule.spec?.condition?.type ?? ''),
+      column('Taint', (rule) => code(taintOf(rule.spec?.taint)), (rule) => taintOf(rule.spec?.taint)),
+      ...['Selected', 'Matching', 'Tainted', 'Held'].map((title) => amount(title, (rule) => [countOf(rule.status?.[title.toLowerCase()] ?? 0), title === 'Tainted' && rule.spec?.maxTainted !== undefined && sub('of ' + rule.spec.maxTainted)], (rule) => rule.status?.[title.toLowerCase()] ?? 0)),
+      column('Why', problemOf, (rule) => problemOf(rule) ?? ''),
+    ] },
+    { id: 'evictions', title: 'Evictions, newest first', short: 'Evictions', none: ' ', hint: 'The last 200 since the board started. The API server records deletions to the second, so lateness is in whole seconds. A difference of at most one second counts as on time.', columns: [
+      podColumn, column('Evicted', ago, (row) => row.at), column('Lateness', lateness, (row) => row.late), column('By', (row) => row.by, (row) => row.by), nodeColumn, column('Taint', (row) => row.taint && code(row.taint), (row) => row.taint ?? ''),
+    ] },
+    { id: 'differences', title: 'What shadow mode found', short: 'Shadow mode', none: ' ', hint: 'From its events on nodes: one per kind, node and hour, for as long as the API server keeps events. Its report at /shadow lists the last thousand differences.', columns: [
+      column('Node', (row) => row.node, (row) => row.node), column('Found', ago, (row) => row.at), column('The built-in evicted', (row) => bad(row.kind), (row) => row.kind), column('What happened', (row) => row.sentence, (row) => row.sentence),
+    ] },
+  ]);
+
+  const both = () => source('nodes').read && source('pods').read;
+  const late = () => pods.filter((pod) => pod.at <= clock() && !holds(pod)).length;
+  const answerOf = () => {
+    if (pods.length === 0 && !both()) return ['nodes', 'pods'].some((name) => source(name).state === 'denied') ? 'Some of the cluster cannot be read.' : received.sources.size > 0 ? 'Reading nodes and pods.' : 'Reading the cluster.';
+    if (pods.length === 0) return 'No pod needs to leave.';
+    const next = pods.find((pod) => pod.at > clock() && !holds(pod));
+    const [overdue, held] = [late(), pods.filter(holds).length];
+    const parts = [
+      overdue > 0 && number(overdue) + (overdue === 1 ? ' is' : ' are') + ' due and still there',
+      held > 0 && (held === 1 ? '1 is' : (held === pods.length ? 'all' : number(held)) + ' are') + ' held by policies',
+      next && (pods.length === 1 ? 'due ' : 'the next ') + until(next.at),
+    ].filter(Boolean);
+    return many(pods.length, 'pod') + ' must leave' + (parts.length > 0 ? ': ' + parts.join(', ') : '') + '.';
+  };
+  const showStale = () => {
+    const broken = [...received.sources.values()].filter((row) => row.state === 'broken');
+    const since = Math.min(...broken.map((row) => row.since ?? Infinity));
+    let text = '';
+    if (!connected && received.head.size > 0) text = 'Not current since ' + clockTime(heard + ahead) + ': the board does not answer. If it has stopped, start it again: kubectl taintkeeper board.';
+    else if (broken.length > 0) text = 'Not current' + (since < Infinity ? ' since ' + clockTime(since) : '') + '. ' + (broken.find((row) => row.id === 'server') ?? broken[0]).problem;
+    byId('stale').hidden = text === '';
+    setText(byId('stale'), printable(text));
+  };
+  const showNumbers = () => {
+    const nodes = [...received.nodes.values()];
+    const { zones, evicted } = head();
+    const known = (read, n) => (read ? n : '–');
+    setText(byId('answer'), answerOf());
+    setText(byId('clock'), clockTime(clock()));
+    document.title = (pods.length > 0 ? number(pods.length) + ' to leave · ' : '') + 'Board: ' + byId('cluster').textContent;
+    figures([
+      ['pods must leave', known(both(), pods.length), pods.some(holds) && number(pods.filter(holds).length) + ' held by policies'],
+      ['are due and still there', known(both(), late()), '', both()],
+      ['nodes have a NoExecute taint', known(source('nodes').read, nodes.filter(tainted).length), source('nodes').read && 'of ' + number(nodes.length)],
+      ['zones are disrupted', known(source('nodes').read, zones.filter((zone) => zone.state !== 'Normal').length), source('nodes').read && 'of ' + number(zones.length)],
+      ['evictions seen', known(source('pods').read, evicted)],
+    ]);
+  };
+  const tainted = (node) => (node.taints ?? []).some((taint) => taint.since);
+  const rank = (node) => (tainted(node) ? 0 : node.ready !== 'True' ? 1 : 2);
+  const none = (id, kinds, text) => {
+    const unread = kinds.map(source).find((row) => row.state && (!row.read || row.problem));
+    setText(tables[id].nothing, printable(!unread ? text : unread.problem || 'Reading ' + unread.id + '.'));
+  };
+  const draw = () => {
+    order ??= [...received.nodes.keys()].sort(natural); // names are compared only when a node is new
+    const nodes = order.map((name) => received.nodes.get(name)).filter(Boolean).sort((a, b) => rank(a) - rank(b));
+    pods = nodes.flatMap((node) => node.pods ?? []);
+    for (const pod of pods) pod.at ??= instant(pod.due);
+    pods.sort((a, b) => a.at - b.at || a.priority - b.priority || (fullName(a) < fullName(b) ? -1 : 1));
+    inZones(nodes, pods);
+    const byZone = groups(nodes, (node) => node.zone);
+    const newest = (rows) => rows.sort((a, b) => b.at - a.at || (keyOf(a) < keyOf(b) ? -1 : 1));
+    const byWorkload = groups(pods, (pod) => pod.namespace + ' ' + (pod.owner ? ownerOf(pod) : 'Pod/' + pod.name));
+    const zones = head().zones.map((zone) => {
+      const here = byZone.get(zone.name) ?? [];
+      return { ...zone, tainted: here.filter(tainted).length, pods: sum(here, (node) => node.pods?.length ?? 0), held: here.filter((node) => node.held).length };
+    });
+    fill({
+      zones: zones.sort((a, b) => b.pods - a.pods || b.notReady - a.notReady || natural(a.name, b.name)),
+      workloads: [...byWorkload.values()].map((of) => ({ kind: 'Pod', name: of[0].name, ...of[0].owner, namespace: of[0].namespace, pods: of.length, first: of[0].at, last: of.at(-1).at, held: of.filter(holds).length })).sort((a, b) => b.pods - a.pods || a.first - b.first),
+      pods, nodes, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
+    });
+    const start = clock();
+    const marks = pods.filter((pod) => pod.at < never).map((pod) => ({ kind: holds(pod) ? 'held' : pod.owner ? 'leaves' : 'lost', at: Math.max(start, pod.at), pod }));
+    timeline.set({ start, end: start, lanes: lanesOf(nodes, marks, (of, here) => many(here.length, 'pod') + ' to leave') });
+    none('zones', ['nodes'], 'There are no nodes.');
+    none('nodes', ['nodes'], 'There are no nodes.');
+    none('pods', ['nodes', 'pods'], 'No pod needs to leave.');
+    none('rules', ['nodetaintrules'], 'There are no NodeTaintRules.');
+    none('evictions', ['pods'], 'The board has not seen an eviction.');
+    none('differences', ['events'], 'There are no events of shadow mode.');
+    const problems = [...new Set([...received.sources.values()].filter((row) => row.state === 'denied').map((row) => row.problem))].sort();
+    const { idle } = head();
+    byId('losses').hidden = problems.length === 0 && !idle;
+    byId('losses').replaceChildren(...[idle, ...problems].filter(Boolean).map((text) => h('li', {}, text)));
+    showStale();
+    showNumbers();
+  };
+  let drawing = 0;
+  let rested = 0;
+  const apply = (update) => {
+    ahead = update.now - performance.now();
+    if (update.reset) for (const rows of Object.values(received)) rows.clear();
+    for (const [key, row] of Object.entries(update.rows ?? {})) {
+      const slash = key.indexOf('/');
+      const [rows, id] = [received[key.slice(0, slash)], key.slice(slash + 1)];
+      if (key.startsWith('nodes/') && !rows.has(id)) order = null;
+      rows.set(id, { id, ...row });
+    }
+    // Drawing takes at most a tenth of the time, so that a page of a large cluster can be scrolled while it changes.
+    if (update.rows && !drawing) {
+      drawing = setTimeout(() => {
+        const began = performance.now();
+        draw();
+        drawing = 0;
+        rested = performance.now() + 9 * (performance.now() - began - 20);
+      }, Math.max(0, rested - performance.now()));
+    }
+    showStale();
+  };
+
+  // Events, while the page is visible: a browser has few connections for many tabs, and a page that reconnects gets everything.
+  let events = null;
+  let again = 0;
+  const disconnect = () => {
+    clearTimeout(again);
+    events?.close();
+    events = null;
+  };
+  const connect = () => {
+    disconnect();
+    events = new EventSource('events');
+    events.onmessage = (event) => {
+      connected = true;
+      heard = performance.now();
+      apply(JSON.parse(event.data));
+    };
+    events.onerror = () => {
+      connected = false;
+      showStale();
+      if (events?.readyState === EventSource.CLOSED) again = setTimeout(connect, 2000);
+    };
+  };
+  document.addEventListener('visibilitychange', () => { if (document.hidden) disconnect(); else connect(); });
+  const second = () => {
+    if (!document.hidden) {
+      document.querySelectorAll('[data-runs]').forEach(tick);
+      if (connected && performance.now() - heard > 15_000) {
+        connected = false;
+        connect();
+      }
+      showStale();
+      showNumbers();
+    }
+    setTimeout(second, 1000 - clock() % 1000);
+  };
+  // For screen readers: the numbers, at most once every five seconds.
+  setInterval(() => { if (both()) say((pods.length === 0 ? 'No pod needs to leave' : many(pods.length, 'pod') + ' to leave') + ', ' + many([...received.nodes.values()].filter(tainted).length, 'node') + ' tainted NoExecute.'); }, 5000);
+  connect();
+  second();
+};
+
 const read = () => JSON.parse(byId('data').textContent);
-if (kind === 'plan') drawPlan(read());
-if (kind === 'simulate') drawSimulation(read());
+({ plan: () => drawPlan(read()), simulate: () => drawSimulation(read()), board: drawBoard })[kind]();

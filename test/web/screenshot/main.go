@@ -1,16 +1,18 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshot takes the pictures of a plan and a simulation in docs/: go run ./test/web/screenshot.
+// Command screenshot takes the pictures of a plan, a simulation and the board in docs/: go run ./test/web/screenshot.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -66,6 +68,34 @@ func shoot(cluster, out string) error {
 			}
 		}
 	}
+	return shootBoard(ctx, browser, out)
+}
+
+// shootBoard takes the pictures of a scene that has just begun, once some pods are evicted.
+func shootBoard(ctx context.Context, browser *web.Browser, out string) error {
+	for _, scheme := range []string{"light", "dark"} {
+		now := time.Now()
+		objects := web.Small(now)
+		scene := web.Open(ctx, objects)
+		evict := func(tab *web.Tab) error {
+			if err := tab.Until(web.Rows("pods") + ` === 7`); err != nil {
+				return err
+			}
+			for _, pod := range web.Evictions(objects, now) {
+				scene.SetPod(pod)
+			}
+			return tab.Until(web.Rows("evictions") + ` === 2`)
+		}
+		tab, err := browser.OpenAddress(scene.Address, web.View{Width: 1120, Height: 1250, Scheme: scheme})
+		if err == nil {
+			err = errors.Join(evict(tab), capture(tab, filepath.Join(out, "board-"+scheme+".png")))
+			tab.Close()
+		}
+		scene.Close()
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -76,6 +106,11 @@ func take(browser *web.Browser, file string, view web.View, out string) error {
 		return err
 	}
 	defer tab.Close()
+	return capture(tab, out)
+}
+
+// capture writes a picture of what a tab shows.
+func capture(tab *web.Tab, out string) error {
 	picture, err := chromedp.Run(tab.Context, chromedp.CaptureScreenshot())
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package board_test
+package web_test
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/taintkeeper/taintkeeper/test/board"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // realCluster is a real control plane, whose kube-controller-manager evicts.
@@ -59,7 +59,7 @@ func (r realCluster) command(t *testing.T, name string, as *rest.Config) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, end, err := board.Serve(context.WithoutCancel(t.Context()), "--kubeconfig="+kubeconfig)
+	address, end, err := web.Serve(context.WithoutCancel(t.Context()), "--kubeconfig="+kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +96,13 @@ func TestOfARealControlPlane(t *testing.T) {
 	cluster := startReal(t)
 	address := cluster.command(t, "admin", cluster.AdminConfig())
 	tab := open(t, address, look)
-	until(t, tab, board.Rows("nodes")+` === 2`)
+	until(t, tab, web.Rows("nodes")+` === 2`)
 
 	t.Run("an eviction of the built-in is listed with its lateness", func(t *testing.T) {
 		cluster.pod(t, "quick", "n-2", "maintenance", 2)
 		cluster.taint(t, "n-2", "maintenance")
-		until(t, tab, board.Rows("evictions")+` === 1`)
-		text := value[string](t, tab, board.RowOf("evictions", "quick"))
+		until(t, tab, web.Rows("evictions")+` === 1`)
+		text := value[string](t, tab, web.RowOf("evictions", "quick"))
 		for _, part := range []string{"default/quick", "built-in", "n-2", "maintenance:NoExecute"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("it says %q, without %q", text, part)
@@ -121,11 +121,11 @@ func TestOfARealControlPlane(t *testing.T) {
 		// The event has the name of the node instead of its UID, like those of shadow mode.
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n-1", UID: "n-1"}
 		recorder.Event(node, corev1.EventTypeWarning, "BuiltInDidNotEvict", "Pod default/web: is still there.")
-		until(t, tab, board.RowOf("differences", "n-1")+`.includes('never')`)
+		until(t, tab, web.RowOf("differences", "n-1")+`.includes('never')`)
 	})
 
 	t.Run("a cluster without NodeTaintRules is not shown as broken", func(t *testing.T) {
-		until(t, tab, `document.querySelector('[data-none=rules]').textContent.startsWith('The cluster has no NodeTaintRules')`)
+		until(t, tab, `document.querySelector('#rules .nothing').textContent.startsWith('The cluster has no NodeTaintRules')`)
 		expect(t, "the alert is hidden", value[bool](t, tab, `document.getElementById('stale').hidden`), true)
 	})
 
@@ -135,10 +135,8 @@ func TestOfARealControlPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		tab := open(t, cluster.command(t, "nobody", nobody), look)
-		until(t, tab, `['nodes', 'pods', 'events', 'nodetaintrules'].every((kind) => document.getElementById('problems').textContent.includes('You may not list ' + kind + ': '))`)
-		for _, figure := range []string{"pending", "late", "tainted", "disrupted", "evictions"} {
-			expect(t, "the figure "+figure, value[string](t, tab, fmt.Sprintf(`document.querySelector('[data-figure=%s]').textContent`, figure)), "–")
-		}
+		until(t, tab, `['nodes', 'pods', 'events', 'nodetaintrules'].every((kind) => document.getElementById('losses').textContent.includes('You may not list ' + kind + ': '))`)
+		expect(t, "the figures", value[string](t, tab, `[...document.querySelectorAll('#figures strong')].map((figure) => figure.textContent).join('')`), "–––––")
 	})
 
 	t.Run("while the API server is away, the page says since when it has not been current", func(t *testing.T) {
@@ -146,12 +144,12 @@ func TestOfARealControlPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, tab, `document.getElementById('stale').textContent.startsWith('Not current since ')`)
-		expect(t, "nodes that are shown", value[int](t, tab, shown("nodes")), 2)
+		expect(t, "nodes that are shown", value[int](t, tab, web.Rows("nodes")), 2)
 		if err := cluster.StartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		until(t, tab, `document.getElementById('stale').hidden`)
 		cluster.taint(t, "n-1", "back")
-		until(t, tab, board.RowOf("nodes", "n-1")+`.includes('back:NoExecute')`)
+		until(t, tab, web.RowOf("nodes", "n-1")+`.includes('back:NoExecute')`)
 	})
 }

@@ -1,12 +1,13 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package board
+package web
 
 import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
@@ -47,7 +49,7 @@ type scene struct {
 	board   *Board
 	// policies tells the board which policies were read.
 	policies func(*state.Cluster, error)
-	page     page
+	version  uint64                                // what the page has received
 	shown    map[string]map[string]json.RawMessage // what the page shows, by sheet and id
 }
 
@@ -97,8 +99,13 @@ func (s *scene) open() {
 func (s *scene) pass(d time.Duration) {
 	s.t.Helper()
 	bubble.Pass(d)
-	update, _ := s.board.next(&s.page)
-	s.apply(update)
+	s.apply(s.next())
+}
+
+// next returns what the page has not received yet.
+func (s *scene) next() (changes update) {
+	changes, s.version, _ = s.board.rows.since(s.version, time.Now())
+	return changes
 }
 
 func (s *scene) apply(u update) {
@@ -106,23 +113,13 @@ func (s *scene) apply(u update) {
 	if u.Reset {
 		clear(s.shown)
 	}
-	for sheet, changes := range u.Sheets {
-		if s.shown[sheet] == nil {
-			s.shown[sheet] = map[string]json.RawMessage{}
+	for key, row := range u.Rows {
+		table, id, _ := strings.Cut(key, "/")
+		table += "/"
+		if s.shown[table] == nil {
+			s.shown[table] = map[string]json.RawMessage{}
 		}
-		for _, id := range changes.Gone {
-			if _, ok := s.shown[sheet][id]; !ok {
-				s.t.Errorf("row %s of %s goes, and was never there", id, sheet)
-			}
-			delete(s.shown[sheet], id)
-		}
-		for _, row := range changes.Set {
-			var about struct{ ID string }
-			if err := json.Unmarshal(row, &about); err != nil || about.ID == "" {
-				s.t.Errorf("row %s of %s has no id: %v", row, sheet, err)
-			}
-			s.shown[sheet][about.ID] = row
-		}
+		s.shown[table][id] = row
 	}
 }
 
@@ -137,6 +134,35 @@ func row[T any](s *scene, sheet, id string) (found T) {
 		s.t.Fatal(err)
 	}
 	return found
+}
+
+func (s *scene) head() headRow {
+	s.t.Helper()
+	return row[headRow](s, tableHead, "")
+}
+
+// zone returns the row of a zone.
+func (s *scene) zone(name string) zoneRow {
+	s.t.Helper()
+	all := s.head().Zones
+	return all[slices.IndexFunc(all, func(zone zoneRow) bool { return zone.Name == name })]
+}
+
+// eviction returns the row of the eviction of a pod.
+func (s *scene) eviction(name string) evictionRow {
+	s.t.Helper()
+	all := s.head().Evictions
+	return all[slices.IndexFunc(all, func(eviction evictionRow) bool { return eviction.Name == name })]
+}
+
+// pending returns the pods of node n that must leave, by name.
+func (s *scene) pending() map[string]cliv1alpha1.PendingPod {
+	s.t.Helper()
+	all := map[string]cliv1alpha1.PendingPod{}
+	for _, pod := range row[nodeRow](s, tableNodes, "n").Pods {
+		all[pod.Name] = pod
+	}
+	return all
 }
 
 func (s *scene) put(resource schema.GroupVersionResource, object runtime.Object, namespace string) {

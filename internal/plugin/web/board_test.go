@@ -1,14 +1,13 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package board
+package web
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
@@ -44,31 +44,31 @@ func expect[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-func TestAPageShowsPodsThatMustLeaveAndCountdownsOfNodes(t *testing.T) {
+func TestAPageShowsNodesWithTheirPodsThatMustLeave(t *testing.T) {
 	play(t, func(s *scene) {
 		s.node("n", tainted("k"))
+		s.pod("slow", 600)
 		s.pod("web", 300, func(pod *corev1.Pod) {
 			pod.Spec.Priority = new(int32(7))
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "web", Controller: new(true)}}
 		})
-		s.pod("slow", 600)
 		s.open()
-		expect(t, "the pod", row[pendingRow](s, sheetPending, "web"), pendingRow{
-			ID: "web", Namespace: "a", Name: "web", Node: "n", Due: after(5 * time.Minute),
-			Taint: "k:NoExecute", Tolerated: "tolerated for 300 s", Owner: "StatefulSet/web", Priority: 7,
+		node := row[nodeRow](s, tableNodes, "n")
+		expect(t, "the pods, soonest first", []string{node.Pods[0].Name, node.Pods[1].Name}, []string{"web", "slow"})
+		web := node.Pods[0]
+		expect(t, "the pod", web, cliv1alpha1.PendingPod{
+			Namespace: "a", Name: "web", UID: "web", Node: "n", Due: web.Due, Taint: "k:NoExecute", Toleration: web.Toleration,
+			Owner: &cliv1alpha1.Owner{Kind: "StatefulSet", Name: "web"}, Priority: 7,
 		})
-		expect(t, "the node", row[nodeRow](s, sheetNodes, "n"), nodeRow{
-			ID: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}},
-			Pending: 2, Next: after(5 * time.Minute), Last: after(10 * time.Minute),
-		})
-		expect(t, "the zone", row[zoneRow](s, sheetZones, "/z"), zoneRow{ID: "/z", Nodes: 1, Tainted: 1, Pending: 2, State: "Normal"})
-		expect(t, "the head", row[headRow](s, sheetHead, sheetHead), headRow{ID: "head", Cluster: "home", Nodes: 1, Tainted: 1, Pending: 2, NodesRead: true, PodsRead: true})
+		expect(t, "when it is due", web.Due.UnixMilli(), after(5*time.Minute))
+		node.Pods = nil
+		expect(t, "the node", node, nodeRow{Name: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}}})
+		expect(t, "the zone", s.zone("/z"), zoneRow{Name: "/z", Nodes: 1, State: "Normal"})
 
 		s.node("n")
 		s.pass(time.Second)
-		expect(t, "pods that must leave after the untaint", len(s.shown[sheetPending]), 0)
-		expect(t, "the node after the untaint", row[nodeRow](s, sheetNodes, "n"), nodeRow{ID: "n", Zone: "/z", Ready: "True"})
-		expect(t, "evictions", len(s.shown[sheetEvictions]), 0)
+		expect(t, "the node after the untaint", row[nodeRow](s, tableNodes, "n"), nodeRow{Name: "n", Zone: "/z", Ready: "True"})
+		expect(t, "evictions", len(s.head().Evictions), 0)
 	})
 }
 
@@ -78,7 +78,7 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		s.pod("held", 60, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} })
 		s.pod("web", 300)
 		s.open()
-		_, shown := s.shown[sheetSources][kindPolicies]
+		_, shown := s.shown[tableSources][kindPolicies]
 		expect(t, "a source without policies", shown, false)
 
 		db := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: v1alpha1.EvictionPolicySpec{
@@ -87,33 +87,28 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 		}}
 		s.policies(&state.Cluster{Policies: []*v1alpha1.EvictionPolicy{db}}, nil)
 		s.pass(time.Second)
-		held := row[pendingRow](s, sheetPending, "held")
-		expect(t, "who holds the pod", held.HeldBy, "db: Held")
-		expect(t, "until when", held.Until, after(time.Minute+time.Hour))
-		expect(t, "who holds the other pod", row[pendingRow](s, sheetPending, "web").HeldBy, "")
-		expect(t, "the node", row[nodeRow](s, sheetNodes, "n"), nodeRow{
-			ID: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}},
-			Pending: 2, Kept: 1, Next: after(5 * time.Minute), Last: after(5 * time.Minute),
-		})
-		expect(t, "the head", row[headRow](s, sheetHead, sheetHead).Held, 1)
+		held := s.pending()["held"].Answer
+		expect(t, "who holds the pod", held.HeldBy(), "db: Held")
+		expect(t, "until when", held.LeavesAt.UnixMilli(), after(time.Minute+time.Hour))
+		expect(t, "who holds the other pod", s.pending()["web"].Answer, nil)
 
 		s.policies(&state.Cluster{}, errors.New("down"))
 		s.pass(time.Second)
-		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies).State, stateBroken)
-		expect(t, "who held the pod", row[pendingRow](s, sheetPending, "held").HeldBy, "db: Held")
+		expect(t, "the source", row[sourceRow](s, tableSources, kindPolicies).State, stateBroken)
+		expect(t, "who held the pod", s.pending()["held"].Answer.HeldBy(), "db: Held")
 		s.policies(&state.Cluster{Unknown: []state.Unknown{{Says: "You may not list them."}}}, nil)
 		s.pass(time.Second)
-		expect(t, "the source", row[sourceRow](s, sheetSources, kindPolicies), sourceRow{
-			ID: kindPolicies, State: stateDenied, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
+		expect(t, "the source", row[sourceRow](s, tableSources, kindPolicies), sourceRow{
+			ID: kindPolicies, State: stateDenied, Read: true, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
 		})
-		expect(t, "who holds the pod without policies", row[pendingRow](s, sheetPending, "held").HeldBy, "")
+		expect(t, "who holds the pod without policies", s.pending()["held"].Answer, nil)
 	})
 }
 
 func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
 	play(t, func(s *scene) {
 		s.open()
-		idle := func() string { return row[headRow](s, sheetHead, sheetHead).Idle }
+		idle := func() string { return s.head().Idle }
 		s.policies(&state.Cluster{Evictor: state.Evictor{Idle: "It does not run."}}, nil)
 		s.pass(time.Second)
 		expect(t, "what it says", idle(), "It does not run.")
@@ -124,77 +119,6 @@ func TestAPageSaysThatTaintkeeperDoesNotEvict(t *testing.T) {
 		s.pass(time.Second)
 		expect(t, "what it says while Taintkeeper evicts", idle(), "")
 	})
-}
-
-func TestThePageListsTheSoonestOfManyPodsAndCountsAll(t *testing.T) {
-	c := newCluster(headRow{}, func() time.Time { return midnight })
-	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{
-		Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
-	}})
-	const all = 5 * mostPending
-	for i := range all {
-		seconds := int64(i * 7919 % all) // a permutation of all numbers below all
-		c.SetPod(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(strconv.FormatInt(seconds, 10))},
-			Spec:       corev1.PodSpec{NodeName: "n", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}},
-		})
-	}
-	c.render()
-	listed := 0
-	for key := range c.sheets.rows {
-		if key.sheet != sheetPending {
-			continue
-		}
-		listed++
-		if seconds, err := strconv.Atoi(key.id); err != nil || seconds >= mostPending {
-			t.Errorf("the pod that leaves after %s s is listed", key.id)
-		}
-	}
-	expect(t, "listed", listed, mostPending)
-	expect(t, "all", c.head.Pending, all)
-}
-
-func TestManyPodsOfAWorkloadThatLeaveANodeTogetherShareARow(t *testing.T) {
-	c := newCluster(headRow{}, func() time.Time { return midnight })
-	pods := func(from, to int) {
-		for i := range to - from {
-			name := fmt.Sprintf("web-%02d", from+i)
-			c.SetPod(&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{
-					{Kind: "StatefulSet", Name: "web", UID: "web", Controller: new(true)},
-				}},
-				Spec: corev1.PodSpec{NodeName: fmt.Sprintf("n-%d", (from+i)%2)},
-			})
-		}
-		c.render()
-	}
-	for _, name := range []string{"n-0", "n-1"} {
-		c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{
-			Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}},
-		}})
-	}
-	rows := func() (all []pendingRow) {
-		for key, encoded := range c.sheets.rows {
-			var row pendingRow
-			if key.sheet == sheetPending {
-				if err := json.Unmarshal(encoded.json, &row); err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, row)
-			}
-		}
-		slices.SortFunc(all, func(a, b pendingRow) int { return strings.Compare(a.Node, b.Node) })
-		return all
-	}
-	pods(0, 30)
-	expect(t, "rows of 30 pods", len(rows()), 30)
-	pods(30, 32)
-	shared := rows()
-	expect(t, "rows of 32 pods", len(shared), 2)
-	expect(t, "all", c.head.Pending, 32)
-	expect(t, "pods of a row", shared[0].Pods, 16)
-	expect(t, "what a person reads", shared[1].Some, "web-01, web-03, web-05 and 13 more")
-	expect(t, "what the filter finds", strings.Contains(shared[1].Names, "web-31"), true)
 }
 
 func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
@@ -216,19 +140,19 @@ func TestAnEvictionIsListedWithWhoseItIsAndHowLateItWas(t *testing.T) {
 		s.pod("untainted", 10, marked("Taint manager: deleting due to NoExecute taint"), leaving)
 		s.pass(time.Second)
 
-		expect(t, "ours", row[evictionRow](s, sheetEvictions, "ours"), evictionRow{
-			ID: "ours", Namespace: "a", Name: "ours", Node: "n", By: "Taintkeeper", Taint: "k:NoExecute",
+		expect(t, "ours", s.eviction("ours"), evictionRow{
+			Namespace: "a", Name: "ours", UID: "ours", Node: "n", By: "Taintkeeper", Taint: "k:NoExecute",
 			At: after(10 * time.Second), Due: after(10 * time.Second), Late: new(int64(0)),
 		})
-		expect(t, "who evicted the second", row[evictionRow](s, sheetEvictions, "built-in").By, "built-in")
-		expect(t, "by how much the late one was late", row[evictionRow](s, sheetEvictions, "late").Late, new(int64(5)))
-		expect(t, "of the one whose node had lost its taint", row[evictionRow](s, sheetEvictions, "untainted").Unknown, "its node no longer had the taint when the board saw the deletion")
-		expect(t, "evictions", row[headRow](s, sheetHead, sheetHead).Evictions, 4)
+		expect(t, "who evicted the second", s.eviction("built-in").By, "built-in")
+		expect(t, "by how much the late one was late", s.eviction("late").Late, new(int64(5)))
+		expect(t, "of the one whose node had lost its taint", s.eviction("untainted").Unknown, "its node no longer had the taint when the board saw the deletion")
+		expect(t, "evictions", s.head().Evicted, 4)
 
 		s.pod("ours", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
 		s.deletePod("ours")
 		s.pass(time.Second)
-		expect(t, "evictions after the pod has gone", row[headRow](s, sheetHead, sheetHead).Evictions, 4)
+		expect(t, "evictions after the pod has gone", s.head().Evicted, 4)
 	})
 }
 
@@ -241,7 +165,7 @@ func TestAPodThatGoesWithoutAGracePeriodWasEvictedWhenItWasSeenToGo(t *testing.T
 		s.pod("p", 10, marked("Taintkeeper: deleting due to NoExecute taint"))
 		s.deletePod("p")
 		s.pass(time.Second)
-		eviction := row[evictionRow](s, sheetEvictions, "p")
+		eviction := s.eviction("p")
 		expect(t, "when", eviction.At, after(13*time.Second))
 		expect(t, "lateness", eviction.Late, new(int64(3)))
 	})
@@ -252,7 +176,7 @@ func TestAnEvictionThatWasUnderWayIsNotJudged(t *testing.T) {
 		s.node("n", tainted("k"))
 		s.pod("p", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
 		s.open()
-		eviction := row[evictionRow](s, sheetEvictions, "p")
+		eviction := s.eviction("p")
 		expect(t, "lateness", eviction.Late, nil)
 		expect(t, "why", eviction.Unknown, "it was already leaving when the board first saw it")
 	})
@@ -270,11 +194,9 @@ func TestThePageListsTheNewestOfManyEvictions(t *testing.T) {
 			}
 		}
 		s.pass(time.Second)
-		expect(t, "listed", len(s.shown[sheetEvictions]), mostEvictions)
-		if _, ok := s.shown[sheetEvictions]["p-0"]; ok {
-			t.Error("the oldest one is listed")
-		}
-		expect(t, "all", row[headRow](s, sheetHead, sheetHead).Evictions, mostEvictions+50)
+		expect(t, "listed", len(s.head().Evictions), mostEvictions)
+		expect(t, "the newest", s.head().Evictions[0].Name, fmt.Sprintf("p-%d", mostEvictions+49))
+		expect(t, "all", s.head().Evicted, mostEvictions+50)
 	})
 }
 
@@ -293,7 +215,7 @@ func TestTaintsOfARecreatedNodeStartAgain(t *testing.T) {
 		s.pass(time.Minute)
 		s.node("n", bare("two", "k", "other")) // the fake API server dates taints that are updated, not those of new nodes
 		s.pass(time.Second)
-		expect(t, "the taint counts from", row[nodeRow](s, sheetNodes, "n").Taints[0].Since, after(61*time.Second))
+		expect(t, "the taint counts from", row[nodeRow](s, tableNodes, "n").Taints[0].Since, after(61*time.Second))
 	})
 }
 
@@ -332,15 +254,15 @@ func TestAZoneIsCountedFromItsNodes(t *testing.T) {
 		s.node("b-1", in("b"))
 		s.node("c-1", func(node *corev1.Node) { node.Labels = nil }, unready(corev1.ConditionFalse))
 		s.open()
-		expect(t, "zone a", row[zoneRow](s, sheetZones, "/a"), zoneRow{
-			ID: "/a", Nodes: 3, NotReady: 3, Tainted: 1, State: "FullDisruption", Why: "3 of 3 nodes not ready: one node is tainted NoExecute every 10 s",
+		expect(t, "zone a", s.zone("/a"), zoneRow{
+			Name: "/a", Nodes: 3, NotReady: 3, State: "FullDisruption", Why: "3 of 3 nodes not ready: one node is tainted NoExecute every 10 s",
 		})
-		expect(t, "zone b", row[zoneRow](s, sheetZones, "/b").State, readiness.Normal)
-		expect(t, "the nodes without a zone", row[zoneRow](s, sheetZones, "(none)").NotReady, 1)
+		expect(t, "zone b", s.zone("/b").State, readiness.Normal)
+		expect(t, "the nodes without a zone", s.zone("(none)").NotReady, 1)
 
 		s.node("b-1", in("b"), unready(corev1.ConditionUnknown))
 		s.pass(time.Second)
-		if why := row[zoneRow](s, sheetZones, "/b").Why; !strings.Contains(why, "in every zone") {
+		if why := s.zone("/b").Why; !strings.Contains(why, "in every zone") {
 			t.Errorf("with every zone disrupted, zone b says %q", why)
 		}
 	})
@@ -368,15 +290,15 @@ func TestWhatShadowModeFoundIsRead(t *testing.T) {
 			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow.", time.Second), "default")
 		s.put(events, nodeEventOf("other", "NodeNotReady", "no difference", time.Second), "default")
 		s.open()
-		expect(t, "differences", len(s.shown[sheetDifferences]), 1)
-		expect(t, "the difference", row[differenceRow](s, sheetDifferences, "found"), differenceRow{
-			ID: "found", Node: "n", At: after(time.Second), Kind: "late", Sentence: `Pod a/p: evicted 41 s late: \x1b[2Jprobably.`,
+		expect(t, "differences", len(s.shown[tableDifferences]), 1)
+		expect(t, "the difference", row[differenceRow](s, tableDifferences, "found"), differenceRow{
+			Node: "n", At: after(time.Second), Kind: "late", Sentence: "Pod a/p: evicted 41 s late: \x1b[2Jprobably.",
 		})
 		if err := s.clients.Tracker().Delete(events, "default", "found"); err != nil {
 			t.Fatal(err)
 		}
 		s.pass(time.Second)
-		expect(t, "differences after the event has gone", len(s.shown[sheetDifferences]), 0)
+		expect(t, "differences after the event has gone", len(s.shown[tableDifferences]), 0)
 	})
 }
 
@@ -386,51 +308,10 @@ func TestANodeSaysWhyItWaitsForItsTaintUntilItHasIt(t *testing.T) {
 		s.put(events, nodeEventOf("old", v1alpha1.EventNodeTaintHeld, "held back: before", time.Second), "default")
 		s.put(events, nodeEventOf("new", v1alpha1.EventNodeTaintHeld, "held back: now", time.Minute), "default")
 		s.open()
-		expect(t, "why", row[nodeRow](s, sheetNodes, "n").Held, "held back: now")
-		expect(t, "nodes of the zone that wait", row[zoneRow](s, sheetZones, "/z").Held, 1)
+		expect(t, "why", row[nodeRow](s, tableNodes, "n").Held, "held back: now")
 		s.node("n", unready(corev1.ConditionFalse), tainted("node.kubernetes.io/not-ready"))
 		s.pass(time.Second)
-		expect(t, "why, with the taint", row[nodeRow](s, sheetNodes, "n").Held, "")
-	})
-}
-
-func TestRulesSayWhatTheyDoAndWhyTheyHold(t *testing.T) {
-	play(t, func(s *scene) {
-		rule := func(name string, status map[string]any) *unstructured.Unstructured {
-			return &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",
-				"metadata": map[string]any{"name": name, "uid": name},
-				"spec": map[string]any{
-					"condition": map[string]any{"type": "KernelDeadlock", "status": "True", "reasons": []any{"DockerHung", "KubeletHung"}},
-					"taint":     map[string]any{"key": "example.com/deadlock", "effect": "NoExecute"}, "maxTainted": "10%",
-				},
-				"status": status,
-			}}
-		}
-		s.put(rules, rule("new", nil), "")
-		s.put(rules, rule("holding", map[string]any{
-			"selected": int64(6), "matching": int64(3), "tainted": int64(1), "held": int64(2),
-			"conditions": []any{
-				map[string]any{"type": "Accepted", "status": "True", "reason": "Accepted"},
-				map[string]any{"type": "Holding", "status": "True", "reason": "MaxTainted", "message": "2 nodes wait"},
-			},
-		}), "")
-		s.put(rules, rule("odd", map[string]any{"selected": "many"}), "")
-		s.open()
-		expect(t, "the rule", row[ruleRow](s, sheetRules, "holding"), ruleRow{
-			ID: "holding", Condition: "KernelDeadlock=True (DockerHung, KubeletHung)", Taint: "example.com/deadlock:NoExecute",
-			Selected: 6, Matching: 3, Tainted: 1, Held: 2, Most: "10%", Problem: "2 nodes wait",
-		})
-		for name, want := range map[string]string{"new": "no controller has processed it yet", "odd": "It cannot be read"} {
-			if got := row[ruleRow](s, sheetRules, name).Problem; !strings.HasPrefix(got, want) {
-				t.Errorf("rule %s says %q, want %q", name, got, want)
-			}
-		}
-		if err := s.rules.Tracker().Delete(rules, "", "new"); err != nil {
-			t.Fatal(err)
-		}
-		s.pass(time.Second)
-		expect(t, "rules", len(s.shown[sheetRules]), 2)
+		expect(t, "why, with the taint", row[nodeRow](s, tableNodes, "n").Held, "")
 	})
 }
 
@@ -448,18 +329,18 @@ func TestThePageSaysWhatMayNotBeListedAndShowsTheRest(t *testing.T) {
 		s.node("n", tainted("k"))
 		s.pod("p", 300)
 		s.open()
-		expect(t, "events", row[sourceRow](s, sheetSources, kindEvents), sourceRow{
+		expect(t, "events", row[sourceRow](s, tableSources, kindEvents), sourceRow{
 			ID: "events", State: "denied", Problem: "You may not list events: findings of shadow mode are missing, and reasons why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
 		})
-		expect(t, "rules", row[sourceRow](s, sheetSources, kindRules).State, "absent")
-		expect(t, "nodes", row[sourceRow](s, sheetSources, follow.Nodes), sourceRow{ID: "nodes", State: "current"})
-		expect(t, "pods that must leave", len(s.shown[sheetPending]), 1)
+		expect(t, "rules", row[sourceRow](s, tableSources, kindRules).State, "absent")
+		expect(t, "nodes", row[sourceRow](s, tableSources, follow.Nodes), sourceRow{ID: "nodes", State: "current", Read: true})
+		expect(t, "pods that must leave", len(s.pending()), 1)
 
 		denied.Store(false)
 		absent.Store(false)
 		s.pass(2 * time.Minute)
 		for _, kind := range []string{kindEvents, kindRules} {
-			expect(t, kind+" later", row[sourceRow](s, sheetSources, kind), sourceRow{ID: kind, State: "current"})
+			expect(t, kind+" later", row[sourceRow](s, tableSources, kind), sourceRow{ID: kind, State: "current", Read: true})
 		}
 	})
 }
@@ -473,7 +354,7 @@ func TestThePageSaysThatTheUserMayListButNotWatch(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		s.pass(time.Minute)
-		expect(t, "pods", row[sourceRow](s, sheetSources, follow.Pods).Problem, "You may not watch pods: pods that must leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.")
+		expect(t, "pods", row[sourceRow](s, tableSources, follow.Pods).Problem, "You may not watch pods: pods that must leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.")
 	})
 }
 
@@ -504,23 +385,17 @@ func TestThePageReportsABrokenWatchAndCatchesUpWhenItIsBack(t *testing.T) {
 		s.deletePod("gone")
 		s.pod("new", 300)
 		s.pass(10 * time.Second)
-		broken := row[sourceRow](s, sheetSources, follow.Pods)
+		broken := row[sourceRow](s, tableSources, follow.Pods)
 		expect(t, "pods", broken.State, "broken")
 		if broken.Since < after(time.Second) || broken.Since > after(3*time.Second) {
 			t.Errorf("it is broken since %v", time.UnixMilli(broken.Since).UTC())
 		}
-		expect(t, "pods that must leave", len(s.shown[sheetPending]), 2)
+		expect(t, "pods that must leave", len(s.pending()), 2)
 
 		down.Store(false)
 		s.pass(2 * time.Minute)
-		expect(t, "pods later", row[sourceRow](s, sheetSources, follow.Pods), sourceRow{ID: "pods", State: "current"})
-		names := slices.Sorted(func(yield func(string) bool) {
-			for id := range s.shown[sheetPending] {
-				if !yield(id) {
-					return
-				}
-			}
-		})
+		expect(t, "pods later", row[sourceRow](s, tableSources, follow.Pods), sourceRow{ID: "pods", State: "current", Read: true})
+		names := slices.Sorted(maps.Keys(s.pending()))
 		expect(t, "pods that must leave later", names, []string{"new", "stays"})
 	})
 }
@@ -537,12 +412,29 @@ func TestThePageSaysThatTheAPIServerDoesNotAnswer(t *testing.T) {
 		s.open()
 		down.Store(true)
 		s.pass(time.Minute)
-		expect(t, "the API server", row[sourceRow](s, sheetSources, kindServer), sourceRow{
-			ID: "server", State: "broken", Since: after(0), Problem: "The API server does not answer: i/o timeout.",
+		expect(t, "the API server", row[sourceRow](s, tableSources, kindServer), sourceRow{
+			ID: "server", State: "broken", Read: true, Since: after(0), Problem: "The API server does not answer: i/o timeout.",
 		})
 		down.Store(false)
 		s.pass(10 * time.Second)
-		expect(t, "the API server later", row[sourceRow](s, sheetSources, kindServer), sourceRow{ID: "server", State: "current"})
+		expect(t, "the API server later", row[sourceRow](s, tableSources, kindServer), sourceRow{ID: "server", State: "current", Read: true})
+	})
+}
+
+func TestRulesAreSentAsTheyAre(t *testing.T) {
+	play(t, func(s *scene) {
+		spec := map[string]any{"condition": map[string]any{"type": "KernelDeadlock", "status": "True"}, "maxTainted": "10%"}
+		s.put(rules, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule", "metadata": map[string]any{"name": "deadlock", "uid": "u"},
+			"spec": spec, "status": map[string]any{"selected": "many"},
+		}}, "")
+		s.open()
+		expect(t, "the rule", row[map[string]any](s, tableRules, "u"), map[string]any{"name": "deadlock", "spec": spec, "status": map[string]any{"selected": "many"}})
+		if err := s.rules.Tracker().Delete(rules, "", "deadlock"); err != nil {
+			t.Fatal(err)
+		}
+		s.pass(time.Second)
+		expect(t, "rules", len(s.shown[tableRules]), 0)
 	})
 }
 
@@ -552,25 +444,38 @@ func TestAPageIsSentWhatHasChangedAndNothingElse(t *testing.T) {
 		s.node("m")
 		s.pod("p", 300)
 		s.open()
-		if update, _ := s.board.next(&s.page); update.Reset || update.Sheets != nil {
+		if update := s.next(); update.Reset || update.Rows != nil {
 			t.Errorf("without a change it is sent %+v", update)
 		}
 		s.node("m", func(node *corev1.Node) { node.Annotations = map[string]string{"beat": "1"} })
 		bubble.Pass(time.Second)
-		if update, _ := s.board.next(&s.page); update.Sheets != nil {
-			t.Errorf("after a heartbeat it is sent %+v", update.Sheets)
+		if update := s.next(); update.Rows != nil {
+			t.Errorf("after a heartbeat it is sent %+v", update.Rows)
 		}
 		s.node("m", unready(corev1.ConditionFalse))
 		bubble.Pass(time.Second)
-		update, _ := s.board.next(&s.page)
-		expect(t, "nodes that are sent", len(update.Sheets[sheetNodes].Set), 1)
-		expect(t, "pods that are sent", update.Sheets[sheetPending], nil)
+		sent := s.next().Rows
+		expect(t, "what is sent", slices.Sorted(maps.Keys(sent)), []string{"head/", "nodes/m"})
 
-		another := page{}
-		first, _ := s.board.next(&another)
+		first, _, _ := s.board.rows.since(0, time.Now())
 		expect(t, "another page begins", first.Reset, true)
-		expect(t, "with all nodes", len(first.Sheets[sheetNodes].Set), 2)
+		if first.Rows["nodes/n"] == nil || first.Rows["nodes/m"] == nil {
+			t.Errorf("another page is sent %v", slices.Sorted(maps.Keys(first.Rows)))
+		}
 	})
+}
+
+func TestAPageReceivesEverythingAfterARowIsGone(t *testing.T) {
+	r := newRows()
+	r.put("nodes/stays", 1)
+	r.put("nodes/goes", 1)
+	_, version, _ := r.since(0, midnight)
+	r.remove("nodes/goes")
+	all, version, _ := r.since(version, midnight)
+	expect(t, "it is complete", all.Reset, true)
+	expect(t, "rows", slices.Collect(maps.Keys(all.Rows)), []string{"nodes/stays"})
+	again, _, _ := r.since(version, midnight)
+	expect(t, "after that", again, update{Now: midnight.UnixMilli()})
 }
 
 func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
@@ -578,7 +483,7 @@ func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
 		s.node("n")
 		s.open()
 		updates := 0
-		_, news := s.board.next(&s.page)
+		_, version, news := s.board.rows.since(0, time.Now())
 		end := time.Now().Add(10 * time.Second)
 		for i := 0; time.Now().Before(end); i++ {
 			s.node("n", tainted(fmt.Sprintf("k-%d", i)))
@@ -586,7 +491,7 @@ func TestChangesAreGatheredIntoFourUpdatesASecond(t *testing.T) {
 			select {
 			case <-news:
 				updates++
-				_, news = s.board.next(&s.page)
+				_, version, news = s.board.rows.since(version, time.Now())
 			default:
 			}
 		}
@@ -601,7 +506,7 @@ func TestAChangeAfterAQuietTimeIsSentAtOnce(t *testing.T) {
 		s.node("n")
 		s.open()
 		s.pass(10 * time.Second)
-		_, news := s.board.next(&s.page)
+		_, _, news := s.board.rows.since(s.version, time.Now())
 		s.node("n", tainted("k"))
 		synctest.Wait()
 		select {

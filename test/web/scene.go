@@ -1,13 +1,10 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package board opens kubectl taintkeeper board in headless Chromium: for a real control plane, and for scenes played
-// by client-go's fakes, for large clusters and for the pictures in docs.
-package board
+package web
 
 import (
 	"context"
-	"fmt"
 	"net/http/httptest"
 	"sync"
 	"time"
@@ -23,8 +20,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	live "github.com/taintkeeper/taintkeeper/internal/plugin/board"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	live "github.com/taintkeeper/taintkeeper/internal/plugin/web"
 )
 
 // Objects are what a scene consists of when its board is opened.
@@ -101,15 +98,4 @@ func (s *Scene) Close() {
 	s.server.CloseClientConnections()
 	s.server.Close()
 	s.running.Wait()
-}
-
-// Rows is a JavaScript expression for the number of rows in a table.
-func Rows(sheet string) string {
-	return fmt.Sprintf(`document.querySelectorAll('table[data-sheet=%s] tbody tr').length`, sheet)
-}
-
-// RowOf is a JavaScript expression for the text of the row whose first cell contains a name; empty if there is none.
-func RowOf(sheet, name string) string {
-	return fmt.Sprintf(`([...document.querySelectorAll('table[data-sheet=%s] tbody tr')]`+
-		`.find((tr) => tr.cells[0].textContent.includes(%q))?.textContent ?? '')`, sheet, name)
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package board
+package web
 
 import (
 	"bytes"
@@ -106,11 +106,11 @@ func served(t *testing.T, method, path string) *httptest.ResponseRecorder {
 func servedAt(t *testing.T, host, method, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	board := New(Config{Cluster: "</style><script>alert(1)</script>", Now: time.Now})
+	shown := New(Config{Cluster: "</style><script>alert(1)</script>", Now: time.Now})
 	request := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
 	request.Host = host
 	request.Header.Set("Origin", "http://evil.example")
-	board.Handler("secret").ServeHTTP(recorder, request)
+	shown.Handler("secret").ServeHTTP(recorder, request)
 	return recorder
 }
 
