@@ -125,10 +125,7 @@ func (o *checkOptions) validate() error {
 		if slices.ContainsFunc(ruleNames(), func(id string) bool { return matches(name, id) }) {
 			continue
 		}
-		if strings.Contains(name, "*") {
-			return command.Usagef("--rules: no rule matches %q; available: %s", name, strings.Join(ruleNames(), ", "))
-		}
-		return command.Usagef("--rules: there is no rule %q%s; available: %s", name, didYouMean(name, ruleNames()), strings.Join(ruleNames(), ", "))
+		return command.Usagef("--rules: no rule matches %q; available: %s", name, strings.Join(ruleNames(), ", "))
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return errNamespaces

@@ -82,39 +82,36 @@ func completeKeys(s *source.Source) completeFunc {
 // completeTaints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. It
 // suggests removals of taints that the nodes have, and additions of taints that exist in the cluster.
 func completeTaints(s *source.Source) completeFunc {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		nodes := listNodes(s)
-		behind := nodesBefore(args)
-		words := nodeNamesUnlessTainted(nodes, args, word)
-		if len(behind) > 0 || completeSelects(cmd) {
-			words = slices.Concat(words, additions(nodes, word), removals(nodes, behind, "-"))
-		}
-		return withDirective(matching(word, words))
-	}
+	return completeAfterNodes(s, func(nodes []*corev1.Node, named []string, word string) []string {
+		return slices.Concat(additions(nodes, word), removals(nodes, named, "-"))
+	})
 }
 
 // completeRemovals completes the arguments of untaint: nodes, then the taints that they have.
 func completeRemovals(s *source.Source) completeFunc {
+	return completeAfterNodes(s, func(nodes []*corev1.Node, named []string, _ string) []string {
+		return removals(nodes, named, "")
+	})
+}
+
+// completeAfterNodes completes nodes, and once arguments or flags select some, also what follows them.
+func completeAfterNodes(
+	s *source.Source, follows func(nodes []*corev1.Node, named []string, word string) []string,
+) completeFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		nodes := listNodes(s)
-		behind := nodesBefore(args)
-		words := nodeNamesUnlessTainted(nodes, args, word)
-		if len(behind) > 0 || completeSelects(cmd) {
-			words = slices.Concat(words, removals(nodes, behind, ""))
+		nodes, named := listNodes(s), nodesBefore(args)
+		words := nodeNames(nodes, args, word)
+		if len(named) > 0 || cmd.Flags().Changed("selector") || cmd.Flags().Changed("all") {
+			words = append(words, follows(nodes, named, word)...)
 		}
 		return withDirective(matching(word, words))
 	}
-}
-
-// completeSelects reports whether flags select the nodes.
-func completeSelects(cmd *cobra.Command) bool {
-	return cmd.Flags().Changed("selector") || cmd.Flags().Changed("all")
 }
 
 // withDirective suppresses the space after a word that can continue.
 func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
 	goesOn := func(word string) bool { return strings.HasSuffix(word, ":") }
-	if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !goesOn(word) }) {
+	if len(words) > 0 && len(slices.DeleteFunc(slices.Clone(words), goesOn)) == 0 {
 		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp
@@ -133,16 +130,12 @@ func nodesBefore(args []string) []string {
 	return nodes.Names
 }
 
-func nodeNamesUnlessTainted(nodes []*corev1.Node, args []string, word string) []string {
+// nodeNames returns the names of nodes that are not among the arguments, in the form of the current word: NAME or
+// node/NAME. No node follows a taint.
+func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 	if slices.ContainsFunc(args, looksLikeTaint) {
 		return nil
 	}
-	return nodeNames(nodes, args, word)
-}
-
-// nodeNames returns the names of nodes that are not among the arguments, in the form of the current word: NAME or
-// node/NAME.
-func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 	prefix := ""
 	if kind, _, ok := strings.Cut(word, "/"); ok && slices.Contains(nodeWords, kind) {
 		prefix = kind + "/"

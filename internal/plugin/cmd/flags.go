@@ -4,14 +4,12 @@
 package cmd
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -72,22 +70,6 @@ func firstError(checks ...func() error) error {
 		}
 	}
 	return nil
-}
-
-// didYouMean returns the nearest names, as the end of a sentence. It is empty if none is near.
-func didYouMean(name string, names []string) string {
-	const most = 3
-	near := slices.DeleteFunc(slices.Clone(names), func(other string) bool {
-		return levenshtein.ComputeDistance(name, other) > max((len(name)+2)/3, 1) && !strings.HasPrefix(other, name)
-	})
-	if len(near) == 0 {
-		return ""
-	}
-	slices.SortFunc(near, func(a, b string) int {
-		distanceA, distanceB := levenshtein.ComputeDistance(name, a), levenshtein.ComputeDistance(name, b)
-		return cmp.Or(cmp.Compare(distanceA, distanceB), cmp.Compare(a, b))
-	})
-	return ": did you mean " + strings.Join(near[:min(most, len(near))], ", ") + "?"
 }
 
 // dryRunFlag is the value of --dry-run, as in kubectl.

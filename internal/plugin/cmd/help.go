@@ -109,10 +109,8 @@ func unknownCommand(root *cobra.Command, name string) error {
 	if instead := elsewhere[strings.ToLower(name)]; instead != "" {
 		return command.Usagef("there is no command %q: %s", name, instead)
 	}
-	var names []string
-	for _, sub := range root.Commands() {
-		names = append(names, sub.Name())
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return command.Usagef("there is no command %q: did you mean %s?", name, strings.Join(near, ", "))
 	}
-	near := cmp.Or(didYouMean(name, names), fmt.Sprintf(": see %s --help", root.CommandPath()))
-	return command.Usagef("there is no command %q%s", name, near)
+	return command.Usagef("there is no command %q: see %s --help", name, root.CommandPath())
 }

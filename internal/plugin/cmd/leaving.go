@@ -127,7 +127,7 @@ func (o *leavingOptions) complete() error {
 }
 
 func (o *leavingOptions) run(ctx context.Context) error {
-	cluster, err := o.read(ctx)
+	cluster, err := o.source.Read(ctx, o.wants(o.namespace))
 	if err != nil {
 		return err
 	}
@@ -150,15 +150,10 @@ func (o *leavingOptions) run(ctx context.Context) error {
 // elsewhere returns how many pods of other namespaces must leave. It returns 0 if the user may not list them.
 func (o *leavingOptions) elsewhere(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) int {
 	if !o.source.Offline() {
-		api, err := o.reader()
-		if err != nil {
+		var err error
+		if cluster, err = o.source.Read(ctx, o.wants(metav1.NamespaceAll)); err != nil {
 			return 0
 		}
-		defer api.Progress.End()
-		if err := o.readPods(ctx, api, metav1.NamespaceAll); err != nil {
-			return 0
-		}
-		cluster = api.Cluster
 	}
 	return len(o.pending(cluster, nodes, metav1.NamespaceAll).Pods)
 }
@@ -178,51 +173,13 @@ func (o *leavingOptions) pending(
 	return list
 }
 
-// read returns the nodes, and only the pods that the list needs.
-func (o *leavingOptions) read(ctx context.Context) (*state.Cluster, error) {
-	if o.source.Offline() {
-		return o.source.Read(ctx, source.Wants{Policies: true, Evictor: true})
-	}
-	api, err := o.reader()
-	if err != nil {
-		return nil, err
-	}
-	return o.readFrom(ctx, api)
-}
-
-func (o *leavingOptions) reader() (*source.Reader, error) {
-	config, err := o.source.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	return source.Connect(config, show.NewProgress(o.source.Env))
-}
-
-func (o *leavingOptions) readFrom(ctx context.Context, api *source.Reader) (*state.Cluster, error) {
-	defer api.Progress.End()
-	if err := api.ListKind(ctx, state.Nodes, metav1.NamespaceAll); err != nil {
-		return nil, err
-	}
-	if err := o.readPods(ctx, api, o.namespace); err != nil {
-		return nil, err
-	}
-	if err := api.Objections(ctx, o.namespace); err != nil {
-		return nil, err
-	}
-	return api.Cluster, api.FindEvictor(ctx)
-}
-
-// readPods leaves out pods that cannot be pending: those without a node, and those on other nodes if nodes are named.
-func (o *leavingOptions) readPods(ctx context.Context, api *source.Reader, namespace string) error {
-	selector := fields.OneTermNotEqualSelector("spec.nodeName", "")
+// wants is what the list needs. Pods without a node cannot be pending, nor can those on other nodes if one is named.
+func (o *leavingOptions) wants(namespace string) source.Wants {
+	bound := fields.OneTermNotEqualSelector("spec.nodeName", "")
 	if len(o.nodes.Names) == 1 {
-		selector = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
+		bound = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		options.FieldSelector = selector.String()
-		return api.Clients.CoreV1().Pods(namespace).List(ctx, options)
-	}
-	return source.List(ctx, api, "pods", list, func(pod *corev1.Pod) { state.Pods.Add(api.Cluster, pod) })
+	return source.Wants{Policies: true, Evictor: true, Namespace: namespace, Pods: bound}
 }
 
 // troubleEvery is how often a broken watch is noted while it stays broken.

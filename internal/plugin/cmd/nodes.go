@@ -88,7 +88,7 @@ func (s *nodeSelection) Of(cluster *state.Cluster) ([]*corev1.Node, error) {
 	for _, name := range s.Names {
 		node := cluster.Node(name)
 		if node == nil {
-			errs = append(errs, unknownNode(name, cluster.Nodes))
+			errs = append(errs, fmt.Errorf("there is no node %q", name))
 			continue
 		}
 		nodes = append(nodes, node)
@@ -108,14 +108,6 @@ func (s *nodeSelection) Of(cluster *state.Cluster) ([]*corev1.Node, error) {
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, nil
-}
-
-func unknownNode(name string, nodes []*corev1.Node) error {
-	names := make([]string, 0, len(nodes))
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	return fmt.Errorf("there is no node %q%s", name, didYouMean(name, names))
 }
 
 // OfAny returns the selected nodes. If all nodes are selected, an empty result is not an error.

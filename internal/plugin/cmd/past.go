@@ -29,11 +29,7 @@ func pastOf(ctx context.Context, s *source.Source, namespace, pod string) ([]cli
 		all := slices.DeleteFunc(slices.Clone(cluster.Signs.Past), func(e cliv1alpha1.Eviction) bool { return pod != "" && e.Name != pod })
 		return all, s.Now(cluster), nil
 	}
-	config, err := s.RESTConfig()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	api, err := source.Connect(config, show.NewProgress(s.Env))
+	api, err := s.Connect()
 	if err != nil {
 		return nil, time.Time{}, err
 	}

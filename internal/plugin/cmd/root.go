@@ -55,6 +55,7 @@ Every command that reads, except board, also takes files (-f), so you can plan w
 		return command.Usagef("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets only for its own error
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newBoard(env, config),

@@ -148,24 +148,29 @@ func (o *whyOptions) subject(ctx context.Context) (explain.Subject, error) {
 		subject.At = at
 		return subject, nil
 	}
-	namespace, reader, err := newSubjectReader(&o.source)
+	reader, err := o.source.Connect()
 	if err != nil {
 		return explain.Subject{}, err
 	}
 	if o.wanted.namespace == "" && !o.all {
-		o.wanted.namespace = namespace
+		if o.wanted.namespace, err = o.source.Namespace(); err != nil {
+			return explain.Subject{}, err
+		}
 	}
 	now := o.source.Env.Clock.Now()
-	subject, err := reader.read(ctx, &o.wanted, now)
+	subject, err := subjectReader{reader}.read(ctx, &o.wanted, now)
 	subject.At = now
 	return subject, err
 }
 
-// subjectOf returns a pod from files and everything that the explanation needs.
+// subjectOf returns a pod of a cluster and everything that the explanation needs.
 func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
 	subject := explain.Subject{
-		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Nodes: cluster.Nodes, Owner: cluster.Owner(pod),
+		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Owner: cluster.Owner(pod),
 		Policies: cluster.PoliciesOf(), Evictor: cluster.Evictor,
+	}
+	if pod.Spec.NodeName == "" {
+		subject.Nodes = cluster.Nodes
 	}
 	switch {
 	case subject.Policies != nil:

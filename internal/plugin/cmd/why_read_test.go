@@ -63,9 +63,9 @@ func newCluster(policies ...runtime.Object) *cluster {
 	}
 }
 
-func (c *cluster) reader() *subjectReader {
+func (c *cluster) reader() subjectReader {
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clock.RealClock{}}
-	return &subjectReader{api: source.NewReader("https://example.com", c.core, c.dynamic, nil, show.NewProgress(env))}
+	return subjectReader{source.NewReader("https://example.com", c.core, c.dynamic, nil, show.NewProgress(env))}
 }
 
 // forbid makes the API server refuse a verb on a resource.

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,21 +58,6 @@ type Reader struct {
 	Cluster *state.Cluster
 
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only the controllers matter
-}
-
-// readAPI returns what a command needs from a cluster. Nodes and pods are required. The cluster says what else is
-// missing.
-func readAPI(
-	ctx context.Context, config *rest.Config, wanted Wants, progress *show.Progress,
-) (*state.Cluster, error) {
-	r, err := Connect(config, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer progress.End()
-	err = r.Read(ctx, wanted)
-	r.Cluster.Signs.At = r.Clock.Latest()
-	return r.Cluster, err
 }
 
 // Connect returns a Reader for the API server in a configuration.
@@ -162,7 +148,9 @@ func (r *Reader) required(ctx context.Context, wanted Wants) error {
 	if err != nil {
 		return err
 	}
-	err = r.ListKind(ctx, state.Pods, metav1.NamespaceAll)
+	which := cmp.Or(wanted.Pods, fields.Everything())
+	list := r.Clients.CoreV1().Pods(wanted.Namespace).List
+	err = listSome(ctx, r, "pods", which, list, func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
 	r.Cluster.KeepUsedImages()
 	return err
 }
@@ -179,7 +167,7 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 	if !wanted.Budgets && len(r.Cluster.Policies) == 0 {
 		return nil
 	}
-	if err := r.Budgets(ctx, metav1.NamespaceAll); err != nil || !wanted.Budgets {
+	if err := r.Budgets(ctx, wanted.Namespace); err != nil || !wanted.Budgets {
 		return err
 	}
 	jobs := r.jobs
@@ -187,7 +175,7 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 		jobs = r.controllersOf("batch", "jobs")
 	}
 	for _, read := range []func(context.Context) error{r.controllersOf("apps", "replicasets"), jobs} {
-		if err := r.without(read(ctx), "their owners are guessed, or not known"); err != nil {
+		if err := r.Without(read(ctx), "their owners are guessed, or not known"); err != nil {
 			return err
 		}
 	}
@@ -243,7 +231,7 @@ func (r *Reader) scheduling(ctx context.Context, wanted Wants) error {
 		default:
 			continue
 		}
-		if err := r.without(r.ListKind(ctx, kind, metav1.NamespaceAll), means); err != nil {
+		if err := r.Without(r.ListKind(ctx, kind, metav1.NamespaceAll), means); err != nil {
 			return err
 		}
 	}
@@ -257,12 +245,12 @@ func (r *Reader) renewals(ctx context.Context, wanted Wants) error {
 	}
 	leases := r.Clients.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	err := List(ctx, r, "leases", leases.List, r.Cluster.AddRenewal)
-	return r.without(err, "it is not known when kubelets last renewed them")
+	return r.Without(err, "it is not known when kubelets last renewed them")
 }
 
-// without continues without a kind that may not be read or that the API server does not serve, and says what that
+// Without continues without a kind that may not be read or that the API server does not serve, and says what that
 // means.
-func (r *Reader) without(err error, follows string) error {
+func (r *Reader) Without(err error, follows string) error {
 	if denied, ok := errors.AsType[DeniedError](err); ok {
 		r.Cluster.Unknown = append(r.Cluster.Unknown, state.Unknown{Resource: denied.Kind, Says: denied.Means(follows)})
 		return nil

@@ -53,7 +53,7 @@ func (r *Reader) leases(ctx context.Context) error {
 		refused = cmp.Or(refused, err)
 	}
 	r.Cluster.Signs.LeasesKnown = refused == nil
-	return r.without(refused, "they cannot show which controllers are running")
+	return r.Without(refused, "they cannot show which controllers are running")
 }
 
 // builtInLease reads the Lease of kube-controller-manager's leader, which flags of its pods can name.
@@ -154,11 +154,11 @@ func (r *Reader) evictionClocks(ctx context.Context) error {
 	all := core.ServiceAccounts(metav1.NamespaceAll)
 	err := named(ctx, r, "serviceaccounts", v1alpha1.EvictionClock, all.List, r.homes, get, r.Cluster.Signs.AddEvictionClock)
 	r.Cluster.Signs.EvictionClocksKnown = err == nil
-	return r.without(err, "the eviction clock of Taintkeeper is not known")
+	return r.Without(err, "the eviction clock of Taintkeeper is not known")
 }
 
 func (r *Reader) evictions(ctx context.Context) error {
-	return r.without(r.Past(ctx, metav1.NamespaceAll, ""), "they cannot show who evicted")
+	return r.Without(r.Past(ctx, metav1.NamespaceAll, ""), "they cannot show who evicted")
 }
 
 // Past reads the events of evictions, in one namespace or all, of all pods or of those with one name.
@@ -213,7 +213,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if !wanted.Health {
 		return nil
 	}
-	if err := r.without(r.election(ctx), "they cannot show whether Taintkeeper is running"); err != nil {
+	if err := r.Without(r.election(ctx), "they cannot show whether Taintkeeper is running"); err != nil {
 		return err
 	}
 	if err := r.evictionClocks(ctx); err != nil {
@@ -224,7 +224,7 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 		which := fields.OneTermEqualSelector("reason", reason)
 		err := listSome(ctx, r, "events", which, all.List, r.Cluster.Signs.AddFailure)
 		if r.Cluster.Signs.FailuresKnown = err == nil; IsUnreadable(err) {
-			return r.without(err, "the last error of Taintkeeper is not known")
+			return r.Without(err, "the last error of Taintkeeper is not known")
 		}
 		if err != nil {
 			return err
@@ -330,7 +330,7 @@ func (r *Reader) Policies(ctx context.Context) error {
 	if _, absent := errors.AsType[absentError](err); absent {
 		return nil
 	}
-	return errors.Join(broken, r.without(err, "EvictionPolicies are not taken into account"))
+	return errors.Join(broken, r.Without(err, "EvictionPolicies are not taken into account"))
 }
 
 // Objections reads the policies and, if there are any, the objects that they need: the namespaces, and the budgets of
@@ -392,13 +392,13 @@ func (r *Reader) Namespaces(ctx context.Context) error {
 }
 
 func (r *Reader) namespaces(ctx context.Context, follows string) error {
-	return r.without(r.ListKind(ctx, state.Namespaces, metav1.NamespaceAll), follows)
+	return r.Without(r.ListKind(ctx, state.Namespaces, metav1.NamespaceAll), follows)
 }
 
 // Budgets reads the PodDisruptionBudgets of a namespace, or of all namespaces.
 func (r *Reader) Budgets(ctx context.Context, namespace string) error {
 	err := r.ListKind(ctx, state.Budgets, namespace)
-	return r.without(err, "PodDisruptionBudgets are not taken into account")
+	return r.Without(err, "PodDisruptionBudgets are not taken into account")
 }
 
 // holders reads the admission policies that EvictionPolicies with ifDown: Hold need.
@@ -409,7 +409,7 @@ func (r *Reader) holders(ctx context.Context) error {
 	all := r.Clients.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	err := List(ctx, r, "validatingadmissionpolicies", all.List, r.Cluster.Signs.AddHolder)
 	r.Cluster.Signs.HoldersKnown = err == nil
-	return r.without(err, "it is not known whether ifDown: Hold has an effect")
+	return r.Without(err, "it is not known whether ifDown: Hold has an effect")
 }
 
 // selectNamespaces reports whether any policy selects namespaces.

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/rest"
@@ -113,15 +114,27 @@ func (s *Source) Read(ctx context.Context, wanted Wants) (*state.Cluster, error)
 		}
 		return cluster, err
 	}
-	rest, err := s.RESTConfig()
+	reader, err := s.Connect()
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := readAPI(ctx, rest, wanted, show.NewProgress(s.Env))
-	if err == nil {
-		cluster.Location = LocationOf(s.Config, rest)
+	defer reader.Progress.End()
+	err = reader.Read(ctx, wanted)
+	reader.Cluster.Signs.At = reader.Clock.Latest()
+	return reader.Cluster, err
+}
+
+// Connect returns a Reader of the cluster.
+func (s *Source) Connect() (*Reader, error) {
+	config, err := s.RESTConfig()
+	if err != nil {
+		return nil, err
 	}
-	return cluster, err
+	reader, err := Connect(config, show.NewProgress(s.Env))
+	if err == nil {
+		reader.Cluster.Location = LocationOf(s.Config, config)
+	}
+	return reader, err
 }
 
 // evictorOf returns who evicts according to files. Those that show nothing about Taintkeeper are no reason for a note.
@@ -185,6 +198,10 @@ type Wants struct {
 	Health     bool // traces of Taintkeeper alone, and its failures
 	Evictor    bool // who evicts, see [state.Evictor]
 	Templates  bool // workloads whose pods are not in the files; nodes are then optional
+
+	// Namespace limits the pods and the budgets that are read from an API server, and Pods the pods. Empty means all.
+	Namespace string
+	Pods      fields.Selector
 }
 
 // slimNode returns the parts of a node that a command needs.
