@@ -74,13 +74,13 @@ verify-files: build $(CHECKERS) ## check the files that the compiler does not ch
 	@bin/promtool test rules tools/promtool/testdata/rules_test.yaml
 	@cd tools && $(GO) test -count=1 ./promtool
 
-# The deep copies and the CRDs come from the types in api/. The other manifests in config/, the golden files, and the
+# The deep copies and the CRDs come from the types in api/v1alpha1. The other manifests in config/, the golden files, and the
 # table of values in the chart's README come from the chart.
 generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRDs, config/, what the chart renders, and the tables and pages that follow from code
 	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate
 	@test/chart/replay.sh -w
-	@$(GO) run ./internal/plugin/cmd/reference/generate
+	@$(GO) run ./internal/plugin/cmd/reference >docs/commands.md
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
 docs/cluster.svg: docs/cluster.d2 bin/d2

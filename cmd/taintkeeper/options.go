@@ -76,15 +76,15 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "taintkeeper",
 		Short: "Evicts pods from nodes with NoExecute taints, and taints nodes that are not healthy: on time, once, and never by mistake",
-		Long: `Taintkeeper replaces two controllers of kube-controller-manager. First switch off the ones that it replaces:
+		Long: `Taintkeeper runs next to an unchanged kube-controller-manager: apply config/coexistence.yaml and set --coexist. The
+built-in taint-eviction-controller then evicts only while no Taintkeeper can.
+
+It can also take the place of two controllers of kube-controller-manager. Switch these off first:
   eviction      kube-controller-manager --controllers=*,-taint-eviction-controller
-  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller
+  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (it cannot run next to the built-in)
 
-Where kube-controller-manager's flags cannot be changed, apply config/coexistence.yaml and set --coexist: the built-in
-then does not evict while Taintkeeper can. This is not possible for node-health.
-
-  node-taint-rule   taints nodes according to NodeTaintRules. It replaces nothing, and runs next to an unchanged
-                    kube-controller-manager. It waits until the resource NodeTaintRule (config/crd.yaml) is installed.`,
+  node-taint-rule   taints nodes according to NodeTaintRules, and replaces nothing. It waits until the resource
+                    NodeTaintRule (config/crd.yaml) is installed.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

@@ -259,7 +259,7 @@ func requireAllGone(ctx context.Context, p *Play) error {
 // isPending wants the plugin to list a pod as pending.
 func isPending(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		out, err := run(ctx, "pending", "--namespace="+p.Namespace, "--output=json")
+		out, err := run(ctx, "leaving", "--namespace="+p.Namespace, "--output=json")
 		return Finding{Seen: string(out), Right: strings.Contains(string(out), string(p.Named(pod).UID))}, err
 	}
 }

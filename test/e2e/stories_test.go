@@ -89,7 +89,7 @@ var evictions = []Scenario{
 		Promised: []Check{ByRule},
 	},
 	{
-		Name:     "pending and the board show a pod that will leave",
+		Name:     "leaving and the board show a pod that will leave",
 		Given:    []Step{Alone("pod", scene.Tolerating("gone", scenarios.LongTime))},
 		When:     []Step{Taint("pod", "gone"), After(time.Second)},
 		Promised: []Check{isPending("pod"), isOnBoard("pod")},

@@ -73,6 +73,7 @@ type round struct {
 	counted   bool                 // whether a policy counts pods that leave
 	strict    map[string]bool      // workloads that must be spread over the zones
 	filled    bool                 // pods fill nodes, and preempt each other
+	hangs     bool                 // the rollout of a Deployment hangs
 	wasThere  map[types.UID]bool   // pods before the taints
 	zoned     int                  // successors whose zones were compared
 	taintedAt map[string]time.Time // when the API server had accepted a node's taints

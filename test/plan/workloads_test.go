@@ -7,12 +7,15 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // apps is how many workloads a round has: Deployments, then StatefulSets, then Jobs of one pod.
@@ -61,7 +64,7 @@ func (r *round) populate() {
 		replicas += r.fill()
 	}
 	r.awaitRunning(replicas)
-	if r.random.IntN(2) == 0 {
+	if r.hangs = r.random.IntN(2) == 0; r.hangs {
 		r.hangRollout()
 		replicas++
 		r.awaitRunning(replicas)
@@ -73,9 +76,31 @@ func (r *round) populate() {
 }
 
 func (r *round) awaitRunning(replicas int) {
-	r.await("all pods run", func(ctx context.Context) (bool, error) {
-		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
-		return err == nil && len(pods.Items) == replicas, nil
+	await.Eventually(r.t, r.namespace+": all pods run", func(ctx context.Context) error {
+		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		running := 0
+		var others []string
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.Status.Phase == corev1.PodRunning {
+				running++
+				continue
+			}
+			why := string(pod.Status.Phase)
+			for _, c := range pod.Status.Conditions {
+				if c.Status == corev1.ConditionFalse {
+					why += ", " + c.Message
+				}
+			}
+			others = append(others, fmt.Sprintf("%s on node %q (%s)", pod.Name, pod.Spec.NodeName, why))
+		}
+		if running != replicas {
+			return fmt.Errorf("%d of %d do; %s", running, replicas, strings.Join(others, "; "))
+		}
+		return nil
 	})
 }
 
@@ -106,7 +131,8 @@ func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec
 	return template
 }
 
-// constrain draws where pods may be: half of the workloads are spread by default.
+// constrain draws where pods may be: half of the workloads are spread by default. A pod with a volume need not be near
+// the anchor, which may be in other zones than the volume.
 func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 	own := &metav1.LabelSelector{MatchLabels: labels}
 	term := func(app, topology string) []corev1.PodAffinityTerm {
@@ -127,6 +153,9 @@ func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 	case 1:
 		spread(corev1.ScheduleAnyway)
 	case 2:
+		if labels["app"] == appName(claiming) {
+			return
+		}
 		spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: term(appName(anchor), corev1.LabelTopologyZone),
 		}}

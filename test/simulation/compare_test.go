@@ -31,6 +31,8 @@ const (
 	// within is how far from its instant a taint or an eviction may come on a machine that does nothing else: which of
 	// the nodes of a zone is tainted first is luck, and node health looks at them once a second.
 	within = 2 * time.Second
+	// turn is how often node health looks at the nodes.
+	turn = time.Second
 	// late is how much later than its instant it may come here, plus the stalls.
 	late = within + stall.Bound
 	// still is how long Taintkeeper may go without renewing its Lease. After a longer pause it gives all nodes more
@@ -60,7 +62,8 @@ func (t tally) String() string {
 		"%d workloads are in the simulated zones, and %d in as many of others; "+
 		"%d budgets were overrun and policies held %d pods at the end, as simulated; "+
 		"in %d rounds the first pod was preempted when it was to be; "+
-		"%d evictions were left out because a taint was removed at that time, and %d rounds because Taintkeeper stood still",
+		"%d evictions were left out because a taint was removed or a breaker closed at that time, and %d rounds because "+
+		"Taintkeeper stood still",
 		t.taints, t.left, t.punctual, within, t.worst.Round(time.Millisecond), t.successors, t.places, t.ties,
 		t.budgets, t.held, t.preempted, t.unclear, t.skipped)
 }
@@ -72,6 +75,7 @@ type comparison struct {
 
 	ends    map[string][]time.Duration // when NoExecute taints of nodes end, in either
 	luck    map[string]bool            // workloads for which it is luck which pods leave, or where successors go
+	either  map[types.UID]bool         // pods for which it is luck whether a breaker stops them
 	differs bool
 }
 
@@ -88,7 +92,10 @@ func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
 		r.t.Logf("%s is left out: Taintkeeper stood still for %s", r.namespace, pause)
 		return tally{skipped: 1}
 	}
-	c := &comparison{round: r, ends: map[string][]time.Duration{}, luck: map[string]bool{}}
+	c := &comparison{round: r, ends: map[string][]time.Duration{}, luck: map[string]bool{}, either: map[types.UID]bool{}}
+	if r.policy != nil && r.policy.Spec.Breaker != nil {
+		c.findEither(simulated(report), simulated(r.simulate(turn)))
+	}
 	c.compareTaints(r.changesIn(report), r.changes())
 	c.comparePods(report)
 	c.compareSuccessors(report)
@@ -98,6 +105,18 @@ func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
 		r.explain(report)
 	}
 	return c.tally
+}
+
+// findEither finds the pods that a breaker stops or not, depending on when in its second node health looks at the nodes:
+// with a turn more of patience, they leave in one simulation and not in the other.
+func (c *comparison) findEither(now, later departures) {
+	for _, pod := range c.before.Pods {
+		n, leaves := now[pod.UID]
+		l, left := later[pod.UID]
+		if leaves != left || l-n > late {
+			c.either[pod.UID], c.luck[pod.Labels["app"]] = true, true
+		}
+	}
 }
 
 // explain logs what a round was.
@@ -395,6 +414,8 @@ func (c *comparison) comparePod(pod *corev1.Pod, want, got departures) {
 	case leaves && left && c.agree(w, g):
 		c.left++
 	case !leaves && !left:
+	case c.either[pod.UID]:
+		c.unclear++
 	case c.unclearAt(pod, w, leaves), c.unclearAt(pod, g, left), ofJob(pod) && c.luck[pod.Labels["app"]]:
 		c.unclear++
 	case leaves && left:
@@ -541,7 +562,7 @@ func (r *round) overruns() map[string]time.Duration {
 
 // compareHeld compares whether the policy holds pods at the end. One that asks the Eviction API holds none.
 func (c *comparison) compareHeld(report *cliv1alpha1.SimulationReport) {
-	if c.policy == nil || c.policy.Spec.Action == v1alpha1.ActionEvict || slices.ContainsFunc(report.Pods, c.endsWith) {
+	if c.policy == nil || c.policy.Spec.Action == v1alpha1.ActionEvict || len(c.either) > 0 || slices.ContainsFunc(report.Pods, c.endsWith) {
 		return
 	}
 	holds := meta.IsStatusConditionTrue(c.policy.Status.Conditions, v1alpha1.ConditionHolding)

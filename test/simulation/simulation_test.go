@@ -49,7 +49,7 @@ func TestASimulationComesTrue(t *testing.T) {
 		r := &round{t: t, random: random, index: i, namespace: fmt.Sprintf("round-%d", i)}
 		r.populate()
 		r.play()
-		found := r.compare(r.simulate())
+		found := r.compare(r.simulate(0))
 		t.Logf("%s: %d nodes, %d pods, %s: %d evictions", r.namespace, len(r.nodes), r.replicas, r.policyKind(), found.left)
 		all.add(found)
 		r.clear()
@@ -279,16 +279,19 @@ func (r *round) taint(step *cliv1alpha1.SimulationTaint) {
 	}
 }
 
-// simulate plays the steps, as they came to pass, from the cluster as it was before.
-func (r *round) simulate() *cliv1alpha1.SimulationReport {
+// simulate plays the steps, as they came to pass, from the cluster as it was before. Nodes may be silent for a bit more
+// than the grace period.
+func (r *round) simulate(more time.Duration) *cliv1alpha1.SimulationReport {
 	simulation := cliv1alpha1.Simulation{Until: metav1.Duration{Duration: r.until}, Steps: r.played}
 	simulation.Kind = "Simulation"
 	text, err := yaml.Marshal(simulation)
 	r.must(err)
 	scenario, err := course.Parse(text)
 	r.must(err)
+	grace := graces
+	grace.Monitor += more
 	report, err := course.Play(r.t.Context(), r.before, scenario, course.Options{
-		At: r.at, Grace: graces, Policy: rates, StartDelay: startDelay, WhereTo: true,
+		At: r.at, Grace: grace, Policy: rates, StartDelay: startDelay, WhereTo: true,
 	})
 	r.must(err)
 	return report

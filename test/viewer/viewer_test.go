@@ -164,7 +164,7 @@ func TestTheRoleIsEnoughForEveryCommandThatReads(t *testing.T) {
 			kubeconfig, refused := bound(t, user, role)
 			for _, args := range [][]string{
 				{"plan", "n-1", "m:NoExecute", "--where-to"}, {"plan", "n-1", "--silent"},
-				{"explain", "web", "-n", "default"}, {"pending", "-A"}, {"taints"}, {"snapshot"},
+				{"why", "web", "-n", "default"}, {"leaving", "-A"}, {"taints"}, {"snapshot"},
 				{"check", "--fail-on=never"}, {"status"},
 			} {
 				out, errOut, err := run(t, kubeconfig, args...)
@@ -274,10 +274,10 @@ func TestStatusAndPendingSayThatALeaderHasEnded(t *testing.T) {
 	if report, code := statusOf(t, kubeconfig); code != cmd.ExitDown || report.Health != cliv1alpha1.NotRunning {
 		t.Errorf("after its end: exit code %d: %+v", code, report)
 	}
-	_, errOut, err := run(t, kubeconfig, "pending", "-A")
+	_, errOut, err := run(t, kubeconfig, "leaving", "-A")
 	await.Must(t, err)
 	const want = "Taintkeeper is not running (no replica holds Lease kube-system/taintkeeper), so EvictionPolicies hold no pod"
 	if !strings.Contains(errOut, want) {
-		t.Errorf("pending says %q, want %q", errOut, want)
+		t.Errorf("leaving says %q, want %q", errOut, want)
 	}
 }

@@ -6,10 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 
-for package in api/v1alpha1 api/cli/v1alpha1; do
-	bin/controller-gen paths="./$package" object:headerFile=tools/generate/header.txt crd \
-		output:object:dir="$new/$package" output:crd:dir="$new/crds"
-done
+bin/controller-gen paths=./api/v1alpha1 object:headerFile=tools/generate/header.txt crd \
+	output:object:dir="$new/api/v1alpha1" output:crd:dir="$new/crds"
 files=charts/taintkeeper/files
 mkdir -p "$new/config" "$new/$files"
 for crd in nodetaintrules evictionpolicies; do

@@ -9,8 +9,6 @@ import (
 
 // CheckReport says what is wrong with how a cluster uses taints and tolerations, and which controllers evict and taint
 // there.
-//
-// +kubebuilder:object:root=true
 type CheckReport struct {
 	metav1.TypeMeta `json:",inline"`
 

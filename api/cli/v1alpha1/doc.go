@@ -6,7 +6,17 @@
 //
 // Instants are in RFC 3339. Most have fractions of a second; those that Kubernetes stores in whole seconds have none.
 // Taints are strings in kubectl's grammar, key=value:Effect.
-//
-// +kubebuilder:object:generate=true
-// +groupName=cli.taintkeeper.dev
 package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the version of everything that the commands print.
+var GroupVersion = schema.GroupVersion{Group: "cli.taintkeeper.dev", Version: "v1alpha1"}
+
+// Type returns what every printed object begins with.
+func Type(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind}
+}

@@ -11,8 +11,6 @@ import (
 
 // Explanation says whether, when and why a pod leaves its node because of taints. For a pod without a node, it says
 // which nodes refuse it.
-//
-// +kubebuilder:object:root=true
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -38,10 +36,16 @@ type Explanation struct {
 	Toleration *corev1.Toleration `json:"toleration,omitempty"`
 	// Reason says why a pod stays although no toleration keeps it, or why there is no answer.
 	Reason string `json:"reason,omitempty"`
+	// Terminating says why a pod is terminating, and what it waits for. It is absent for other pods.
+	Terminating *Termination `json:"terminating,omitempty"`
+	// Evicted is what events say about a pod that is gone.
+	Evicted *Eviction `json:"evicted,omitempty"`
 	// Timing says how the due time is computed. It is absent if the pod stays.
 	Timing *Timing `json:"timing,omitempty"`
 	// Taints are all taints of the pod's node, in the node's order.
 	Taints []ExplainedTaint `json:"taints"`
+	// LastWrite is the last write of the node's taints. It is absent if the node's managedFields do not have it.
+	LastWrite *Write `json:"lastWrite,omitempty"`
 	// Tolerations are all tolerations of the pod, in the pod's order. Positions count from 0.
 	Tolerations []ExplainedToleration `json:"tolerations"`
 	// NodeClasses groups nodes by their taints, those that refuse the pod first: all nodes, or those that the pod's
@@ -88,6 +92,32 @@ const (
 	PodTerminating PodState = "Terminating" // it is already being deleted
 	PodNodeGone    PodState = "NodeGone"    // its node's object is gone, and pod garbage collection deletes it
 	PodNodeUnknown PodState = "NodeUnknown" // its node could not be read
+	PodGone        PodState = "Gone"        // it was evicted, and does not exist any more
+)
+
+// Termination says why a pod is terminating, and what it waits for.
+type Termination struct {
+	// Since is when its deletion was requested. Until is how long its containers may take to stop.
+	Since metav1.Time `json:"since"`
+	Until metav1.Time `json:"until"`
+	// Cause is the reason of the pod's condition DisruptionTarget, such as DeletionByTaintManager. It is absent if the pod
+	// has no such condition.
+	Cause    string          `json:"cause,omitempty"`
+	WaitsFor TerminationWait `json:"waitsFor"`
+	// Finalizers must be removed before the pod can go.
+	Finalizers []string `json:"finalizers,omitempty"`
+}
+
+// TerminationWait is what a terminating pod still needs in order to go.
+type TerminationWait string
+
+// What terminating pods wait for.
+const (
+	WaitsForContainers        TerminationWait = "Containers"        // they may take until Until to stop
+	WaitsForKubelet           TerminationWait = "Kubelet"           // which is alive, and should have ended the pod
+	WaitsForSilentKubelet     TerminationWait = "SilentKubelet"     // of a node that gives no sign of life
+	WaitsForFinalizers        TerminationWait = "Finalizers"        // which their owners must remove
+	WaitsForGarbageCollection TerminationWait = "GarbageCollection" // the node is gone or out of service
 )
 
 // Timing says how a pod's due time is computed: the later of since and bound, plus the seconds of the

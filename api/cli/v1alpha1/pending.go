@@ -10,8 +10,6 @@ import (
 )
 
 // PendingList is all pods that must leave because of a taint and are still there.
-//
-// +kubebuilder:object:root=true
 type PendingList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -25,6 +23,19 @@ type PendingList struct {
 	// Pods are sorted by due time, soonest first. Those that were due before At are late, unless an EvictionPolicy
 	// holds them.
 	Pods []PendingPod `json:"pods"`
+	// Stuck are the pods that a taint has made leave, and that still exist although their containers had time to stop.
+	Stuck []StuckPod `json:"stuck,omitempty"`
+}
+
+// StuckPod is a terminating pod.
+type StuckPod struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Node      string    `json:"node"`
+	Owner     *Owner    `json:"owner,omitempty"`
+
+	Termination `json:",inline"`
 }
 
 // PendingPod is a pod that must leave.
@@ -49,9 +60,42 @@ type PendingPod struct {
 	EndsWithKubelet string `json:"endsWithKubelet,omitempty"`
 }
 
-// PendingChange is one change to the list of pending pods, as --watch reports it.
+// EvictionList is the evictions of the past, as far as events tell of them. The API server keeps events for an hour, or
+// for what its flag --event-ttl says.
 //
 // +kubebuilder:object:root=true
+type EvictionList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// At is when the events were read. Since is the start of the time that the list is about.
+	At    metav1.MicroTime `json:"at"`
+	Since metav1.MicroTime `json:"since"`
+	// Notes are sentences about what the command could not find out.
+	Notes []string `json:"notes,omitempty"`
+	// Evictions are sorted by time, oldest first.
+	Evictions []Eviction `json:"evictions"`
+}
+
+// Eviction is what the event of an eviction says. What an event does not say is absent: the built-in's has neither node
+// nor taint.
+type Eviction struct {
+	// At is when the eviction began, or was last tried. Due is when the pod had to leave.
+	At  metav1.MicroTime  `json:"at"`
+	Due *metav1.MicroTime `json:"due,omitempty"`
+	// Cancelled is true if the pod was allowed to stay.
+	Cancelled bool      `json:"cancelled,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	UID       types.UID `json:"uid,omitempty"`
+	Node      string    `json:"node,omitempty"`
+	Taint     string    `json:"taint,omitempty"`
+	// By is Taintkeeper or BuiltIn.
+	By Who `json:"by"`
+	// Pods is how many pods of the node the event stands for: 1, or more in a storm. It then names none.
+	Pods int `json:"pods"`
+}
+
+// PendingChange is one change to the list of pending pods, as --watch reports it.
 type PendingChange struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -10,8 +10,6 @@ import (
 )
 
 // TaintPlan says what a change of taints, or the silence of nodes, would do to the cluster in its current state.
-//
-// +kubebuilder:object:root=true
 type TaintPlan struct {
 	metav1.TypeMeta `json:",inline"`
 

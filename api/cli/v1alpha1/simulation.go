@@ -9,8 +9,6 @@ import (
 )
 
 // Simulation is a scenario: what happens to the nodes of a cluster, and when. Times count from the start.
-//
-// +kubebuilder:object:root=true
 type Simulation struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -54,8 +52,6 @@ type SimulationTaint struct {
 }
 
 // SimulationReport is what happens in a simulation. Times count from its start.
-//
-// +kubebuilder:object:root=true
 type SimulationReport struct {
 	metav1.TypeMeta `json:",inline"`
 

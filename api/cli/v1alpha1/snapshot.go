@@ -8,8 +8,6 @@ import (
 )
 
 // Snapshot is the first line of a snapshot. The objects of the cluster follow, one per line.
-//
-// +kubebuilder:object:root=true
 type Snapshot struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -20,8 +18,6 @@ type Snapshot struct {
 }
 
 // SnapshotEnd is the last line of a snapshot. A snapshot without it is incomplete.
-//
-// +kubebuilder:object:root=true
 type SnapshotEnd struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -6,8 +6,6 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // StatusReport says how Taintkeeper is doing in a cluster.
-//
-// +kubebuilder:object:root=true
 type StatusReport struct {
 	metav1.TypeMeta `json:",inline"`
 

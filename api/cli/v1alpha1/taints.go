@@ -9,8 +9,6 @@ import (
 )
 
 // TaintList is the taints of nodes.
-//
-// +kubebuilder:object:root=true
 type TaintList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -32,8 +30,18 @@ type NodeTaint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 	// TimeAdded is absent if the taint does not have it.
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
+	// LastWrite is the last write of the node's taints, which set this one or left it there. It is absent if the node's
+	// managedFields do not have it.
+	LastWrite *Write `json:"lastWrite,omitempty"`
 	// How many pods on the node tolerate the taint indefinitely, for a limited time (tolerationSeconds), and not at all.
 	Indefinite int `json:"indefinite"`
 	ForAWhile  int `json:"forAWhile"`
 	NotAtAll   int `json:"notAtAll"`
+}
+
+// Write is who wrote a field of an object, and when, according to its managedFields.
+type Write struct {
+	// By is the name of the field manager, such as kubectl-taint.
+	By string      `json:"by"`
+	At metav1.Time `json:"at"`
 }

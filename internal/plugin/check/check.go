@@ -68,6 +68,7 @@ func Rules() []Rule {
 func Make(cluster *state.Cluster, rules []Rule, namespace string, now time.Time) *cliv1alpha1.CheckReport {
 	facts := newFacts(cluster)
 	report := &cliv1alpha1.CheckReport{
+		TypeMeta:    cliv1alpha1.Type("CheckReport"),
 		At:          metav1.NewMicroTime(now),
 		Notes:       cluster.Notes(),
 		Controllers: []cliv1alpha1.CheckedTask{facts.eviction.CheckedTask, facts.nodeHealth.CheckedTask},
@@ -78,7 +79,6 @@ func Make(cluster *state.Cluster, rules []Rule, namespace string, now time.Time)
 		},
 	}
 	report.Notes = append(report.Notes, facts.backlogs()...)
-	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("CheckReport"))
 	if namespace != "" && !slices.ContainsFunc(facts.Workloads, func(workload *Workload) bool { return workload.Namespace == namespace }) {
 		report.Notes = append(report.Notes, fmt.Sprintf("Namespace %s has no workloads to check.", namespace))
 	}

@@ -54,12 +54,7 @@ Ctrl-C to stop.`,
 
   # Use another port, and show the pods of one namespace
   kubectl taintkeeper board --port 8080 -n shop`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return command.Usagef("%q: board takes no arguments: see %s --help", args[0], cmd.CommandPath())
-		},
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	noFiles(cmd, "the board shows how a cluster changes, and files do not change: for a page about files, use plan -o html")

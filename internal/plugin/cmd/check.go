@@ -70,6 +70,7 @@ The exit code is 0 if no finding reaches --fail-on, 1 if the check could not be 
 wrong, and 3 if a finding reaches --fail-on.
 
 Rules:
+
 ` + listRules(),
 		Example: `  # What is wrong in this cluster?
   kubectl taintkeeper check
@@ -102,7 +103,7 @@ Rules:
 func listRules() string {
 	var lines []string
 	for _, rule := range check.Rules() {
-		lines = append(lines, fmt.Sprintf("  %-24s %-8s %s", rule.ID, strings.ToLower(string(rule.Severity)), rule.Title))
+		lines = append(lines, fmt.Sprintf("    %-24s %-8s %s", rule.ID, strings.ToLower(string(rule.Severity)), rule.Title))
 	}
 	return strings.Join(lines, "\n")
 }

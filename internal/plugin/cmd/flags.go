@@ -6,6 +6,8 @@ package cmd
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -32,6 +34,14 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return command.Usagef("%q: %s takes no arguments: %ssee %s --help", args[0], cmd.Name(), files, cmd.CommandPath())
 }
 
+// readFile reads a file, or stdin if its name is -.
+func readFile(in io.Reader, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(name)
+}
+
 // noFiles rejects -f for a command that does not read files, and says why, because other commands do.
 func noFiles(cmd *cobra.Command, why string) {
 	var files []string
@@ -52,6 +62,16 @@ func noNamespace(config *genericclioptions.ConfigFlags) error {
 		return nil
 	}
 	return command.Usagef("--namespace=%s: this command reports pods of all namespaces; remove --namespace", *config.Namespace)
+}
+
+// firstError makes some checks until one fails.
+func firstError(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // didYouMean returns the nearest names, as the end of a sentence. It is empty if none is near.

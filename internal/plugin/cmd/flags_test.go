@@ -65,7 +65,7 @@ func argumentsOf(command string) [][]string {
 	switch command {
 	case "plan":
 		return [][]string{{"worker-a1", "m:NoExecute"}}
-	case "explain":
+	case "why":
 		return [][]string{{"cart-0"}}
 	case "simulate":
 		return [][]string{{"testdata/outage.yaml"}}
@@ -122,7 +122,7 @@ func wantHeeded(t *testing.T, base []string, plain printed, name string, flag []
 func commandsThatRead() []string {
 	var names []string
 	others := []string{
-		"board", "taint", "untaint", "pause", "report", "resume", "completion", "help", "options", "version",
+		"board", "taint", "untaint", "pause", "resume", "completion", "help", "options", "version",
 	}
 	for _, command := range cmd.New(cmd.Env{}).Commands() {
 		if !slices.Contains(others, command.Name()) {

@@ -53,10 +53,11 @@ func flagsWidth(width int) int { return max(width-8, 0) }
 // newOptionsCommand returns the command that lists the flags that all commands take.
 func newOptionsCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:   "options",
-		Short: "List the flags that all commands take",
-		Long:  "List the flags that all commands take. They select a cluster and its credentials, as in kubectl.",
-		Args:  noArgs,
+		Use:    "options",
+		Short:  "List the flags that all commands take",
+		Long:   "List the flags that all commands take. They select a cluster and its credentials, as in kubectl.",
+		Hidden: true, // the help names it
+		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "Every command has these flags:\n\n%s",
@@ -85,9 +86,10 @@ func newHelp(root *cobra.Command) *cobra.Command {
 // newVersion returns the command that prints the version.
 func newVersion(env Env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of the plugin",
-		Args:  noArgs,
+		Use:    "version",
+		Short:  "Print the version of the plugin",
+		Hidden: true,
+		Args:   noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			fmt.Fprintln(env.Out, env.Version)
 			return nil

@@ -26,22 +26,23 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// leavingOptions are the options of kubectl taintkeeper pending.
+// leavingOptions are the options of kubectl taintkeeper leaving.
 type leavingOptions struct {
 	source        source.Source
 	output        output.Printer
 	nodes         nodeSelection
 	allNamespaces bool
 	watch         bool
+	since         time.Duration
 
 	namespace string // empty means all namespaces
 }
 
-// newPending returns the command pending.
-func newPending(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+// newLeaving returns the command leaving.
+func newLeaving(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &leavingOptions{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
-		Use:   "pending",
+		Use:   "leaving",
 		Short: "List the pods that must leave because of taints, soonest first",
 		Long: `List the pods that must leave because of NoExecute taints and are still there, soonest first. It covers the current
 namespace, the one given with -n, or all (-A). In files (-f), it covers all namespaces unless -n names one. A pod is
@@ -53,12 +54,18 @@ each pod.
 
 With --watch, each change is a line: a pod must leave, must leave at another time, is due now, is held by a policy, is
 no longer held, is gone, or may stay.
-With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.`,
+With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.
+
+With --since, it lists the evictions of the past: which pods, from which node, because of which taint. It knows what
+events say; the API server keeps them for an hour by default, and the built-in's name neither node nor taint.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
-  kubectl taintkeeper pending -A
+  kubectl taintkeeper leaving -A
 
   # The same for two nodes, with live changes
-  kubectl taintkeeper pending -A --node worker-1 --node worker-2 --watch`,
+  kubectl taintkeeper leaving -A --node worker-1 --node worker-2 --watch
+
+  # Which pods were evicted in the last 30 minutes, and why?
+  kubectl taintkeeper leaving -A --since 30m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -67,8 +74,11 @@ With -o json, each change is an object of kind PendingChange. Policies are read 
 			if err := o.complete(); err != nil {
 				return err
 			}
-			if o.watch {
+			switch {
+			case o.watch:
 				return o.runWatch(cmd.Context())
+			case o.since > 0:
+				return o.runPast(cmd.Context())
 			}
 			return o.run(cmd.Context())
 		},
@@ -78,11 +88,20 @@ With -o json, each change is an object of kind PendingChange. Policies are read 
 	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node. You can repeat this flag.")
 	cmd.Flags().StringVarP(&o.nodes.Selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
+	cmd.Flags().DurationVar(&o.since, "since", 0, "List the evictions of the last time, such as 30m, in place of those to come.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Keep running, and show what changes.")
 	return cmd
 }
 
 func (o *leavingOptions) validate() error {
+	switch {
+	case o.since < 0:
+		return command.Usagef("--since=%s: give a time that has passed, such as 30m", o.since)
+	case o.since > 0 && o.watch:
+		return command.Usagef("--since lists the past, and --watch what is to come: remove one of them")
+	case o.since > 0 && o.nodes.Selector != "":
+		return command.Usagef("--since takes --node, and no --selector, because the nodes of the past may not exist any more")
+	}
 	if o.watch && o.source.Offline() {
 		return command.Usagef("--watch requires a cluster, because files do not change: remove --watch or -f")
 	}
@@ -92,13 +111,7 @@ func (o *leavingOptions) validate() error {
 	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
 		o.nodes.All = true
 	}
-	if err := o.nodes.Validate(); err != nil {
-		return err
-	}
-	if err := o.source.Validate(); err != nil {
-		return err
-	}
-	return o.output.Validate()
+	return firstError(o.nodes.Validate, o.source.Validate, o.output.Validate)
 }
 
 // complete finds the namespace. Files have no current namespace.
@@ -276,6 +289,7 @@ func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) err
 	now := list.At.Time
 	if len(list.Pods) == 0 {
 		fmt.Fprintln(o.output.Env.ErrOut, o.none(elsewhere))
+		o.printStuck(list)
 		return nil
 	}
 	columns := columnsFor(list.Pods)
@@ -289,7 +303,42 @@ func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) err
 		o.output.Line("%s", answer)
 		o.output.Line("")
 	}
-	return o.output.Pods(answer, columns, rows)
+	if err := o.output.Pods(answer, columns, rows); err != nil {
+		return err
+	}
+	o.printStuck(list)
+	return nil
+}
+
+// printStuck prints the pods that were evicted and still exist, at most ten unless all details are asked for.
+func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
+	const most = 10
+	if len(list.Stuck) == 0 {
+		return
+	}
+	if len(list.Pods) > 0 {
+		o.output.Line("")
+	}
+	o.output.Line("%s evicted and still %s (kubectl taintkeeper why POD says what helps):",
+		sentence.Do(len(list.Stuck), "pod", "was", "were"), sentence.Agree(len(list.Stuck), "exists", "exist"))
+	for i := range list.Stuck {
+		pod := &list.Stuck[i]
+		if i == most && o.output.Format != output.Wide {
+			o.output.Line("  and %d more: -o wide", len(list.Stuck)-most)
+			return
+		}
+		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
+			output.FullName(pod.Namespace, pod.Name), pod.Node, output.Span(pod.Since.Time, list.At.Time), waitWords[pod.WaitsFor])
+	}
+}
+
+// waitWords name what terminating pods wait for.
+var waitWords = map[cliv1alpha1.TerminationWait]string{
+	cliv1alpha1.WaitsForContainers:        "its containers",
+	cliv1alpha1.WaitsForKubelet:           "its kubelet, which is alive",
+	cliv1alpha1.WaitsForSilentKubelet:     "its kubelet, which is silent",
+	cliv1alpha1.WaitsForFinalizers:        "its finalizers",
+	cliv1alpha1.WaitsForGarbageCollection: "pod garbage collection",
 }
 
 // headline counts the pending pods.

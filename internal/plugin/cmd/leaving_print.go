@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -49,8 +49,15 @@ func (o *leavingOptions) changePrinter() func(*cliv1alpha1.PendingChange) error 
 		encoder := json.NewEncoder(out)
 		return func(change *cliv1alpha1.PendingChange) error { return encoder.Encode(change) }
 	case output.YAML:
-		printer := &printers.YAMLPrinter{}
-		return func(change *cliv1alpha1.PendingChange) error { return printer.PrintObj(change, out) }
+		between := ""
+		return func(change *cliv1alpha1.PendingChange) error {
+			data, err := yaml.Marshal(change)
+			if err == nil {
+				_, err = fmt.Fprint(out, between, string(data))
+			}
+			between = "---\n"
+			return err
+		}
 	case output.Name:
 		return func(change *cliv1alpha1.PendingChange) error {
 			_, err := fmt.Fprintln(out, output.Printable(output.PodName(change.Pod.Namespace, change.Pod.Name)))

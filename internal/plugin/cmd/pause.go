@@ -160,7 +160,7 @@ func (o *pauseOptions) pause(ctx context.Context, object *v1alpha1.EvictionPolic
 	if o.dryRun == dryRunClient {
 		return o.print(object, "created")
 	}
-	reader, clock, err := o.connect(o.env, o.config)
+	reader, err := o.connect(o.env, o.config)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (o *pauseOptions) pause(ctx context.Context, object *v1alpha1.EvictionPolic
 		o.uncertain(err)
 		return nil
 	}
-	now := clock.Latest()
+	now := reader.Clock.Latest()
 	o.tell("%s", found.effect(ending{object: created}, now).ofPause(created.Name))
 	if doubt := found.doubt(now); doubt != "" {
 		o.tell("%s", doubt)
@@ -194,17 +194,11 @@ func (o *pauseOptions) checkNamespace(ctx context.Context, reader *source.Reader
 	if name == "" {
 		return nil
 	}
-	namespaces := reader.Clients.CoreV1().Namespaces()
-	if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	_, err := reader.Clients.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
 		return nil // clients that may not read it can still pause it
 	}
-	var names []string
-	if list, err := namespaces.List(ctx, metav1.ListOptions{}); err == nil {
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	return fmt.Errorf("nothing is paused: there is no namespace %q%s", name, didYouMean(name, names))
+	return fmt.Errorf("nothing is paused: there is no namespace %q", name)
 }
 
 // make creates the policy under the first name that is free. If a pause of the same pods has one of the names, it

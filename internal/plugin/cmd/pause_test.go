@@ -137,9 +137,10 @@ func (s *pauseScene) run(newCommand func(*pauseOptions) *cobra.Command, args []s
 	config := genericclioptions.NewConfigFlags(true)
 	o := pauseNewOptions(env, config)
 	o.patience = 0
-	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, *timeline.Clock, error) {
+	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, error) {
 		reader := source.NewReader("test", s.objects, s.policies, nil, output.NewProgress(env))
-		return reader, &timeline.Clock{Wall: env.Clock.Now}, nil
+		reader.Clock = &timeline.Clock{Wall: env.Clock.Now}
+		return reader, nil
 	}
 	cmd := newCommand(o)
 	config.AddFlags(cmd.Flags())
@@ -262,7 +263,7 @@ func TestAPauseThatIsRepeatedOnlyChangesItsReason(t *testing.T) {
 
 func TestAPauseOfANamespaceThatDoesNotExistIsRefused(t *testing.T) {
 	s := newScene(t)
-	s.want(s.pause("network", "-n", "shpo"), "error: nothing is paused: there is no namespace \"shpo\": did you mean shop?\n")
+	s.want(s.pause("network", "-n", "shpo"), "error: nothing is paused: there is no namespace \"shpo\"\n")
 	s.wantPolicies()
 }
 
@@ -503,7 +504,7 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 		},
 		"one that does not exist": {
 			[]runtime.Object{network},
-			[]string{"pausd"}, "error: there is no EvictionPolicy \"pausd\": did you mean pause?\n",
+			[]string{"pausd"}, "error: there is no EvictionPolicy \"pausd\"\n",
 			[]string{"pause"},
 		},
 		"one of somebody else": {

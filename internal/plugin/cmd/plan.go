@@ -118,12 +118,7 @@ func (o *planOptions) validate() error {
 	if o.failOn.Asks(command.Nowhere) && !o.whereTo {
 		return command.Usagef("--fail-on=%s requires --where-to", command.Nowhere)
 	}
-	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate, o.failOn.Validate} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return firstError(o.nodes.Validate, o.source.Validate, o.output.Validate, o.failOn.Validate)
 }
 
 func (o *planOptions) run(ctx context.Context) error {

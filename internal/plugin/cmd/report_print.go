@@ -12,6 +12,7 @@ import (
 
 // report is the part of a ShadowReport that is printed. docs/shadow-mode.md describes all of it.
 type report struct {
+	Kind        string         `json:"kind"`
 	Since       time.Time      `json:"since"`
 	Time        time.Time      `json:"time"`
 	Pods        map[string]int `json:"pods"`
@@ -42,12 +43,12 @@ var outcomes = []struct{ name, means string }{
 // mostDifferences is how many differences are printed, newest first.
 const mostDifferences = 10
 
-func (r *report) print(o *output.Printer, where string) {
+func (r *report) print(o *output.Printer) {
 	if r.Since.IsZero() {
-		o.Line("Shadow mode in pod %s has not begun to compare the built-in's evictions with what taints and tolerations require.", where)
+		o.Line("Shadow mode has not begun to compare the built-in's evictions with what taints and tolerations require.")
 		return
 	}
-	o.Line("For %s, shadow mode in pod %s has compared the built-in's evictions with what taints and tolerations require.", output.Span(r.Since, r.Time), where)
+	o.Line("For %s, shadow mode has compared the built-in's evictions with what taints and tolerations require.", output.Span(r.Since, r.Time))
 	o.Line("")
 	for _, outcome := range outcomes {
 		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)
@@ -65,6 +66,6 @@ func (r *report) print(o *output.Printer, where string) {
 		o.Line("    %s", d.Sentence)
 	}
 	if more := len(r.Differences) - mostDifferences; more > 0 {
-		o.Line("%s not shown; use -o json for all of them.", sentence.Counted(more, "more difference"))
+		o.Line("%s in the file.", sentence.Counted(more, "more difference"))
 	}
 }

@@ -110,7 +110,7 @@ func (e ending) from(now time.Time) time.Time {
 
 // resume ends the named pauses, the only one, or all that there is to resume.
 func (o *pauseOptions) resume(ctx context.Context, names []string) error {
-	reader, clock, err := o.connect(o.env, o.config)
+	reader, err := o.connect(o.env, o.config)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (o *pauseOptions) resume(ctx context.Context, names []string) error {
 	if err != nil {
 		return pauseExplain(ctx, reader, "list", err)
 	}
-	chosen, err := o.choose(all, names, clock.Latest())
+	chosen, err := o.choose(all, names, reader.Clock.Latest())
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (o *pauseOptions) resume(ctx context.Context, names []string) error {
 			o.uncertain(unread)
 			continue
 		}
-		o.tell("%s", known.effect(e, clock.Latest()).ofResume())
+		o.tell("%s", known.effect(e, reader.Clock.Latest()).ofResume())
 		known.Policies = known.policies(e.object.Name, e.becomes)
 	}
 	return errors.Join(failed...)
@@ -174,8 +174,7 @@ func named(all []*v1alpha1.EvictionPolicy, endings []ending, names []string) (ch
 		exists := func(object *v1alpha1.EvictionPolicy) bool { return object.Name == name }
 		switch {
 		case !slices.ContainsFunc(all, exists):
-			near := didYouMean(name, pauseNamesOf(endings))
-			unknown = append(unknown, fmt.Errorf("there is no EvictionPolicy %q%s", name, near))
+			unknown = append(unknown, fmt.Errorf("there is no EvictionPolicy %q", name))
 		case i < 0:
 			unknown = append(unknown, fmt.Errorf("EvictionPolicy %s is not paused and its breaker is not open, so there is nothing to resume: "+
 				"to let its pods leave, change its action or its selectors", name))
@@ -197,14 +196,6 @@ func (o *pauseOptions) list(endings []ending) string {
 		all = append(all, fmt.Sprintf("%s (%s%s)", e.object.Name, why, output.Age(e.object.CreationTimestamp.Time, o.env.Clock.Now())))
 	}
 	return strings.Join(all, ", ")
-}
-
-func pauseNamesOf(endings []ending) []string {
-	var names []string
-	for _, e := range endings {
-		names = append(names, e.object.Name)
-	}
-	return names
 }
 
 // end deletes or changes the policy that was read, but not a new one with the same name. It returns what was done.

@@ -40,8 +40,8 @@ func New(env Env) *cobra.Command {
 		Short: "Say what a taint would do before you set it",
 		Long: `Say what a taint would do before you set it: which pods leave, when, why, and where they would go.
 
-Only pause, resume and report need something installed in the cluster. Only pause, resume, taint and untaint change
-anything. Every command that reads, except board and report, also takes files (-f), so you can plan without a cluster.`,
+Only pause and resume need something installed in the cluster. Only pause, resume, taint and untaint change anything.
+Every command that reads, except board, also takes files (-f), so you can plan without a cluster.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl taintkeeper"},
 		Version:       env.Version,
 		Args:          cobra.ArbitraryArgs, // see runRoot
@@ -55,15 +55,14 @@ anything. Every command that reads, except board and report, also takes files (-
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return command.Usagef("%w: see %s --help", sentence.OfFlag(err), cmd.CommandPath())
 	})
+	root.CompletionOptions.HiddenDefaultCmd = true
 	config.AddFlags(root.PersistentFlags())
 	root.AddCommand(
 		newBoard(env, config),
 		newCheck(env, config),
-		newExplain(env, config),
+		newLeaving(env, config),
 		newPause(env, config),
-		newPending(env, config),
 		newPlan(env, config),
-		newReport(env, config),
 		newResume(env, config),
 		newSimulate(env, config),
 		newSnapshot(env, config),
@@ -71,6 +70,7 @@ anything. Every command that reads, except board and report, also takes files (-
 		newTaint(env, config),
 		newTaints(env, config),
 		newUntaint(env, config),
+		newWhy(env, config),
 		newOptionsCommand(root),
 		newVersion(env),
 	)

@@ -41,7 +41,7 @@ func runInto(t *testing.T, out full, args ...string) (code int, stderr string) {
 }
 
 func TestWhatCannotBeWrittenIsAnErrorInEveryCommand(t *testing.T) {
-	for _, args := range [][]string{{"taints"}, {"pending"}, {"check"}, {"snapshot"}, {"explain", "cart-0"}, {"plan", "worker-a1", "m:NoExecute"}} {
+	for _, args := range [][]string{{"taints"}, {"leaving"}, {"check"}, {"snapshot"}, {"why", "cart-0"}, {"plan", "worker-a1", "m:NoExecute"}} {
 		args = append(args, "-f", "../../../examples/cluster.yaml")
 		if code, stderr := runInto(t, full{errors.New("no space left")}, args...); code != cmd.ExitFailed || stderr != "error: print: no space left\n" {
 			t.Errorf("%q ends with exit code %d and\n%s\nwant %d, and that there is no space", args, code, stderr, cmd.ExitFailed)
@@ -202,7 +202,7 @@ func TestAnEmptyNamespaceDoesNotHidePodsThatMustLeaveInOthers(t *testing.T) {
 				{"metadata": {"namespace": "shop", "name": "p", "uid": "p"}, "spec": {"nodeName": "n-1"}}]}`)
 		},
 	})
-	got := run(t, "pending", "--kubeconfig", kubeconfig(t, server))
+	got := run(t, "leaving", "--kubeconfig", kubeconfig(t, server))
 	const want = "No pods in namespace default need to leave; 1 in other namespaces (-A).\n"
 	if got.code != cmd.ExitOK || got.out != "" || !strings.Contains(got.err, want) {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cmd.ExitOK, want)

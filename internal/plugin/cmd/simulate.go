@@ -6,8 +6,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,13 +55,13 @@ too, use the controller's values.
 
 Otherwise, the scenario is a file, or - for stdin:
 
-  kind: Simulation
-  until: 45m
-  steps:
-  - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
-  - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
-  - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel=update:NoExecute"]}}
-  - {at: 20m, apiServerDown: 10m}
+    kind: Simulation
+    until: 45m
+    steps:
+    - {at: 0s,  silent: {selector: topology.kubernetes.io/zone=b}}
+    - {at: 10m, back:   {selector: topology.kubernetes.io/zone=b}}
+    - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel:NoExecute"]}}
+    - {at: 20m, apiServerDown: 10m}
 
 A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A trailing - removes a taint.
 
@@ -130,10 +128,8 @@ func (o *simulateOptions) complete(cmd *cobra.Command, args []string) error {
 	if o.startDelay < 0 {
 		return command.Usagef("--start-delay=%s: it cannot be negative", o.startDelay)
 	}
-	for _, check := range []func() error{o.source.Validate, o.output.Validate, o.failOn.Validate, o.health.Validate} {
-		if err := check(); err != nil {
-			return command.Usagef("%w", err)
-		}
+	if err := firstError(o.source.Validate, o.output.Validate, o.failOn.Validate, o.health.Validate); err != nil {
+		return command.Usagef("%w", err)
 	}
 	if o.silent {
 		return o.completeSilence(args)
@@ -147,7 +143,7 @@ func (o *simulateOptions) complete(cmd *cobra.Command, args []string) error {
 		return command.Usagef("name one scenario, a file or - for stdin, or nodes with --silent: see %s --help", cmd.CommandPath())
 	}
 	o.name = args[0]
-	text, err := o.read(o.name)
+	text, err := readFile(o.source.Env.In, o.name)
 	if err != nil {
 		return fmt.Errorf("read the scenario: %w", err)
 	}
@@ -167,13 +163,6 @@ func (o *simulateOptions) completeSilence(args []string) error {
 	}
 	o.nodes.Complete(args)
 	return o.nodes.Validate()
-}
-
-func (o *simulateOptions) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(o.source.Env.In)
-	}
-	return os.ReadFile(name)
 }
 
 func (o *simulateOptions) run(ctx context.Context) error {

@@ -111,16 +111,18 @@ func (o *snapshotOptions) run(ctx context.Context) error {
 }
 
 // linesOf returns the lines of a snapshot.
-func linesOf(cluster *state.Cluster, at time.Time) ([]runtime.Object, error) {
+func linesOf(cluster *state.Cluster, at time.Time) ([]any, error) {
 	objects, err := objectsOf(cluster)
 	if err != nil {
 		return nil, err
 	}
-	version := cliv1alpha1.GroupVersion.String()
-	begin := &cliv1alpha1.Snapshot{At: metav1.NewMicroTime(at), Unread: source.UnreadOf(cluster)}
-	first := output.WithKind(begin, version, "Snapshot")
-	last := output.WithKind(&cliv1alpha1.SnapshotEnd{Objects: len(objects)}, version, "SnapshotEnd")
-	return slices.Concat([]runtime.Object{first}, objects, []runtime.Object{last}), nil
+	lines := []any{&cliv1alpha1.Snapshot{
+		TypeMeta: cliv1alpha1.Type("Snapshot"), At: metav1.NewMicroTime(at), Unread: source.UnreadOf(cluster),
+	}}
+	for _, object := range objects {
+		lines = append(lines, object)
+	}
+	return append(lines, &cliv1alpha1.SnapshotEnd{TypeMeta: cliv1alpha1.Type("SnapshotEnd"), Objects: len(objects)}), nil
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.

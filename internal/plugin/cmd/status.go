@@ -5,7 +5,9 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,7 @@ import (
 type statusOptions struct {
 	source source.Source
 	output output.Printer
+	report string // a file with the report of shadow mode
 }
 
 // newStatus returns the command status.
@@ -36,23 +39,34 @@ overdue or held, whether the built-in controller is kept from evicting, and what
 The command reads Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies and events from the
 API server. A pod is overdue when it has been due for more than a minute and no policy holds it.
 
+In shadow mode, Taintkeeper serves a report: how many pods the built-in controller evicted on time, early, late or not
+at all, and what it did that differs from what taints and tolerations require, with the reason. docs/shadow-mode.md
+shows how to save it. With --report, this command prints a saved report and reads no cluster.
+
 The exit code is 0 if Taintkeeper is running and nothing is wrong, 1 if that is not known, 2 if the command line is
 wrong, 3 if it is running and something is wrong, and 4 if it is not running.`,
 		Example: `  # Is Taintkeeper working?
   kubectl taintkeeper status
 
   # In a script
-  kubectl taintkeeper status -o json > status.json || echo "Taintkeeper needs attention"`,
+  kubectl taintkeeper status -o json > status.json || echo "Taintkeeper needs attention"
+
+  # What would Taintkeeper do better than the built-in controller?
+  kubectl taintkeeper status --report report.json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
+			}
+			if o.report != "" {
+				return o.printReport()
 			}
 			return o.run(cmd.Context())
 		},
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddOutput(cmd, "text")
+	cmd.Flags().StringVar(&o.report, "report", "", "Print the report of shadow mode in this file, or - for stdin, instead.")
 	return cmd
 }
 
@@ -63,7 +77,27 @@ func (o *statusOptions) validate() error {
 	if err := o.source.Validate(); err != nil {
 		return err
 	}
+	switch {
+	case o.report != "" && o.source.Offline():
+		return command.Usagef("--report=%s reads no other files: remove --filename", o.report)
+	case o.report != "" && o.output.Format != output.Table:
+		return command.Usagef("--report=%s is JSON already: remove --output=%s", o.report, o.output.Format)
+	}
 	return o.output.Validate()
+}
+
+// printReport prints a report of shadow mode.
+func (o *statusOptions) printReport() error {
+	text, err := readFile(o.source.Env.In, o.report)
+	if err != nil {
+		return fmt.Errorf("read the report: %w", err)
+	}
+	var saved report
+	if err := json.Unmarshal(text, &saved); err != nil || saved.Kind != "ShadowReport" {
+		return fmt.Errorf("%s is not a report of shadow mode: save what Taintkeeper serves at /shadow?format=json", o.report)
+	}
+	saved.print(&o.output)
+	return nil
 }
 
 func (o *statusOptions) run(ctx context.Context) error {

@@ -18,7 +18,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -48,8 +47,6 @@ type taintOptions struct {
 	connect source.Dialer
 
 	edit taints.Edit
-	// ambiguous are arguments of untaint that may be nodes or keys. Only the cluster can tell.
-	ambiguous []string
 }
 
 func taintNewOptions(env command.Env, config *genericclioptions.ConfigFlags) *taintOptions {
@@ -113,7 +110,7 @@ func (o *taintOptions) untaintCommand() *cobra.Command {
 confirmation.
 
 KEY removes the taints with that key, whatever their effect. KEY:Effect removes one of them. A trailing "-", which
-kubectl taint requires, is optional. A node without the taint is an error, as in kubectl taint, even with --all.` +
+kubectl taint requires, is optional for the last key, and for all keys after --selector or --all. A node without the taint is an error, as in kubectl taint, even with --all.` +
 			taintOutput,
 		Example: `  # Remove all taints with this key
   kubectl taintkeeper untaint worker-1 maintenance
@@ -159,26 +156,23 @@ func (o *taintOptions) completeTaint(args []string) error {
 	return err
 }
 
-// completeUntaint treats arguments that cannot be nodes as keys. If a word can be both, the cluster decides: see
-// resolve.
+// completeUntaint takes arguments that cannot be nodes as keys. If there are none, the last argument is the key.
 func (o *taintOptions) completeUntaint(args []string) error {
-	first := slices.IndexFunc(args, looksLikeTaint)
-	if first < 0 {
-		first = len(args)
+	nodes, keys := args, []string(nil)
+	if first := slices.IndexFunc(args, looksLikeTaint); first >= 0 {
+		nodes, keys = args[:first], args[first:]
 	}
-	words := o.nodes.WithoutWord(args[:first])
-	if !o.nodes.All && o.nodes.Selector == "" && len(words) > 0 {
-		o.nodes.Complete(words[:1])
-		o.ambiguous, words = words[1:], nil
+	nodes = o.nodes.WithoutWord(nodes)
+	switch last := len(nodes) - 1; {
+	case o.nodes.All || o.nodes.Selector != "":
+		nodes, keys = nil, slices.Concat(nodes, keys)
+	case len(keys) == 0 && last > 0:
+		nodes, keys = nodes[:last], nodes[last:]
 	}
-	if len(words)+len(o.ambiguous)+len(args[first:]) == 0 {
+	if len(keys) == 0 {
 		return command.Usagef("no taint is given: name at least one after the nodes, as key or key:Effect")
 	}
-	return o.remove(slices.Concat(words, args[first:]))
-}
-
-// remove adds removals to the edit.
-func (o *taintOptions) remove(keys []string) error {
+	o.nodes.Complete(nodes)
 	for _, key := range keys {
 		removal, err := taints.ParseRemoval(strings.TrimSuffix(key, "-") + "-")
 		if err != nil {
@@ -189,37 +183,11 @@ func (o *taintOptions) remove(keys []string) error {
 	return nil
 }
 
-// resolve splits the ambiguous arguments into nodes and keys. The first that is not the name of a node begins the keys.
-func (o *taintOptions) resolve(cluster *state.Cluster) error {
-	first := slices.IndexFunc(o.ambiguous, func(word string) bool { return cluster.Node(word) == nil })
-	if first < 0 {
-		first = len(o.ambiguous)
-	}
-	o.nodes.Complete(o.ambiguous[:first])
-	behind := o.edit.Remove
-	o.edit.Remove = nil
-	if err := o.remove(o.ambiguous[first:]); err != nil {
-		return err
-	}
-	o.ambiguous, o.edit.Remove = nil, append(o.edit.Remove, behind...)
-	if len(o.edit.Remove)+len(o.edit.Add) == 0 {
-		return command.Usagef("no taint is given: %s are nodes; name at least one key after them", strings.Join(o.nodes.Names, ", "))
-	}
-	return nil
-}
-
 func (o *taintOptions) validate() error {
-	if err := noNamespace(o.config); err != nil {
-		return err
-	}
-	for _, check := range []func() error{
+	return firstError(
+		func() error { return noNamespace(o.config) },
 		o.nodes.Validate, o.output.Validate, o.validateDryRun, o.validateWait, o.validateQuestion,
-	} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 func (o *taintOptions) validateDryRun() error {
@@ -260,21 +228,18 @@ func (o *taintOptions) policy() taints.Overwrite {
 }
 
 func (o *taintOptions) run(ctx context.Context) error {
-	reader, clock, err := o.connect(o.env, o.config)
+	reader, err := o.connect(o.env, o.config)
 	if err != nil {
 		return err
 	}
-	return (&tainting{taintOptions: o, reader: reader, clock: clock}).run(ctx)
+	return (&tainting{taintOptions: o, reader: reader}).run(ctx)
 }
 
 // tainting is one run of taint or untaint against a cluster.
 type tainting struct {
 	*taintOptions
 
-	reader *source.Reader
-	// clock estimates the API server's time from its answers.
-	clock *timeline.Clock
-
+	reader  *source.Reader
 	cluster *state.Cluster
 	// answers are the lines that the user types.
 	answers *bufio.Reader
@@ -286,9 +251,6 @@ type tainting struct {
 
 func (t *tainting) run(ctx context.Context) error {
 	if err := t.read(ctx); err != nil {
-		return err
-	}
-	if err := t.resolve(t.cluster); err != nil {
 		return err
 	}
 	nodes, err := t.nodes.Of(t.cluster)
@@ -332,7 +294,7 @@ func (t *tainting) read(ctx context.Context) error {
 
 // now returns the latest time that the API server's clock can show. Other programs read timeAdded, which must never be
 // too early.
-func (t *tainting) now() time.Time { return t.clock.Latest() }
+func (t *tainting) now() time.Time { return t.reader.Clock.Latest() }
 
 // machineTime returns the time of this machine's clock, which ends --timeout. Other clocks can be set, and
 // timers stop while a machine sleeps.
@@ -356,7 +318,7 @@ func (t *tainting) show(made *cliv1alpha1.TaintPlan) {
 		t.tell("%s", line)
 	}
 	const much = 5 * time.Second
-	if offset := t.clock.Offset(); offset.Abs() > much {
+	if offset := t.reader.Clock.Offset(); offset.Abs() > much {
 		t.tell("Note: This machine's clock and the API server's differ by %s; timeAdded uses the API server's.", offset.Abs().Round(time.Second))
 	}
 }
@@ -436,19 +398,10 @@ func (t *tainting) follow(ctx context.Context, done []changed) error {
 		return nil
 	}
 	err := t.awaitDepartures(ctx, done)
-	if apicall.Stopping(ctx) && len(t.edit.Add) > 0 {
-		return errors.Join(err, t.interrupted(done))
+	if apicall.Stopping(ctx) {
+		return errors.Join(err, fmt.Errorf("the change is not undone: %s on %s", t.edit, sentence.Enumerate(nodesOf(done))))
 	}
 	return err
-}
-
-// interrupted says how to undo the change.
-func (t *tainting) interrupted(done []changed) error {
-	words := slices.Concat([]string{"kubectl", "taintkeeper", "untaint"}, t.connection(), nodesOf(done))
-	for _, taint := range t.edit.Add {
-		words = append(words, taints.Removal{Key: taint.Key, Effect: taint.Effect}.String())
-	}
-	return fmt.Errorf("interrupted: to remove %s from %s, run: %s", t.edit, sentence.Enumerate(nodesOf(done)), strings.Join(words, " "))
 }
 
 func nodesOf(done []changed) []string {
@@ -457,21 +410,4 @@ func nodesOf(done []changed) []string {
 		names = append(names, one.node.Name)
 	}
 	return names
-}
-
-// connection returns the flags that selected the cluster of this command.
-func (t *tainting) connection() []string {
-	var words []string
-	for _, flag := range []struct {
-		name  string
-		value *string
-	}{
-		{"kubeconfig", t.config.KubeConfig}, {"context", t.config.Context},
-		{"cluster", t.config.ClusterName}, {"user", t.config.AuthInfoName},
-	} {
-		if flag.value != nil && *flag.value != "" {
-			words = append(words, "--"+flag.name+"="+*flag.value)
-		}
-	}
-	return words
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
@@ -61,53 +60,36 @@ var conflicts = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter:
 // change changes one node. It does not undo other changes made meanwhile, because the patch applies only to the version
 // that was read.
 func (t *tainting) change(ctx context.Context, planned *corev1.Node) (changed, error) {
-	var one changed
-	err := t.onConflict(ctx, func() error {
-		node, err := t.node(ctx, planned.Name)
-		if err != nil {
-			return err
-		}
-		if isOther(planned, node) {
-			if err := t.again(ctx, node); err != nil {
-				return err
-			}
-			planned = node
-		}
-		one = changed{before: node.Spec.Taints, at: t.now()}
-		edited, err := t.edited(node.Spec.Taints, one.at)
-		if err != nil {
-			return err
-		}
-		one.node, err = t.write(ctx, node, edited)
-		return err
+	one, failed := changed{}, errors.New("interrupted: not changed")
+	_ = wait.ExponentialBackoffWithContext(ctx, conflicts, func(ctx context.Context) (bool, error) {
+		one, failed = t.changeOnce(ctx, &planned)
+		return !apierrors.IsConflict(failed), nil
 	})
+	if apierrors.IsConflict(failed) && apicall.Stopping(ctx) {
+		failed = fmt.Errorf("interrupted: not changed: %w", failed)
+	}
+	return one, failed
+}
+
+// changeOnce reads a node and changes it. If it is no longer as planned, it makes a new plan first.
+func (t *tainting) changeOnce(ctx context.Context, planned **corev1.Node) (changed, error) {
+	node, err := t.reader.Clients.CoreV1().Nodes().Get(ctx, (*planned).Name, metav1.GetOptions{})
+	if err != nil {
+		return changed{}, err
+	}
+	if isOther(*planned, node) {
+		if err := t.again(ctx, node); err != nil {
+			return changed{}, err
+		}
+		*planned = node
+	}
+	one := changed{before: node.Spec.Taints, at: t.now()}
+	edited, err := t.edited(node.Spec.Taints, one.at)
+	if err != nil {
+		return changed{}, err
+	}
+	one.node, err = t.write(ctx, node, edited)
 	return one, err
-}
-
-// onConflict retries a change while others change the node.
-func (t *tainting) onConflict(ctx context.Context, do func() error) error {
-	backoff := conflicts
-	for {
-		err := do()
-		if !apierrors.IsConflict(err) || backoff.Steps == 0 {
-			return err
-		}
-		if !pause(ctx, backoff.Step()) {
-			return fmt.Errorf("interrupted: not changed: %w", err)
-		}
-	}
-}
-
-// pause waits, and reports whether it was not interrupted.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // isOther reports whether the plan no longer fits a node because it has other taints, or because it was replaced by a
@@ -120,7 +102,7 @@ func isOther(planned, node *corev1.Node) bool {
 // again makes a new plan for a node that has changed in the meantime, and asks again.
 func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
 	t.tell("Node %s has changed in the meantime, so here is a new plan.", node.Name)
-	if err := t.reread(ctx, node); err != nil {
+	if err := t.read(ctx); err != nil {
 		return err
 	}
 	made, err := t.plan(ctx, []*corev1.Node{state.SlimNode(node)})
@@ -130,41 +112,6 @@ func (t *tainting) again(ctx context.Context, node *corev1.Node) error {
 	}
 	t.show(made)
 	return t.confirm(ctx, made, []*corev1.Node{node})
-}
-
-// reread reads the pods of a node again.
-func (t *tainting) reread(ctx context.Context, node *corev1.Node) error {
-	if t.blind {
-		return nil
-	}
-	pods, err := t.podsOn(ctx, node.Name)
-	if err != nil {
-		return err
-	}
-	fresh := *t.cluster
-	fresh.Pods = slices.DeleteFunc(slices.Clone(t.cluster.Pods), func(pod *corev1.Pod) bool {
-		return pod.Spec.NodeName == node.Name
-	})
-	fresh.Pods = append(fresh.Pods, pods...)
-	t.cluster = &fresh
-	return nil
-}
-
-// podsOn lists the pods that are bound to a node.
-func (t *tainting) podsOn(ctx context.Context, node string) ([]*corev1.Pod, error) {
-	list, err := t.reader.Clients.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
-	}
-	pods := make([]*corev1.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		if list.Items[i].Spec.NodeName == node {
-			pods = append(pods, state.SlimPod(&list.Items[i]))
-		}
-	}
-	return pods, nil
 }
 
 // edited returns a node's taints after the edit. An added NoExecute taint gets a timeAdded. A taint that stays the
@@ -188,26 +135,18 @@ func (t *tainting) edited(current []corev1.Taint, at time.Time) ([]corev1.Taint,
 	return edit.Apply(current, t.policy())
 }
 
-// write sends the taints to the API server. With --dry-run=client, it only sets them on the node that was read.
+// write replaces the taints of a node if nobody has changed the node since it was read. With --dry-run=client, it only
+// sets them on the node that was read.
 func (t *tainting) write(ctx context.Context, read *corev1.Node, edited []corev1.Taint) (*corev1.Node, error) {
 	if t.dryRun == dryRunClient {
 		node := read.DeepCopy()
 		node.Spec.Taints = edited
 		return node, nil
 	}
-	return t.patch(ctx, read, edited, metav1.PatchOptions{FieldManager: fieldManager, DryRun: t.dryRun.Option()})
-}
-
-// patch replaces the taints of a node if nobody has changed the node since it was read.
-func (t *tainting) patch(ctx context.Context, read *corev1.Node, edited []corev1.Taint,
-	options metav1.PatchOptions) (*corev1.Node, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
+	options := metav1.PatchOptions{FieldManager: fieldManager, DryRun: t.dryRun.Option()}
 	return apicall.PatchTaints(ctx, t.reader.Clients, read, apicall.NodeEdit{Taints: edited}, options)
-}
-
-func (t *tainting) node(ctx context.Context, name string) (*corev1.Node, error) {
-	return t.reader.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
 // explain says what to do when a call about a node fails.

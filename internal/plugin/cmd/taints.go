@@ -72,12 +72,7 @@ func (o *taintsOptions) validate() error {
 	if err := noNamespace(o.source.Config); err != nil {
 		return err
 	}
-	for _, check := range []func() error{o.nodes.Validate, o.source.Validate, o.output.Validate} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return firstError(o.nodes.Validate, o.source.Validate, o.output.Validate)
 }
 
 func (o *taintsOptions) run(ctx context.Context) error {
@@ -89,8 +84,7 @@ func (o *taintsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := &cliv1alpha1.TaintList{At: metav1.NewMicroTime(o.source.Now(cluster)), Notes: cluster.Notes()}
-	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintList"))
+	list := &cliv1alpha1.TaintList{TypeMeta: cliv1alpha1.Type("TaintList"), At: metav1.NewMicroTime(o.source.Now(cluster)), Notes: cluster.Notes()}
 	list.Taints = plan.TaintsOf(cluster, nodes, func(taint corev1.Taint) bool {
 		return (o.key == "" || taint.Key == o.key) && (o.effect == "" || string(taint.Effect) == o.effect)
 	})
@@ -123,13 +117,17 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) error {
 		if !taint.TimeAdded.IsZero() {
 			age, added = output.Age(taint.TimeAdded.Time, list.At.Time), output.Absolute(taint.TimeAdded.Time)
 		}
+		written := "unknown"
+		if taint.LastWrite != nil {
+			written = fmt.Sprintf("%s, %s ago", taint.LastWrite.By, output.Span(taint.LastWrite.At.Time, list.At.Time))
+		}
 		rows = append(rows, []any{
-			taint.Node, taint.Key, taint.Value, string(taint.Effect), age,
+			taint.Node, taint.Key, taint.Value, string(taint.Effect), age, written,
 			taint.Indefinite, taint.ForAWhile, taint.NotAtAll, added,
 		})
 	}
 	columns := []string{
-		"Node", "Key", "Value", "Effect", "Age",
+		"Node", "Key", "Value", "Effect", "Age", "Last write",
 		"Forever", "For a while", "Not at all", "+Time added",
 	}
 	if o.output.IsNarrow(columns, rows) {
@@ -154,5 +152,8 @@ func (o *taintsOptions) printLines(list *cliv1alpha1.TaintList) {
 		o.output.Line("%s %s%s", taint.Node, taint.Taint, since)
 		o.output.Line("  Of the node's pods, %d %s the taint indefinitely, %d for a while, and %d not at all.",
 			taint.Indefinite, sentence.Agree(taint.Indefinite, "tolerates", "tolerate"), taint.ForAWhile, taint.NotAtAll)
+		if taint.LastWrite != nil {
+			o.output.Line("  %s", lastWrite(taint.LastWrite, list.At.Time))
+		}
 	}
 }

@@ -6,6 +6,7 @@ package cmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/output"
@@ -26,7 +28,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// whyOptions are the options of kubectl taintkeeper explain.
+// whyOptions are the options of kubectl taintkeeper why.
 type whyOptions struct {
 	source source.Source
 	output output.Printer
@@ -34,11 +36,11 @@ type whyOptions struct {
 	all    bool // look in all namespaces
 }
 
-// newExplain returns the command explain.
-func newExplain(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
+// newWhy returns the command why.
+func newWhy(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
 	o := &whyOptions{source: source.New(env, config), output: output.NewPrinter(env)}
 	cmd := &cobra.Command{
-		Use:   "explain (POD | NAMESPACE/POD | WORKLOAD/NAME)",
+		Use:   "why (POD | NAMESPACE/POD | WORKLOAD/NAME)",
 		Short: "Say why a pod stays on its node, leaves it, or has none",
 		Long: `Say whether and when taints make a pod leave its node, and why: which toleration applies to which taint, which
 never counts, where the tolerations come from, how the due time is computed, and the smallest change that would alter
@@ -47,7 +49,8 @@ no node yet, it says which nodes refuse it.
 
 ` + ruleOfTheEvictor + `
 
-If you name a workload, such as deployment/web, it explains the pod that leaves first.
+If you name a workload, such as deployment/web, it explains the pod that leaves first. Of a pod that is gone, it says
+what the event of its eviction says, for as long as the API server keeps events: an hour by default.
 
 In a cluster, it reads only the pod, its node, owner and namespace, the policies and their PodDisruptionBudgets. If
 there are policies or the node has a NoExecute taint, it also reads what shows who evicts: Leases, ServiceAccounts,
@@ -55,14 +58,14 @@ events, and the pods of Taintkeeper and kube-controller-manager. If the pod has 
 If you name a workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all
 namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
-  kubectl taintkeeper explain cart-0 -n shop
-  kubectl taintkeeper explain shop/cart-0
+  kubectl taintkeeper why cart-0 -n shop
+  kubectl taintkeeper why shop/cart-0
 
   # The same for the first pod of a Deployment to leave
-  kubectl taintkeeper explain deployment/web -n shop
+  kubectl taintkeeper why deployment/web -n shop
 
   # The same without a cluster
-  kubectl taintkeeper explain pod/cart-0 -f cluster.json`,
+  kubectl taintkeeper why pod/cart-0 -f cluster.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.complete(args); err != nil {
 				return err
@@ -102,16 +105,30 @@ func (o *whyOptions) complete(args []string) error {
 }
 
 func (o *whyOptions) run(ctx context.Context) error {
-	subject, err := o.subject(ctx)
+	explanation, err := o.explanation(ctx)
 	if err != nil {
 		return err
 	}
-	explanation := explain.Explain(subject)
-	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
 	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
 	return printAll(&o.output, explanation)
+}
+
+// explanation explains the pod, or what events say if it is gone.
+func (o *whyOptions) explanation(ctx context.Context) (*cliv1alpha1.Explanation, error) {
+	subject, err := o.subject(ctx)
+	if errors.Is(err, errNoPod) {
+		if gone := o.gone(ctx); gone != nil {
+			return gone, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	explanation := explain.Explain(subject)
+	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
+	return explanation, nil
 }
 
 // subject returns the pod and everything that the explanation needs.
@@ -188,6 +205,9 @@ type wanted struct {
 
 const kindPod = "Pod"
 
+// errNoPod begins the error of a pod that does not exist.
+var errNoPod = errors.New("there is no pod")
+
 // kinds are the workloads whose pods can be explained, under the names that kubectl accepts.
 var kinds = map[string]string{
 	"pod": kindPod, "pods": kindPod, "po": kindPod,
@@ -210,7 +230,7 @@ func wantedOf(args []string) (wanted, error) {
 	case len(args) == 0:
 		return wanted{}, command.Usagef("no pod is given: %s", advice)
 	case len(args) > 1:
-		return wanted{}, command.Usagef("explain takes one pod, not %d", len(args))
+		return wanted{}, command.Usagef("why takes one pod, not %d", len(args))
 	}
 	first, name, ok := strings.Cut(args[0], "/")
 	switch {
@@ -227,12 +247,11 @@ func wantedOf(args []string) (wanted, error) {
 // among finds the pod in a cluster.
 func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, error) {
 	var found []*corev1.Pod
-	var names, namespaces []string
+	var namespaces []string
 	for _, pod := range cluster.Pods {
 		if w.namespace != "" && pod.Namespace != w.namespace {
 			continue
 		}
-		names = append(names, pod.Name)
 		if w.is(cluster, pod) {
 			found = append(found, pod)
 			if !slices.Contains(namespaces, pod.Namespace) {
@@ -244,7 +263,7 @@ func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, erro
 	case len(found) == 0 && w.kind != kindPod:
 		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, w.where())
 	case len(found) == 0:
-		return nil, fmt.Errorf("there is no pod %q%s%s", w.name, w.where(), didYouMean(w.name, names))
+		return nil, fmt.Errorf("%w %q%s", errNoPod, w.name, w.where())
 	case len(namespaces) > 1:
 		return nil, fmt.Errorf("there is a %s %q in each of the namespaces %s: choose one with -n",
 			strings.ToLower(w.kind), w.name, sentence.Enumerate(namespaces))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,9 @@ func printAll(o *output.Printer, explanation *cliv1alpha1.Explanation) error {
 	for _, line := range answer {
 		o.Line("%s", line)
 	}
+	if e.State == cliv1alpha1.PodGone {
+		return nil
+	}
 	for _, section := range []func() error{
 		e.printTiming, e.printTaints, e.printTolerations, e.printPolicies, e.printClasses,
 	} {
@@ -59,7 +63,15 @@ func (e *explainer) answer() []string {
 		return append([]string{pod + " has finished, and " + e.finished()}, slices.Concat(e.why(), e.objection())...)
 	case cliv1alpha1.PodNodeUnknown:
 		return []string{fmt.Sprintf("%s on node %s: it is not known whether it leaves.", pod, e.Node), e.Reason}
-	case cliv1alpha1.PodStatic, cliv1alpha1.PodTerminating, cliv1alpha1.PodNodeGone:
+	case cliv1alpha1.PodGone:
+		return e.gone(pod)
+	case cliv1alpha1.PodTerminating:
+		if e.Node != "" {
+			pod += " on node " + e.Node
+		}
+		since := e.Terminating.Since.Time
+		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod, output.Span(since, e.At.Time), output.Absolute(since)), e.Reason}
+	case cliv1alpha1.PodStatic, cliv1alpha1.PodNodeGone:
 		if e.Node != "" {
 			pod += " on node " + e.Node
 		}
@@ -78,6 +90,26 @@ func (e *explainer) answer() []string {
 	line := fmt.Sprintf("%s %s node %s %s, at %s.",
 		pod, leaves, e.Node, output.When(e.At.Time, e.Due.Time), output.Absolute(e.Due.Time))
 	return append([]string{line}, slices.Concat(e.why(), e.objection())...)
+}
+
+// gone says what an event says about a pod that does not exist any more.
+func (e *explainer) gone(pod string) []string {
+	by := "kube-controller-manager"
+	if e.Evicted.By == cliv1alpha1.WhoTaintkeeper {
+		by = "Taintkeeper"
+	}
+	from, because := "", "Its event does not say why: only Taintkeeper's events name the node and the taint."
+	if e.Node != "" {
+		from = " from node " + e.Node
+	}
+	if e.Taint != "" {
+		because = fmt.Sprintf("The reason was taint %s.", e.Taint)
+	}
+	if e.Due != nil {
+		because += fmt.Sprintf(" It was due at %s.", output.Absolute(e.Due.Time))
+	}
+	at := e.Evicted.At.Time
+	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, by, from, output.Span(at, e.At.Time), output.Absolute(at)), because}
 }
 
 func (e *explainer) finished() string {
@@ -200,7 +232,18 @@ func (e *explainer) printTaints() error {
 		}
 		rows = append(rows, []any{taint.Taint, age, e.tolerated(taint), by, e.means(taint)})
 	}
-	return e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows)
+	if err := e.TableWithReasons([]string{"Taint", "Age", "Tolerated", "By", "On its own"}, rows); err != nil {
+		return err
+	}
+	if e.LastWrite != nil && !e.NoHeaders {
+		e.Line("%s", lastWrite(e.LastWrite, e.At.Time))
+	}
+	return nil
+}
+
+// lastWrite says who last wrote the taints of a node.
+func lastWrite(write *cliv1alpha1.Write, now time.Time) string {
+	return fmt.Sprintf("%s last wrote the taints of the node, %s ago, at %s.", write.By, output.Span(write.At.Time, now), output.Absolute(write.At.Time))
 }
 
 func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
@@ -299,11 +342,17 @@ func (e *explainer) printChanges() {
 	if e.Answer.Stays() {
 		leaves = "it is due" // policies may still hold it
 	}
-	e.section("The smallest changes that would alter the answer:")
+	if e.Terminating == nil {
+		e.section("The smallest changes that would alter the answer:")
+	} else {
+		e.section("What helps, one of these:")
+	}
 	for i := range e.Changes {
 		change := &e.Changes[i]
 		what := strings.TrimSuffix(change.What, ".")
 		switch {
+		case e.Terminating != nil:
+			e.Line("- %s.", what)
 		case change.Nodes > 0:
 			e.Line("- %s: the taints of %s no longer keep it away.", what, sentence.Counted(change.Nodes, "node"))
 		case !change.Leaves:

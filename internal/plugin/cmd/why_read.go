@@ -63,27 +63,26 @@ func (r *subjectReader) read(ctx context.Context, w *wanted, now time.Time) (exp
 // pod returns the wanted pod. It reads others only if name and namespace do not identify it.
 func (r *subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*corev1.Pod, error) {
 	pods := r.api.Clients.CoreV1().Pods(w.namespace)
+	among := &state.Cluster{}
 	if w.kind == kindPod && w.namespace != "" {
 		pod, err := pods.Get(ctx, w.name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
+		if apierrors.IsNotFound(err) {
+			return w.among(among, now)
 		}
+		return pod, source.Failed(ctx, r.api.Server, "get", "pods", err)
 	}
-	among := &state.Cluster{}
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		if w.kind == kindPod && w.namespace == "" {
+		if w.kind == kindPod {
 			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
 		}
 		return pods.List(ctx, options)
 	}
 	err := source.List(ctx, r.api, "pods", list, func(pod *corev1.Pod) {
-		if !w.is(among, pod) { // suggest similar names
-			pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		if w.is(among, pod) {
+			among.Pods = append(among.Pods, pod)
 		}
-		among.Pods = append(among.Pods, pod)
 	})
-	var denied source.DeniedError
-	if err != nil && (w.kind != kindPod || !errors.As(err, &denied)) {
+	if err != nil {
 		return nil, err
 	}
 	if w.kind != kindPod {

@@ -80,13 +80,13 @@ func (k workloadKey) String() string { return k.owner.Kind + " " + k.namespace +
 func (s *simulation) report() *cliv1alpha1.SimulationReport {
 	is := s.cluster.Location
 	r := &cliv1alpha1.SimulationReport{
-		At: metav1.NewMicroTime(s.start), Until: s.offset(s.end),
+		TypeMeta: cliv1alpha1.Type("SimulationReport"),
+		At:       metav1.NewMicroTime(s.start), Until: s.offset(s.end),
 		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
 		EvictedBy: s.cluster.By(),
 		Nodes:     []cliv1alpha1.SimulatedNode{}, Pods: []cliv1alpha1.SimulatedPod{},
 		NotSimulated: notSimulated,
 	}
-	r.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("SimulationReport"))
 	s.reportNodes(r)
 	s.reportPods(r)
 	s.reportWorkloads(r)

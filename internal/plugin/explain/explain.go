@@ -46,6 +46,7 @@ type Subject struct {
 // Explain says whether, when and why a pod leaves its node. For a pod without a node, it says which nodes refuse it.
 func Explain(s Subject) *cliv1alpha1.Explanation {
 	e := &cliv1alpha1.Explanation{
+		TypeMeta:  cliv1alpha1.Type("Explanation"),
 		At:        metav1.NewMicroTime(s.At),
 		Namespace: s.Pod.Namespace, Name: s.Pod.Name, UID: s.Pod.UID, Node: s.Pod.Spec.NodeName,
 		State: s.state(), Owner: s.Owner, EvictedBy: s.By(),
@@ -53,10 +54,12 @@ func Explain(s Subject) *cliv1alpha1.Explanation {
 		Tolerations: []cliv1alpha1.ExplainedToleration{},
 		Notes:       slices.Clone(s.Missing),
 	}
-	e.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("Explanation"))
 	e.Reason = s.reason(e.State)
 	for i := range s.Pod.Spec.Tolerations {
 		e.Tolerations = append(e.Tolerations, s.toleration(i))
+	}
+	if e.State == cliv1alpha1.PodTerminating {
+		s.explainTerminating(e)
 	}
 	switch {
 	case s.Node != nil:
@@ -93,8 +96,6 @@ func (s *Subject) reason(state cliv1alpha1.PodState) string {
 	switch state {
 	case cliv1alpha1.PodStatic:
 		return "A static pod: only its kubelet can stop it."
-	case cliv1alpha1.PodTerminating:
-		return "It is already terminating."
 	case cliv1alpha1.PodNodeGone:
 		return fmt.Sprintf("Node %s no longer exists, so pod garbage collection deletes the pod.", s.Pod.Spec.NodeName)
 	case cliv1alpha1.PodNodeUnknown:
@@ -112,6 +113,7 @@ func (s *Subject) facts() verdict.Pod {
 func (s *Subject) explainNode(e *cliv1alpha1.Explanation) {
 	facts, onNode := s.facts(), state.Tainted(s.Node, s.At)
 	decided := s.Decide(facts, onNode)
+	e.LastWrite = state.LastWriteOf(s.Node)
 	for i := range s.Node.Spec.Taints {
 		taint := &s.Node.Spec.Taints[i]
 		explained := s.explainTaint(facts, taint, onNode)

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package follow watches a cluster for commands that show or wait for changes: pending --watch, board and taint --wait.
+// Package follow watches a cluster for commands that show or wait for changes: leaving --watch, board and taint --wait.
 //
 //	reflectors, one for each feed -> one goroutine that handles the changes -> Act, which rests between changes
 package follow

@@ -39,7 +39,7 @@ type PodRow struct {
 	Cells []string
 }
 
-// FullName is the name of a pod in tables, and in a form that explain accepts.
+// FullName is the name of a pod in tables, and in a form that why accepts.
 func FullName(namespace, name string) string { return namespace + "/" + name }
 
 // OwnerOf names the owner of a pod, for a cell.

@@ -6,6 +6,7 @@
 package output
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 )
@@ -77,17 +79,23 @@ func (p *Printer) Validate() error {
 }
 
 // Object prints a versioned object as JSON or YAML if that was requested, and reports whether it was.
-func (p *Printer) Object(object runtime.Object) (bool, error) {
+func (p *Printer) Object(object any) (printed bool, err error) {
+	var data []byte
 	switch p.Format {
 	case JSON:
-		return true, (&printers.JSONPrinter{}).PrintObj(object, p.Env.Out)
+		data, err = json.MarshalIndent(object, "", "    ")
+		data = append(data, '\n')
 	case YAML:
-		if err := (&printers.YAMLPrinter{}).PrintObj(object, p.Env.Out); err != nil {
-			return true, fmt.Errorf("print as YAML: %w: try --output=json", err)
+		if data, err = yaml.Marshal(object); err != nil {
+			err = fmt.Errorf("print as YAML: %w: try --output=json", err)
 		}
-		return true, nil
+	default:
+		return false, nil
 	}
-	return false, nil
+	if err == nil {
+		_, err = p.Env.Out.Write(data)
+	}
+	return true, err
 }
 
 // Table prints rows below column names. Columns with a "+" are only for -o wide, whose rows may be wider than the

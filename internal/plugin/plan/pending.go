@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -84,14 +85,15 @@ func (p Pending) answer(pod state.Leaving, at time.Time) *cliv1alpha1.PolicyAnsw
 // In returns all pods of a cluster that must leave, soonest first.
 func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	list := &cliv1alpha1.PendingList{
-		At: metav1.NewMicroTime(at), EvictedBy: live.Evictor.By(), Pods: []cliv1alpha1.PendingPod{},
+		TypeMeta: cliv1alpha1.Type("PendingList"),
+		At:       metav1.NewMicroTime(at), EvictedBy: live.Evictor.By(), Pods: []cliv1alpha1.PendingPod{},
 	}
-	list.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingList"))
 	if p.Policies != nil {
 		list.Notes = append(list.Notes, p.Policies.Flaws...)
 	}
 	comparing := 0
 	for node := range live.Nodes() {
+		list.Stuck = append(list.Stuck, p.stuckOn(node, at)...)
 		if len(node.Taints) == 0 {
 			continue
 		}
@@ -107,6 +109,29 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	list.Notes = append(list.Notes, endingNotes(list.Pods)...)
 	slices.SortFunc(list.Pods, func(a, b cliv1alpha1.PendingPod) int { return SoonestFirst(&a, &b) })
 	return list
+}
+
+// stuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
+// containers, by name.
+func (p Pending) stuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
+	for pod := range node.Pods() {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		t := state.TerminationOf(pod.Pod, node.Node, false, at)
+		if t.WaitsFor == cliv1alpha1.WaitsForContainers || t.Cause != v1alpha1.TaintEvictionReason {
+			continue
+		}
+		is := cliv1alpha1.StuckPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node.Name, Termination: *t}
+		if p.Owner != nil {
+			is.Owner = p.Owner(pod.Pod)
+		}
+		stuck = append(stuck, is)
+	}
+	slices.SortFunc(stuck, func(a, b cliv1alpha1.StuckPod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return stuck
 }
 
 // SoonestFirst compares pods that must leave by their due times. For the same time, the lowest priority comes first.
@@ -127,8 +152,7 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 	}
 	var changes []cliv1alpha1.PendingChange
 	add := func(event cliv1alpha1.PendingEvent, pod *cliv1alpha1.PendingPod) {
-		change := cliv1alpha1.PendingChange{At: list.At, Change: event, Pod: *pod.DeepCopy()}
-		change.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("PendingChange"))
+		change := cliv1alpha1.PendingChange{TypeMeta: cliv1alpha1.Type("PendingChange"), At: list.At, Change: event, Pod: *pod}
 		changes = append(changes, change)
 	}
 	for i := range before.Pods {
@@ -188,16 +212,16 @@ func TaintsOf(cluster *state.Cluster, nodes []*corev1.Node, match func(corev1.Ta
 	for _, node := range nodes {
 		for _, taint := range node.Spec.Taints {
 			if match(taint) {
-				all = append(all, nodeTaint(node.Name, taint, byNode[node.Name]))
+				all = append(all, nodeTaint(node, taint, byNode[node.Name]))
 			}
 		}
 	}
 	return all
 }
 
-func nodeTaint(node string, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
+func nodeTaint(node *corev1.Node, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
 	listed := cliv1alpha1.NodeTaint{
-		Node: node, Taint: taints.Format(taint),
+		Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
 		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
 	}
 	for _, pod := range pods {

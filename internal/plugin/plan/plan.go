@@ -69,15 +69,15 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
 	is := cluster.Location
 	plan := &cliv1alpha1.TaintPlan{
-		At:      metav1.NewMicroTime(request.At),
-		Context: is.Context, Cluster: is.Cluster, Server: is.Server,
+		TypeMeta: cliv1alpha1.Type("TaintPlan"),
+		At:       metav1.NewMicroTime(request.At),
+		Context:  is.Context, Cluster: is.Cluster, Server: is.Server,
 		Taints:    request.Edit.Specs(),
 		EvictedBy: cluster.By(),
 		Notes:     cluster.Notes(),
 		Nodes:     []cliv1alpha1.PlannedNode{},
 		Pods:      []cliv1alpha1.PlannedPod{},
 	}
-	plan.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("TaintPlan"))
 	return plan
 }
 

@@ -184,7 +184,7 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 			explained := explain.Explain(explain.Subject{Pod: test.pod, Node: tainted, Policies: cluster.PoliciesOf(), At: now})
 			if says := strings.Contains(strings.Join(explained.Notes, "\n"), "The DaemonSet controller deletes the pod"); !explained.Leaves ||
 				explained.Answer.Stays() != test.held || says == test.held {
-				t.Errorf("explain says %+v, want that it is held to be %t", explained, test.held)
+				t.Errorf("why says %+v, want that it is held to be %t", explained, test.held)
 			}
 		})
 	}

@@ -45,13 +45,13 @@ func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 	if len(list.Pods) != 1 || list.Pods[0].Name != "leaves" {
 		t.Errorf("pending are %+v", list.Pods)
 	}
-	said("pending", list.Notes, true)
+	said("leaving", list.Notes, true)
 
 	explanation := explain.Explain(explain.Subject{Pod: stays, Node: tainted, At: now})
 	if explanation.Leaves {
 		t.Errorf("it leaves: %+v", explanation)
 	}
-	said("explain", explanation.Notes, true)
+	said("why", explanation.Notes, true)
 
 	listed := plan.TaintsOf(&state.Cluster{Pods: []*corev1.Pod{stays, leaves}}, []*corev1.Node{tainted},
 		func(corev1.Taint) bool { return true })
@@ -73,6 +73,6 @@ func TestPodsWithGtAreCountedAcrossNodes(t *testing.T) {
 		t.Errorf("the notes of the plan are %q, want %q", made.Notes, want)
 	}
 	if list := (plan.Pending{}).In(state.LiveOf(state.Evictor{}, cluster.Nodes, cluster.Pods, now), now); !slices.Contains(list.Notes, want) {
-		t.Errorf("the notes of pending are %q, want %q", list.Notes, want)
+		t.Errorf("the notes of leaving are %q, want %q", list.Notes, want)
 	}
 }

@@ -51,7 +51,7 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 	if pending := list.Pods[0]; pending.Due.Sub(now) != left || !pending.About {
 		t.Errorf("pending is %+v", pending)
 	}
-	said("pending", list.Notes)
+	said("leaving", list.Notes)
 	live.SetNode(bare, now.Add(minute))
 	if pending := (plan.Pending{}).In(live, now.Add(minute)).Pods[0]; pending.Due.Sub(now) != left || !pending.About {
 		t.Errorf("a minute later pending is %+v", pending)
@@ -71,7 +71,7 @@ func TestATaintWithoutTimeAddedCountsFromAboutWhenItWasWritten(t *testing.T) {
 	if explanation.Due.Sub(now) != left || explanation.Timing.SinceFrom != cliv1alpha1.FromManagedFields {
 		t.Errorf("the timing is %+v", explanation.Timing)
 	}
-	said("explain", explanation.Notes)
+	said("why", explanation.Notes)
 }
 
 func TestATaintCountsFromNowIfNothingSaysWhenItWasWritten(t *testing.T) {

@@ -102,22 +102,21 @@ func Connect(config *rest.Config, progress *output.Progress) (*Reader, error) {
 }
 
 // Dialer connects to the cluster for a command that changes it. The API server's answers set the clock.
-type Dialer func(command.Env, *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error)
+type Dialer func(command.Env, *genericclioptions.ConfigFlags) (*Reader, error)
 
 // Dial is the Dialer for the cluster in the kubeconfig. It prints each warning of the API server once.
-func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, *timeline.Clock, error) {
+func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, error) {
 	config, err := RESTConfigOf(flags)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	config.WarningHandler = newWarnings(env.ErrOut)
-	clock := &timeline.Clock{Wall: env.Clock.Now}
-	reader, err := Connect(clock.Listen(config), output.NewProgress(env))
+	reader, err := Connect(config, output.NewProgress(env))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	reader.Cluster.Location = LocationOf(flags, config)
-	return reader, clock, nil
+	reader.Clock.Wall, reader.Cluster.Location = env.Clock.Now, LocationOf(flags, config)
+	return reader, nil
 }
 
 // NewReader returns a Reader that has not read anything yet.
@@ -143,8 +142,9 @@ func ForReading(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Read reads what a command needs. Nodes and pods are required. The cluster says what else is missing.
+// Read reads what a command needs into a new cluster. Nodes and pods are required. The cluster says what else is missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
+	r.Cluster = &state.Cluster{Location: r.Cluster.Location, Controllers: map[types.UID]metav1.OwnerReference{}}
 	for _, read := range []func(context.Context, Wants) error{
 		r.required, r.policies, r.disruption, r.scheduling, r.renewals, r.signs, r.health, r.evictor,
 	} {

@@ -113,9 +113,8 @@ func (r *Reader) lease(ctx context.Context, name string, homes func(context.Cont
 	})
 }
 
-// Who says which controllers evict pods and taint nodes now. It reads what shows that, and uses the nodes and pods that
-// were read before.
-func (r *Reader) Who(ctx context.Context) (*who.Answer, error) {
+// Signs reads what shows now which controllers evict pods. It keeps the nodes and pods that were read before.
+func (r *Reader) Signs(ctx context.Context) (*state.Cluster, error) {
 	fresh := *r
 	fresh.Cluster = &state.Cluster{Nodes: r.Cluster.Nodes, Pods: r.Cluster.Pods}
 	for _, read := range []func(context.Context) error{fresh.leases, fresh.evictionClocks, fresh.evictions} {
@@ -123,7 +122,8 @@ func (r *Reader) Who(ctx context.Context) (*who.Answer, error) {
 			return nil, err
 		}
 	}
-	return who.Ask(fresh.Cluster, r.Clock.Latest()), nil
+	fresh.Cluster.Signs.At = r.Clock.Latest()
+	return fresh.Cluster, nil
 }
 
 // homes returns the namespaces in which Taintkeeper's Lease and eviction clock may be: those that the bindings of its
@@ -158,10 +158,16 @@ func (r *Reader) evictionClocks(ctx context.Context) error {
 }
 
 func (r *Reader) evictions(ctx context.Context) error {
-	ofEvictions := fields.OneTermEqualSelector("reason", v1alpha1.EventEviction)
-	all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
-	err := listSome(ctx, r, "events", ofEvictions, all.List, r.Cluster.Signs.AddEvent)
-	return r.without(err, "they cannot show who evicted")
+	return r.without(r.Past(ctx, metav1.NamespaceAll, ""), "they cannot show who evicted")
+}
+
+// Past reads the events of evictions, in one namespace or all, of all pods or of those with one name.
+func (r *Reader) Past(ctx context.Context, namespace, pod string) error {
+	which := fields.OneTermEqualSelector("reason", v1alpha1.EventEviction)
+	if pod != "" {
+		which = fields.AndSelectors(which, fields.OneTermEqualSelector("involvedObject.name", pod))
+	}
+	return listSome(ctx, r, "events", which, r.Clients.CoreV1().Events(namespace).List, r.Cluster.Signs.AddEvent)
 }
 
 // named reads the objects with a name in all namespaces. If they may not be listed, it gets them in the namespaces

@@ -148,6 +148,8 @@ type Signs struct {
 	FailuresKnown bool
 	// Cancelled are the events of cancelled evictions, by pod.
 	Cancelled map[types.NamespacedName]Trace
+	// Past are the evictions that the events tell of.
+	Past []cliv1alpha1.Eviction
 }
 
 // Trace says how often something was done, and when last.
@@ -246,18 +248,18 @@ func (s *Signs) AddHolder(policy *admissionv1.ValidatingAdmissionPolicy) {
 	})
 }
 
-// AddEvent counts the event of an eviction. Both controllers write it with the same source. The field manager, or the
-// pod's UID, which the built-in leaves out, shows which controller wrote it. A dry run evicts nothing.
+// AddEvent adds the event of an eviction, and ignores other events.
 func (s *Signs) AddEvent(event *corev1.Event) {
-	if event.Reason != v1alpha1.EventEviction || v1alpha1.IsDryRunText(event.Message) {
+	e, ok := EvictionOf(event)
+	if !ok {
 		return
 	}
-	if v1alpha1.IsCancellingText(event.Message) {
+	s.Past = append(s.Past, e)
+	if e.Cancelled {
 		s.addCancelled(event)
 	}
 	who := builtin.Program
-	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == Taintkeeper }
-	if event.InvolvedObject.UID != "" || slices.ContainsFunc(event.ManagedFields, isOurs) {
+	if e.By == cliv1alpha1.WhoTaintkeeper {
 		who = Taintkeeper
 	}
 	if s.Evictions == nil {

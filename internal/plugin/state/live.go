@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -229,6 +230,15 @@ func TaintsWritten(node *corev1.Node) *metav1.ManagedFieldsEntry {
 		}
 	}
 	return newest
+}
+
+// LastWriteOf returns who last wrote the taints of a node, and when. It is nil if its managed fields do not say so.
+func LastWriteOf(node *corev1.Node) *cliv1alpha1.Write {
+	written := TaintsWritten(node)
+	if written == nil {
+		return nil
+	}
+	return &cliv1alpha1.Write{By: written.Manager, At: *written.Time}
 }
 
 // Undated says when taints of a node start to count that have no timeAdded, if the node had them when it was first

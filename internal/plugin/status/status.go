@@ -33,11 +33,11 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 	known := who.Ask(cluster, at)
 	process := &known.Process
 	report := &cliv1alpha1.StatusReport{
-		At: metav1.NewMicroTime(at), Notes: cluster.Notes(), Mode: process.Mode,
+		TypeMeta: cliv1alpha1.Type("StatusReport"),
+		At:       metav1.NewMicroTime(at), Notes: cluster.Notes(), Mode: process.Mode,
 		Controllers: process.Controllers, Version: process.Version,
 		Leader: leaderOf(process), Replicas: replicasOf(process.Replicas), LastError: cluster.Signs.Failure,
 	}
-	report.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("StatusReport"))
 	if account := evictionClockFor(&cluster.Signs, process); account != nil {
 		report.EvictionClock, report.BuiltInBacklog = who.ClockOf(account, at), who.BacklogOf(account, at)
 	}

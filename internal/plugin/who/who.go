@@ -100,10 +100,8 @@ type Answer struct {
 	Eviction, NodeHealth Task
 	// Clock is the state of the eviction clock. It is empty if there is none, or if it is not set.
 	Clock cliv1alpha1.ClockState
-	// BuiltInLease is the one that kube-controller-manager's replicas use to elect a leader, or nil. LeasesKnown is set
-	// if there are no Leases that could not be read.
+	// BuiltInLease is the one that kube-controller-manager's replicas use to elect a leader, or nil.
 	BuiltInLease *coordinationv1.Lease
-	LeasesKnown  bool
 }
 
 // The names of Taintkeeper's controllers for the two tasks.
@@ -116,7 +114,7 @@ const (
 func Ask(cluster *state.Cluster, at time.Time) *Answer {
 	q := &question{Cluster: cluster, managers: managers(cluster)}
 	a := &q.answer
-	a.At, a.LeasesKnown = at, cluster.Signs.LeasesKnown
+	a.At = at
 	a.BuiltInLease = cluster.Signs.NewestLease(electsBuiltIn(q.managers))
 	q.task = &a.Eviction
 	q.readClocks()

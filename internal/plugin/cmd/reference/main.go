@@ -1,0 +1,59 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command reference prints docs/commands.md, which cobra writes from the commands. It is a program of its own because the
+// plugin does not need cobra's generator.
+package main
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
+
+	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
+)
+
+const head = `# Commands
+
+<!-- Written by make generate from the commands themselves: do not edit. -->
+
+` + "`kubectl taintkeeper`" + ` says what a taint would do before it is set. Only ` + "`taint`, `untaint`, `pause` and `resume`" + ` change anything, and
+only ` + "`pause` and `resume`" + ` need something installed in the cluster. Every command that reads, except
+` + "`board`" + `, also takes files (` + "`-f`" + `): the output of
+` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml` or of `kubectl taintkeeper snapshot`" + `.
+
+Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command line. Commands list any others.
+
+Every command also takes kubectl's flags that select a cluster and its credentials, such as ` + "`--context` and `-n`" + `.
+` + "`kubectl taintkeeper options`" + ` lists them.
+
+`
+
+func main() {
+	if _, err := os.Stdout.Write(page()); err != nil {
+		os.Exit(1)
+	}
+}
+
+// page returns all commands as one page. The flags of all commands are not repeated for each.
+func page() []byte {
+	root := cmd.New(cmd.Env{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), Clock: clock.RealClock{}})
+	root.PersistentFlags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+	all := bytes.NewBufferString(head)
+	for _, command := range root.Commands() {
+		if !command.IsAvailableCommand() {
+			continue
+		}
+		command.InitDefaultHelpFlag()
+		command.Flags().Lookup("help").Hidden = true
+		var one bytes.Buffer
+		_ = doc.GenMarkdown(command, &one) // a buffer takes everything
+		text, _, _ := bytes.Cut(one.Bytes(), []byte("### SEE ALSO"))
+		all.Write(bytes.ReplaceAll(text, []byte("## "+root.CommandPath()+" "), []byte("## ")))
+	}
+	return append(bytes.TrimRight(all.Bytes(), "\n"), '\n')
+}
