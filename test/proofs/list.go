@@ -93,8 +93,7 @@ var proofs = []proof{
 	test("deployment", "the Deployment keeps Taintkeeper available", 1, plane),
 	test("cli", "commands that write, on a real API server", 3, plane),
 	test("chart", "the chart: install, upgrade, uninstall, policies", 4, plane, "bin/helm", "bin/helm3"),
-	test("board", "the board in a browser", 2, plane, "needs"),
-	test("page", "the pages of plans and simulations in a browser", 1, "needs"),
+	test("web", "the pages of plans and simulations, and the board, in a browser", 3, plane, "needs"),
 	{
 		name: "demo", says: "the five acts of make demo, and the board of the playground", minutes: 3,
 		needs: []string{plane, "build", "bin/demo", "needs"}, packages: []string{"./test/demo"},
@@ -163,7 +162,7 @@ var changes = []change{
 	needs("internal/controller/nodehealth internal/readiness", "histories nodehealth parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration coexist"),
 	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
-	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans simulations viewer board page"),
+	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans simulations viewer web"),
 	needs("charts config api/v1alpha1", "integration chart deployment try"),
 	needs("test/rig", "rig integration nodehealth defects chaos kubelets"),
 }

@@ -204,7 +204,6 @@ var missing = map[string]string{
 	kindEvents:   "findings of shadow mode are missing, and reasons why nodes wait for their taints",
 }
 
-// askForViewer says which role to ask for.
 const askForViewer = "Ask for the ClusterRole " + state.ViewerRole + ", which grants this access."
 
 // currency is how current a kind is.

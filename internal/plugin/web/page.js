@@ -72,7 +72,7 @@ const tick = (element) => {
   if (element.dataset.runs === 'due') element.classList.toggle('bad', kind === 'board' && ms < clock() - 1000);
 };
 const runs = (how, ms) => {
-  const made = h(how === 'due' || how === 'waits' ? 'b' : 'span.soft', { 'data-runs': how, 'data-at': ms });
+  const made = h(how === 'due' || how === 'waits' ? 'b.time' : 'span.soft.time', { 'data-runs': how, 'data-at': ms });
   tick(made);
   return made;
 };
@@ -746,7 +746,7 @@ const drawBoard = () => {
       podColumn, column('Evicted', ago, (row) => row.at), column('Lateness', lateness, (row) => row.late), column('By', (row) => row.by, (row) => row.by), nodeColumn, column('Taint', (row) => row.taint && code(row.taint), (row) => row.taint ?? ''),
     ] },
     { id: 'differences', title: 'What shadow mode found', short: 'Shadow mode', none: ' ', hint: 'From its events on nodes: one per kind, node and hour, for as long as the API server keeps events. Its report at /shadow lists the last thousand differences.', columns: [
-      column('Node', (row) => row.node, (row) => row.node), column('Found', ago, (row) => row.at), column('The built-in evicted', (row) => bad(row.kind), (row) => row.kind), column('What happened', (row) => row.sentence, (row) => row.sentence),
+      column('Node', (row) => row.node, (row) => row.node), column('Found', ago, (row) => row.at), column('Built-in', (row) => bad(row.kind), (row) => row.kind), column('What happened', (row) => row.sentence, (row) => row.sentence),
     ] },
   ]);
 
