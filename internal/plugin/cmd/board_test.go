@@ -47,7 +47,7 @@ func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the page has not been sent the node: %v", err)
 		}
-		if strings.Contains(line, `"id":"n-1"`) {
+		if strings.Contains(line, `"nodes/n-1":`) {
 			break
 		}
 	}
