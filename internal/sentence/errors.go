@@ -21,7 +21,8 @@ func (e aboutError) Error() string { return e.about.String() }
 // Unwrap returns what happened to the thing.
 func (e aboutError) Unwrap() error { return e.err }
 
-// OfErrors returns what is wrong: a sentence for each error that was joined, or for all things to which the same happened.
+// OfErrors returns what is wrong: a sentence for each error that was joined, or for all things to which the same
+// happened.
 func OfErrors(err error) []string { return Grouped(abouts(err)) }
 
 func abouts(err error) (all []About) {

@@ -124,7 +124,7 @@ func (a About) String() string {
 	return a.What + " " + a.Name + ": " + a.Says
 }
 
-// Grouped returns one sentence for all things of which the same is said, where it is said first.
+// Grouped returns one sentence for all things to which the same sentence applies, at the place of the first.
 func Grouped(all []About) (sentences []string) {
 	names := map[About][]string{}
 	said := func(is About) About { return About{What: is.What, Says: is.Says} }

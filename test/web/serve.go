@@ -24,7 +24,7 @@ func Serve(ctx context.Context, flags ...string) (address string, end func() err
 	out, in := io.Pipe()
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: in, ErrOut: io.Discard}
 	env := cmd.Env{IOStreams: streams, Clock: clock.RealClock{}}
-	command := cmd.New(env)
+	command := cmd.New(env) //nolint:contextcheck // cobra passes the context on
 	command.SetArgs(slices.Concat([]string{"board"}, flags))
 	ended := make(chan error, 1)
 	go func() {

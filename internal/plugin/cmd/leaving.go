@@ -86,7 +86,7 @@ events say; the API server keeps them for an hour by default, and the built-in's
 	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node. You can repeat this flag.")
 	cmd.Flags().StringVarP(&o.nodes.Selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
-	cmd.Flags().DurationVar(&o.since, "since", 0, "List the evictions of the last time, such as 30m, in place of those to come.")
+	cmd.Flags().DurationVar(&o.since, "since", 0, "List the evictions of the last time, such as 30m, instead of the coming ones.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Keep running, and show what changes.")
 	return cmd
 }

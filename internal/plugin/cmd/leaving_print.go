@@ -69,7 +69,8 @@ func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
 			return
 		}
 		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
-			show.FullName(pod.Namespace, pod.Name), pod.Node, sentence.Between(pod.Since.Time, list.At.Time), waitWords[pod.WaitsFor])
+			show.FullName(pod.Namespace, pod.Name), pod.Node, sentence.Between(pod.Since.Time, list.At.Time),
+			waitWords[pod.WaitsFor])
 	}
 }
 

@@ -19,15 +19,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// pastOf reads what events say of evictions, of all pods or of those with one name, and the instant at which it did.
+// pastOf reads what events say of evictions, and returns when it did. A cluster is asked only for pods with a name, if
+// there is one.
 func pastOf(ctx context.Context, s *source.Source, namespace, pod string) ([]cliv1alpha1.Eviction, time.Time, error) {
 	if s.Offline() {
 		cluster, err := s.Read(ctx, source.Wants{Evictor: true})
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		all := slices.DeleteFunc(slices.Clone(cluster.Signs.Past), func(e cliv1alpha1.Eviction) bool { return pod != "" && e.Name != pod })
-		return all, s.Now(cluster), nil
+		return cluster.Signs.Past, s.Now(cluster), nil
 	}
 	api, err := s.Connect()
 	if err != nil {

@@ -60,10 +60,11 @@ func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
 	show.Pods(o, p.columns(), rows, p.pod)
 }
 
-// pod says which pods share a row, and which are the worst: those that are lost, then those of workloads that lose every
+// pod says which pods share a row, and which are the worst: the lost ones, then those of workloads that lose every
 // replica, those of overrun PodDisruptionBudgets, and the others that leave.
 func (p *planned) pod(pod *cliv1alpha1.PlannedPod) show.Pod {
-	is := show.Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Owner: pod.Owner, With: p.leaves(pod) + p.held(pod)}
+	is := show.Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Owner: pod.Owner}
+	is.With = p.leaves(pod) + p.held(pod)
 	if pod.WhereTo != nil && pod.WhereTo.Node == "" {
 		is.With += whereTo(pod.WhereTo)
 	}
@@ -89,7 +90,7 @@ func (p *planned) columns() []show.Column[*cliv1alpha1.PlannedPod] {
 	if len(p.Policies) > 0 {
 		leaves = "Due"
 	}
-	alters := slices.ContainsFunc(p.TaintPlan.Pods, func(pod pod) bool { // what was due anyway
+	alters := slices.ContainsFunc(p.Pods, func(pod pod) bool { // what was due anyway
 		return pod.Change != cliv1alpha1.ChangeNone && pod.Change != cliv1alpha1.ChangeLeaves
 	})
 	return []show.Column[*pod]{
@@ -178,7 +179,8 @@ func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 	return web.Write(o.Env.Out, web.Page{
 		Kind: web.Plan, Title: "Plan: " + strings.Join(plan.Taints, " "),
 		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), show.Losses(plan), show.Emptied(plan)),
-		Facts: pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at}),
+		Facts: pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")},
+			web.Fact{Name: "At", Value: at}),
 		Workloads: web.NewTable([]string{"Workload", "Leave", "Replicas", "Lowest"}, plan.Workloads, func(w cliv1alpha1.PlannedWorkload) []string {
 			return []string{w.Kind + " " + show.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
 		}),

@@ -90,10 +90,12 @@ func answer(report *cliv1alpha1.SimulationReport) []string {
 	}
 	headline := fmt.Sprintf("Over %s, %s", span(report.Until), joined(happens))
 	if lost := lostIn(report); len(lost) > 0 {
-		headline += fmt.Sprintf(": %s %s no ready replica for a while", joined(lost), sentence.Agree(len(lost), "has", "have"))
+		headline += fmt.Sprintf(": %s %s no ready replica for a while",
+			joined(lost), sentence.Agree(len(lost), "has", "have"))
 	}
 	if down := downIn(report); down > 0 {
-		headline += fmt.Sprintf(". At most %s %s down at once", sentence.Counted(down, "replica"), sentence.Agree(down, "is", "are"))
+		headline += fmt.Sprintf(". At most %s %s down at once",
+			sentence.Counted(down, "replica"), sentence.Agree(down, "is", "are"))
 	}
 	lines := []string{show.EvictedBy(report.EvictedBy, headline+".")}
 	for _, one := range losses {
@@ -298,7 +300,8 @@ func (o *simulateOptions) printPage(report *cliv1alpha1.SimulationReport) error 
 	at := sentence.Absolute(report.At.Time)
 	return web.Write(o.output.Env.Out, web.Page{
 		Kind: web.Simulate, Title: "Simulation: " + name, Answer: lines[0], Losses: slices.Concat(lines[1:], reasons(report)),
-		Facts: pageFacts(clusterOf(report), web.Fact{Name: "Scenario", Value: name + ", " + o.scenario.String()}, web.Fact{Name: "Starts at", Value: at}),
+		Facts: pageFacts(clusterOf(report), web.Fact{Name: "Scenario", Value: name + ", " + o.scenario.String()},
+			web.Fact{Name: "Starts at", Value: at}),
 		Workloads: web.NewTable([]string{"Workload", "Lowest", "For", "From"}, report.Workloads, func(w cliv1alpha1.SimulatedWorkload) []string {
 			return []string{
 				w.Kind + " " + show.FullName(w.Namespace, w.Name), fmt.Sprintf("%d of %d", w.Lowest, w.Replicas),

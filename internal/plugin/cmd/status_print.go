@@ -115,7 +115,7 @@ func (p *statusPage) replicas() string {
 	return text
 }
 
-func (p *statusPage) pods() string { return show.PodsToGo(p.StatusReport.Pods, p.At.Time) }
+func (p *statusPage) pods() string { return show.PodsToGo(p.Pods, p.At.Time) }
 
 func (p *statusPage) held() string {
 	var all []string
@@ -125,7 +125,7 @@ func (p *statusPage) held() string {
 	if len(all) == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%d (%s)", p.StatusReport.Pods.Held, sentence.Enumerate(all))
+	return fmt.Sprintf("%d (%s)", p.Pods.Held, sentence.Enumerate(all))
 }
 
 func (p *statusPage) clock() string {

@@ -109,7 +109,8 @@ func (o *taintOptions) untaintCommand() *cobra.Command {
 confirmation.
 
 KEY removes the taints with that key, whatever their effect. KEY:Effect removes one of them. A trailing "-", which
-kubectl taint requires, is optional for the last key, and for all keys after --selector or --all. A node without the taint is an error, as in kubectl taint, even with --all.` +
+kubectl taint requires, is optional for the last key, and for all keys after --selector or --all. A node without the
+taint is an error, as in kubectl taint, even with --all.` +
 			taintOutput,
 		Example: `  # Remove all taints with this key
   kubectl taintkeeper untaint worker-1 maintenance

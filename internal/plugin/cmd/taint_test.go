@@ -42,6 +42,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // virtualStart is when virtual time begins.
@@ -347,7 +348,7 @@ func TestAQuestionCanBeInterrupted(t *testing.T) {
 
 func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
-		time.Sleep(90500 * time.Millisecond)
+		bubble.Pass(90500 * time.Millisecond)
 		s.must(s.taint("n", "a:NoExecute", "b:NoSchedule", "c:NoExecute-", "--yes"))
 		s.mustHave("n", "a:NoExecute +1m30s", "b:NoSchedule")
 		s.mustSay(s.out.String(), "node/n modified\n")
@@ -366,7 +367,7 @@ func TestTimeAddedUsesTheClockOfTheAPIServerIfThisMachinesClockIsWrong(t *testin
 func TestATaintThatIsOverwrittenKeepsItsTimeAddedIfNothingElseChanges(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
-		time.Sleep(time.Minute)
+		bubble.Pass(time.Minute)
 		s.must(s.taint("n", "a=1:NoExecute", "b=2:NoExecute", "--yes", "--overwrite"))
 		s.mustHave("n", "a=1:NoExecute +0s", "b=2:NoExecute +1m0s")
 		s.mustSay(s.out.String(), "node/n tainted\nnode/n modified\n")
@@ -794,7 +795,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 	}{
 		"it is due later":               {toleratingTaint(90), nil, "is not due until 2000-01-01T00:01:30Z, in 30s: m:NoExecute is tolerated: m=* for 90s"},
 		"its grace period lasts":        {deleted(80 * time.Second), nil, "is terminating: No condition of the pod says why. Its containers have 20s more to stop."},
-		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "It waits for the finalizers example.com/f, example.com/g: whoever set them must remove them."},
+		"a finalizer keeps it":          {deleted(30*time.Second, "example.com/f", "example.com/g"), nil, "It waits for the finalizers example.com/f, example.com/g: the controllers that set them must remove them."},
 		"its kubelet says nothing":      {deleted(30 * time.Second), nil, "Its containers should have ended 30s ago, but the kubelet of node n does not say so"},
 		"its condition says who":        {stays(v1alpha1.RefusedMessage("webhook w")), nil, "was due 60s ago: the deletion is refused (webhook w)"},
 		"its condition says who holds":  {stays(v1alpha1.StaysMessage("EvictionPolicy p holds it")), nil, "was due 60s ago: EvictionPolicy p holds it"},

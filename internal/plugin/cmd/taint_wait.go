@@ -120,7 +120,8 @@ func (d *departures) left() (all []state.Leaving) {
 	return all
 }
 
-// awaitDepartures waits until all pods have left, or until --timeout. It announces each change, and retries failed calls.
+// awaitDepartures waits until all pods have left, or until --timeout. It announces each change, and retries failed
+// calls.
 // It returns an error if the user may not watch.
 func (t *tainting) awaitDepartures(ctx context.Context, done []changed) error {
 	defer t.reader.Progress.End()
@@ -240,7 +241,8 @@ func (d *departures) giveUp(ctx context.Context, f *follow.Follower) error {
 		if why == "" {
 			untouched, why = true, overdue(pod.Verdict.Due, now)+", but no controller has begun to evict it"
 		}
-		errs = append(errs, sentence.ErrorAbout("pod", show.FullName(pod.Namespace, pod.Name)+" on node "+pod.Node.Name, errors.New(why)))
+		name := show.FullName(pod.Namespace, pod.Name) + " on node " + pod.Node.Name
+		errs = append(errs, sentence.ErrorAbout("pod", name, errors.New(why)))
 	}
 	if untouched {
 		errs = append(errs, d.whoEvicts(ctx))

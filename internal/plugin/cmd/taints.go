@@ -126,7 +126,8 @@ func (o *taintsOptions) print(list *cliv1alpha1.TaintList) {
 			return fmt.Sprintf("%s, %s ago", t.LastWrite.By, sentence.Between(t.LastWrite.At.Time, list.At.Time))
 		}},
 		{Title: "Tolerated by", Below: true, Cell: func(t row) string {
-			return show.Numbers(show.Number{Of: t.Indefinite, What: "forever"}, show.Number{Of: t.ForAWhile, What: "for a while"},
+			return show.Numbers(
+				show.Number{Of: t.Indefinite, What: "forever"}, show.Number{Of: t.ForAWhile, What: "for a while"},
 				show.Number{Of: t.NotAtAll, What: "not at all"})
 		}},
 		{Title: "Time added", Wide: true, Cell: func(t row) string {

@@ -63,16 +63,10 @@ func (e *explainer) answer() []string {
 	case cliv1alpha1.PodGone:
 		return e.gone(pod)
 	case cliv1alpha1.PodTerminating:
-		if e.Node != "" {
-			pod += " on node " + e.Node
-		}
 		since := e.Terminating.Since.Time
-		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod, sentence.Between(since, e.At.Time), sentence.Absolute(since)), e.Reason}
+		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod+e.onNode(), sentence.Between(since, e.At.Time), sentence.Absolute(since)), e.Reason}
 	case cliv1alpha1.PodStatic, cliv1alpha1.PodNodeGone:
-		if e.Node != "" {
-			pod += " on node " + e.Node
-		}
-		return []string{pod + ": taints do not affect it.", e.Reason}
+		return []string{pod + e.onNode() + ": taints do not affect it.", e.Reason}
 	}
 	switch {
 	case !e.Leaves:
@@ -103,6 +97,14 @@ func (e *explainer) gone(pod string) []string {
 	}
 	at := e.Evicted.At.Time
 	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, evictorName(e.Evicted.By), from, sentence.Between(at, e.At.Time), sentence.Absolute(at)), because}
+}
+
+// onNode names the node of a pod that has one.
+func (e *explainer) onNode() string {
+	if e.Node == "" {
+		return ""
+	}
+	return " on node " + e.Node
 }
 
 func (e *explainer) finished() string {
@@ -183,7 +185,8 @@ func (e *explainer) printTiming() {
 		later = "when the leader of kube-controller-manager began to lead"
 	}
 	rows := []instant{
-		{"since", &t.Since, sourceWords[t.SinceFrom]}, {"bound", &t.Bound, sourceWords[t.BoundFrom]}, {"start", &t.Start, later},
+		{"since", &t.Since, sourceWords[t.SinceFrom]}, {"bound", &t.Bound, sourceWords[t.BoundFrom]},
+		{"start", &t.Start, later},
 	}
 	if t.TolerationSeconds != nil {
 		rows = append(rows, instant{"tolerated", nil, e.position()})

@@ -94,7 +94,8 @@ func (r subjectReader) node(ctx context.Context, pod *corev1.Pod) (gone bool, er
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
-		return false, r.Without(source.Failed(ctx, r.Server, "get", "nodes", err), "the taints of the pod's node are not known")
+		err = source.Failed(ctx, r.Server, "get", "nodes", err)
+		return false, r.Without(err, "the taints of the pod's node are not known")
 	}
 	cluster.Nodes = []*corev1.Node{node}
 	return false, nil

@@ -176,7 +176,8 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 		s.tellBelow(key, c, first)
 	}
 	slices.SortFunc(r.Workloads, func(a, b cliv1alpha1.SimulatedWorkload) int {
-		return cmp.Or(cmp.Compare(a.Lowest, b.Lowest), cmp.Compare(b.LowestFor.Duration, a.LowestFor.Duration), cmp.Compare(b.Replicas, a.Replicas),
+		return cmp.Or(cmp.Compare(a.Lowest, b.Lowest), cmp.Compare(b.LowestFor.Duration, a.LowestFor.Duration),
+			cmp.Compare(b.Replicas, a.Replicas),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }

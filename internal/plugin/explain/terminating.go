@@ -68,9 +68,9 @@ func (s *Subject) wait(t *cliv1alpha1.Termination, e *cliv1alpha1.Explanation) s
 	case cliv1alpha1.WaitsForContainers:
 		return fmt.Sprintf("Its containers have %s more to stop.", duration.HumanDuration(t.Until.Sub(s.At)))
 	case cliv1alpha1.WaitsForFinalizers:
-		return fmt.Sprintf("It waits for the %s %s: whoever set %s must remove %[3]s.",
-			sentence.Agree(len(t.Finalizers), "finalizer", "finalizers"), sentence.Enumerate(t.Finalizers),
-			sentence.Agree(len(t.Finalizers), "it", "them"))
+		return "It waits for the " + sentence.Agree(len(t.Finalizers),
+			"finalizer "+t.Finalizers[0]+": the controller that set it must remove it.",
+			"finalizers "+sentence.Enumerate(t.Finalizers)+": the controllers that set them must remove them.")
 	}
 	if node == "" {
 		return "It has no node, so the API server removes it soon."

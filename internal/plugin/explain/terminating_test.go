@@ -60,7 +60,7 @@ func TestOfATerminatingPodAnExplanationSaysWhyAndWhatItWaitsFor(t *testing.T) {
 		},
 		"its containers have ended before its kubelet fell silent": {
 			pod("p", deleted(time.Hour, "", ""), kept, over), silent,
-			cliv1alpha1.WaitsForFinalizers, "No condition of the pod says why. It waits for the finalizer example.com/backup: whoever set it must remove it.", 0,
+			cliv1alpha1.WaitsForFinalizers, "No condition of the pod says why. It waits for the finalizer example.com/backup: the controller that set it must remove it.", 0,
 		},
 		"its node is out of service": {
 			pod("p", deleted(time.Minute, "DeletionByPodGC", "")), lost,

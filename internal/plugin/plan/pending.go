@@ -186,7 +186,8 @@ func ChangesSince(before, list *cliv1alpha1.PendingList, has func(types.UID) boo
 	}
 	var changes []cliv1alpha1.PendingChange
 	add := func(event cliv1alpha1.PendingEvent, pod *cliv1alpha1.PendingPod) {
-		change := cliv1alpha1.PendingChange{TypeMeta: cliv1alpha1.Type("PendingChange"), At: list.At, Change: event, Pod: *pod}
+		change := cliv1alpha1.PendingChange{At: list.At, Change: event, Pod: *pod}
+		change.TypeMeta = cliv1alpha1.Type("PendingChange")
 		changes = append(changes, change)
 	}
 	for i := range before.Pods {

@@ -223,7 +223,8 @@ func firstOf(lines []string, what, does, do string) []string {
 // budgets says which PodDisruptionBudgets are overrun, and which are asked for more than they allow.
 func budgets(plan *cliv1alpha1.TaintPlan) []string {
 	var overrun, asked []string
-	worst := slices.SortedStableFunc(slices.Values(plan.Budgets), func(a, b cliv1alpha1.PlannedBudget) int { return b.Breach - a.Breach })
+	byBreach := func(a, b cliv1alpha1.PlannedBudget) int { return b.Breach - a.Breach }
+	worst := slices.SortedStableFunc(slices.Values(plan.Budgets), byBreach)
 	for _, budget := range worst {
 		allows := fmt.Sprintf("PodDisruptionBudget %s/%s allows %s",
 			budget.Namespace, budget.Name, sentence.Counted(int(budget.Allowed), "disruption"))

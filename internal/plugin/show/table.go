@@ -230,7 +230,7 @@ func (p *Printer) More(number int) {
 
 const (
 	many     = 30 // rows above which pods of one workload share a row
-	mostPods = 20 // rows that are printed if there are more than many all the same
+	mostPods = 20 // rows that are printed if there are still more than many
 )
 
 // Pod is what the table of pods must know about a record.

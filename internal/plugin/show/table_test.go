@@ -15,9 +15,9 @@ import (
 )
 
 // printed is what a function prints on a terminal with a width.
-func printed(width int, print func(*Printer)) string {
+func printed(width int, with func(*Printer)) string {
 	var text strings.Builder
-	print(&Printer{Env: command.Env{IOStreams: genericiooptions.IOStreams{Out: Narrow{Writer: &text, Width: width}}}})
+	with(&Printer{Env: command.Env{IOStreams: genericiooptions.IOStreams{Out: Narrow{Writer: &text, Width: width}}}})
 	return text.String()
 }
 

@@ -95,9 +95,11 @@ func OwnerOf(owner *cliv1alpha1.Owner) string {
 // PodsToGo counts pods that must leave, in the same words everywhere.
 func PodsToGo(pods cliv1alpha1.PodsToGo, at time.Time) string {
 	text := Numbers(
-		Number{pods.Overdue, "overdue"}, Number{pods.Due - pods.Overdue, "due now"}, Number{pods.Held, "held"}, Number{pods.Later, "due later"})
+		Number{pods.Overdue, "overdue"}, Number{pods.Due - pods.Overdue, "due now"}, Number{pods.Held, "held"},
+		Number{pods.Later, "due later"})
 	if pods.Next != nil {
-		text += fmt.Sprintf(" (%s%s)", sentence.Agree(pods.Later, "in ", "the next in "), sentence.Relative(at, pods.Next.Time))
+		in := sentence.Agree(pods.Later, "in ", "the next in ")
+		text += fmt.Sprintf(" (%s%s)", in, sentence.Relative(at, pods.Next.Time))
 	}
 	return text
 }

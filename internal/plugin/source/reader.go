@@ -128,7 +128,8 @@ func ForReading(config *rest.Config) *rest.Config {
 	return config
 }
 
-// Read reads what a command needs into a new cluster. Nodes and pods are required. The cluster says what else is missing.
+// Read reads what a command needs into a new cluster. Nodes and pods are required. The cluster says what else is
+// missing.
 func (r *Reader) Read(ctx context.Context, wanted Wants) error {
 	r.Cluster = &state.Cluster{Location: r.Cluster.Location, Controllers: map[types.UID]metav1.OwnerReference{}}
 	for _, read := range []func(context.Context, Wants) error{

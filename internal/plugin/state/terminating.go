@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// TerminationOf says since when a terminating pod is deleted, and what it waits for. Its node may be nil, if it has none,
-// if it does not exist (gone), or if it could not be read.
+// TerminationOf says since when a terminating pod is deleted, and what it waits for. Its node is nil if it has none, if
+// the node does not exist (gone), and if it could not be read.
 func TerminationOf(pod *corev1.Pod, node *corev1.Node, gone bool, at time.Time) *cliv1alpha1.Termination {
 	until := pod.DeletionTimestamp.Time
 	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second

@@ -80,8 +80,10 @@ type headRow struct {
 // New returns a board. Run starts it.
 func New(config Config) *Board {
 	b := &Board{
-		config: config, follower: follow.New(updateEvery), rows: newRows(), pending: plan.Pending{Owner: (&state.Cluster{}).Owner},
-		held: map[string]string{}, changed: map[string]bool{}, waiting: map[types.UID]*corev1.Event{}, counted: map[types.UID]bool{},
+		config: config, follower: follow.New(updateEvery), rows: newRows(),
+		pending: plan.Pending{Owner: (&state.Cluster{}).Owner},
+		held:    map[string]string{}, changed: map[string]bool{}, waiting: map[types.UID]*corev1.Event{},
+		counted: map[types.UID]bool{},
 		sources: map[string]*currency{},
 	}
 	b.follower.Also = []func(context.Context){b.pingServer, func(ctx context.Context) {

@@ -127,8 +127,9 @@ func (b *Board) renderNode(name string) {
 		return
 	}
 	row := nodeRow{
-		Name: name, Zone: readiness.ZoneName(topology.GetZoneKey(node.Node)), Ready: string(corev1.ConditionUnknown), Cordoned: node.Spec.Unschedulable,
-		Held: b.held[name], Pods: b.pending.On(node, b.config.Now()),
+		Name: name, Zone: readiness.ZoneName(topology.GetZoneKey(node.Node)), Ready: string(corev1.ConditionUnknown),
+		Cordoned: node.Spec.Unschedulable,
+		Held:     b.held[name], Pods: b.pending.On(node, b.config.Now()),
 	}
 	if ready := readiness.Condition(node.Node, corev1.NodeReady); ready != nil {
 		row.Ready = string(ready.Status)
@@ -279,7 +280,8 @@ func (b *Board) renderHeld() {
 	newest := map[string]*corev1.Event{}
 	for _, event := range b.waiting {
 		name := event.InvolvedObject.Name
-		if last := newest[name]; waits(b.live.Node(name)) && (last == nil || last.LastTimestamp.Before(&event.LastTimestamp)) {
+		last := newest[name]
+		if waits(b.live.Node(name)) && (last == nil || last.LastTimestamp.Before(&event.LastTimestamp)) {
 			newest[name] = event
 		}
 	}

@@ -68,7 +68,8 @@ func (b *Board) servePage(w http.ResponseWriter, _ *http.Request) {
 	_ = Write(w, Page{ // it fails if the client is gone
 		Kind: board, Title: "Board: " + b.config.Cluster, Answer: "Reading the cluster.",
 		Facts: []Fact{
-			{Name: "Cluster", Value: b.config.Cluster, ID: "cluster"}, {Name: "Pods of", Value: cmp.Or(b.config.Namespace, "all namespaces")},
+			{Name: "Cluster", Value: b.config.Cluster, ID: "cluster"},
+			{Name: "Pods of", Value: cmp.Or(b.config.Namespace, "all namespaces")},
 			{Name: "API server's clock", ID: "clock"},
 		},
 		Footer: "The board only reads, with your own rights. Press Ctrl-C in its terminal to stop it.",

@@ -77,7 +77,7 @@ func shootBoard(ctx context.Context, browser *web.Browser, out string) error {
 		now := time.Now()
 		objects := web.Small(now)
 		scene := web.Open(ctx, objects)
-		evict := func(tab *web.Tab) error {
+		evict := func(tab *web.Tab) error { //nolint:contextcheck // the browser has it
 			if err := tab.Until(web.Rows("pods") + ` === 7`); err != nil {
 				return err
 			}
@@ -86,7 +86,8 @@ func shootBoard(ctx context.Context, browser *web.Browser, out string) error {
 			}
 			return tab.Until(web.Rows("evictions") + ` === 2`)
 		}
-		tab, err := browser.OpenAddress(scene.Address, web.View{Width: 1120, Height: 1250, Scheme: scheme})
+		view := web.View{Width: 1120, Height: 1250, Scheme: scheme}
+		tab, err := browser.OpenAddress(scene.Address, view) //nolint:contextcheck // the browser has it
 		if err == nil {
 			err = errors.Join(evict(tab), capture(tab, filepath.Join(out, "board-"+scheme+".png")))
 			tab.Close()

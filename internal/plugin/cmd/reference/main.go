@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command reference prints docs/commands.md, which cobra writes from the commands. It is a program of its own because the
-// plugin does not need cobra's generator.
+// Command reference prints docs/commands.md, which cobra writes from the commands. It is a program of its own because
+// the plugin does not need cobra's generator.
 package main
 
 import (
@@ -28,7 +28,8 @@ only ` + "`pause` and `resume`" + ` need something installed in the cluster. Eve
 
 Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command line. Commands list any others.
 
-Every command also takes kubectl's flags that select a cluster and its credentials, such as ` + "`--context` and `-n`" + `.
+Every command also takes kubectl's flags that select a cluster and its credentials, such as
+` + "`--context` and `-n`" + `.
 ` + "`kubectl taintkeeper options`" + ` lists them.
 
 `
