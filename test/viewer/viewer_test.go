@@ -163,8 +163,9 @@ func TestTheRoleIsEnoughForEveryCommandThatReads(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			kubeconfig, refused := bound(t, user, role)
 			for _, args := range [][]string{
-				{"plan", "n-1", "m:NoExecute", "--where-to"}, {"plan", "n-1", "--silent"},
-				{"why", "web", "-n", "default"}, {"leaving", "-A"}, {"taints"}, {"snapshot"},
+				{"plan", "n-1", "m:NoExecute", "--where-to"},
+				{"simulate", "--silent", "n-1", "--for", "10m"},
+				{"why", "web", "-n", "default"}, {"leaving", "-A"}, {"leaving", "-A", "--since", "30m"}, {"taints"}, {"snapshot"},
 				{"check", "--fail-on=never"}, {"status"},
 			} {
 				out, errOut, err := run(t, kubeconfig, args...)
