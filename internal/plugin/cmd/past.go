@@ -12,35 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// pastOf reads what events say of evictions, and returns when it did. A cluster is asked only for pods with a name, if
-// there is one.
-func pastOf(ctx context.Context, s *source.Source, namespace, pod string) ([]cliv1alpha1.Eviction, time.Time, error) {
-	if s.Offline() {
-		cluster, err := s.Read(ctx, source.Wants{Evictor: true})
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		return cluster.Signs.Past, s.Now(cluster), nil
-	}
-	api, err := s.Connect()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	defer api.Progress.End()
-	err = api.Past(ctx, namespace, pod)
-	return api.Cluster.Signs.Past, s.Env.Clock.Now(), err
-}
-
 // runPast lists the evictions of the past.
 func (o *leavingOptions) runPast(ctx context.Context) error {
-	all, now, err := pastOf(ctx, &o.source, o.namespace, "")
+	all, now, err := o.past(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,6 +37,24 @@ func (o *leavingOptions) runPast(ctx context.Context) error {
 	}
 	o.printPast(list)
 	return nil
+}
+
+// past reads what events say of evictions, and returns when it did.
+func (o *leavingOptions) past(ctx context.Context) ([]cliv1alpha1.Eviction, time.Time, error) {
+	if o.source.Offline() {
+		cluster, err := o.source.Read(ctx, source.Wants{Evictor: true})
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		return cluster.Signs.Past, o.source.Now(cluster), nil
+	}
+	api, err := o.source.Connect()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer api.Progress.End()
+	err = api.Past(ctx, o.namespace, "")
+	return api.Cluster.Signs.Past, o.source.Env.Clock.Now(), err
 }
 
 func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
@@ -116,20 +115,15 @@ func evictorName(by cliv1alpha1.Who) string {
 	if by == cliv1alpha1.WhoTaintkeeper {
 		return "Taintkeeper"
 	}
-	return "kube-controller-manager"
+	return builtin.Program
 }
 
-// gone explains a pod that does not exist, from the newest event of its eviction. It returns nil if there is none.
-func (o *whyOptions) gone(ctx context.Context) *cliv1alpha1.Explanation {
-	all, now, err := pastOf(ctx, &o.source, o.wanted.namespace, o.wanted.name)
-	if err != nil {
-		return nil // that the pod does not exist is what counts
+// evicted returns the newest of some evictions that made the pod leave, or nil.
+func (w *wanted) evicted(past []cliv1alpha1.Eviction) *cliv1alpha1.Eviction {
+	for _, e := range slices.Backward(state.Past(past, time.Time{}, w.namespace)) {
+		if !e.Cancelled && e.Name == w.name {
+			return &e
+		}
 	}
-	all = slices.DeleteFunc(state.Past(all, time.Time{}, o.wanted.namespace), func(e cliv1alpha1.Eviction) bool {
-		return e.Cancelled || e.Name != o.wanted.name
-	})
-	if len(all) == 0 {
-		return nil
-	}
-	return explain.Gone(all[len(all)-1], now)
+	return nil
 }

@@ -118,10 +118,10 @@ func (o *whyOptions) run(ctx context.Context) error {
 
 // explanation explains the pod, or what events say if it is gone.
 func (o *whyOptions) explanation(ctx context.Context) (*cliv1alpha1.Explanation, error) {
-	subject, err := o.subject(ctx)
+	subject, past, err := o.subject(ctx)
 	if errors.Is(err, errNoPod) {
-		if gone := o.gone(ctx); gone != nil {
-			return gone, nil
+		if evicted := o.wanted.evicted(past); evicted != nil {
+			return explain.Gone(*evicted, subject.At), nil
 		}
 	}
 	if err != nil {
@@ -132,35 +132,41 @@ func (o *whyOptions) explanation(ctx context.Context) (*cliv1alpha1.Explanation,
 	return explanation, nil
 }
 
-// subject returns the pod and everything that the explanation needs.
-func (o *whyOptions) subject(ctx context.Context) (explain.Subject, error) {
+// subject returns the pod and everything that the explanation needs. If the pod does not exist, it also returns the
+// evictions of the past that it has read.
+func (o *whyOptions) subject(ctx context.Context) (explain.Subject, []cliv1alpha1.Eviction, error) {
 	if o.source.Offline() {
 		cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Evictor: true})
 		if err != nil {
-			return explain.Subject{}, err
+			return explain.Subject{}, nil, err
 		}
 		at := o.source.Now(cluster)
 		pod, err := o.wanted.among(cluster, at)
 		if err != nil {
-			return explain.Subject{}, err
+			return explain.Subject{At: at}, cluster.Signs.Past, err
 		}
 		subject := subjectOf(cluster, pod)
 		subject.At = at
-		return subject, nil
+		return subject, nil, nil
 	}
 	reader, err := o.source.Connect()
 	if err != nil {
-		return explain.Subject{}, err
+		return explain.Subject{}, nil, err
 	}
 	if o.wanted.namespace == "" && !o.all {
 		if o.wanted.namespace, err = o.source.Namespace(); err != nil {
-			return explain.Subject{}, err
+			return explain.Subject{}, nil, err
 		}
 	}
 	now := o.source.Env.Clock.Now()
 	subject, err := subjectReader{reader}.read(ctx, &o.wanted, now)
 	subject.At = now
-	return subject, err
+	if errors.Is(err, errNoPod) {
+		// If events cannot be read, that the pod does not exist is what counts.
+		_ = reader.Past(ctx, o.wanted.namespace, o.wanted.name)
+		reader.Progress.End()
+	}
+	return subject, reader.Cluster.Signs.Past, err
 }
 
 // subjectOf returns a pod of a cluster and everything that the explanation needs.

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -66,7 +65,7 @@ func (s *Subject) wait(t *cliv1alpha1.Termination, e *cliv1alpha1.Explanation) s
 		help("If the machine will not return, delete the node", "kubectl delete node "+node)
 		return fmt.Sprintf("It waits for the kubelet of node %s, which is silent: no other program can say that the containers have ended.", node)
 	case cliv1alpha1.WaitsForContainers:
-		return fmt.Sprintf("Its containers have %s more to stop.", duration.HumanDuration(t.Until.Sub(s.At)))
+		return fmt.Sprintf("Its containers have %s more to stop.", sentence.Between(s.At, t.Until.Time))
 	case cliv1alpha1.WaitsForFinalizers:
 		return "It waits for the " + sentence.Agree(len(t.Finalizers),
 			"finalizer "+t.Finalizers[0]+": the controller that set it must remove it.",
@@ -76,16 +75,14 @@ func (s *Subject) wait(t *cliv1alpha1.Termination, e *cliv1alpha1.Explanation) s
 		return "It has no node, so the API server removes it soon."
 	}
 	return fmt.Sprintf("Its containers should have ended %s ago, but the kubelet of node %s does not say so: its log says why. "+
-		"Often a process or a volume hangs.", duration.HumanDuration(s.At.Sub(t.Until.Time)), node)
+		"Often a process or a volume hangs.", sentence.Between(t.Until.Time, s.At), node)
 }
 
 // Gone explains a pod that does not exist any more, from the event of its eviction.
 func Gone(evicted cliv1alpha1.Eviction, at time.Time) *cliv1alpha1.Explanation {
-	e := &cliv1alpha1.Explanation{
-		At: metav1.NewMicroTime(at), Namespace: evicted.Namespace, Name: evicted.Name, UID: evicted.UID, Node: evicted.Node,
+	return &cliv1alpha1.Explanation{
+		TypeMeta: cliv1alpha1.Type("Explanation"), At: metav1.NewMicroTime(at), Namespace: evicted.Namespace, Name: evicted.Name, UID: evicted.UID, Node: evicted.Node,
 		State: cliv1alpha1.PodGone, Evicted: &evicted, EvictedBy: evicted.By, Taint: evicted.Taint, Due: evicted.Due,
 		Taints: []cliv1alpha1.ExplainedTaint{}, Tolerations: []cliv1alpha1.ExplainedToleration{},
 	}
-	e.SetGroupVersionKind(cliv1alpha1.GroupVersion.WithKind("Explanation"))
-	return e
 }

@@ -444,8 +444,8 @@ func (c *collector) hear() {
 			signs.AddLease(lease)
 		}
 	}
-	for _, trace := range signs.Evictions {
-		signs.Heard(trace.Last)
+	for i := range signs.Past {
+		signs.Heard(signs.Past[i].At.Time)
 	}
 	for _, node := range c.cluster.Nodes {
 		for i := range node.Status.Conditions {

@@ -141,8 +141,6 @@ type Signs struct {
 	// The list is complete if HoldersKnown.
 	Holders      []*admissionv1.ValidatingAdmissionPolicy
 	HoldersKnown bool
-	// Evictions are the events of evictions, by program: Taintkeeper or [builtin.Program].
-	Evictions map[string]Trace
 	// Failure is Taintkeeper's most recent event about a failure. If it is nil and FailuresKnown is true, there is none.
 	Failure       *cliv1alpha1.LastError
 	FailuresKnown bool
@@ -255,32 +253,30 @@ func (s *Signs) AddEvent(event *corev1.Event) {
 		return
 	}
 	s.Past = append(s.Past, e)
-	if e.Cancelled {
-		s.addCancelled(event)
+	if !e.Cancelled || e.Name == "" {
+		return
 	}
-	who := builtin.Program
-	if e.By == cliv1alpha1.WhoTaintkeeper {
-		who = Taintkeeper
-	}
-	if s.Evictions == nil {
-		s.Evictions = map[string]Trace{}
-	}
-	s.Evictions[who] = s.Evictions[who].with(event, 1)
-}
-
-// addCancelled counts how often evictions of a pod were cancelled. The API server merges equal events.
-func (s *Signs) addCancelled(event *corev1.Event) {
 	if s.Cancelled == nil {
 		s.Cancelled = map[types.NamespacedName]Trace{}
 	}
-	pod := types.NamespacedName{Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
-	s.Cancelled[pod] = s.Cancelled[pod].with(event, max(int(event.Count), 1))
+	pod := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
+	s.Cancelled[pod] = s.Cancelled[pod].with(e.At.Time, max(int(event.Count), 1)) // the API server merges equal events
 }
 
-// with returns the trace with one more event.
-func (t Trace) with(event *corev1.Event, count int) Trace {
+// EvictionsBy returns how many events of evictions a program wrote, Taintkeeper or [builtin.Program], and when last.
+func (s *Signs) EvictionsBy(program string) (t Trace) {
+	for i := range s.Past {
+		if (s.Past[i].By == cliv1alpha1.WhoTaintkeeper) == (program == Taintkeeper) {
+			t = t.with(s.Past[i].At.Time, 1)
+		}
+	}
+	return t
+}
+
+// with returns the trace with one more event, which may stand for several equal ones.
+func (t Trace) with(at time.Time, count int) Trace {
 	t.Count += count
-	if at := lastSeen(event); at.After(t.Last) {
+	if at.After(t.Last) {
 		t.Last = at
 	}
 	return t

@@ -56,7 +56,7 @@ func TestAnEvictionEventIsAttributedToTheControllerThatWroteIt(t *testing.T) {
 			var signs state.Signs
 			signs.AddEvent(&test.event)
 			for _, who := range []string{builtin.Program, state.Taintkeeper} {
-				if got := signs.Evictions[who].Count == 1; got != (who == test.want) {
+				if got := signs.EvictionsBy(who).Count == 1; got != (who == test.want) {
 					t.Errorf("it is an event of %s: %t", who, got)
 				}
 			}

@@ -247,7 +247,7 @@ func (q *question) processState() State {
 func (q *question) acts() bool {
 	lease := q.answer.Process.Lease
 	return state.IsHeld(lease, q.answer.At) || state.IsHeld(q.Signs.NewestLease(state.IsOfNodeHealth), q.answer.At) ||
-		q.answer.Clock == cliv1alpha1.ClockFresh || lease == nil && q.isRecent(q.Signs.Evictions[state.Taintkeeper].Last)
+		q.answer.Clock == cliv1alpha1.ClockFresh || lease == nil && q.isRecent(q.Signs.EvictionsBy(state.Taintkeeper).Last)
 }
 
 // modesOfPods are the modes that pods show. Pods that enforce show no mode: whether they do, their leader's Lease says.
@@ -372,8 +372,8 @@ func (q *question) switchedOn(controller builtin.Controller) State {
 
 // evicted returns when a program last wrote the event of an eviction, or zero.
 func (q *question) evicted(program string) time.Time {
-	trace, ok := q.Signs.Evictions[program]
-	if ok {
+	trace := q.Signs.EvictionsBy(program)
+	if trace.Count > 0 {
 		q.sign("%s wrote %s about evictions, %s %s.", program, sentence.Counted(trace.Count, "event"),
 			sentence.Agree(trace.Count, "at", "the last at"), Instant(trace.Last))
 	}
