@@ -179,7 +179,10 @@ func (o *leavingOptions) wants(namespace string) source.Wants {
 	if len(o.nodes.Names) == 1 {
 		bound = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
-	return source.Wants{Policies: true, Evictor: true, Namespace: namespace, Pods: bound}
+	return source.Wants{
+		Policies: true, Evictor: true, Namespace: namespace, Pods: bound,
+		WithoutNodes: "this lists only the pods that were evicted and still exist",
+	}
 }
 
 // troubleEvery is how often a broken watch is noted while it stays broken.
