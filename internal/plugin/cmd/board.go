@@ -110,7 +110,7 @@ func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*web.Boar
 	first, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if err := version(first, clients); err != nil {
-		return nil, source.Probed(first, config.Host, "ask for", "the version", err)
+		return nil, source.Failed(first, config.Host, "ask for", "the version", err)
 	}
 	ping := func(ctx context.Context) error {
 		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches report it
