@@ -103,9 +103,6 @@ func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 // AddTo adds the Keeper to a manager. It renews only in the leader.
 func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
 
-// HasSynced reports that the Keeper waits for nothing of its own.
-func (k *Keeper) HasSynced() bool { return true }
-
 func (k *Keeper) lead(ctx context.Context) error {
 	k.mu.Lock()
 	k.leads, k.term = true, -1

@@ -158,7 +158,10 @@ func (o *leavingOptions) wants() source.Wants {
 	if len(o.nodes.Names) == 1 {
 		bound = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
-	return source.Wants{Policies: true, Evictor: true, Namespace: o.namespace, Pods: bound}
+	return source.Wants{
+		Policies: true, Evictor: true, Namespace: o.namespace, Pods: bound,
+		WithoutNodes: "this lists only the pods that were evicted and still exist",
+	}
 }
 
 // pending returns the pods of the namespace that must leave some nodes. Files have those of all namespaces.

@@ -5,7 +5,7 @@ package cmd
 
 import (
 	"io"
-	"strings"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,9 +68,13 @@ func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
 	clients.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	})
-	err := newReader(clients).Read(t.Context(), (&leavingOptions{}).wants())
-	if err == nil || !strings.Contains(err.Error(), "ask for the right to list them") {
-		t.Errorf("the error is %v", err)
+	reader := newReader(clients)
+	if err := reader.Read(t.Context(), (&leavingOptions{}).wants()); err != nil {
+		t.Fatal(err)
+	}
+	const want = "You may not list nodes, so this lists only the pods that were evicted and still exist."
+	if notes := reader.Cluster.Notes(); !slices.Contains(notes, want) {
+		t.Errorf("the notes are %q, want %q", notes, want)
 	}
 }
 

@@ -463,7 +463,7 @@ func (o *taintOptions) edited(current []corev1.Taint) ([]corev1.Taint, error) {
 func (o *taintOptions) explain(err error) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), ` resource "nodes"`): // by RBAC, not by a webhook
-		return fmt.Errorf("%w: ask for the right to get and patch nodes", err)
+		return fmt.Errorf("%w: ask for the right to patch nodes, and to get them", err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return fmt.Errorf("the API server refused the change: %w", err)
 	case apierrors.IsConflict(err):

@@ -360,7 +360,7 @@ func TestANodeThatCannotBeChangedDoesNotStopTheOthers(t *testing.T) {
 		})
 		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes"),
 			`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
-			"node forbidden: ", "ask for the right to get and patch nodes")
+			"node forbidden: ", "ask for the right to patch nodes, and to get them")
 		s.mustSay(s.err.String(), "Note: Left out node tainted: ")
 		s.mustHave("first", "m:NoSchedule")
 		s.mustHave("last", "m:NoSchedule")

@@ -133,6 +133,7 @@ func (s *Source) Connect() (*Reader, error) {
 	reader, err := Connect(config, show.NewProgress(s.Env))
 	if err == nil {
 		reader.Cluster.Location = LocationOf(s.Config, config)
+		reader.Home, _, _ = s.Config.ToRawKubeConfigLoader().Namespace()
 	}
 	return reader, err
 }
@@ -199,6 +200,8 @@ type Wants struct {
 	Evictor    bool // who evicts, see [state.Evictor]
 	Templates  bool // workloads whose pods are not in the files; nodes are then optional
 
+	// WithoutNodes is what follows for the answer if a user may not list nodes. If it is empty, nodes are required.
+	WithoutNodes string
 	// Namespace limits the pods and the budgets that are read from an API server, and Pods the pods. Empty means all.
 	Namespace string
 	Pods      fields.Selector
