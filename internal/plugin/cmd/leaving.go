@@ -231,17 +231,8 @@ func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
 		}
 		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
 			show.FullName(pod.Namespace, pod.Name), pod.Node, sentence.Between(pod.Since.Time, list.At.Time),
-			waitWords[pod.WaitsFor])
+			show.Waits[pod.WaitsFor])
 	}
-}
-
-// waitWords name what terminating pods wait for.
-var waitWords = map[cliv1alpha1.TerminationWait]string{
-	cliv1alpha1.WaitsForContainers:        "its containers",
-	cliv1alpha1.WaitsForKubelet:           "its kubelet, which is alive",
-	cliv1alpha1.WaitsForSilentKubelet:     "its kubelet, which is silent",
-	cliv1alpha1.WaitsForFinalizers:        "its finalizers",
-	cliv1alpha1.WaitsForGarbageCollection: "pod garbage collection",
 }
 
 // columns returns the columns of the table, the most important first.

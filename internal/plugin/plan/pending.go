@@ -94,7 +94,7 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	var undated []sentence.About
 	comparing := 0
 	for node := range live.Nodes() {
-		list.Stuck = append(list.Stuck, p.stuckOn(node, at)...)
+		list.Stuck = append(list.Stuck, p.StuckOn(node, at)...)
 		if len(node.Taints) == 0 {
 			continue
 		}
@@ -152,9 +152,9 @@ func CountPending(list *cliv1alpha1.PendingList, held map[cliv1alpha1.Objector]i
 	return pods
 }
 
-// stuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
+// StuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
 // containers, by name.
-func (p Pending) stuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
+func (p Pending) StuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
 	for pod := range node.Pods() {
 		if pod.DeletionTimestamp == nil {
 			continue
