@@ -248,7 +248,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
 		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has", doing, err, verb, state.ViewerRole)}
@@ -279,14 +279,6 @@ func IsUnanswered(err error) bool {
 	var network net.Error
 	var request *url.Error
 	return errors.As(err, &network) || errors.As(err, &request) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// Probed returns the error of a call. If the call timed out, the error says so, and not that it was interrupted.
-func Probed(ctx context.Context, server, verb, kind string, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return Failed(ctx, server, verb, kind, err)
 }
 
 // LocationOf returns the cluster that flags and kubeconfig select, as its users call it.
