@@ -200,5 +200,5 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.failOn.Check(show.Found(simulateLosses(report.Summary)))
+	return o.failOn.Check(show.Found(show.SimulatedLosses(report.Summary)))
 }

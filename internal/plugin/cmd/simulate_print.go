@@ -102,7 +102,7 @@ func simulateAnswer(report *cliv1alpha1.SimulationReport) (answer string, losses
 	if down := mostDown(report); down > 0 {
 		answer += ". At most " + sentence.Do(down, "replica", "is", "are") + " down at once"
 	}
-	for _, loss := range simulateLosses(s) {
+	for _, loss := range show.SimulatedLosses(s) {
 		if loss.Of > 0 && loss.FailOn != command.LostWorkload {
 			losses = append(losses, loss.String()+".")
 		}
@@ -178,20 +178,6 @@ func joined(parts []string) string {
 		return parts[0]
 	}
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
-}
-
-// simulateLosses counts what needs attention in a report.
-func simulateLosses(s cliv1alpha1.SimulationSummary) []show.Loss {
-	return []show.Loss{
-		{command.LostPod, s.PodsLost, "pod", "leaves that no controller replaces", "leave that no controller replaces"},
-		{command.LostWorkload, s.WorkloadsLost, "workload", "has no ready replica for a while", "have no ready replica for a while"},
-		{command.Budget, s.BudgetsOverrun, "PodDisruptionBudget", "is overrun", "are overrun"},
-		{"", s.Preempted, "pod", "is preempted to make room for pods of higher priority", "are preempted to make room for pods of higher priority"},
-		{"", s.Held, "due pod", "is held by EvictionPolicies at the end", "are held by EvictionPolicies at the end"},
-		{command.Nowhere, s.Nowhere, "pod", "has no room at the end", "have no room at the end"},
-		{"", s.Unattached, "pod", "waits at the end for a volume that is attached to another node", "wait at the end for volumes that are attached to other nodes"},
-		{"", s.LocalData, "pod", "loses the data in its emptyDir volumes", "lose the data in their emptyDir volumes"},
-	}
 }
 
 func span(d metav1.Duration) string { return sentence.Span(d.Duration) }

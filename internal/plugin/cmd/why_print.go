@@ -152,11 +152,24 @@ func (e *explainer) refusals() string {
 }
 
 // section begins a part of the text.
-func (e *explainer) section(format string, args ...any) {
+func (e *explainer) section(title string) {
 	if !e.NoHeaders {
 		e.Line("")
-		e.Line(format, args...)
+		e.Line("%s", title)
 	}
+}
+
+// table prints a part of the text as a table, if it has rows. From a column on, cells are sentences.
+func (e *explainer) table(title string, columns []string, sentences int, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	e.section(title)
+	var all []show.Column[[]string]
+	for i, title := range columns {
+		all = append(all, show.Column[[]string]{Title: title, Below: i >= sentences, Cell: func(row []string) string { return row[i] }})
+	}
+	show.Table(e.Printer, all, rows)
 }
 
 // sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
@@ -180,58 +193,44 @@ func (e *explainer) printTiming() {
 	case !t.Start.Time.Equal(t.Since.Time): // the rule of kube-controller-manager
 		later = "when the leader of kube-controller-manager began to lead"
 	}
-	type row [4]string
-	instant := func(name string, at metav1.MicroTime, from string) row {
-		return row{name, e.Instant(e.At.Time, &at), sentence.When(e.At.Time, at.Time), from}
+	instant := func(name string, at metav1.MicroTime, from string) []string {
+		return []string{name, e.Instant(e.At.Time, &at), sentence.When(e.At.Time, at.Time), from}
 	}
-	rows := []row{
+	rows := [][]string{
 		instant("since", t.Since, sourceWords[t.SinceFrom]), instant("bound", t.Bound, sourceWords[t.BoundFrom]),
 		instant("start", t.Start, later),
 	}
 	if t.TolerationSeconds != nil {
-		rows = append(rows, row{"tolerated", fmt.Sprintf("+ %ds", *t.TolerationSeconds), "", e.position()})
+		rows = append(rows, []string{"tolerated", fmt.Sprintf("+ %ds", *t.TolerationSeconds), "", e.position()})
 	}
-	var columns []show.Column[row]
-	for i, title := range []string{"Time", "At", "Relative", "From"} {
-		columns = append(columns, show.Column[row]{Title: title, Below: i == 3, Cell: func(r row) string { return r[i] }})
-	}
-	e.section("How the due time is computed:")
-	show.Table(e.Printer, columns, append(rows, instant("due", t.Due, "")))
+	rows = append(rows, instant("due", t.Due, ""))
+	e.table("How the due time is computed:", []string{"Time", "At", "Relative", "From"}, 3, rows)
 }
 
 func (e *explainer) printTaints() {
-	if len(e.Taints) == 0 {
-		return
+	var rows [][]string
+	for i := range e.Taints {
+		t, age, tolerated := &e.Taints[i], "unknown", "not at all"
+		if !t.TimeAdded.IsZero() {
+			age = sentence.Age(t.TimeAdded.Time, e.At.Time)
+		}
+		switch t.Tolerated {
+		case cliv1alpha1.ToleratedIndefinitely:
+			tolerated = "forever"
+		case cliv1alpha1.ToleratedForAWhile:
+			tolerated = show.TolerationSeconds(e.Tolerations[*t.Toleration].Toleration)
+		case cliv1alpha1.ToleratedNotAtAll:
+		}
+		rows = append(rows, []string{t.Taint, age, tolerated, at(t.Toleration), e.means(t)})
 	}
-	type taint = cliv1alpha1.ExplainedTaint
-	e.section("The taints of node %s:", e.Node)
-	show.Table(e.Printer, []show.Column[taint]{
-		{Title: "Taint", Cell: func(t taint) string { return t.Taint }},
-		{Title: "Age", Cell: func(t taint) string {
-			if t.TimeAdded.IsZero() {
-				return "unknown"
-			}
-			return sentence.Age(t.TimeAdded.Time, e.At.Time)
-		}},
-		{Title: "Tolerated", Cell: func(t taint) string {
-			switch t.Tolerated {
-			case cliv1alpha1.ToleratedIndefinitely:
-				return "forever"
-			case cliv1alpha1.ToleratedForAWhile:
-				return show.TolerationSeconds(e.Tolerations[*t.Toleration].Toleration)
-			}
-			return "not at all"
-		}},
-		{Title: "By", Cell: func(t taint) string { return at(t.Toleration) }},
-		{Title: "On its own", Below: true, Cell: e.means},
-	}, e.Taints)
-	if e.LastWrite != nil && !e.NoHeaders {
+	e.table("The taints of node "+e.Node+":", []string{"Taint", "Age", "Tolerated", "By", "On its own"}, 4, rows)
+	if e.LastWrite != nil && len(rows) > 0 && !e.NoHeaders {
 		e.Line("%s last wrote the taints of the node, %s.", e.LastWrite.By, e.when(&metav1.MicroTime{Time: e.LastWrite.At.Time}))
 	}
 }
 
 // means says what a taint alone means for the pod.
-func (e *explainer) means(taint cliv1alpha1.ExplainedTaint) string {
+func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 	words := "stays"
 	switch {
 	case taint.Effect != corev1.TaintEffectNoExecute:
@@ -250,30 +249,22 @@ func (e *explainer) means(taint cliv1alpha1.ExplainedTaint) string {
 func (e *explainer) printTolerations() {
 	if len(e.Tolerations) == 0 {
 		e.section("The pod has no tolerations.")
-		return
 	}
-	positions := make([]int, len(e.Tolerations))
-	for i := range positions {
-		positions[i] = i
+	var rows [][]string
+	for i := range e.Tolerations {
+		t := &e.Tolerations[i]
+		from := t.OriginDetail
+		if !t.Certain && t.Origin != cliv1alpha1.OriginUnknown {
+			from += ", inferred from its form"
+		}
+		rows = append(rows, []string{strconv.Itoa(i), show.Toleration(t.Toleration), e.countsFor(t), from})
 	}
-	e.section("The pod's tolerations:")
-	show.Table(e.Printer, []show.Column[int]{
-		{Title: "#", Cell: strconv.Itoa},
-		{Title: "Toleration", Cell: func(i int) string { return show.Toleration(e.Tolerations[i].Toleration) }},
-		{Title: "Applies to", Below: true, Cell: e.countsFor},
-		{Title: "From", Below: true, Cell: func(i int) string {
-			t := &e.Tolerations[i]
-			if t.Certain || t.Origin == cliv1alpha1.OriginUnknown {
-				return t.OriginDetail
-			}
-			return t.OriginDetail + ", inferred from its form"
-		}},
-	}, positions)
+	e.table("The pod's tolerations:", []string{"#", "Toleration", "Applies to", "From"}, 2, rows)
 }
 
-// countsFor says which taints the toleration at a position applies to.
-func (e *explainer) countsFor(i int) string {
-	switch toleration := &e.Tolerations[i]; {
+// countsFor says which taints a toleration applies to.
+func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
+	switch {
 	case len(toleration.Counts) > 0:
 		return strings.Join(toleration.Counts, ", ")
 	case toleration.ShadowedBy != nil:
@@ -287,25 +278,18 @@ func (e *explainer) countsFor(i int) string {
 }
 
 func (e *explainer) printClasses() {
-	if len(e.NodeClasses) == 0 {
-		return
+	var rows [][]string
+	for i := range e.NodeClasses {
+		c, answer := &e.NodeClasses[i], "open"
+		switch {
+		case len(c.Refuse) > 0:
+			answer = "refuse it: " + strings.Join(c.Refuse, ", ")
+		case c.LeavesAfterSeconds != nil:
+			answer = fmt.Sprintf("open, but it leaves again after %ds", *c.LeavesAfterSeconds)
+		}
+		rows = append(rows, []string{strconv.Itoa(len(c.Nodes)), strings.Join(c.Taints, ", "), answer, sentence.Some(c.Nodes)})
 	}
-	type class = cliv1alpha1.NodeClass
-	e.section("The nodes, grouped by taints:")
-	show.Table(e.Printer, []show.Column[class]{
-		{Title: "Nodes", Cell: func(c class) string { return strconv.Itoa(len(c.Nodes)) }},
-		{Title: "Taints", Cell: func(c class) string { return strings.Join(c.Taints, ", ") }},
-		{Title: "Answer", Below: true, Cell: func(c class) string {
-			switch {
-			case len(c.Refuse) > 0:
-				return "refuse it: " + strings.Join(c.Refuse, ", ")
-			case c.LeavesAfterSeconds != nil:
-				return fmt.Sprintf("open, but it leaves again after %ds", *c.LeavesAfterSeconds)
-			}
-			return "open"
-		}},
-		{Title: "Names", Below: true, Cell: func(c class) string { return sentence.Some(c.Nodes) }},
-	}, e.NodeClasses)
+	e.table("The nodes, grouped by taints:", []string{"Nodes", "Taints", "Answer", "Names"}, 2, rows)
 }
 
 func (e *explainer) printChanges() {
@@ -319,7 +303,7 @@ func (e *explainer) printChanges() {
 	if e.Answer.Stays() {
 		leaves = "it is due" // policies may still hold it
 	}
-	e.section("%s", title)
+	e.section(title)
 	for i := range e.Changes {
 		change := &e.Changes[i]
 		follows := ": it stays"
@@ -378,26 +362,19 @@ func (e *explainer) objection() []string {
 }
 
 func (e *explainer) printPolicies() {
-	if len(e.Policies) == 0 {
-		return
+	var rows [][]string
+	for i := range e.Policies {
+		p, selects := &e.Policies[i], "yes"
+		if !p.Selects {
+			selects = "no: " + p.Mismatch
+		}
+		rows = append(rows, []string{p.Name, selects, p.Pace, e.says(p)})
 	}
-	type policy = cliv1alpha1.ExplainedPolicy
-	e.section("The EvictionPolicies:")
-	show.Table(e.Printer, []show.Column[policy]{
-		{Title: "Policy", Cell: func(p policy) string { return p.Name }},
-		{Title: "Selects it", Cell: func(p policy) string {
-			if p.Selects {
-				return "yes"
-			}
-			return "no: " + p.Mismatch
-		}},
-		{Title: "Says when due", Below: true, Cell: e.says},
-		{Title: "Pace", Cell: func(p policy) string { return p.Pace }},
-	}, e.Policies)
+	e.table("The EvictionPolicies:", []string{"Policy", "Selects it", "Pace", "Says when due"}, 3, rows)
 }
 
 // says is what one policy says about the pod, and until when it keeps the pod if nothing but the time changes.
-func (e *explainer) says(p cliv1alpha1.ExplainedPolicy) string {
+func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 	switch {
 	case p.DryRun && p.Selects:
 		return "lets it go: it is a dry run"

@@ -14,7 +14,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -55,14 +54,6 @@ func (s *simulation) tellLeaves(p *pod, now time.Time) {
 	if p.on != nil {
 		s.tellNode(p.on)
 	}
-}
-
-// tellBreaker reports what the breaker of a policy does, and why it is open; why is empty if it is not.
-func (s *simulation) tellBreaker(p *policy.Policy, does, why string, now time.Time) {
-	if why != "" {
-		does += ": " + why
-	}
-	s.story.add(now, tripped, "", fmt.Sprintf("the breaker of EvictionPolicy %s %s", p.Name, does), "")
 }
 
 // nameOf names the workload of a pod, or the pod if it has none.
@@ -130,7 +121,10 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 			}
 		}
 	}
-	s.reportWaiting(r)
+	s.tellBlocked()
+	for _, p := range s.waiting {
+		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
+	}
 	r.Summary.Unattached = s.tellUnattached()
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
@@ -138,14 +132,6 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 		r.Summary.Preempted += count(told.PreemptedBy != "")
 		r.Summary.PodsLost += count(told.Lost)
 		r.Summary.LocalData += count(told.LocalData)
-	}
-}
-
-// reportWaiting reports the pods that wait for room, and those that do not exist yet.
-func (s *simulation) reportWaiting(r *cliv1alpha1.SimulationReport) {
-	s.tellBlocked()
-	for _, p := range s.waiting {
-		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
 	}
 }
 
@@ -162,16 +148,18 @@ func (s *simulation) tellBlocked() {
 
 func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 	for key, c := range s.workloads {
-		first := c.first()
-		lowest := c.lowest()
+		first, lowest := c.first(), c.lowest()
 		if lowest.number >= first {
 			continue
 		}
-		length := c.below(lowest.number+1, s.end)
-		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
+		is := cliv1alpha1.SimulatedWorkload{
 			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
-			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c), Unknown: c.unknown,
-		})
+			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: c.below(lowest.number+1, s.end)}, Unknown: c.unknown,
+		}
+		for _, p := range c.points[1:] {
+			is.Steps = append(is.Steps, cliv1alpha1.SimulatedReplicas{At: s.offset(p.at), Ready: p.number})
+		}
+		r.Workloads = append(r.Workloads, is)
 		r.Summary.WorkloadsLost += count(lowest.number == 0)
 		s.tellBelow(key, c, first)
 	}
@@ -180,15 +168,6 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 			cmp.Compare(b.Replicas, a.Replicas),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-// stepsOf returns the numbers of ready replicas over time.
-func (s *simulation) stepsOf(c *counter) []cliv1alpha1.SimulatedReplicas {
-	steps := make([]cliv1alpha1.SimulatedReplicas, 0, len(c.points)-1)
-	for _, p := range c.points[1:] {
-		steps = append(steps, cliv1alpha1.SimulatedReplicas{At: s.offset(p.at), Ready: p.number})
-	}
-	return steps
 }
 
 // tellBelow reports when a workload has no ready replica, and for how long.
@@ -214,17 +193,13 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 
 func (s *simulation) reportBudgets(r *cliv1alpha1.SimulationReport) {
 	for _, b := range s.allowed {
-		if b.first() < b.desired {
-			continue
-		}
 		lowest := b.lowest()
-		if lowest.number >= b.desired {
+		if b.first() < b.desired || lowest.number >= b.desired {
 			continue
 		}
-		length := b.below(b.desired, s.end)
 		r.Budgets = append(r.Budgets, cliv1alpha1.SimulatedBudget{
 			Namespace: b.Namespace, Name: b.Name, Desired: b.desired, Lowest: lowest.number,
-			LowestAt: s.offset(lowest.at), OverrunFor: metav1.Duration{Duration: length},
+			LowestAt: s.offset(lowest.at), OverrunFor: metav1.Duration{Duration: b.below(b.desired, s.end)},
 		})
 	}
 	r.Summary.BudgetsOverrun = len(r.Budgets)

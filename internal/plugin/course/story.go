@@ -31,10 +31,13 @@ const (
 	left
 	preempted
 	jobFailed
-	withoutRoom
+	withoutRoom // of one workload, from here on
 	withoutVolume
 	below
 )
+
+// ofWorkloads reports whether each line is about one workload.
+func (t tale) ofWorkloads() bool { return t >= withoutRoom }
 
 // stories are the tales of steps.
 var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taintsSet}
@@ -92,74 +95,44 @@ func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
 	return is
 }
 
-// tell returns the lines in chronological order. For the same instant, the worst workloads come first.
+// tell returns the lines in chronological order. For the same instant, the worst workloads come first: by how long they
+// have no ready replica, or by how many pods have no room. The others are counted.
 func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	slices.SortStableFunc(s.lines, func(a, b *line) int {
 		if order := cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale)); order != 0 || a.tale == taintsSet {
 			return order // steps at the same time stay in their order
 		}
-		return cmp.Or(cmp.Compare(a.zone, b.zone), a.compareWorkload(b), cmp.Compare(a.detail, b.detail))
+		order := cmp.Compare(a.zone, b.zone)
+		if a.tale.ofWorkloads() {
+			order = cmp.Or(cmp.Compare(b.lasts, a.lasts), cmp.Compare(b.number, a.number))
+		}
+		return cmp.Or(order, cmp.Compare(a.detail, b.detail))
 	})
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for i := 0; i < len(s.lines); {
-		alike := s.alike(i)
-		told := alike
-		if len(alike) > mostAlike+1 { // one more would only add a line
-			told = alike[:mostAlike]
+		first, alike := s.lines[i], 1
+		for first.tale.ofWorkloads() && i+alike < len(s.lines) &&
+			s.lines[i+alike].tale == first.tale && s.lines[i+alike].from.Equal(first.from) {
+			alike++
 		}
-		for _, is := range told {
-			event := cliv1alpha1.SimulationEvent{At: metav1.Duration{Duration: is.from.Sub(start)}, Message: is.message()}
+		told := alike
+		if alike > mostAlike+1 { // one more would only add a line
+			told = mostAlike
+		}
+		at := metav1.Duration{Duration: first.from.Sub(start)}
+		for _, is := range s.lines[i : i+told] {
+			event := cliv1alpha1.SimulationEvent{At: at, Message: is.message()}
 			if is.to.After(is.from) {
 				event.Ends = &metav1.Duration{Duration: is.to.Sub(start)}
 			}
 			events = append(events, event)
 		}
-		if more := len(alike) - len(told); more > 0 {
-			events = append(events, cliv1alpha1.SimulationEvent{
-				At:      metav1.Duration{Duration: alike[0].from.Sub(start)},
-				Message: alike[0].more(more),
-			})
+		if more := alike - told; more > 0 {
+			events = append(events, cliv1alpha1.SimulationEvent{At: at, Message: fmt.Sprintf("the same happens to %d more workloads", more)})
 		}
-		i += len(alike)
+		i += alike
 	}
 	return events
-}
-
-// compareWorkload sorts workloads by how long they have no ready replica, or by how many pods have no room, worst
-// first.
-func (is *line) compareWorkload(other *line) int {
-	if !is.ofWorkload() {
-		return 0
-	}
-	return cmp.Or(cmp.Compare(other.lasts, is.lasts), cmp.Compare(other.number, is.number))
-}
-
-// ofWorkload reports whether a line is about one workload.
-func (is *line) ofWorkload() bool {
-	return is.tale == withoutRoom || is.tale == withoutVolume || is.tale == below
-}
-
-// more says that the same happens to other workloads.
-func (is *line) more(workloads int) string {
-	switch is.tale {
-	case withoutRoom:
-		return fmt.Sprintf("pods of %d more workloads find no room", workloads)
-	case withoutVolume:
-		return fmt.Sprintf("pods of %d more workloads wait for volumes that are still attached elsewhere", workloads)
-	}
-	return fmt.Sprintf("%d more workloads have no ready replica", workloads)
-}
-
-// alike returns the lines from the given one on that say the same about other workloads, and begin together.
-func (s *story) alike(from int) []*line {
-	first, to := s.lines[from], from+1
-	if !first.ofWorkload() {
-		return s.lines[from:to]
-	}
-	for to < len(s.lines) && s.lines[to].tale == first.tale && s.lines[to].from.Equal(first.from) {
-		to++
-	}
-	return s.lines[from:to]
 }
 
 // message is the text of the line.

@@ -269,7 +269,7 @@ func (on *onNode) toLetItStay() (trials []trial) {
 	if len(causes) > 1 {
 		trials = append(trials, on.withoutTaints(causes[:1]))
 	}
-	return append(append(append(trials, on.withoutTaints(causes)), on.tolerating(causes)...), on.longer(causes[0])...)
+	return append(append(trials, on.withoutTaints(causes)), on.tolerating(causes)...)
 }
 
 // withoutTaints removes taints from the node. Node health sets its own again within seconds, until the node is ready.
@@ -341,26 +341,6 @@ func (s *Subject) templateTolerates(taint *corev1.Taint) bool {
 	return !refused
 }
 
-// mostLate is how late a pod may be for advice to raise its tolerationSeconds. If a pod is days late, something else is
-// wrong, and seconds that count from days ago would not help.
-const mostLate = time.Hour
-
-// longer gives a late pod just enough tolerationSeconds not to be due yet.
-func (on *onNode) longer(cause verdict.Reason) []trial {
-	if cause.Toleration == nil || cause.Due.After(on.At) || on.At.Sub(cause.Due) > mostLate {
-		return nil
-	}
-	i, seconds := cause.TolerationIndex, int64(on.At.Sub(cause.Start)/time.Second)+1
-	what := fmt.Sprintf("In the pod, raise tolerationSeconds of tolerations[%d] from %d to %d or more.", i, *cause.Toleration.TolerationSeconds, seconds)
-	return []trial{on.withSeconds(i, seconds, what)}
-}
-
-func (on *onNode) withSeconds(i int, seconds int64, what string) trial {
-	is := trial{change: cliv1alpha1.SmallestChange{What: what}, tolerations: slices.Clone(on.facts.Tolerations), taints: on.taints}
-	is.tolerations[i].TolerationSeconds = &seconds
-	return is
-}
-
 // toMakeItLeave limits the toleration that keeps the pod on its node, if there is one.
 func (on *onNode) toMakeItLeave() []trial {
 	i, decided := on.decided.TolerationIndex, on.decided
@@ -368,7 +348,10 @@ func (on *onNode) toMakeItLeave() []trial {
 	case decided.Toleration == nil:
 		return nil
 	case decided.Toleration.Effect == corev1.TaintEffectNoExecute:
-		return []trial{on.withSeconds(i, 0, fmt.Sprintf("In the pod, set tolerationSeconds in tolerations[%d] (they count from %s, so 0 means immediately).", i, sentence.Absolute(decided.Start)))}
+		is := trial{tolerations: slices.Clone(on.facts.Tolerations), taints: on.taints}
+		is.tolerations[i].TolerationSeconds = new(int64(0))
+		is.change.What = fmt.Sprintf("In the pod, set tolerationSeconds in tolerations[%d] (they count from %s, so 0 means immediately).", i, sentence.Absolute(decided.Start))
+		return []trial{is}
 	}
 	var names []string
 	for _, position := range append([]int{i}, decided.Shadowed...) {

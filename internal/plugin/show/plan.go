@@ -343,3 +343,17 @@ func LossesOf(plan *cliv1alpha1.TaintPlan) []Loss {
 		{command.Nowhere, unsure, "pod", "may fit no node", "may fit no node"},
 	}
 }
+
+// SimulatedLosses counts what needs attention in a simulation.
+func SimulatedLosses(s cliv1alpha1.SimulationSummary) []Loss {
+	return []Loss{
+		{command.LostPod, s.PodsLost, "pod", "leaves that no controller replaces", "leave that no controller replaces"},
+		{command.LostWorkload, s.WorkloadsLost, "workload", "has no ready replica for a while", "have no ready replica for a while"},
+		{command.Budget, s.BudgetsOverrun, "PodDisruptionBudget", "is overrun", "are overrun"},
+		{"", s.Preempted, "pod", "is preempted to make room for pods of higher priority", "are preempted to make room for pods of higher priority"},
+		{"", s.Held, "due pod", "is held by EvictionPolicies at the end", "are held by EvictionPolicies at the end"},
+		{command.Nowhere, s.Nowhere, "pod", "has no room at the end", "have no room at the end"},
+		{"", s.Unattached, "pod", "waits at the end for a volume that is attached to another node", "wait at the end for volumes that are attached to other nodes"},
+		{"", s.LocalData, "pod", "loses the data in its emptyDir volumes", "lose the data in their emptyDir volumes"},
+	}
+}
