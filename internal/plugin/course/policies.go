@@ -152,7 +152,7 @@ func (s *simulation) advancePolicies(now time.Time) {
 	}
 	o.began = true
 	for _, name := range nodes {
-		s.lookAt(s.nodes[name], now)
+		s.nodes[name].look.set(now)
 	}
 	o.turn.set(again)
 }
@@ -182,12 +182,12 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		}
 		said := answers[0]
 		asked, answers = asked[1:], answers[1:]
-		s.lookAt(n, said.Again)
+		n.look.set(said.Again)
 		switch {
 		case said.Stays():
 		case o.engine.Begin(about[i], said.Step == policy.Ask, now):
 			leave = append(leave, l)
-			s.lookAt(n, now) // the queue must learn that they have left
+			n.look.set(now) // the queue must learn that they have left
 		default:
 			said = o.engine.Decide(about[i], now).Said
 		}

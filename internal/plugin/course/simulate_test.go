@@ -332,13 +332,8 @@ func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
 	if got := report.Pods[1]; got.Reason != "Quota shop/q allows no more pods." || got.WaitsUntil != nil || report.Summary.Nowhere != 1 {
 		t.Errorf("the pods are %+v, and %d have no room", report.Pods, report.Summary.Nowhere)
 	}
-	outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon, WhereTo: true, Questions: 1000, Nodes: []*corev1.Node{
-		func() *corev1.Node {
-			dead := *cluster.Nodes[2]
-			dead.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-			return &dead
-		}(),
-	}})
+	outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")},
+		course.Options{At: noon, WhereTo: true, Questions: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

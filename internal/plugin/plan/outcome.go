@@ -28,10 +28,9 @@ func addPolicies(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
 	plan.Notes = append(plan.Notes, set.Flaws...)
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
-		trip := outcome.Trips[p.Name]
-		planned[p.Name] = &cliv1alpha1.PlannedPolicy{
-			Name: p.Name, Pace: policies.PaceOf(p), TripsAt: policies.MicroTime(trip.At), Trips: trip.Why,
-		}
+		is := outcome.Trips[p.Name]
+		is.Name, is.Pace = p.Name, policies.PaceOf(p)
+		planned[p.Name] = &is
 	}
 	var release policies.Release
 	halted, resumed := 0, set.Resumed()
@@ -135,11 +134,7 @@ func weighBudgets(
 			planned.Budgets = append(planned.Budgets, budget.Name)
 			key := budget.Namespace + "/" + budget.Name
 			if weighed[key] == nil {
-				weighed[key] = &cliv1alpha1.PlannedBudget{
-					Namespace: budget.Namespace, Name: budget.Name,
-					Allowed: int32(outcome.Budgets[key].Allowed),
-					Breach:  max(outcome.Budgets[key].Missing-outcome.Budgets[key].Allowed, 0),
-				}
+				weighed[key] = new(outcome.Budgets[key])
 			}
 			weighed[key].Leave++
 			weighed[key].Asked += count(asksBudget(planned.Answer))

@@ -127,20 +127,21 @@ func play(
 	if (len(cluster.Policies) == 0 || cluster.IsBuiltIn()) && !leaves {
 		return &course.Outcome{}, nil
 	}
-	is := course.Change{
+	options := course.Options{
 		At: request.At, WhereTo: request.WhereTo && leaves, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
 	}
+	nodes := make([]*corev1.Node, 0, len(changes))
 	for _, change := range changes {
-		is.Nodes = append(is.Nodes, change.applied())
+		nodes = append(nodes, change.applied())
 	}
-	outcome, err := course.Retaint(ctx, cluster, is)
+	outcome, err := course.Retaint(ctx, cluster, nodes, options)
 	if err != nil {
 		return nil, fmt.Errorf("play what follows: %w", err)
 	}
 	if outcome.Policies != nil {
 		addPolicies(plan, outcome)
 	}
-	if is.WhereTo {
+	if options.WhereTo {
 		addWhereTo(plan, cluster, outcome)
 	}
 	return outcome, nil
