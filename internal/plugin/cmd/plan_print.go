@@ -192,7 +192,7 @@ func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 
 // pageLosses counts what is lost. The tables of the page name it.
 func pageLosses(plan *cliv1alpha1.TaintPlan) (lines []string) {
-	found := show.Found(plan)
+	found := show.Found(show.LossesOf(plan))
 	for _, kind := range []string{command.LostPod, command.LostWorkload, command.Budget} {
 		if found[kind] != "" {
 			lines = append(lines, found[kind]+".")
