@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 
@@ -297,7 +296,7 @@ func (b *Board) setEvent(event *corev1.Event) {
 	}
 }
 
-func (b *Board) deleteEvent(uid types.UID, _ string, _ metav1.Object) {
+func (b *Board) deleteEvent(uid types.UID) {
 	delete(b.waiting, uid)
 	b.rows.remove(tableDifferences + string(uid))
 }
