@@ -56,7 +56,8 @@ func completeGlobalFlags(root *cobra.Command, env Env, config *genericclioptions
 			return names
 		},
 	} {
-		_ = root.RegisterFlagCompletionFunc(flag, completing(func(*cobra.Command, []string, string) []string { return words() }))
+		complete := completing(func(*cobra.Command, []string, string) []string { return words() })
+		_ = root.RegisterFlagCompletionFunc(flag, complete)
 	}
 }
 
@@ -214,6 +215,6 @@ func readQuietly(s *source.Source, namespace string, kind *state.Kind) *state.Cl
 	if err != nil {
 		return &state.Cluster{}
 	}
-	_ = reader.ListKind(context.Background(), kind, namespace) //nolint:forbidigo // cobra gives none to a completion
+	_ = reader.ListKind(context.Background(), kind, namespace)
 	return reader.Cluster
 }

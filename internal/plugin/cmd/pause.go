@@ -61,7 +61,8 @@ type pauseOptions struct {
 
 func pauseNewOptions(env command.Env, config *genericclioptions.ConfigFlags) *pauseOptions {
 	return &pauseOptions{
-		env: env, config: config, output: show.NewObjectPrinter(env, show.Name), connect: source.Dial, patience: 5 * time.Second,
+		env: env, config: config, output: show.NewObjectPrinter(env, show.Name), connect: source.Dial,
+		patience: 5 * time.Second,
 	}
 }
 

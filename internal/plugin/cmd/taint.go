@@ -277,7 +277,8 @@ func (o *taintOptions) possible(nodes []*corev1.Node) (possible []*corev1.Node, 
 
 // propose prints the plan for nodes, and asks whether to change those that can be changed.
 func (o *taintOptions) propose(ctx context.Context, nodes, possible []*corev1.Node) error {
-	made, err := plan.Make(ctx, o.reader.Cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: o.policy(), At: o.now()})
+	request := plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: o.policy(), At: o.now()}
+	made, err := plan.Make(ctx, o.reader.Cluster, request)
 	if err != nil {
 		return err
 	}
