@@ -26,14 +26,16 @@ type planned struct {
 
 // printPlan prints a plan for people: the answer, what needs attention, and then every pod.
 func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
+	var names []string
+	rows := make([]*cliv1alpha1.PlannedPod, 0, len(plan.Pods))
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		if rows = append(rows, pod); pod.Leaves {
+			names = append(names, show.PodName(pod.Namespace, pod.Name))
+		}
+	}
 	switch {
 	case o.Format == show.Name:
-		var names []string
-		for i := range plan.Pods {
-			if pod := &plan.Pods[i]; pod.Leaves {
-				names = append(names, show.PodName(pod.Namespace, pod.Name))
-			}
-		}
 		o.Names(plan.Notes, names)
 		return
 	case o.NoHeaders:
@@ -46,10 +48,6 @@ func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
 	}
 	if !o.NoHeaders {
 		o.Line("")
-	}
-	rows := make([]*cliv1alpha1.PlannedPod, 0, len(plan.Pods))
-	for i := range plan.Pods {
-		rows = append(rows, &plan.Pods[i])
 	}
 	p := planned{o, plan, map[string]bool{}, map[string]bool{}}
 	for _, workload := range plan.Workloads {

@@ -700,7 +700,7 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
 			leaseRenewedAt("control", "kcm", 50*time.Second),
 			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
-		}, "The built-in taint-eviction-controller evicts, and there is no sign that Taintkeeper does."},
+		}, "The built-in taint-eviction-controller evicts. There is no sign that Taintkeeper does."},
 		"Taintkeeper evicts": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "eviction")},
 			"Lease tk/taintkeeper is held by replica, which runs eviction."},
 		"Taintkeeper follows rules alone": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "node-taint-rule")},
