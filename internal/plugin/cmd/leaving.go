@@ -231,7 +231,7 @@ func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
 		}
 		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
 			show.FullName(pod.Namespace, pod.Name), pod.Node, sentence.Between(pod.Since.Time, list.At.Time),
-			show.Waits[pod.WaitsFor])
+			state.Waits[pod.WaitsFor])
 	}
 }
 
