@@ -92,7 +92,7 @@ type CheckFinding struct {
 	// Message is a sentence about the object, and Advice one that says what to do.
 	Message string `json:"message"`
 	Advice  string `json:"advice"`
-	// Count is the number of pods, or the number of nodes if the object is a taint. Examples names some of them.
+	// Count is the number of pods, or else of nodes, that it is about. Examples names some of them.
 	Count    int      `json:"count,omitempty"`
 	Examples []string `json:"examples,omitempty"`
 	// Source is the file that contains the object, or one of its pods or nodes. It is absent if the objects are from a

@@ -31,6 +31,8 @@ type StatusReport struct {
 	Replicas []Replica  `json:"replicas,omitempty"`
 	Pods     PodsToGo   `json:"pods"`
 	HeldBy   []Objector `json:"heldBy,omitempty"`
+	// Zones count the nodes, by the name of their zone.
+	Zones []ZoneNodes `json:"zones,omitempty"`
 	// EvictionClock is absent without coexistence.
 	EvictionClock *EvictionClockStatus `json:"evictionClock,omitempty"`
 	// BuiltInBacklog is the evictions that kube-controller-manager began while it was kept from evicting, and has not
@@ -104,7 +106,18 @@ type PodsToGo struct {
 	Held int `json:"held"`
 }
 
-// Objector is an EvictionPolicy that holds pods. A pod counts once, for the policy that objects most strictly.
+// ZoneNodes counts the nodes of a zone.
+type ZoneNodes struct {
+	// Zone is the region and the zone, or (none).
+	Zone  string `json:"zone"`
+	Nodes int    `json:"nodes"`
+	// NotReady is how many of them are not ready or unreachable, and Unreachable how many are unreachable.
+	NotReady    int `json:"notReady"`
+	Unreachable int `json:"unreachable"`
+}
+
+// Objector is an EvictionPolicy that holds pods, or a pause that holds none yet. A pod counts once, for the policy that
+// objects most strictly.
 type Objector struct {
 	Policy string `json:"policy"`
 	// Reason is why it holds them.

@@ -5,6 +5,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,93 +15,120 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
 
-// task says which controller does a task, for people.
+// condition is what must hold besides the states of the two controllers.
+type condition int
+
+const (
+	always  condition = iota
+	isHeld            // Taintkeeper's eviction clock keeps the built-in from evicting
+	isStale           // Taintkeeper's eviction clock is stale
+	isSeen            // only a recent act shows that the built-in runs
+)
+
+// answer says which controller does a task, by the states of Taintkeeper's and of the built-in, and what is wrong with
+// that, if it has a severity. The advice defaults to that of the rule.
+type answer struct {
+	ours, builtIn who.State
+	when          condition
+	severity      cliv1alpha1.Severity
+	says, advice  string
+}
+
+// answers are all answers. The first that applies counts. A built-in that Taintkeeper holds counts as not running.
+var answers = []answer{
+	{who.Running, who.Running, isStale, failure, "Taintkeeper and the {built-in} both {evict}: Taintkeeper leads but does not renew its eviction clock.", readLog},
+	{who.Running, who.Running, isSeen, failure, "Taintkeeper {evicts}, and the {built-in} {does}.", ""},
+	{who.Running, who.Running, always, failure, "Taintkeeper and the {built-in} both {evict}, {both}.", ""},
+	{who.Running, who.NotRunning, isHeld, "", "Taintkeeper {evicts}, and its eviction clock keeps the built-in from evicting.", ""},
+	{who.Running, who.NotRunning, always, "", "Taintkeeper {evicts}.", ""},
+	{who.Running, who.Unknown, always, warning, "{unclear}: Taintkeeper does, but nothing shows whether the built-in is off.", ""},
+	{who.NotRunning, who.Running, isStale, warning, "The {built-in} {does}. Taintkeeper does not: its eviction clock is stale.", stopped},
+	{who.NotRunning, who.Running, always, "", "The {built-in} {does}.", ""},
+	{who.NotRunning, who.NotRunning, always, failure, "Nothing {evicts}: pods stay on {nodes}.", "{start}"},
+	{who.NotRunning, who.Unknown, isStale, warning, "{unclear}: Taintkeeper does not, as its eviction clock is stale, and kube-controller-manager does" + unlessOff, stopped},
+	{who.NotRunning, who.Unknown, always, "", "{unclear}: Taintkeeper does not, and kube-controller-manager does" + unlessOff, ""},
+	{who.Absent, who.Running, always, "", "The {built-in} {does}. There is no sign that Taintkeeper does.", ""},
+	{who.Absent, who.NotRunning, always, warning, "{unclear}: the built-in does not, and there is no sign that Taintkeeper does.", "{start}"},
+	{who.Absent, who.Unknown, always, "", "{unclear}: there is no sign that Taintkeeper does, and kube-controller-manager does" + unlessOff, ""},
+	{who.Unknown, who.Running, isSeen, "", "{unclear}: nothing shows whether Taintkeeper does{why}, and the built-in {does}.", ""},
+	{who.Unknown, who.Running, always, "", "{unclear}: the built-in does, and nothing shows whether Taintkeeper does too{why}.", ""},
+	{who.Unknown, who.NotRunning, always, "", "{unclear}: the built-in does not, and nothing shows whether Taintkeeper does{why}.", ""},
+	{who.Unknown, who.Unknown, always, "", "{unclear}: nothing shows whether Taintkeeper does{why}, nor whether the built-in is off.", ""},
+}
+
+const (
+	unlessOff = " by default; nothing shows whether a flag switches that off."
+	readLog   = "Read Taintkeeper's log, which says why it does not renew the clock."
+	stopped   = "Find out why Taintkeeper does not evict. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall."
+)
+
+// words are what answers say about each task.
+var words = map[string][]string{
+	who.Eviction: {
+		"{built-in}", "built-in taint-eviction-controller", "{evicts}", "evicts", "{evict}", "evict",
+		"{unclear}", "It is unclear who evicts", "{nodes}", "nodes with NoExecute taints that they do not tolerate",
+		"{both}", "so a pod leaves as soon as either of them evicts it",
+		"{start}", "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
+	},
+	who.NodeHealth: {
+		"{built-in}", "built-in node-lifecycle-controller", "{evicts}", "taints unhealthy nodes",
+		"{evict}", "taint unhealthy nodes", "{unclear}", "It is unclear who taints unhealthy nodes",
+		"{nodes}", "failed nodes", "{both}", "at twice the rate, and undo each other's work",
+		"{start}", "Switch the built-in node-lifecycle-controller on, or Taintkeeper's node-health.",
+	},
+}
+
+// task says which controller does a task, and what is wrong with that, if wrong has a severity.
 type task struct {
 	cliv1alpha1.CheckedTask
 
-	ours, builtIn who.State
-	held          bool
-	// did says when the built-in last acted, if only that shows that it runs: it may have been switched off since.
-	did string
+	wrong finding
 }
 
 // taskOf puts what is known about a task into words.
-func taskOf(name string, known *who.Task, at time.Time) task {
-	t := task{
-		CheckedTask: cliv1alpha1.CheckedTask{
-			Task: name, Who: known.Who(), Message: sentences[name][known.Who()], Signs: known.Signs,
-		},
-		ours: known.Taintkeeper.State, builtIn: known.BuiltIn.State, held: known.Held,
+func taskOf(name string, known *who.Answer) task {
+	is, act := &known.Eviction, "evicted"
+	if name == who.NodeHealth {
+		is, act = &known.NodeHealth, "wrote to nodes"
 	}
-	if seen := known.BuiltIn.LastSeen; !seen.IsZero() {
-		t.did = fmt.Sprintf(" The built-in last did so %s ago. It may have been switched off since.", duration.HumanDuration(max(at.Sub(seen), 0)))
+	builtIn, seen, why, does := is.BuiltIn.State, is.BuiltIn.LastSeen, is.Taintkeeper.Why, "{evicts}"
+	if is.Held {
+		builtIn = who.NotRunning
 	}
-	switch {
-	case t.held:
-		t.Message = "Taintkeeper evicts, and its eviction clock keeps the built-in from evicting."
-	case t.Who == cliv1alpha1.WhoUnknown:
-		t.Message += ": " + t.why(known.Taintkeeper.Why) + "."
-	case t.builtIn == who.Running && t.ours == who.Absent:
-		t.Message = strings.TrimSuffix(t.Message+t.did, ".") + ", and there is no sign that Taintkeeper does."
-	case t.builtIn == who.Running:
-		t.Message += t.did
+	if !seen.IsZero() {
+		ago := duration.HumanDuration(max(known.At.Sub(seen), 0))
+		does = fmt.Sprintf("%s %s ago; it may have been switched off since", act, ago)
 	}
-	return t
+	if why != "" {
+		why = " (" + why + ")"
+	}
+	applies := map[condition]bool{
+		always: true, isHeld: is.Held, isSeen: !seen.IsZero(),
+		isStale: name == who.Eviction && known.Clock == cliv1alpha1.ClockStale,
+	}
+	answer := answers[slices.IndexFunc(answers, func(a answer) bool {
+		return a.ours == is.Taintkeeper.State && a.builtIn == builtIn && applies[a.when]
+	})]
+	tell := strings.NewReplacer(append(slices.Clone(words[name]), "{why}", why)...)
+	says := tell.Replace(strings.ReplaceAll(answer.says, "{does}", does))
+	return task{
+		cliv1alpha1.CheckedTask{Task: name, Who: is.Who(), Message: says, Signs: is.Signs},
+		finding{object: objectOf("Controller", "", name), severity: answer.severity, message: says, advice: tell.Replace(answer.advice)},
+	}
 }
 
-var sentences = map[string]map[cliv1alpha1.Who]string{
-	who.Eviction: {
-		cliv1alpha1.WhoTaintkeeper: "Taintkeeper evicts.",
-		cliv1alpha1.WhoBuiltIn:     "The built-in taint-eviction-controller evicts.",
-		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in taint-eviction-controller both evict.",
-		cliv1alpha1.WhoNobody:      "Nobody evicts.",
-		cliv1alpha1.WhoUnknown:     "It is unclear who evicts",
-	},
-	who.NodeHealth: {
-		cliv1alpha1.WhoTaintkeeper: "Taintkeeper taints unhealthy nodes.",
-		cliv1alpha1.WhoBuiltIn:     "The built-in node-lifecycle-controller taints unhealthy nodes.",
-		cliv1alpha1.WhoBoth:        "Taintkeeper and the built-in node-lifecycle-controller both taint unhealthy nodes.",
-		cliv1alpha1.WhoNobody:      "Nothing taints unhealthy nodes.",
-		cliv1alpha1.WhoUnknown:     "It is unclear who taints unhealthy nodes",
-	},
-}
-
-// why says what is missing to know who does a task. reason says why it is not known whether Taintkeeper does, or is
-// empty.
-func (t *task) why(reason string) string {
-	switch {
-	case t.ours == who.Unknown:
-		return t.whyUnknown(reason)
-	case t.ours == who.Absent && t.builtIn == who.NotRunning:
-		return "the built-in does not, and there is no sign that Taintkeeper does"
-	case t.ours == who.Absent:
-		return "there is no sign that Taintkeeper does, and kube-controller-manager does by default; nothing shows whether a flag switches that off"
-	case t.ours == who.Running:
-		return "Taintkeeper does, but nothing shows whether the built-in is off"
+// controllers requires that exactly one controller does a task.
+func controllers(i int) search {
+	return func(f *facts, found func(finding)) {
+		if wrong := f.tasks[i].wrong; wrong.severity != "" {
+			found(wrong)
+		}
 	}
-	return "Taintkeeper does not, and kube-controller-manager does by default; nothing shows whether a flag switches that off"
-}
-
-// whyUnknown is why if it is not known whether Taintkeeper does the task.
-func (t *task) whyUnknown(reason string) string {
-	if reason == "" && t.builtIn == who.Unknown {
-		return "neither Taintkeeper nor kube-controller-manager has left enough signs"
-	}
-	if reason != "" {
-		reason = " (" + reason + ")"
-	}
-	switch t.builtIn {
-	case who.Unknown:
-		return "nothing shows whether Taintkeeper does" + reason + ", nor whether the built-in is off"
-	case who.Running:
-		return "the built-in does, and nothing shows whether Taintkeeper does too" + reason
-	}
-	return "the built-in does not, and nothing shows whether Taintkeeper does" + reason
 }
 
 // backlogs say when the built-in's backlogs end, and which nodes are spared. After that it is safe to delete what an
 // uninstall has left, so this is worth more than a sign.
-func (f *Facts) backlogs() (notes []string) {
+func (f *facts) backlogs() (notes []string) {
 	for _, account := range f.Signs.EvictionClocks {
 		if backlog := who.BacklogOf(account, f.Signs.At); backlog != nil {
 			notes = append(notes, fmt.Sprintf("kube-controller-manager is working through a backlog of evictions, until %s at the latest (another %s); %s.",
@@ -108,78 +136,4 @@ func (f *Facts) backlogs() (notes []string) {
 		}
 	}
 	return notes
-}
-
-// evictionControllers requires that exactly one controller evicts.
-var evictionControllers = Rule{
-	ID:       "eviction-controllers",
-	Severity: cliv1alpha1.SeverityError,
-	Title:    "No controller evicts, or more than one does",
-	Advice:   "Run Taintkeeper with --coexist, or switch the built-in off with --controllers=*,-taint-eviction-controller.",
-	Find: func(facts *Facts) []Finding {
-		task := &facts.eviction
-		switch {
-		case task.Who == cliv1alpha1.WhoNobody:
-			return task.found(Finding{
-				Message: "Nothing evicts: pods stay on nodes with NoExecute taints that they do not tolerate.",
-				Advice:  "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
-			})
-		case task.ours == who.Absent && task.builtIn == who.NotRunning:
-			return task.found(Finding{
-				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "The built-in does not evict, and there is no sign that Taintkeeper does.",
-				Advice:   "Start Taintkeeper, or switch the built-in taint-eviction-controller on.",
-			})
-		case task.Who == cliv1alpha1.WhoBoth && facts.who.Clock == cliv1alpha1.ClockStale:
-			return task.found(Finding{
-				Message: "Taintkeeper leads but does not renew its eviction clock, so the built-in evicts as well.",
-				Advice:  "Read Taintkeeper's log, which says why it does not renew the clock.",
-			})
-		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both evict, so a pod leaves as soon as either of them evicts it." + task.did})
-		case task.ours == who.NotRunning && facts.who.Clock == cliv1alpha1.ClockStale:
-			return task.found(Finding{
-				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper does not evict: its eviction clock is stale, so the built-in evicts if it is on.",
-				Advice:   "Find out why Taintkeeper does not evict. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall.",
-			})
-		case task.ours == who.Running && task.builtIn == who.Unknown && !task.held:
-			return task.found(Finding{
-				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper evicts, and nothing shows whether the built-in does too.",
-			})
-		}
-		return nil
-	},
-}
-
-// nodeHealthControllers: two controllers would taint at twice the rate, and undo each other's work.
-var nodeHealthControllers = Rule{
-	ID:       "node-health-controllers",
-	Severity: cliv1alpha1.SeverityError,
-	Title:    "No controller taints unhealthy nodes, or more than one does",
-	Advice:   "Remove node-health from Taintkeeper's --controllers, or switch the built-in node-lifecycle-controller off.",
-	Find: func(facts *Facts) []Finding {
-		task := &facts.nodeHealth
-		switch {
-		case task.Who == cliv1alpha1.WhoNobody:
-			return task.found(Finding{
-				Message: "Nothing taints unhealthy nodes: pods stay on failed nodes.",
-				Advice:  "Switch the built-in node-lifecycle-controller on, or Taintkeeper's node-health.",
-			})
-		case task.Who == cliv1alpha1.WhoBoth:
-			return task.found(Finding{Message: "Taintkeeper and the built-in both taint nodes, at twice the rate, and undo each other's work." + task.did})
-		case task.ours == who.Running && task.builtIn == who.Unknown:
-			return task.found(Finding{
-				Severity: cliv1alpha1.SeverityWarning,
-				Message:  "Taintkeeper taints nodes, and nothing shows whether the built-in does too.",
-			})
-		}
-		return nil
-	},
-}
-
-func (t *task) found(finding Finding) []Finding {
-	finding.Object = objectOf("Controller", "", t.Task)
-	return []Finding{finding}
 }

@@ -5,6 +5,8 @@ package check
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -12,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -28,15 +29,8 @@ type selection struct {
 	pods []*corev1.Pod // those that are not terminating and that a taint can evict
 }
 
-func (s *selection) finding(message string) Finding {
-	return Finding{
-		Object:  objectOf("EvictionPolicy", "", s.Name),
-		Message: message,
-	}
-}
-
 // selectionsOf finds the pods of each policy.
-func selectionsOf(cluster *state.Cluster) []selection {
+func selectionsOf(cluster *state.Cluster) (all []*selection) {
 	set := cluster.PoliciesOf()
 	if set == nil {
 		return nil
@@ -45,10 +39,9 @@ func selectionsOf(cluster *state.Cluster) []selection {
 	for _, node := range cluster.Nodes {
 		nodes[node.Name] = policies.NodeOf(node)
 	}
-	var all []selection
 	for _, object := range cluster.Policies {
 		compiled, _ := policy.New(object) // a selector that cannot be read selects everything
-		s := selection{EvictionPolicy: object}
+		s := &selection{EvictionPolicy: object}
 		for _, pod := range cluster.Pods {
 			selects := set.Mismatch(compiled, policies.PodOf(pod), nodes[pod.Spec.NodeName]) == ""
 			if selects && pod.DeletionTimestamp == nil && !state.IsStatic(pod) {
@@ -60,188 +53,121 @@ func selectionsOf(cluster *state.Cluster) []selection {
 	return all
 }
 
-// heeded returns the pods that policies hold, or about which they ask budgets, for any taint. Deadlines do not count,
-// because they were chosen deliberately.
-func (f *Facts) heeded() map[*corev1.Pod]bool {
-	all := map[*corev1.Pod]bool{}
-	for _, s := range f.policies {
-		if !s.Spec.DryRun && s.Spec.Action != v1alpha1.ActionDelete && len(s.Spec.Taints) == 0 {
-			for _, pod := range s.pods {
-				all[pod] = true
+func (s *selection) finding(message string) finding {
+	return finding{object: objectOf("EvictionPolicy", "", s.Name), message: message}
+}
+
+// eachPolicy says the same of each policy of which something is true. Dry runs hold nothing.
+func eachPolicy(says string, is func(*facts, *selection) bool) search {
+	return func(f *facts, found func(finding)) {
+		for _, s := range f.policies {
+			if !s.Spec.DryRun && is(f, s) {
+				found(s.finding(says))
 			}
 		}
 	}
-	return all
 }
 
-// perPolicy examines each policy, and reports at most one finding for each. Dry runs hold nothing.
-func (f *Facts) perPolicy(look func(*selection) (Finding, bool)) []Finding {
-	var all []Finding
-	for i := range f.policies {
-		if f.policies[i].Spec.DryRun {
-			continue
-		}
-		if finding, ok := look(&f.policies[i]); ok {
-			all = append(all, finding)
-		}
-	}
-	return all
-}
+func selectsNothing(f *facts, s *selection) bool { return len(f.Pods) > 0 && len(s.pods) == 0 }
 
 // policySelectsNothing: someone relies on a policy whose selectors have a typo.
-var policySelectsNothing = Rule{
-	ID:       "policy-selects-nothing",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy selects no pods",
-	Advice:   "Correct the selectors, or delete the policy.",
-	Find: func(facts *Facts) []Finding {
-		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			return s.finding("Its selectors match no pods, so it holds nothing."), len(facts.Pods) > 0 && len(s.pods) == 0
-		})
-	},
-}
+var policySelectsNothing = eachPolicy("Its selectors match no pods, so it holds nothing.", selectsNothing)
 
 // policyHoldsWithoutEnd: a pause has a reason and is ended by someone, and a breaker counts. A bare Hold is forgotten.
-var policyHoldsWithoutEnd = Rule{
-	ID:       "policy-holds-without-end",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy holds pods and never lets them go",
-	Advice:   "Give the policy a deadline, or give a reason in paused.",
-	Find: func(facts *Facts) []Finding {
-		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			endless := s.Spec.Action == v1alpha1.ActionHold &&
-				s.Spec.Deadline == nil && s.Spec.Paused == nil && s.Spec.Breaker == nil &&
-				(len(s.pods) > 0 || len(facts.Pods) == 0) // otherwise policySelectsNothing reports it
-			return s.finding("Its action is Hold, and it sets no deadline, breaker or reason in paused: " +
-				"pods stay on tainted nodes until someone deletes the policy."), endless
-		})
-	},
-}
-
-// policyUnknownKey: a policy with a misspelled key applies to no taint.
-var policyUnknownKey = Rule{
-	ID:       "policy-unknown-key",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy names an unknown taint key",
-	Advice:   "Correct the key, unless you plan a taint with this key.",
-	Find: func(facts *Facts) []Finding {
-		var all []Finding
-		onNodes := facts.keys()
-		for i := range facts.policies {
-			s := &facts.policies[i]
-			for j, taint := range s.Spec.Taints {
-				finding := facts.judgeKey(fmt.Sprintf("spec.taints[%d]", j), taint.Key, onNodes)
-				if finding.Message != "" {
-					finding.Object = s.finding("").Object
-					all = append(all, finding)
-				}
-			}
-		}
-		return all
-	},
-}
+var policyHoldsWithoutEnd = eachPolicy("Its action is Hold, and it sets no deadline, breaker or reason in paused: pods stay on tainted nodes until someone deletes the policy.",
+	func(f *facts, s *selection) bool {
+		return s.Spec.Action == v1alpha1.ActionHold && s.Spec.Deadline == nil && s.Spec.Paused == nil &&
+			s.Spec.Breaker == nil && !selectsNothing(f, s)
+	})
 
 // policyDown: the built-in controller does not know policies. Only an admission policy can stop it.
-var policyDown = Rule{
-	ID:       "policy-if-down",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy's ifDown: Hold has no effect",
-	Advice:   "Install ValidatingAdmissionPolicy taintkeeper-held with the chart (mode=enforce, coexist.enabled=true), or set ifDown to Evict.",
-	Find: func(facts *Facts) []Finding {
-		if !facts.Signs.HoldersKnown || len(facts.Signs.Holders) > 0 || facts.eviction.builtIn == who.NotRunning {
-			return nil
+var policyDown = eachPolicy("It has ifDown: Hold, but no ValidatingAdmissionPolicy takes EvictionPolicies as its parameters: while Taintkeeper is not running, the built-in controller evicts the selected pods when they are due.",
+	func(f *facts, s *selection) bool {
+		return s.Spec.IfDown == v1alpha1.IfDownHold && f.Signs.HoldersKnown && len(f.Signs.Holders) == 0 &&
+			f.who.Eviction.BuiltIn.State != who.NotRunning
+	})
+
+// policyUnknownKey: a policy with a misspelled key applies to no taint.
+func policyUnknownKey(f *facts, found func(finding)) {
+	for _, s := range f.policies {
+		for i, taint := range s.Spec.Taints {
+			if is := f.judgeKey(fmt.Sprintf("spec.taints[%d]", i), taint.Key); is.message != "" {
+				is.object = s.finding("").object
+				found(is)
+			}
 		}
-		return facts.perPolicy(func(s *selection) (Finding, bool) {
-			return s.finding("It has ifDown: Hold, but no ValidatingAdmissionPolicy takes EvictionPolicies as its parameters: " +
-				"while Taintkeeper is not running, the built-in controller evicts the selected pods when they are due."), s.Spec.IfDown == v1alpha1.IfDownHold
-		})
-	},
+	}
 }
 
 // policyBlockedBudget: the Eviction API never evicts such pods, and nothing else ends the wait.
-var policyBlockedBudget = Rule{
-	ID:       "policy-blocked-budget",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy waits for a PodDisruptionBudget that can never allow an eviction",
-	Advice:   "Give the policy a deadline, or let the PodDisruptionBudget allow a disruption.",
-	Find: func(facts *Facts) []Finding {
-		const why = "It has no deadline, so pods whose PodDisruptionBudget can never allow an eviction"
-		return facts.askedInVain(why, func(s *selection, budgets []*covering) bool {
-			return s.Spec.Deadline == nil && len(budgets) == 1 && budgets[0].never()
-		})
-	},
-}
+var policyBlockedBudget = neverEvicted("It has no deadline, so pods whose PodDisruptionBudget can never allow an eviction",
+	func(s *selection, budgets []*covering) bool {
+		return s.Spec.Deadline == nil && len(budgets) == 1 && budgets[0].never()
+	})
 
 // policySeveralBudgets: the Eviction API returns 500 for such pods, whatever the budgets allow.
-var policySeveralBudgets = Rule{
-	ID:       "policy-several-budgets",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "An EvictionPolicy uses the Eviction API for pods with several PodDisruptionBudgets, which the API refuses",
-	Advice:   "Change the selectors of the PodDisruptionBudgets so that each pod has one.",
-	Find: func(facts *Facts) []Finding {
-		const why = "The Eviction API refuses pods that have several PodDisruptionBudgets, so they"
-		return facts.askedInVain(why, func(_ *selection, budgets []*covering) bool { return len(budgets) > 1 })
-	},
-}
+var policySeveralBudgets = neverEvicted("The Eviction API refuses pods that have several PodDisruptionBudgets, so they",
+	func(_ *selection, budgets []*covering) bool { return len(budgets) > 1 })
 
-// askedInVain reports a finding for each policy that asks the Eviction API about pods that it never evicts, according
-// to their budgets.
-func (f *Facts) askedInVain(why string, vain func(*selection, []*covering) bool) []Finding {
-	covers := coveringOf(f.Cluster)
-	return f.perPolicy(func(s *selection) (Finding, bool) {
-		var pods []string
-		var budgets []*covering
-		for _, one := range s.asked(covers) {
-			if vain(s, one.budgets) {
-				pods = append(pods, one.name)
-				budgets = append(budgets, one.budgets...)
+// neverEvicted finds policies that ask the Eviction API about pods that it never evicts, according to their budgets.
+func neverEvicted(why string, is func(*selection, []*covering) bool) search {
+	return func(f *facts, found func(finding)) {
+		for _, s := range f.policies {
+			for _, pod := range s.pods {
+				if budgets := f.budgetsOf[pod]; s.Spec.Action == v1alpha1.ActionEvict && !s.Spec.DryRun && is(s, budgets) {
+					says := s.finding(why + " stay " + s.stay() + ": {pods}, {budgets}.")
+					says.pods, says.budgets = []string{pod.Namespace + "/" + pod.Name}, namesOf(budgets)
+					found(says)
+				}
 			}
 		}
-		finding := s.finding(fmt.Sprintf("%s stay %s: %s, %s.",
-			why, s.stay(), sentence.Counted(len(pods), "pod"), budgetNames(budgets)))
-		finding.Names = pods
-		return finding, len(pods) > 0
-	})
+	}
 }
 
-// covering is a PodDisruptionBudget and the number of pods that it covers.
+// stay says how long pods that the Eviction API never evicts stay on their nodes.
+func (s *selection) stay() string {
+	switch {
+	case s.Spec.Deadline != nil:
+		return "until the deadline"
+	case s.Spec.Unready == v1alpha1.UnreadyAsk:
+		return "until someone deletes them"
+	}
+	return "as long as they are ready"
+}
+
+// covering is a PodDisruptionBudget and the pods that it covers: a finished pod leaves without asking it.
 type covering struct {
 	*policyv1.PodDisruptionBudget
 
-	selector labels.Selector
-	pods     int
+	pods []*corev1.Pod
+	err  error // of its selector, which then covers no pods
 }
 
-// coveringOf returns the budgets of each namespace that have valid selectors.
-func coveringOf(cluster *state.Cluster) map[string][]*covering {
-	all := map[string][]*covering{}
-	for _, budget := range cluster.Budgets {
-		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil {
-			all[budget.Namespace] = append(all[budget.Namespace], &covering{PodDisruptionBudget: budget, selector: selector})
-		}
-	}
+// coveringOf returns the budgets, and those of each pod.
+func coveringOf(cluster *state.Cluster) (all []*covering, of map[*corev1.Pod][]*covering) {
+	of = map[*corev1.Pod][]*covering{}
+	pods := map[string][]*corev1.Pod{}
 	for _, pod := range cluster.Pods {
-		for _, budget := range budgetsOf(all, pod) {
-			budget.pods++
+		if !state.IsOver(pod) {
+			pods[pod.Namespace] = append(pods[pod.Namespace], pod)
 		}
 	}
-	return all
-}
-
-// budgetsOf returns the budgets that cover a pod. A finished pod leaves without asking them.
-func budgetsOf(all map[string][]*covering, pod *corev1.Pod) []*covering {
-	var covers []*covering
-	for _, budget := range all[pod.Namespace] {
-		if !state.IsOver(pod) && budget.selector.Matches(labels.Set(pod.Labels)) {
-			covers = append(covers, budget)
+	for _, budget := range cluster.Budgets {
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		is := &covering{PodDisruptionBudget: budget, err: err}
+		all = append(all, is)
+		for _, pod := range pods[budget.Namespace] {
+			if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+				is.pods, of[pod] = append(is.pods, pod), append(of[pod], is)
+			}
 		}
 	}
-	return covers
+	return all, of
 }
 
 // never reports whether the budget allows no disruption even when all its pods are ready.
 func (b *covering) never() bool {
-	expected := b.pods
+	expected := len(b.pods)
 	if b.Status.ObservedGeneration > 0 {
 		expected = int(b.Status.ExpectedPods)
 	}
@@ -258,127 +184,90 @@ func (b *covering) never() bool {
 	return scaled(b.Spec.MaxUnavailable, 1) == 0 || expected > 0 && scaled(b.Spec.MinAvailable, 0) >= expected
 }
 
-// asked is a pod about which the Eviction API is asked, and its budgets.
-type asked struct {
-	name    string
-	budgets []*covering
+func namesOf(budgets []*covering) (names []string) {
+	for _, budget := range budgets {
+		names = append(names, budget.Namespace+"/"+budget.Name)
+	}
+	return names
 }
 
-// asked returns the pods about which the policy asks the Eviction API.
-func (s *selection) asked(covers map[string][]*covering) []asked {
-	if s.Spec.Action != v1alpha1.ActionEvict {
-		return nil
+func budgetNames(names []string) string {
+	return sentence.Agree(len(names), "PodDisruptionBudget ", "PodDisruptionBudgets ") + sentence.Enumerate(names)
+}
+
+// severalBudgets: the Eviction API returns 500 for such pods, so kubectl drain never ends.
+func severalBudgets(f *facts, found func(finding)) {
+	for w, l := range f.lists() {
+		for _, pod := range l.pods {
+			if budgets := f.budgetsOf[pod]; len(budgets) > 1 {
+				found(finding{
+					object: w.object, pods: []string{pod.Name}, budgets: namesOf(budgets),
+					message: "kubectl drain cannot evict {pods}: {budgets}.",
+				})
+			}
+		}
 	}
-	var all []asked
-	for _, pod := range s.pods {
-		all = append(all, asked{pod.Namespace + "/" + pod.Name, budgetsOf(covers, pod)})
+}
+
+// falseComfort: a taint-based eviction is a delete, which ignores PodDisruptionBudgets. Without pods, it is not known
+// what budgets cover.
+func falseComfort(f *facts, found func(finding)) {
+	heeded := f.heeded()
+	for _, budget := range f.budgets {
+		is := finding{object: objectOf("PodDisruptionBudget", budget.Namespace, budget.Name)}
+		node, together := budget.mostOnANode(heeded)
+		allowed := int(budget.Status.DisruptionsAllowed)
+		switch {
+		case len(f.Pods) == 0:
+			return
+		case budget.err != nil:
+			is.message = fmt.Sprintf("Its selector cannot be read, so it covers no pods: %v.", budget.err)
+			is.advice = "Correct the selector."
+		case len(budget.pods) == 0:
+			is.severity, is.message, is.advice = info, "It covers no pods.", "Correct the selector, or delete the PodDisruptionBudget."
+		case budget.Status.ObservedGeneration == 0 || len(together) <= allowed:
+			continue // it is not known what it allows, or the budget is kept
+		default:
+			is.pods = together
+			is.message = fmt.Sprintf("It covers %s and allows %s, but a NoExecute taint on node %s alone evicts %d.",
+				sentence.Counted(len(budget.pods), "pod"), sentence.Counted(allowed, "disruption"), node, len(together))
+			if budget.never() { // spreading does not help, and kubectl drain never ends
+				is.advice = "Run more replicas, or loosen the PodDisruptionBudget: kubectl drain can never evict these pods either."
+			} else if allowed == 0 {
+				is.advice = "Find out why not all of its pods are ready: until they are, kubectl drain cannot evict these pods either."
+			}
+		}
+		found(is)
+	}
+}
+
+// heeded returns the pods that policies hold, or about which they ask budgets, for any taint. Deadlines do not count,
+// because they were chosen deliberately.
+func (f *facts) heeded() map[*corev1.Pod]bool {
+	all := map[*corev1.Pod]bool{}
+	for _, s := range f.policies {
+		if !s.Spec.DryRun && s.Spec.Action != v1alpha1.ActionDelete && len(s.Spec.Taints) == 0 {
+			for _, pod := range s.pods {
+				all[pod] = true
+			}
+		}
 	}
 	return all
 }
 
-// stay says how long pods that the Eviction API never evicts stay on their nodes.
-func (s *selection) stay() string {
-	switch {
-	case s.Spec.Deadline != nil:
-		return "until the deadline"
-	case s.Spec.Unready == v1alpha1.UnreadyAsk:
-		return "until someone deletes them"
-	}
-	return "as long as they are ready"
-}
-
-// budgetNames lists the names of budgets, each once.
-func budgetNames(budgets []*covering) string {
-	var all []string
-	said := map[*covering]bool{}
-	for _, budget := range budgets {
-		if !said[budget] {
-			said[budget] = true
-			all = append(all, budget.Namespace+"/"+budget.Name)
-		}
-	}
-	if len(all) == 1 {
-		return "PodDisruptionBudget " + all[0]
-	}
-	return "PodDisruptionBudgets " + sentence.Enumerate(all)
-}
-
-// falseComfort: a taint-based eviction is a delete, which ignores PodDisruptionBudgets.
-var falseComfort = Rule{
-	ID:       "budget-false-comfort",
-	Severity: cliv1alpha1.SeverityWarning,
-	Title:    "A PodDisruptionBudget protects less than it seems to",
-	Advice:   "Spread the pods over more nodes (topologySpreadConstraints), and run kubectl drain before you taint a node.",
-	Find: func(facts *Facts) []Finding {
-		byNamespace := map[string][]*corev1.Pod{}
-		for _, pod := range facts.Pods {
-			if !state.IsOver(pod) {
-				byNamespace[pod.Namespace] = append(byNamespace[pod.Namespace], pod)
-			}
-		}
-		var all []Finding
-		if len(facts.Pods) == 0 {
-			return nil // it is not known what they cover
-		}
-		heeded := facts.heeded()
-		for _, budget := range facts.Budgets {
-			if finding, ok := judge(budget, byNamespace[budget.Namespace], heeded); ok {
-				finding.Object = objectOf("PodDisruptionBudget", budget.Namespace, budget.Name)
-				all = append(all, finding)
-			}
-		}
-		return all
-	},
-}
-
-// judge looks for a node with more pods of a budget than it allows to leave. Pods that policies protect do not count.
-func judge(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, heeded map[*corev1.Pod]bool) (Finding, bool) {
-	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-	if err != nil {
-		return Finding{Message: fmt.Sprintf("Its selector cannot be read, so it covers no pods: %v.", err), Advice: "Correct the selector."}, true
-	}
-	covered := 0
-	leaving := map[string][]string{}
-	for _, pod := range pods {
-		if !selector.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
-		covered++
+// mostOnANode returns the node on which a taint evicts the most pods of the budget, the first by name if there are
+// several. Pods that policies protect do not count.
+func (b *covering) mostOnANode(heeded map[*corev1.Pod]bool) (most string, together []string) {
+	on := map[string][]string{}
+	for _, pod := range b.pods {
 		if node := pod.Spec.NodeName; node != "" && !state.IsStatic(pod) && !heeded[pod] && leaves(pod.Spec.Tolerations, unforeseen) {
-			leaving[node] = append(leaving[node], pod.Name)
+			on[node] = append(on[node], pod.Name)
 		}
 	}
-	allowed := int(budget.Status.DisruptionsAllowed)
-	most := withMost(leaving)
-	switch together := leaving[most]; {
-	case covered == 0:
-		return Finding{
-			Severity: cliv1alpha1.SeverityInfo,
-			Message:  "It covers no pods.", Advice: "Correct the selector, or delete the PodDisruptionBudget.",
-		}, true
-	case budget.Status.ObservedGeneration == 0 || len(together) <= allowed:
-		return Finding{}, false // it is not known what it allows, or the budget is kept
-	default:
-		advice := ""
-		if allowed == 0 {
-			advice = "Run more replicas, or let the PodDisruptionBudget allow a disruption: kubectl drain cannot evict these pods either."
-		}
-		return Finding{
-			Advice: advice,
-			Message: fmt.Sprintf("It covers %s and allows %s, but a NoExecute taint on node %s alone evicts %d.",
-				sentence.Counted(covered, "pod"), sentence.Counted(allowed, "disruption"), most, len(together)),
-			Names: together,
-		}, true
-	}
-}
-
-// withMost returns the node that most pods leave, the first by name if there are several. It is empty if no pod leaves.
-func withMost(leaving map[string][]string) string {
-	most := ""
-	for node, pods := range leaving {
-		if n := len(pods); n > len(leaving[most]) || n == len(leaving[most]) && node < most {
-			most = node
+	for _, node := range slices.Sorted(maps.Keys(on)) {
+		if len(on[node]) > len(together) {
+			most, together = node, on[node]
 		}
 	}
-	return most
+	return most, together
 }

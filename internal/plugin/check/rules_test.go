@@ -34,10 +34,15 @@ func found(t *testing.T, id string, cluster *state.Cluster) []cliv1alpha1.CheckF
 	return check.Make(cluster, rules, "", now).Findings
 }
 
-// is says which finding a test expects: none if severity is empty, else one whose message contains the words.
+// is says which finding a test expects: none if severity is empty, else one whose message and advice contain the words.
 type is struct {
-	severity cliv1alpha1.Severity
-	words    string
+	severity      cliv1alpha1.Severity
+	words, advice string
+}
+
+func (want is) advising(words string) is {
+	want.advice = words
+	return want
 }
 
 var nothing = is{}
@@ -52,14 +57,14 @@ func (want is) compare(t *testing.T, findings []cliv1alpha1.CheckFinding) {
 		t.Errorf("found %+v, want one finding", findings)
 	case findings[0].Severity != want.severity || !strings.Contains(findings[0].Message, want.words):
 		t.Errorf("found %s: %q, want %s with %q", findings[0].Severity, findings[0].Message, want.severity, want.words)
-	case findings[0].Advice == "":
-		t.Error("there is no advice")
+	case findings[0].Advice == "" || !strings.Contains(findings[0].Advice, want.advice):
+		t.Errorf("the advice is %q, want %q", findings[0].Advice, want.advice)
 	}
 }
 
-func errorThat(words string) is   { return is{cliv1alpha1.SeverityError, words} }
-func warningThat(words string) is { return is{cliv1alpha1.SeverityWarning, words} }
-func infoThat(words string) is    { return is{cliv1alpha1.SeverityInfo, words} }
+func errorThat(words string) is   { return is{severity: cliv1alpha1.SeverityError, words: words} }
+func warningThat(words string) is { return is{severity: cliv1alpha1.SeverityWarning, words: words} }
+func infoThat(words string) is    { return is{severity: cliv1alpha1.SeverityInfo, words: words} }
 
 func node(name string, specs ...string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -315,14 +320,20 @@ func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
 	untold.Status = policyv1.PodDisruptionBudgetStatus{}
 	unreadable.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}
 	together := []*corev1.Pod{pod("a"), pod("b"), pod("c", on("m"))}
+	oneOfOne, zero := selecting("web", 0), selecting("web", 0)
+	oneOfOne.Spec.MinAvailable, oneOfOne.Status.ExpectedPods = new(intstr.FromInt32(1)), 1
+	zero.Spec.MaxUnavailable, zero.Status.ExpectedPods = new(intstr.FromInt32(0)), 3
+	const more = "Run more replicas, or loosen the PodDisruptionBudget"
 	for name, test := range map[string]struct {
 		budget *policyv1.PodDisruptionBudget
 		pods   []*corev1.Pod
 		want   is
 	}{
-		"more pods on a node than it allows":          {selecting("web", 1), together, warningThat("It covers 3 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.")},
+		"more pods on a node than it allows":          {selecting("web", 1), together, warningThat("It covers 3 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.").advising("Spread the pods")},
+		"it is 1 of 1":                                {oneOfOne, []*corev1.Pod{pod("a")}, warningThat("It covers 1 pod and allows 0 disruptions").advising(more)},
+		"it never allows one":                         {zero, together, warningThat("It covers 3 pods and allows 0 disruptions").advising(more)},
 		"as many pods on a node as it allows":         {selecting("web", 2), together, nothing},
-		"it allows none":                              {selecting("web", 0), []*corev1.Pod{pod("a"), pod("b", on("m"))}, warningThat("It covers 2 pods and allows 0 disruptions, but a NoExecute taint on node m alone evicts 1.")},
+		"it allows none":                              {selecting("web", 0), []*corev1.Pod{pod("a"), pod("b", on("m"))}, warningThat("It covers 2 pods and allows 0 disruptions, but a NoExecute taint on node m alone evicts 1.").advising("Find out why not all")},
 		"the pods tolerate what they are not told of": {selecting("web", 0), []*corev1.Pod{pod("a", tolerating(everything))}, nothing},
 		"it covers no pod":                            {selecting("wbe", 1), together, infoThat("covers no pod")},
 		"its selector cannot be read":                 {unreadable, together, warningThat("cannot be read")},

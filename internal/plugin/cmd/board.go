@@ -42,9 +42,9 @@ func newBoard(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "board",
 		Short: "Serve a live page of the cluster's taints to a browser",
-		Long: `Serve a live page about the cluster's taints: pods that must leave and their countdowns, zones and why they
-delay the NoExecute taints of their nodes, nodes and their taints, NodeTaintRules, evictions and how late they were,
-and what shadow mode found.
+		Long: `Serve a live page about the cluster's taints: zones and why they delay the NoExecute taints of their nodes, workloads
+that lose pods, nodes with their taints and who wrote them, pods that were evicted and still exist, pods that must leave
+and their countdowns, NodeTaintRules, evictions and how late they were, and what shadow mode found.
 
 Only this machine can open the page. Its address, which the command prints, contains a secret. The command only reads,
 with your own rights, and the page says what you may not read. Nothing needs to be installed in the cluster. Press
@@ -110,7 +110,7 @@ func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*web.Boar
 	first, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if err := version(first, clients); err != nil {
-		return nil, source.Probed(first, config.Host, "ask for", "the version", err)
+		return nil, source.Failed(first, config.Host, "ask for", "the version", err)
 	}
 	ping := func(ctx context.Context) error {
 		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches report it

@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 )
 
 // errNamespaces means that a command line selects one namespace and all of them.
@@ -116,6 +117,20 @@ func (d dryRunFlag) Done(done string) string {
 		return done + " (server dry run)"
 	}
 	return done
+}
+
+// printChanged prints an object that was changed, as kubectl does: a line, its name, or the object.
+func printChanged(p *show.Printer, object metav1.Object, name, done string) error {
+	object.SetManagedFields(nil)
+	printed, err := p.Object(object)
+	switch {
+	case printed:
+	case p.Format == show.Name:
+		p.Line("%s", name)
+	default:
+		p.Line("%s %s", name, done)
+	}
+	return err
 }
 
 // failOnFlag is the flag --fail-on of commands that predict what may happen.

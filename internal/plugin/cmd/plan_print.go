@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -169,17 +170,29 @@ func fits(where *cliv1alpha1.WhereTo) string {
 // printPage prints a plan as one page.
 func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 	at := sentence.Absolute(plan.At.Time)
+	facts := pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at})
+	for _, emptied := range show.Emptied(plan) {
+		facts = append(facts, web.Fact{Name: "Nodes", Value: emptied})
+	}
 	return web.Write(o.Env.Out, web.Page{
 		Kind: web.Plan, Title: "Plan: " + strings.Join(plan.Taints, " "),
-		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), show.Losses(plan), show.Emptied(plan)),
-		Facts: pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")},
-			web.Fact{Name: "At", Value: at}),
+		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), pageLosses(plan)), Facts: facts,
 		Workloads: web.NewTable([]string{"Workload", "Leave", "Replicas", "Lowest"}, plan.Workloads, func(w cliv1alpha1.PlannedWorkload) []string {
 			return []string{w.Kind + " " + show.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
 		}),
 		Footer: "A plan says what would happen to the cluster in its state at " + at + ". It did not set any taints. -o json prints the same plan.",
 		Data:   plan,
 	})
+}
+
+// pageLosses counts what is lost. The tables of the page name it.
+func pageLosses(plan *cliv1alpha1.TaintPlan) (lines []string) {
+	for _, loss := range show.LossesOf(plan) {
+		if loss.Of > 0 && loss.FailOn != command.Nowhere {
+			lines = append(lines, loss.String()+".")
+		}
+	}
+	return lines
 }
 
 // pageFacts are facts with the cluster, if there is one.

@@ -6,6 +6,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,6 +87,31 @@ type Cluster interface {
 	// DeletePod receives a pod that is gone, with its last state, or nil if that was not seen.
 	DeletePod(uid types.UID, last *corev1.Pod)
 }
+
+// Live is a Cluster that keeps pods, and those nodes that are selected.
+type Live struct {
+	To      *state.Live
+	Now     func() time.Time
+	Selects func(*corev1.Node) bool
+}
+
+// SetNode implements Cluster.
+func (l *Live) SetNode(node *corev1.Node) {
+	if !l.Selects(node) {
+		l.To.DeleteNode(node.Name)
+		return
+	}
+	l.To.SetNode(node, l.Now())
+}
+
+// DeleteNode implements Cluster.
+func (l *Live) DeleteNode(name string) { l.To.DeleteNode(name) }
+
+// SetPod implements Cluster.
+func (l *Live) SetPod(pod *corev1.Pod) { l.To.SetPod(pod, l.Now()) }
+
+// DeletePod implements Cluster.
+func (l *Live) DeletePod(uid types.UID, _ *corev1.Pod) { l.To.DeletePod(uid) }
 
 // maxWatched is how many nodes are watched individually, each with its pods. Above that, one watch of all is cheaper
 // for the API server.
