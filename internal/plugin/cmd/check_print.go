@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,18 +81,44 @@ func printCluster(o *show.Printer, report *cliv1alpha1.CheckReport) {
 	printNotes(o, report)
 }
 
-// printByRule prints the findings of each rule below its name, with what to do about them.
+// mostOfARule is how many different findings of a rule are printed.
+const mostOfARule = 10
+
+// printByRule prints the findings of each rule below its name, with what to do about them. Objects with the same finding
+// share it.
 func printByRule(o *show.Printer, report *cliv1alpha1.CheckReport) {
-	findings := report.Findings
+	for rest := report.Findings; len(rest) > 0; {
+		first := rest[0]
+		of := slices.IndexFunc(rest, func(f cliv1alpha1.CheckFinding) bool { return f.Rule != first.Rule })
+		if of < 0 {
+			of = len(rest)
+		}
+		o.Line("%s %s", strings.ToLower(string(first.Severity)), first.Rule)
+		printOneRule(o, rest[:of])
+		rest = rest[of:]
+	}
+}
+
+func printOneRule(o *show.Printer, findings []cliv1alpha1.CheckFinding) {
+	type same struct{ message, advice string }
+	var order []same
+	objects := map[same][]string{}
 	for i := range findings {
-		finding := &findings[i]
-		if i == 0 || findings[i-1].Rule != finding.Rule {
-			o.Line("%s %s", strings.ToLower(string(finding.Severity)), finding.Rule)
+		f := &findings[i]
+		is := same{f.Message, f.Advice}
+		if objects[is] == nil {
+			order = append(order, is)
 		}
-		o.Line("  %s: %s", strings.TrimSpace(finding.Object.Namespace+" "+objectOf(finding)), finding.Message)
-		if i+1 == len(findings) || findings[i+1].Rule != finding.Rule || findings[i+1].Advice != finding.Advice {
-			o.Line("  Advice: %s", finding.Advice)
+		objects[is] = append(objects[is], strings.TrimSpace(f.Object.Namespace+" "+objectOf(f)))
+	}
+	for i, is := range order[:min(len(order), mostOfARule)] {
+		o.Line("  %s: %s", sentence.Some(objects[is]), is.message)
+		if i+1 == len(order) || order[i+1].advice != is.advice {
+			o.Line("  Advice: %s", is.advice)
 		}
+	}
+	if more := len(order) - mostOfARule; more > 0 {
+		o.Line("  ... and %d more: -o wide. Advice: %s", more, order[mostOfARule-1].advice)
 	}
 }
 
