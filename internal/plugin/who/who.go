@@ -449,9 +449,9 @@ func SparedBy(backlog *cliv1alpha1.BuiltInBacklog) string {
 	return "spared nodes: " + sentence.Enumerate(backlog.SparedNodes)
 }
 
-// WhyNot says why Taintkeeper does not evict, or why that is not known, as the beginning of a sentence. It is empty if
+// whyNot says why Taintkeeper does not evict, or why that is not known, as the beginning of a sentence. It is empty if
 // Taintkeeper evicts.
-func (a *Answer) WhyNot() string {
+func (a *Answer) whyNot() string {
 	p, evicts := &a.Process, &a.Eviction.Taintkeeper
 	switch {
 	case evicts.State == Running:
@@ -477,48 +477,41 @@ func (a *Answer) WhyNot() string {
 	return fmt.Sprintf("Taintkeeper is not running (Lease %s/%s was last renewed %s ago)", p.Lease.Namespace, p.Lease.Name, ago)
 }
 
-// NoHolds says that policies hold no pods because Taintkeeper does not evict. It is empty if Taintkeeper evicts.
-func (a *Answer) NoHolds() string {
-	const exception = "except those with ifDown: Hold, if the admission policy taintkeeper-held is in force"
-	switch why := a.WhyNot(); {
+// NotEvicting says that Taintkeeper does not evict, or that this is not known, and what that means for policies if
+// there are any. It is empty if Taintkeeper evicts.
+func (a *Answer) NotEvicting(policies int) string {
+	const hold = "EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force."
+	switch why := a.whyNot(); {
 	case why == "":
 		return ""
+	case policies == 0:
+		return why + "."
 	case a.Eviction.Taintkeeper.State != Unknown:
-		return why + ", so EvictionPolicies hold no pod, " + exception + "."
+		return why + ", so " + hold
 	case a.Process.State == Running:
-		return why + ". If it does not, EvictionPolicies hold no pod, " + exception + "."
+		return why + ". If it does not, " + hold
 	default:
-		return why + ". If it is not, EvictionPolicies hold no pod, " + exception + "."
+		return why + ". If it is not, " + hold
 	}
 }
 
-// Idle says that Taintkeeper does not evict, and what that means for due pods in a cluster with or without policies. It
-// is empty if Taintkeeper evicts. If that is not known, it says only what it means for policies.
-func (a *Answer) Idle(policies int) string {
-	known := a.Eviction.Taintkeeper.State != Unknown
-	says := a.WhyNot()
-	switch {
-	case says == "" || !known && policies == 0:
-		return ""
-	case policies > 0:
-		says = a.NoHolds()
-	default:
-		says += "."
-	}
-	switch {
-	case known && a.Eviction.Who() == cliv1alpha1.WhoBuiltIn:
-		says += " " + builtin.Program + " evicts due pods, by its own rule."
-	case known:
-		says += " Due pods leave only if the built-in controller evicts them."
-	}
-	return says
-}
-
-// Evictor says by whose rule commands decide in a cluster with or without policies.
+// Evictor says by whose rule commands decide in a cluster with or without policies. If Taintkeeper does not evict, it
+// says what that means for due pods, too. If that is not known, it says only what it means for policies.
 func (a *Answer) Evictor(policies int) state.Evictor {
-	is := state.Evictor{Who: a.Eviction.Who(), Idle: a.Idle(policies)}
+	is := state.Evictor{Who: a.Eviction.Who(), Idle: a.NotEvicting(policies)}
 	if lease := a.BuiltInLease; is.IsBuiltIn() && lease != nil && lease.Spec.AcquireTime != nil {
 		is.Began = lease.Spec.AcquireTime.Time
+	}
+	switch {
+	case is.Idle == "":
+	case a.Eviction.Taintkeeper.State == Unknown:
+		if policies == 0 {
+			is.Idle = ""
+		}
+	case is.IsBuiltIn():
+		is.Idle += " " + builtin.Program + " evicts due pods, by its own rule."
+	default:
+		is.Idle += " Due pods leave only if the built-in controller evicts them."
 	}
 	return is
 }
