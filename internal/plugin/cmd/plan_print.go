@@ -20,7 +20,7 @@ type planned struct {
 	*show.Printer
 	*cliv1alpha1.TaintPlan
 
-	lost, breached map[string]bool
+	damage map[string]int // to workloads and PodDisruptionBudgets
 }
 
 // printPlan prints a plan for people: the answer, what needs attention, and then every pod.
@@ -48,12 +48,16 @@ func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
 	if !o.NoHeaders {
 		o.Line("")
 	}
-	p := planned{o, plan, map[string]bool{}, map[string]bool{}}
+	p := planned{o, plan, map[string]int{}}
 	for _, workload := range plan.Workloads {
-		p.lost[workload.Namespace+"/"+show.OwnerOf(&workload.Owner)] = workload.Lowest == 0
+		if workload.Lowest == 0 {
+			p.damage[workload.Namespace+"/"+show.OwnerOf(&workload.Owner)] = 3
+		}
 	}
 	for _, budget := range plan.Budgets {
-		p.breached[show.FullName(budget.Namespace, budget.Name)] = budget.Breach > 0
+		if budget.Breach > 0 {
+			p.damage[show.FullName(budget.Namespace, budget.Name)] = 2
+		}
 	}
 	show.Pods(o, p.columns(), rows, p.pod)
 }
@@ -66,17 +70,15 @@ func (p *planned) pod(pod *cliv1alpha1.PlannedPod) show.Pod {
 	if pod.WhereTo != nil && pod.WhereTo.Node == "" {
 		is.With += whereTo(pod.WhereTo)
 	}
-	breaks := func(budget string) bool { return p.breached[show.FullName(pod.Namespace, budget)] }
-	switch {
-	case !pod.Leaves:
-	case pod.Lost:
+	if !pod.Leaves {
+		return is
+	}
+	is.Damage = max(1, p.damage[pod.Namespace+"/"+show.OwnerOf(pod.Owner)])
+	for _, budget := range pod.Budgets {
+		is.Damage = max(is.Damage, p.damage[show.FullName(pod.Namespace, budget)])
+	}
+	if pod.Lost {
 		is.Damage = 4
-	case p.lost[pod.Namespace+"/"+show.OwnerOf(pod.Owner)]:
-		is.Damage = 3
-	case slices.ContainsFunc(pod.Budgets, breaks):
-		is.Damage = 2
-	default:
-		is.Damage = 1
 	}
 	return is
 }
@@ -102,7 +104,12 @@ func (p *planned) columns() []show.Column[*cliv1alpha1.PlannedPod] {
 		{Title: "Taint", Shared: true, Cell: func(pod *pod) string { return pod.Taint }},
 		{Title: "Change", Wide: !alters, Cell: func(pod *pod) string { return strings.ToLower(string(pod.Change)) }},
 		{Title: "Tolerated", Cell: toleratedFor},
-		{Title: "Toleration", Wide: true, Cell: planTolerationOf},
+		{Title: "Toleration", Wide: true, Cell: func(pod *pod) string {
+			if pod.Toleration == nil {
+				return ""
+			}
+			return show.Toleration(*pod.Toleration)
+		}},
 		{Title: "Owner", Wide: true, Cell: func(pod *pod) string { return show.OwnerOf(pod.Owner) }},
 		{Title: "Priority", Wide: true, Cell: func(pod *pod) string { return strconv.Itoa(int(pod.Priority)) }},
 		{Title: "Grace", Wide: true, Cell: func(pod *pod) string { return strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s" }},
@@ -132,18 +139,6 @@ func toleratedFor(pod *cliv1alpha1.PlannedPod) string {
 		return "no"
 	}
 	return show.TolerationSeconds(*pod.Toleration)
-}
-
-func planTolerationOf(pod *cliv1alpha1.PlannedPod) string {
-	switch {
-	case pod.Reason != "":
-		return pod.Reason
-	case pod.Toleration != nil:
-		return show.Toleration(*pod.Toleration)
-	case pod.Taint != "":
-		return "none"
-	}
-	return ""
 }
 
 func whereTo(where *cliv1alpha1.WhereTo) string {

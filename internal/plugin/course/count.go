@@ -130,27 +130,22 @@ func (s *simulation) budgetsOf(pod *corev1.Pod) (all []*budget) {
 // expect computes how many healthy pods a budget requires: the number that the disruption controller recorded, or would
 // record if it has not seen the budget yet. The number of pods that workloads request does not change in a simulation.
 func (b *budget) expect() {
-	expected := int(b.Status.ExpectedPods)
 	b.desired = int(b.Status.DesiredHealthy)
-	if expected == 0 {
-		expected = b.pods
-		switch {
-		case b.Spec.MinAvailable != nil:
-			b.desired = scaled(b.Spec.MinAvailable, expected)
-		case b.Spec.MaxUnavailable != nil:
-			b.desired = max(expected-scaled(b.Spec.MaxUnavailable, expected), 0)
-		default:
-			b.desired = max(expected-1, 0)
-		}
+	if b.Status.ExpectedPods > 0 {
+		return
 	}
-}
-
-func scaled(number *intstr.IntOrString, of int) int {
-	n, err := intstr.GetScaledValueFromIntOrPercent(number, of, true)
-	if err != nil {
-		return of
+	of := func(number *intstr.IntOrString) int {
+		n, _ := intstr.GetScaledValueFromIntOrPercent(number, b.pods, true) // the API server refuses wrong ones
+		return n
 	}
-	return n
+	switch {
+	case b.Spec.MinAvailable != nil:
+		b.desired = of(b.Spec.MinAvailable)
+	case b.Spec.MaxUnavailable != nil:
+		b.desired = max(b.pods-of(b.Spec.MaxUnavailable), 0)
+	default:
+		b.desired = max(b.pods-1, 0)
+	}
 }
 
 // allowedFirst returns how many disruptions the budget allows at the start: as the disruption controller recorded, or

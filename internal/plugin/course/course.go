@@ -178,7 +178,7 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 	if !options.WhereTo {
 		return s, nil
 	}
-	// The room is that of the cluster at the start.
+	// The room is what the cluster has at the start.
 	var bound []*corev1.Pod
 	for _, name := range s.names {
 		for _, p := range s.nodes[name].pods {

@@ -100,7 +100,11 @@ func (s *simulation) evict(l leaver, now time.Time) {
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
 	if s.outcome == nil {
-		s.tellLeaves(p, now)
+		told := s.tellPod(p)
+		told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
+		if n != nil {
+			s.tellNode(n)
+		}
 	}
 	if s.policies != nil {
 		s.policies.left(p, now)

@@ -286,9 +286,6 @@ func (q quotas) of(pod *corev1.Pod) (all []*quota) {
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
 	stays := *pod
 	stays.DeletionTimestamp = nil
-	uses, err := counting.Usage(&stays)
-	if err != nil {
-		return nil // it is no pod
-	}
+	uses, _ := counting.Usage(&stays) // it fails for objects that are not pods
 	return uses
 }

@@ -49,15 +49,6 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 	return p.told
 }
 
-// tellLeaves reports that a pod leaves its node.
-func (s *simulation) tellLeaves(p *pod, now time.Time) {
-	told := s.tellPod(p)
-	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
-	if p.on != nil {
-		s.tellNode(p.on)
-	}
-}
-
 // nameOf names the workload of a pod, or the pod if it has none.
 func (s *simulation) nameOf(p *pod) string {
 	if p.owner == nil {
@@ -362,18 +353,12 @@ func (is *line) message() string {
 
 // does describes what an edit does to the taints of nodes.
 func does(edit taints.Edit) string {
-	var added, removed, parts []string
+	var parts []string
 	for _, taint := range edit.Add {
-		added = append(added, taints.Format(taint))
+		parts = append(parts, "taint "+taints.Format(taint)+" set")
 	}
 	for _, removal := range edit.Remove {
-		removed = append(removed, strings.TrimSuffix(removal.String(), "-"))
-	}
-	if len(added) > 0 {
-		parts = append(parts, sentence.Agree(len(added), "taint ", "taints ")+strings.Join(added, ", ")+" set")
-	}
-	if len(removed) > 0 {
-		parts = append(parts, sentence.Agree(len(removed), "taint ", "taints ")+strings.Join(removed, ", ")+" removed")
+		parts = append(parts, "taint "+strings.TrimSuffix(removal.String(), "-")+" removed")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -253,28 +253,25 @@ func TaintsOf(cluster *state.Cluster, nodes []*corev1.Node, match func(corev1.Ta
 	byNode := cluster.ByNode()
 	for _, node := range nodes {
 		for _, taint := range node.Spec.Taints {
-			if match(taint) {
-				all = append(all, nodeTaint(node, taint, byNode[node.Name]))
+			if !match(taint) {
+				continue
 			}
+			listed := cliv1alpha1.NodeTaint{
+				Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
+				Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
+			}
+			for _, pod := range byNode[node.Name] {
+				switch i, tolerated := state.Rule.Matcher.First(pod.Spec.Tolerations, &taint); {
+				case !tolerated:
+					listed.NotAtAll++
+				case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
+					listed.ForAWhile++
+				default:
+					listed.Indefinite++
+				}
+			}
+			all = append(all, listed)
 		}
 	}
 	return all
-}
-
-func nodeTaint(node *corev1.Node, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
-	listed := cliv1alpha1.NodeTaint{
-		Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
-		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
-	}
-	for _, pod := range pods {
-		switch i, tolerated := state.Rule.Matcher.First(pod.Spec.Tolerations, &taint); {
-		case !tolerated:
-			listed.NotAtAll++
-		case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
-			listed.ForAWhile++
-		default:
-			listed.Indefinite++
-		}
-	}
-	return listed
 }

@@ -341,6 +341,7 @@ func LossesOf(plan *cliv1alpha1.TaintPlan) []Loss {
 		{command.Budget, s.BudgetsBreached, "PodDisruptionBudget", "is overrun", "are overrun"},
 		{command.Nowhere, s.Nowhere, "pod", "fits no node", "fit no node"},
 		{command.Nowhere, unsure, "pod", "may fit no node", "may fit no node"},
+		{"", s.LocalData, "pod", "loses its local data", "lose their local data"},
 	}
 }
 
