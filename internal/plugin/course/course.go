@@ -55,8 +55,8 @@ type Options struct {
 	// WhereTo asks the scheduler's filters and scores where pods go. Without it, a pod finds room if it tolerates the
 	// taints of any node, and its node stays unknown.
 	WhereTo bool
-
-	questions int // how often nodes may be asked whether they take a pod; 0 means no limit
+	// Questions limits how often nodes are asked whether they take a pod; 0 means no limit. See [placement.NewRoom].
+	Questions int
 }
 
 // simulation is a running simulation.
@@ -188,7 +188,7 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 		}
 	}
 	var err error
-	s.room, err = placement.NewRoom(ctx, cluster, bound, cmp.Or(options.questions, placement.Unlimited))
+	s.room, err = placement.NewRoom(ctx, cluster, bound, cmp.Or(options.Questions, placement.Unlimited))
 	return s, err
 }
 
@@ -241,7 +241,7 @@ type Selected struct {
 // they come, so that the course ends. At most the time of [Longest] is played. At the end, the pods leave that policies
 // hold, to see where their successors would go.
 func Retaint(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node, options Options) (*Outcome, error) {
-	options.StartDelay, options.questions = DefaultStartDelay, placement.DefaultQuestions
+	options.StartDelay = DefaultStartDelay
 	s, err := newSimulation(ctx, cluster, options)
 	if err != nil {
 		return nil, err

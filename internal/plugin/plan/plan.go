@@ -23,6 +23,7 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -39,8 +40,10 @@ type Request struct {
 	Overwrite taints.Overwrite
 	// At is when the change is made.
 	At time.Time
-	// WhereTo asks which nodes would take the pods that leave.
-	WhereTo bool
+	// WhereTo asks which nodes would take the pods that leave. Questions is how often nodes may be asked; 0 means
+	// [placement.DefaultQuestions].
+	WhereTo   bool
+	Questions int
 }
 
 // Make returns what the change would do. The notes list the nodes on which it cannot be made. If it cannot be made on
@@ -124,7 +127,9 @@ func play(
 	if (len(cluster.Policies) == 0 || cluster.IsBuiltIn()) && !leaves {
 		return &course.Outcome{}, nil
 	}
-	options := course.Options{At: request.At, WhereTo: request.WhereTo && leaves}
+	options := course.Options{
+		At: request.At, WhereTo: request.WhereTo && leaves, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
+	}
 	nodes := make([]*corev1.Node, 0, len(changes))
 	for _, change := range changes {
 		nodes = append(nodes, change.applied())
