@@ -39,7 +39,6 @@ type holderWatch struct {
 	pods     *podcache.Cache
 	host     string
 	election electionOptions
-	elects   bool
 	elected  <-chan struct{}
 	unknown  prometheus.Gauge
 	log      logr.Logger
@@ -54,23 +53,17 @@ func (c *clients) newHolderWatch(
 	}
 	return &holderWatch{
 		client: c.api, events: c.events, pods: pods, host: host,
-		election: o.election, elects: o.elects(), unknown: unknown, log: log,
+		election: o.election, unknown: unknown, log: log,
 	}
 }
 
-// AddTo adds it to a manager, if the process takes part in an election.
+// AddTo adds it to a manager.
 func (w *holderWatch) AddTo(mgr manager.Manager) error {
-	if !w.elects {
-		return nil
-	}
 	w.elected = mgr.Elected()
 	var parts stage.Parts
 	parts.InEveryReplica(w.Run)
 	return parts.AddTo(mgr)
 }
-
-// HasSynced reports that it waits for nothing.
-func (w *holderWatch) HasSynced() bool { return true }
 
 // Run looks until the process leads or the context ends.
 func (w *holderWatch) Run(ctx context.Context) error {

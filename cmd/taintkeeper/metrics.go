@@ -87,6 +87,3 @@ func (s standing) Run(ctx context.Context) error {
 
 // AddTo adds it to a manager, which runs it only in the leader. A process that loses the lead exits.
 func (s standing) AddTo(mgr manager.Manager) error { return mgr.Add(manager.RunnableFunc(s.Run)) }
-
-// HasSynced reports that it waits for nothing.
-func (s standing) HasSynced() bool { return true }

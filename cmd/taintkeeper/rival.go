@@ -117,6 +117,3 @@ func (w rivalWatch) Run(ctx context.Context) error {
 
 // AddTo adds it to a manager: the leader looks.
 func (w rivalWatch) AddTo(mgr manager.Manager) error { return mgr.Add(manager.RunnableFunc(w.Run)) }
-
-// HasSynced reports that it waits for nothing.
-func (w rivalWatch) HasSynced() bool { return true }

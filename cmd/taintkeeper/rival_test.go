@@ -165,7 +165,7 @@ func TestOnlyNodeHealthIsWatchedForTheBuiltIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := slices.ContainsFunc(parts, func(p part) bool { _, watches := p.(rivalWatch); return watches })
+		got := slices.ContainsFunc(parts, func(p part) bool { _, watches := p.runs.(rivalWatch); return watches })
 		if got != want {
 			t.Errorf("--controllers=%s: the built-in node-lifecycle-controller is watched for: %t, want %t", list, got, want)
 		}

@@ -82,11 +82,11 @@ func run(ctx context.Context, o *options) error {
 		return fmt.Errorf("stopped: %w", err)
 	}
 	for _, part := range parts {
-		if keeper, ok := part.(*coexist.Keeper); ok {
-			return keeper.HandBack(context.WithoutCancel(ctx))
+		if part.stop != nil {
+			err = errors.Join(err, part.stop(context.WithoutCancel(ctx)))
 		}
 	}
-	return nil
+	return err
 }
 
 // stamps reports whether timeAdded is written to taints that have none.
@@ -148,10 +148,21 @@ func newManager(config *rest.Config, log logr.Logger, o *options) (manager.Manag
 	return mgr, lock.connect(config, mgr, o)
 }
 
-// part is a part of the process that runs on its own.
-type part interface {
+// runs is what runs on its own: in a manager, or in tests without one.
+type runs interface {
 	AddTo(mgr manager.Manager) error
-	HasSynced() bool
+	Run(ctx context.Context) error
+}
+
+// part is a part of the process. Functions that it does not need are nil.
+type part struct {
+	runs
+
+	// synced reports whether its initial lists are complete. ready says why it cannot do its work.
+	synced func() bool
+	ready  func() error
+	// stop is what remains to be done once nothing runs any more.
+	stop func(ctx context.Context) error
 }
 
 // newParts makes the parts that the flags ask for.
@@ -180,16 +191,38 @@ func newClients(config *rest.Config, clock *timeline.Clock) (*clients, error) {
 	leases, reconnect := apicall.Apart(apicall.Gathered(apicall.Config(config), nodehealth.GatherLeases))
 	echo, _ := apicall.Apart(apicall.Config(config))
 	c.reconnect = reconnect
-	var errs [8]error
-	c.api, errs[0] = podwire.NewForConfig(apicall.Config(config), c.labels)
-	c.events, errs[1] = kubernetes.NewForConfig(eventConfig(config))
-	c.pods, errs[2] = podwire.NewForConfig(apicall.Gathered(apicall.Config(config), podcache.Gather), c.labels)
-	c.leases, errs[3] = kubernetes.NewForConfig(leases)
-	c.echo, errs[4] = kubernetes.NewForConfig(echo)
-	c.custom, errs[5] = customClient(config)
-	c.whole, errs[6] = kubernetes.NewForConfig(apicall.Config(config))
-	c.rivals, errs[7] = newRivals(c.whole, apicall.Config(config)) // c.api decodes no command lines
-	return c, errors.Join(errs[:]...)
+	for _, typed := range []struct {
+		into   *kubernetes.Interface
+		config *rest.Config
+		make   func(*rest.Config) (kubernetes.Interface, error)
+	}{
+		{&c.api, apicall.Config(config), c.podClient},
+		{&c.pods, apicall.Gathered(apicall.Config(config), podcache.Gather), c.podClient},
+		{&c.whole, apicall.Config(config), newClient},
+		{&c.events, eventConfig(config), newClient},
+		{&c.leases, leases, newClient},
+		{&c.echo, echo, newClient},
+	} {
+		var err error
+		if *typed.into, err = typed.make(typed.config); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if c.custom, err = customClient(config); err != nil {
+		return nil, err
+	}
+	c.rivals, err = newRivals(c.whole, apicall.Config(config)) // c.api decodes no command lines
+	return c, err
+}
+
+// podClient makes a client that decodes of pods only what controllers need.
+func (c *clients) podClient(config *rest.Config) (kubernetes.Interface, error) {
+	return podwire.NewForConfig(config, c.labels)
+}
+
+func newClient(config *rest.Config) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(config)
 }
 
 // parts makes the parts that the flags ask for. They share one watch of nodes and one of pods.
@@ -200,9 +233,12 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	}
 	nodes := nodecache.New(nodecache.Config{Client: c.api, Clock: c.clock, NeverStamped: !o.stamps()})
 	pods, limiter := podcache.New(c.pods, c.clock), o.limiter()
-	parts := []part{standing, watched{nodes}}
+	parts := []part{{runs: standing}, watched(nodes)}
 	if o.watchesPods() {
-		parts = append(parts, watched{pods}, c.newHolderWatch(pods, standing.holderUnknown, log, o))
+		parts = append(parts, watched(pods))
+		if o.elects() {
+			parts = append(parts, part{runs: c.newHolderWatch(pods, standing.holderUnknown, log, o)})
+		}
 	}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
@@ -214,7 +250,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 		if err != nil {
 			return nil, err
 		}
-		return append(parts, comparison), nil
+		return append(parts, part{runs: comparison, synced: comparison.HasSynced}), nil
 	}
 	if o.enabled(controllerEviction) {
 		evicting, err := c.newEviction(nodes, pods, limiter, log, registerer, o)
@@ -233,14 +269,17 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	if !o.enabled(controllerNodeTaintRule) {
 		return parts, nil
 	}
-	follower, err := rules.New(rules.Config{
+	controller, err := rules.New(rules.Config{
 		Client: c.api, EventClient: c.events, Rules: c.custom, Nodes: nodes, Clock: c.clock,
 		DryRun:     o.dryRun,
 		Limiter:    limiter,
 		Registerer: registerer,
 		Logger:     log,
 	})
-	return append(parts, follower), err
+	if err != nil {
+		return nil, err
+	}
+	return append(parts, part{runs: controller, synced: controller.HasSynced}), nil
 }
 
 // newNodeHealth makes node health, and the watch for a built-in that appears later. A dry run may run next to a
@@ -259,13 +298,17 @@ func (c *clients) newNodeHealth(
 		Registerer: registerer,
 		Logger:     log,
 	})
+	if err != nil {
+		return nil, err
+	}
 	if warning := o.nodeHealth.Grace().Warning(); warning != "" {
 		log.Info("The grace period for silent nodes is too short", "reason", warning)
 	}
-	if err != nil || o.dryRun {
-		return []part{keeper}, err
+	parts := []part{{runs: keeper, synced: keeper.HasSynced, ready: keeper.Ready}}
+	if !o.dryRun {
+		parts = append(parts, part{runs: rivalWatch{c.rivals, log}})
 	}
-	return []part{keeper, rivalWatch{c.rivals, log}}, nil
+	return parts, nil
 }
 
 // newEviction makes the evictor, and with --coexist what keeps the built-in from evicting meanwhile.
@@ -294,17 +337,23 @@ func (c *clients) newEviction(
 		Registerer:          registerer,
 		Logger:              log,
 	}
-	if !o.coexist {
-		evictor, err := eviction.New(config)
-		return []part{follower, evictor}, err
+	var account *coexist.Account
+	if o.coexist {
+		account = coexist.NewAccount(coexist.AccountConfig{
+			Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
+		})
+		config.BuiltIn = account
 	}
-	account := coexist.NewAccount(coexist.AccountConfig{
-		Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
-	})
-	config.BuiltIn = account
 	evictor, err := eviction.New(config)
 	if err != nil {
 		return nil, err
+	}
+	parts := []part{
+		{runs: follower, synced: follower.HasSynced, ready: follower.Ready},
+		{runs: evictor, synced: evictor.HasSynced},
+	}
+	if !o.coexist {
+		return parts, nil
 	}
 	coexisting := coexist.Config{
 		Client: c.api, Clock: c.clock, Account: account, Pods: pods, Evictor: evictor,
@@ -316,7 +365,10 @@ func (c *clients) newEviction(
 		coexisting.Lease, coexisting.TakeOver = o.election.name, o.election.takeOver()
 	}
 	keeper, err := coexist.New(coexisting)
-	return []part{follower, evictor, keeper}, err
+	if err != nil {
+		return nil, err
+	}
+	return append(parts, part{runs: keeper, stop: keeper.HandBack}), nil
 }
 
 // customClient makes a client for our own resources. Whether they are installed is checked later, and repeatedly.
@@ -328,19 +380,14 @@ func customClient(config *rest.Config) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-type cached interface {
+// watched is a cache that the other parts share, in every replica.
+func watched(shared interface {
 	Run(ctx context.Context) error
 	HasSynced() bool
-}
-
-// watched is a cache that the other parts share.
-type watched struct{ cached }
-
-// AddTo adds its watch to a manager, in every replica.
-func (w watched) AddTo(mgr manager.Manager) error {
+}) part {
 	var parts stage.Parts
-	parts.InEveryReplica(w.Run)
-	return parts.AddTo(mgr)
+	parts.InEveryReplica(shared.Run)
+	return part{runs: &parts, synced: shared.HasSynced}
 }
 
 func addHealth(mgr manager.Manager, parts []part) error {
@@ -349,8 +396,8 @@ func addHealth(mgr manager.Manager, parts []part) error {
 	}
 	ready := func(*http.Request) (err error) {
 		for _, p := range parts {
-			if able, ok := p.(interface{ Ready() error }); ok {
-				err = errors.Join(err, able.Ready())
+			if p.ready != nil {
+				err = errors.Join(err, p.ready())
 			}
 		}
 		return err
@@ -359,7 +406,7 @@ func addHealth(mgr manager.Manager, parts []part) error {
 		return err
 	}
 	return mgr.AddReadyzCheck("caches", func(*http.Request) error {
-		if slices.ContainsFunc(parts, func(p part) bool { return !p.HasSynced() }) {
+		if slices.ContainsFunc(parts, func(p part) bool { return p.synced != nil && !p.synced() }) {
 			return errors.New("the initial lists of watched objects are not complete yet")
 		}
 		return nil

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 
@@ -55,13 +54,11 @@ func TestTheProcessHasOneWatchOfNodesAndOneOfPods(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, part := range parts {
-					bubble.Run(t, "a part of the process", part.(interface {
-						Run(ctx context.Context) error
-					}).Run)
+					bubble.Run(t, "a part of the process", part.Run)
 				}
 				for _, part := range parts {
-					if !part.HasSynced() {
-						t.Errorf("%T has not synced", part)
+					if part.synced != nil && !part.synced() {
+						t.Errorf("%T has not synced", part.runs)
 					}
 				}
 				asked := map[string]int{}

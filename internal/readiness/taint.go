@@ -43,8 +43,12 @@ func noScheduleKeys(node *corev1.Node) []string {
 
 // ownsNoSchedule reports whether a taint is one that noScheduleKeys decides about.
 func ownsNoSchedule(t corev1.Taint) bool {
-	return t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeUnschedulable ||
-		slices.ContainsFunc(conditionTaints, func(rule conditionTaint) bool { return rule.key == t.Key }))
+	return t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeUnschedulable || SaysSick(t.Key))
+}
+
+// SaysSick reports whether a taint with this key says what is wrong with a node, so that it goes when the node recovers.
+func SaysSick(key string) bool {
+	return slices.ContainsFunc(conditionTaints, func(rule conditionTaint) bool { return rule.key == key })
 }
 
 // noExecuteKeys returns the keys of the NoExecute taints for readiness that a node has.

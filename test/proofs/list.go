@@ -84,7 +84,8 @@ var proofs = []proof{
 	test("nodehealth", "node health, also through outages of the control plane", 6, plane),
 	test("shadow", "what shadow mode reports about the built-in", 2, plane),
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
-	test("viewer", "the role for reading is enough for every command that reads", 1, plane),
+	test("viewer", "what users may do with the role for reading, and with rights in one namespace", 1, plane),
+	test("questions", "ten questions of an engineer on call, each answered by one command", 2, plane),
 	{
 		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
 		needs: []string{plane, "machines"}, missing: kubelets.Missing,
@@ -162,7 +163,7 @@ var changes = []change{
 	needs("internal/controller/nodehealth internal/readiness", "histories nodehealth parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration coexist"),
 	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
-	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans simulations viewer web"),
+	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans questions simulations viewer web"),
 	needs("charts config api/v1alpha1", "integration chart deployment try"),
 	needs("test/rig", "rig integration nodehealth defects chaos kubelets"),
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package viewer proves on a real control plane, with Taintkeeper next to the built-in controller, that the role of
-// config/viewer.yaml is enough for the commands that read, and what kubectl taintkeeper status says about a real
-// leader.
+// config/viewer.yaml is enough for the commands that read, what a user of one namespace learns, and what kubectl
+// taintkeeper status says about a real leader.
 package viewer
 
 import (
@@ -129,6 +129,12 @@ func bound(t *testing.T, user string, roles ...string) (kubeconfig string, refus
 			Verb: "list", Group: "coordination.k8s.io", Resource: "leases",
 		},
 	}, true))
+	return kubeconfigOf(t, user)
+}
+
+// kubeconfigOf returns the kubeconfig of a user, and what the API server refuses that user.
+func kubeconfigOf(t *testing.T, user string) (kubeconfig string, refused *refusals) {
+	t.Helper()
 	config, err := cluster.ConfigFor(user)
 	await.Must(t, err)
 	transport, err := rest.TransportFor(config)
@@ -210,6 +216,43 @@ func TestTheRolesOfTheViewerAndOperatorAreEnoughToPauseResumeAndTaint(t *testing
 	}
 	if calls := refused.all(); len(calls) > 0 {
 		t.Errorf("the API server refused %q", calls)
+	}
+}
+
+// What commands need of nodes they cannot know, and they say so.
+func TestAUserOfOneNamespaceGetsAnswersAboutThatNamespace(t *testing.T) {
+	const user = "developer"
+	_, err := admin.RbacV1().RoleBindings(metav1.NamespaceDefault).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	await.Must(t, err)
+	await.Must(t, localcluster.AwaitRight(t.Context(), admin, authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: metav1.NamespaceDefault, Verb: "list", Resource: "pods",
+		},
+	}, true))
+	kubeconfig, _ := kubeconfigOf(t, user)
+	for _, ask := range []struct {
+		args []string
+		want string // in the answer
+		code int
+	}{
+		{[]string{"why", "web"}, "You may not get nodes, so the taints of the pod's node are not known.", cmd.ExitOK},
+		{[]string{"leaving"}, "You may not list nodes, so this lists only the pods that were evicted and still exist.", cmd.ExitOK},
+		{[]string{"leaving", "--since", "30m"}, "0 pods were evicted in the last 30m", cmd.ExitOK},
+		{[]string{"check", "--fail-on=never"}, "You may list pods only in namespace default, so the answer is about that namespace.", cmd.ExitOK},
+		{[]string{"status"}, "You may not list leases", cmd.ExitFailed},
+		{[]string{"plan", "n-1", "m:NoExecute"}, "ask for the right to list them, which the ClusterRole", cmd.ExitFailed},
+	} {
+		out, errOut, err := run(t, kubeconfig, ask.args...)
+		var said bytes.Buffer
+		code := cmd.Fail(&said, err)
+		all := strings.Join(strings.Fields(out+errOut+said.String()), " ")
+		if code != ask.code || !strings.Contains(all, ask.want) {
+			t.Errorf("%q: exit code %d: %s\nwant %d, and %q", ask.args, code, all, ask.code, ask.want)
+		}
 	}
 }
 

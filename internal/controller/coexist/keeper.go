@@ -1,6 +1,13 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package coexist keeps the built-in taint-eviction-controller from evicting for as long as this process can.
+//
+// A ValidatingAdmissionPolicy (config/coexistence.yaml) refuses the condition with which the built-in begins an
+// eviction, as long as an annotation of a ServiceAccount, the eviction clock, was renewed within the last 30 seconds.
+// The leader renews it every 5 seconds. If it dies the clock stops, and the built-in evicts again; none of our
+// processes needs to run for that. Evictions that the built-in began meanwhile stay refused for some minutes, as
+// further annotations say: see hold.
 package coexist
 
 import (
@@ -14,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -102,9 +110,6 @@ func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
 
 // AddTo adds the Keeper to a manager. It renews only in the leader.
 func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
-
-// HasSynced reports that the Keeper waits for nothing of its own.
-func (k *Keeper) HasSynced() bool { return true }
 
 func (k *Keeper) lead(ctx context.Context) error {
 	k.mu.Lock()
@@ -216,5 +221,103 @@ func (k *Keeper) say(err error) {
 		k.config.Logger.Info("The eviction clock is not being renewed; once the clock is 30 s old, kube-controller-manager evicts", "reason", now)
 	default:
 		k.config.Logger.Info("The eviction clock is being renewed; kube-controller-manager does not evict")
+	}
+}
+
+// observe counts the pods that the built-in marks, and warns of one that it marks although the clock is renewed.
+func (k *Keeper) observe(change podcache.Change) {
+	if !newlyMarked(change) {
+		return
+	}
+	if !k.fresh() {
+		k.metrics.foreignMarks.WithLabelValues(clockStale).Inc()
+		return
+	}
+	k.metrics.foreignMarks.WithLabelValues(clockFresh).Inc()
+	k.config.Logger.Info("kube-controller-manager has marked a pod for eviction although the eviction clock is being renewed; check that the ValidatingAdmissionPolicy taintkeeper-coexistence (taintkeeper-coexistence.NAMESPACE outside kube-system) and its binding exist",
+		"pod", klog.KRef(change.After.Namespace, change.After.Name), "node", change.After.Node)
+}
+
+func newlyMarked(change podcache.Change) bool {
+	return change.Before != nil && change.After != nil &&
+		!change.Before.Flags.Has(podcache.MarkedByBuiltIn) && change.After.Flags.Has(podcache.MarkedByBuiltIn)
+}
+
+// Values of labels.
+const (
+	renewalDone    = "renewed"
+	renewalNotDone = "not_renewed"
+	clockFresh     = "fresh"
+	clockStale     = "stale"
+)
+
+type metrics struct {
+	renewed      prometheus.Gauge
+	renewals     *prometheus.CounterVec
+	foreignMarks *prometheus.CounterVec
+	backlog      []prometheus.Collector
+}
+
+func newMetrics(account *Account) *metrics {
+	m := &metrics{
+		renewed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "taintkeeper_eviction_clock_renewed_timestamp_seconds",
+			Help: "When this process last renewed the eviction clock, in seconds since 1970; 0 if it never did.",
+		}),
+		renewals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "taintkeeper_eviction_clock_renewals_total",
+			Help: "Attempts to renew the eviction clock, by result: renewed, not_renewed (this process cannot evict now, or the API server did not accept the renewal).",
+		}, []string{"result"}),
+		foreignMarks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "taintkeeper_foreign_marks_total",
+			Help: "Pods that kube-controller-manager marked for eviction, by whether the eviction clock was fresh (the admission policy should have refused the mark) or stale.",
+		}, []string{"clock"}),
+		backlog: backlogGauges(account),
+	}
+	for _, result := range []string{renewalDone, renewalNotDone} {
+		m.renewals.WithLabelValues(result)
+	}
+	for _, clock := range []string{clockFresh, clockStale} {
+		m.foreignMarks.WithLabelValues(clock)
+	}
+	return m
+}
+
+func (m *metrics) register(registerer prometheus.Registerer) error {
+	for _, collector := range append([]prometheus.Collector{m.renewed, m.renewals, m.foreignMarks}, m.backlog...) {
+		if err := registerer.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backlogGauges are read from the Account when they are scraped.
+func backlogGauges(account *Account) []prometheus.Collector {
+	gauge := func(name, help string, value func(Backlog) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			return value(account.Backlog())
+		})
+	}
+	return []prometheus.Collector{
+		gauge("taintkeeper_built_in_backlog_until_timestamp_seconds",
+			"When the admission policy stops refusing the remaining evictions of kube-controller-manager, in seconds since 1970, as known to this process; 0 if none remain.",
+			func(b Backlog) float64 {
+				if b.Until.IsZero() {
+					return 0
+				}
+				return float64(b.Until.Unix())
+			}),
+		gauge("taintkeeper_built_in_backlog_evictions",
+			"Upper bound on the number of evictions that kube-controller-manager has begun and may still try, as known to this process.",
+			func(b Backlog) float64 { return float64(b.Evictions) }),
+		gauge("taintkeeper_spared_nodes",
+			"Nodes with pods that were due and now stay, on which kube-controller-manager may not evict until its backlog is over, as known to this process; -1 if all nodes count as spared.",
+			func(b Backlog) float64 {
+				if b.AllSpared {
+					return -1
+				}
+				return float64(len(b.Spared))
+			}),
 	}
 }

@@ -1,6 +1,16 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package nodehealth turns the silence and the conditions of nodes into taints, zone by zone. It replaces the tainting
+// half of kube-controller-manager's node-lifecycle-controller. Package readiness decides what happens to a node and
+// when; this one receives signs of life, and writes. The rules of both are on one page of docs/design.md.
+//
+//	leases.go       the watch of leases, which are signs of life
+//	echo.go         our own renewals among them, and the clock that runs from one echo to the next, so that silence is
+//	                counted by what could be heard
+//	records.go      what is known of each node, under one lock: what comes in, and what follows from it
+//	reconciler.go   keyed by node: plan, write the conditions, plan, write the taints, mark the pods of a silent node
+//	metrics.go      metrics and events
 package nodehealth
 
 import (

@@ -8,9 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -18,6 +24,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
@@ -195,5 +202,164 @@ func (r *reconciler) write(ctx context.Context, facts readiness.Facts, part func
 	}
 	r.records.wrote(changed, p.Executes)
 	logf.FromContext(ctx).V(1).Info("Wrote taints and labels", "node", klog.KObj(changed), "taints", p.Taints)
+	return nil
+}
+
+// requests passes the names of nodes to the queue of a controller. Names that come before the queue exists are dropped,
+// because a controller begins with all nodes.
+type requests struct {
+	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[NodeRequest]]
+}
+
+func (r *requests) add(names ...string) {
+	queue := r.queue.Load()
+	if queue == nil {
+		return
+	}
+	for _, name := range names {
+		(*queue).Add(NodeRequest{name})
+	}
+}
+
+// addAfter asks for a look at a node after at most the given wait, or for none if the wait is zero.
+func (r *requests) addAfter(name string, wait time.Duration) {
+	if queue := r.queue.Load(); queue != nil && wait > 0 {
+		(*queue).AddAfter(NodeRequest{name}, wait)
+	}
+}
+
+func (r *requests) started() bool { return r.queue.Load() != nil }
+
+// source is the source of a controller's requests.
+type source struct {
+	*requests
+
+	begin func(context.Context) error // requests all nodes, once they are known
+}
+
+// String names the source in the log.
+func (s source) String() string { return "nodes that changed, fell silent or may be tainted" }
+
+// Start implements source.TypedSource.
+func (s source) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+	s.queue.Store(&queue)
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource. Nothing is reconciled before it returns.
+func (s source) WaitForSync(ctx context.Context) error { return s.begin(ctx) }
+
+// api makes the calls about nodes and pods.
+type api struct {
+	client  kubernetes.Interface
+	limiter *rate.Limiter // nil for no limit
+}
+
+// token waits for a token of the rate limit.
+func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
+
+// readNode reads a node live. The API server has told the caller that it changed.
+func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
+	if err := a.token(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// patchConditions writes conditions of a node, with the precondition that the node has not changed since it was read,
+// and returns the patched node. The caller has waited for the token.
+func (a api) patchConditions(
+	ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition,
+) (*corev1.Node, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchNodeConditions(ctx, a.client, read, conditions)
+}
+
+// patchTaints writes the taints and labels of a node in one call, with the same precondition. The caller has waited for
+// the token.
+func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.NodeEdit) (*corev1.Node, error) {
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return apicall.PatchTaints(ctx, a.client, read, edit, metav1.PatchOptions{})
+}
+
+// patchPodNotReady sets the condition Ready of exactly this pod to False, and keeps its reason.
+func (a api) patchPodNotReady(ctx context.Context, pod *podcache.Pod, at time.Time) error {
+	if err := a.token(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	exactly := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	_, err := apicall.PatchPodCondition(ctx, a.client, exactly, map[string]any{
+		"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(at),
+	})
+	return err
+}
+
+// marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them traffic. Their
+// kubelet would do it if it could.
+type marker struct {
+	nodes    *nodecache.Cache
+	pods     *podcache.Cache
+	clock    *timeline.Clock
+	api      api
+	events   *events
+	backoffs apicall.Backoffs[types.UID] // pods that could not be marked
+}
+
+// Reconcile marks the pods of one node, and requeues the node until all are done.
+func (m *marker) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
+	var failed []error
+	var next time.Duration
+	for _, pod := range m.pods.OnNode(req.Name) {
+		if !pod.Flags.Has(podcache.Ready) {
+			continue
+		}
+		if !m.silent(req.Name) || apicall.Stopping(ctx) {
+			break
+		}
+		if wait := m.backoffs.Wait(pod.UID, m.clock.Now()); wait > 0 {
+			next = sooner(next, wait)
+			continue
+		}
+		if err := m.mark(ctx, pod); err != nil {
+			m.backoffs.Fail(pod.UID, err, m.clock.Now())
+			failed = append(failed, err)
+			continue
+		}
+		m.backoffs.Forget(pod.UID)
+	}
+	switch {
+	case apicall.Stopping(ctx):
+		return reconcile.Result{}, nil
+	case len(failed) > 0: // the queue's backoff is short, and the next request finds each pod with its own
+		return reconcile.Result{}, errors.Join(failed...)
+	}
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+func (m *marker) silent(name string) bool {
+	node, ok := m.nodes.Get(name)
+	if !ok {
+		return false
+	}
+	ready := readiness.Condition(node.Node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionUnknown
+}
+
+// mark marks one pod. A pod that is gone, or whose name another pod has, is done.
+func (m *marker) mark(ctx context.Context, pod *podcache.Pod) error {
+	err := m.api.patchPodNotReady(ctx, pod, m.clock.Latest())
+	switch {
+	case apicall.IsNotFound(err), apicall.IsAnotherUID(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("set the condition Ready of pod %s to False: %w", pod.Key(), err)
+	}
+	m.events.podNotReady(pod)
 	return nil
 }

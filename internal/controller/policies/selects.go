@@ -4,14 +4,23 @@
 package policies
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
@@ -175,4 +184,126 @@ func (f *Follower) lose(node *nodecache.Node, pods ...*podcache.Pod) {
 			}
 		}
 	}
+}
+
+// kept knows which labels the records of pods have. Records have few: only those whose keys a policy names. They have
+// the labels of a new key only after all pods have been listed again.
+type kept struct {
+	wanted []string            // sorted
+	known  map[string]struct{} // keys that all records have
+	lists  int                 // how many lists were requested
+}
+
+// keysOf returns the keys by which policies select pods, in order.
+func keysOf(all []followed) []string {
+	keys := map[string]struct{}{}
+	for _, p := range all {
+		for _, key := range p.PodLabels() {
+			keys[key] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// want sets the wanted keys. It reports whether they have changed, and whether a list must bring the labels of some.
+func (k *kept) want(keys []string) (changed, list bool) {
+	changed = !slices.Equal(k.wanted, keys)
+	k.wanted = keys
+	maps.DeleteFunc(k.known, func(key string, _ struct{}) bool { return !slices.Contains(keys, key) })
+	list = changed && len(k.known) < len(keys)
+	if list {
+		k.lists++
+	}
+	return changed, list
+}
+
+// listed notes that the records have the labels that were wanted when a list was requested. It reports whether that is
+// news.
+func (k *kept) listed(number int) bool {
+	if number != k.lists { // another list is under way
+		return false
+	}
+	k.known = make(map[string]struct{}, len(k.wanted))
+	for _, key := range k.wanted {
+		k.known[key] = struct{}{}
+	}
+	return true
+}
+
+// mark returns the policies, and notes in each whether all labels by which it selects are known.
+func (k *kept) mark(all []followed) []followed {
+	marked := slices.Clone(all)
+	for i := range marked {
+		marked[i].labeled = k.have(marked[i].PodLabels())
+	}
+	return marked
+}
+
+// have reports whether the records have the labels of some keys.
+func (k *kept) have(keys []string) bool {
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		_, known := k.known[key]
+		return !known
+	})
+}
+
+// namespaces knows the labels of namespaces, and which of them are being deleted, once there is a policy. It is safe
+// for concurrent use.
+type namespaces struct {
+	informer cache.SharedIndexInformer
+	needed   chan struct{} // closed when there is a policy
+	once     sync.Once
+}
+
+// newNamespaces returns a watch of namespaces' metadata that calls a function when a change can affect what policies
+// say.
+func newNamespaces(from client.WithWatch, changed func()) *namespaces {
+	list := func() *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+		return list
+	}
+	calls := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			all := list()
+			return all, from.List(ctx, all, &client.ListOptions{Raw: &options})
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return from.Watch(ctx, list(), &client.ListOptions{Raw: &options})
+		},
+	}
+	n := &namespaces{needed: make(chan struct{})}
+	n.informer = cache.NewSharedIndexInformer(listwatch.Bounded(calls, from), &metav1.PartialObjectMetadata{}, 0, nil)
+	_, _ = n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before it runs
+		AddFunc: func(any) { changed() },
+		UpdateFunc: func(before, after any) {
+			was, is := before.(*metav1.PartialObjectMetadata), after.(*metav1.PartialObjectMetadata)
+			if !equality.Semantic.DeepEqual(was.Labels, is.Labels) || !is.DeletionTimestamp.Equal(was.DeletionTimestamp) {
+				changed()
+			}
+		},
+	})
+	return n
+}
+
+// need starts the watch of namespaces.
+func (n *namespaces) need() { n.once.Do(func() { close(n.needed) }) }
+
+func (n *namespaces) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-n.needed:
+		n.informer.RunWithContext(ctx)
+	}
+	return nil
+}
+
+// get returns the labels of a namespace, nil if the watch has not brought it, and whether it is being deleted.
+func (n *namespaces) get(name string) (_ labels.Labels, ends bool) {
+	object, exists, err := n.informer.GetStore().GetByKey(name)
+	if err != nil || !exists {
+		return nil, false
+	}
+	is := object.(*metav1.PartialObjectMetadata)
+	return labels.Set(is.Labels), is.DeletionTimestamp != nil
 }

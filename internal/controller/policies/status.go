@@ -4,19 +4,27 @@
 package policies
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -204,3 +212,168 @@ func (r *reporter) haltedUntil(p followed, t *tally, was *metav1.Time) *metav1.T
 }
 
 func number(of int) int32 { return int32(min(of, math.MaxInt32)) }
+
+// tally is what a policy does to the pods that are due now.
+type tally struct {
+	selected          int    // pods, on all nodes
+	open              string // why its breaker is open; empty if it is not
+	due, held, asking int
+	settling          int // wait only to see how many other pods are due
+
+	since    time.Time // when the first held pod was due
+	why      map[policy.Why]int
+	examples []string // names of held pods, sorted
+
+	halted int       // pods that a halt keeps
+	until  time.Time // when the last halt ended after which a deadline counts; zero if none does
+}
+
+// tallies counts for each policy what it does now.
+func (f *Follower) tallies() map[string]*tally {
+	all, tallies := f.all(), map[string]*tally{}
+	f.with(func(e *policy.Engine, now time.Time) {
+		for _, p := range all {
+			tallies[p.Name] = &tally{
+				why: map[policy.Why]int{}, selected: f.countSelected(p.Policy, now), open: e.Open(p.Policy, now),
+			}
+		}
+	})
+	if len(all) == 0 {
+		return tallies
+	}
+	for _, name := range f.tainted() {
+		f.with(func(e *policy.Engine, now time.Time) {
+			for _, is := range (cluster{f}).Leaving(name, now) {
+				decision := e.Decide(is, now)
+				for _, p := range is.By {
+					if t := tallies[p.Name]; t != nil {
+						t.add(is, p, &decision, now)
+					}
+				}
+			}
+		})
+	}
+	return tallies
+}
+
+// add counts a pod that the policy selects.
+func (t *tally) add(is *policy.Leaver, p *policy.Policy, together *policy.Decision, now time.Time) {
+	due, applies := p.Due(is.Causes)
+	if !applies || due.After(now) {
+		return
+	}
+	t.due++
+	t.halts(p, is.Causes, now)
+	alone := together.Alone(p, is.Causes, now)
+	switch {
+	case needless(alone, together.Said, now.Sub(due)):
+	case alone.Why == policy.Settling:
+		t.settling++
+	case alone.Stays() && (together.Stays() || p.DryRun):
+		t.held++
+		t.why[alone.Why]++
+		t.since = timeline.Next(t.since, due)
+		t.exemplify(is.Memo.(leaving).pod)
+	case alone.Step == policy.Ask && together.Step == policy.Ask:
+		t.asking++
+	}
+}
+
+// needless reports whether a status need not say that a pod is unread, because something else holds it, or because it
+// has been due only for a moment.
+func needless(alone, together policy.Said, due time.Duration) bool {
+	return alone.Why == policy.PodUnread && (together.Why != policy.PodUnread || due < reportAtMost)
+}
+
+// halts notes which halts a deadline waits for, or counts from.
+func (t *tally) halts(p *policy.Policy, causes []policy.Cause, now time.Time) {
+	on := false
+	for _, cause := range causes {
+		if !p.HasDeadline() || !p.Applies(cause.Taint) || cause.Due.After(now) {
+			continue
+		}
+		on = on || !cause.Halt.Since.IsZero()
+		if from := p.DeadlineFrom(cause); from.After(cause.Due) {
+			t.until = timeline.Later(t.until, from)
+		}
+	}
+	if on {
+		t.halted++
+	}
+}
+
+// exemplify keeps the first three pods in alphabetical order, so that the status does not change by itself.
+func (t *tally) exemplify(pod *podcache.Pod) {
+	const most = 3
+	name := pod.Namespace + "/" + pod.Name
+	i, _ := slices.BinarySearch(t.examples, name)
+	if t.examples = slices.Insert(t.examples, i, name); len(t.examples) > most {
+		t.examples = t.examples[:most]
+	}
+}
+
+// reason is why most of the held pods are held.
+func (t *tally) reason() policy.Why {
+	return slices.MaxFunc(slices.Sorted(maps.Keys(t.why)), func(a, b policy.Why) int {
+		return cmp.Compare(t.why[a], t.why[b])
+	})
+}
+
+// String says which pods are held, and why.
+func (t *tally) String() string {
+	var reasons []string
+	for _, why := range slices.Sorted(maps.Keys(t.why)) {
+		reasons = append(reasons, fmt.Sprintf("%s %d", why, t.why[why]))
+	}
+	examples := ": "
+	if t.held > len(t.examples) {
+		examples = ", such as "
+	}
+	return fmt.Sprintf("%d of %s (%s)", t.held, sentence.Counted(t.due, "due pod"), strings.Join(reasons, ", ")) +
+		examples + strings.Join(t.examples, ", ")
+}
+
+// down tells what happens to held pods while Taintkeeper is not running. It is not safe for concurrent use.
+type down struct {
+	client  kubernetes.Interface
+	binding string    // for ifDown: Hold; empty where the built-in does not run
+	looked  time.Time // when the API server last said whether the binding exists
+	exists  bool
+}
+
+// lookDownEvery is how often the binding is looked up, at most.
+const lookDownEvery = time.Minute
+
+// builtInEvicts begins the messages about policies whose pods the built-in would evict.
+const builtInEvicts = "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due"
+
+// look finds out whether the binding exists. If the API server does not say, the last answer remains valid.
+func (d *down) look(ctx context.Context, now time.Time) {
+	if d.binding == "" || now.Sub(d.looked) < lookDownEvery {
+		return
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	bindings := d.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := bindings.Get(ctx, d.binding, metav1.GetOptions{})
+	if err == nil || apicall.IsNotFound(err) {
+		d.exists, d.looked = err == nil, now
+	}
+}
+
+// says returns whether the pods that a policy holds would stay if Taintkeeper died, with the reason and the message of
+// condition HeldWhenDown.
+func (d *down) says(p followed) (held bool, reason, message string) {
+	switch {
+	case d.binding == "":
+		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."
+	case p.DryRun:
+		return false, "DryRun", builtInEvicts + ", because dryRun is true."
+	case p.IfDown != v1alpha1.IfDownHold:
+		return false, "BuiltInWouldEvict", builtInEvicts + ". To keep them, set ifDown to Hold."
+	case !d.exists:
+		return false, "NoAdmissionPolicy", fmt.Sprintf(builtInEvicts+", "+
+			"because ValidatingAdmissionPolicyBinding %s does not exist. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
+	}
+	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting the selected pods.", d.binding)
+}

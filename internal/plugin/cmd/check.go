@@ -160,7 +160,9 @@ func (o *checkOptions) chosen() []check.Rule {
 
 // run checks, prints the report, and returns an error if there are findings that fail.
 func (o *checkOptions) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Budgets: true, Signs: true, Templates: true})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Budgets: true, Signs: true, Templates: true, WithoutNodes: "nothing is checked that needs them",
+	})
 	if err != nil {
 		return err
 	}
@@ -272,17 +274,39 @@ func (o *checkOptions) printTable(report *cliv1alpha1.CheckReport) {
 	}, report.Findings)
 }
 
-// printByRule prints the findings of each rule below its name, with what to do about them.
+// mostOfARule is how many different findings of a rule are printed.
+const mostOfARule = 10
+
+// printByRule prints the findings of each rule below its name, with what to do about them. Objects with the same finding
+// share it.
 func (o *checkOptions) printByRule(findings []cliv1alpha1.CheckFinding) {
+	type same struct{ rule, message, advice string }
+	var order []same
+	objects := map[same][]string{}
 	for i := range findings {
-		finding := &findings[i]
-		if i == 0 || findings[i-1].Rule != finding.Rule {
-			o.output.Line("%s %s", severityOf(finding.Severity), finding.Rule)
+		f := &findings[i]
+		is := same{severityOf(f.Severity) + " " + f.Rule, f.Message, f.Advice}
+		if objects[is] == nil {
+			order = append(order, is)
 		}
-		object := finding.Object
-		o.output.Line("  %s: %s", strings.TrimSpace(object.Namespace+" "+object.Kind+"/"+object.Name), finding.Message)
-		if i+1 == len(findings) || findings[i+1].Rule != finding.Rule || findings[i+1].Advice != finding.Advice {
-			o.output.Line("  Advice: %s", finding.Advice)
+		objects[is] = append(objects[is], strings.TrimSpace(f.Object.Namespace+" "+f.Object.Kind+"/"+f.Object.Name))
+	}
+	printed := 0 // of the rule
+	for i, is := range order {
+		if i == 0 || order[i-1].rule != is.rule {
+			o.output.Line("%s", is.rule)
+			printed = 0
+		}
+		last := i+1 == len(order) || order[i+1].rule != is.rule
+		printed++
+		switch {
+		case printed <= mostOfARule:
+			o.output.Line("  %s: %s", sentence.Some(objects[is]), is.message)
+		case last:
+			o.output.Line("  ... and %d more: -o wide.", printed-mostOfARule)
+		}
+		if last || printed <= mostOfARule && order[i+1].advice != is.advice {
+			o.output.Line("  Advice: %s", is.advice)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,14 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/utils/clock"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
 // leavingOptions are the options of kubectl taintkeeper leaving.
@@ -66,13 +68,10 @@ events say; the API server keeps them for an hour by default, and the built-in's
   kubectl taintkeeper leaving -A --since 30m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
-				return err
-			}
-			if err := o.complete(); err != nil {
-				return err
-			}
+			err := firstError(o.validate, o.complete)
 			switch {
+			case err != nil:
+				return err
 			case o.watch:
 				return o.runWatch(cmd.Context())
 			case o.since > 0:
@@ -99,35 +98,29 @@ func (o *leavingOptions) validate() error {
 		return command.Usagef("--since lists the past, and --watch what is to come: remove one of them")
 	case o.since > 0 && o.nodes.Selector != "":
 		return command.Usagef("--since takes --node, and no --selector, because the nodes of the past may not exist any more")
-	}
-	if o.watch && o.source.Offline() {
+	case o.watch && o.source.Offline():
 		return command.Usagef("--watch requires a cluster, because files do not change: remove --watch or -f")
-	}
-	if o.allNamespaces && *o.source.Config.Namespace != "" {
+	case o.allNamespaces && *o.source.Config.Namespace != "":
 		return errNamespaces
 	}
-	if len(o.nodes.Names) == 0 && o.nodes.Selector == "" {
-		o.nodes.All = true
-	}
+	o.nodes.All = len(o.nodes.Names) == 0 && o.nodes.Selector == ""
 	return firstError(o.nodes.Validate, o.source.Validate, o.output.Validate)
 }
 
 // complete finds the namespace. Files have no current namespace.
-func (o *leavingOptions) complete() error {
+func (o *leavingOptions) complete() (err error) {
 	switch {
 	case o.allNamespaces:
-		return nil
 	case o.source.Offline():
 		o.namespace = *o.source.Config.Namespace
-		return nil
+	default:
+		o.namespace, err = o.source.Namespace()
 	}
-	var err error
-	o.namespace, err = o.source.Namespace()
 	return err
 }
 
 func (o *leavingOptions) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, o.wants(o.namespace))
+	cluster, err := o.source.Read(ctx, o.wants())
 	if err != nil {
 		return err
 	}
@@ -135,7 +128,7 @@ func (o *leavingOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list := o.pending(cluster, nodes, o.namespace)
+	list := o.pending(cluster, nodes)
 	if printed, err := o.output.Object(list); printed {
 		return err
 	}
@@ -147,59 +140,250 @@ func (o *leavingOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// elsewhere returns how many pods of other namespaces must leave. It returns 0 if the user may not list them.
-func (o *leavingOptions) elsewhere(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) int {
+// elsewhere returns how many pods of other namespaces must leave, as far as the user may list them.
+func (o leavingOptions) elsewhere(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) int {
+	o.namespace = metav1.NamespaceAll
 	if !o.source.Offline() {
 		var err error
-		if cluster, err = o.source.Read(ctx, o.wants(metav1.NamespaceAll)); err != nil {
+		if cluster, err = o.source.Read(ctx, o.wants()); err != nil {
 			return 0
 		}
 	}
-	return len(o.pending(cluster, nodes, metav1.NamespaceAll).Pods)
+	return len(o.pending(cluster, nodes).Pods)
 }
 
-func (o *leavingOptions) pending(
-	cluster *state.Cluster, nodes []*corev1.Node, namespace string,
-) *cliv1alpha1.PendingList {
-	now := o.source.Now(cluster)
-	pods := cluster.Pods
-	if namespace != "" {
-		elsewhere := func(pod *corev1.Pod) bool { return pod.Namespace != namespace }
-		pods = slices.DeleteFunc(slices.Clone(pods), elsewhere)
+// wants is what the list needs. Pods without a node cannot be pending, nor can those on other nodes if one is named.
+func (o *leavingOptions) wants() source.Wants {
+	bound := fields.OneTermNotEqualSelector("spec.nodeName", "")
+	if len(o.nodes.Names) == 1 {
+		bound = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
+	return source.Wants{
+		Policies: true, Evictor: true, Namespace: o.namespace, Pods: bound,
+		WithoutNodes: "this lists only the pods that were evicted and still exist",
+	}
+}
+
+// pending returns the pods of the namespace that must leave some nodes. Files have those of all namespaces.
+func (o *leavingOptions) pending(cluster *state.Cluster, nodes []*corev1.Node) *cliv1alpha1.PendingList {
+	now := o.source.Now(cluster)
+	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(pod *corev1.Pod) bool {
+		return o.namespace != "" && pod.Namespace != o.namespace
+	})
 	pending := plan.Pending{Owner: cluster.Owner, Policies: cluster.PoliciesOf()}
 	list := pending.In(state.LiveOf(cluster.Evictor, nodes, pods, now), now)
 	list.Notes = slices.Concat(cluster.Notes(), list.Notes)
 	return list
 }
 
-// wants is what the list needs. Pods without a node cannot be pending, nor can those on other nodes if one is named.
-func (o *leavingOptions) wants(namespace string) source.Wants {
-	bound := fields.OneTermNotEqualSelector("spec.nodeName", "")
-	if len(o.nodes.Names) == 1 {
-		bound = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
+func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) {
+	now := list.At.Time
+	rows, names := make([]*cliv1alpha1.PendingPod, 0, len(list.Pods)), []string(nil)
+	for i := range list.Pods {
+		rows = append(rows, &list.Pods[i])
+		names = append(names, show.PodName(list.Pods[i].Namespace, list.Pods[i].Name))
 	}
-	return source.Wants{Policies: true, Evictor: true, Namespace: namespace, Pods: bound}
-}
-
-// troubleEvery is how often a broken watch is noted while it stays broken.
-const troubleEvery = time.Minute
-
-// breaks notes broken watches, at most once per kind and troubleEvery.
-type breaks struct {
-	clock clock.PassiveClock
-	note  func(sentence string)
-	noted map[string]time.Time // by kind
-}
-
-func newBreaks(clock clock.PassiveClock, note func(sentence string)) *breaks {
-	return &breaks{clock: clock, note: note, noted: map[string]time.Time{}}
-}
-
-// tell notes that the watch of a kind is broken, and why.
-func (b *breaks) tell(kind string, err error) {
-	if now := b.clock.Now(); now.Sub(b.noted[kind]) >= troubleEvery {
-		b.noted[kind] = now
-		b.note(fmt.Sprintf("The watch of %s broke (%v). Until it is restarted, you see the last known state.", kind, err))
+	if o.output.Format == show.Name {
+		o.output.Names(list.Notes, names)
+		return
 	}
+	o.output.Notes(list.Notes)
+	switch {
+	case len(rows) > 0:
+		if !o.output.NoHeaders {
+			answer := fmt.Sprintf("%s must leave: %s.", sentence.Counted(len(rows), "pod"), show.PodsToGo(plan.CountPending(list, nil), now))
+			o.output.Line("%s", show.EvictedBy(list.EvictedBy, answer))
+			o.output.Line("")
+		}
+		leaves := func(pod *cliv1alpha1.PendingPod) string { return leavesIn(now, pod) }
+		show.Pods(&o.output, o.columns(list, leaves), rows, func(pod *cliv1alpha1.PendingPod) show.Pod {
+			return show.Pod{
+				Namespace: pod.Namespace, Name: pod.Name, Node: pod.Node, Owner: pod.Owner,
+				With: leaves(pod) + show.HeldBy(now, pod.Answer),
+			}
+		})
+	case o.namespace == "":
+		fmt.Fprintln(o.output.Env.ErrOut, "No pod needs to leave.")
+	case elsewhere > 0:
+		fmt.Fprintf(o.output.Env.ErrOut, "No pods in namespace %s need to leave; %d in other namespaces (-A).\n", o.namespace, elsewhere)
+	default:
+		fmt.Fprintf(o.output.Env.ErrOut, "No pods in namespace %s need to leave.\n", o.namespace)
+	}
+	o.printStuck(list)
+}
+
+// printStuck prints the pods that were evicted and still exist, at most ten unless all details are asked for.
+func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
+	const most = 10
+	if len(list.Stuck) == 0 {
+		return
+	}
+	if len(list.Pods) > 0 {
+		o.output.Line("")
+	}
+	o.output.Line("%s evicted and still %s (kubectl taintkeeper why POD says what helps):",
+		sentence.Do(len(list.Stuck), "pod", "was", "were"), sentence.Agree(len(list.Stuck), "exists", "exist"))
+	for i := range list.Stuck {
+		pod := &list.Stuck[i]
+		if i == most && o.output.Format != show.Wide {
+			o.output.Line("  and %d more: -o wide", len(list.Stuck)-most)
+			return
+		}
+		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
+			show.FullName(pod.Namespace, pod.Name), pod.Node, sentence.Between(pod.Since.Time, list.At.Time),
+			state.Waits[pod.WaitsFor])
+	}
+}
+
+// columns returns the columns of the table, the most important first.
+func (o *leavingOptions) columns(
+	list *cliv1alpha1.PendingList, leaves func(*cliv1alpha1.PendingPod) string,
+) []show.Column[*cliv1alpha1.PendingPod] {
+	type pod = cliv1alpha1.PendingPod
+	title := "Leaves"
+	if slices.ContainsFunc(list.Pods, func(pod pod) bool { return pod.Answer != nil }) {
+		title = "Due"
+	}
+	now := list.At.Time
+	return []show.Column[*pod]{
+		{Title: title, Cell: leaves},
+		{Title: "At", Cell: func(pod *pod) string { return o.output.Instant(now, &pod.Due) }},
+		{Title: "Pod"},
+		{Title: "Held by", Cell: func(pod *pod) string { return show.HeldBy(now, pod.Answer) }},
+		{Title: "Node", Shared: true, Counts: "node", Cell: func(pod *pod) string { return pod.Node }},
+		{Title: "Taint", Shared: true, Cell: func(pod *pod) string { return pod.Taint }},
+		{Title: "Owner", Wide: true, Cell: func(pod *pod) string { return show.OwnerOf(pod.Owner) }},
+		{Title: "Toleration", Wide: true, Cell: leavingTolerationOf},
+		{Title: "Priority", Wide: true, Cell: func(pod *pod) string { return strconv.Itoa(int(pod.Priority)) }},
+	}
+}
+
+func leavingTolerationOf(pod *cliv1alpha1.PendingPod) string {
+	if pod.Toleration == nil {
+		return "none"
+	}
+	return show.Toleration(*pod.Toleration)
+}
+
+// leavesIn says how long it is until a pod is due, or how late it is. A pod that is held is not late.
+func leavesIn(now time.Time, pod *cliv1alpha1.PendingPod) string {
+	due := pod.Due.Time
+	switch {
+	case !due.Before(now) && pod.About:
+		return sentence.Roughly(now, due)
+	case !due.Before(now):
+		return sentence.Relative(now, due)
+	case pod.Answer.Stays():
+		return sentence.Between(due, now) + " ago"
+	}
+	return sentence.Between(due, now) + " late"
+}
+
+// runPast lists the evictions of the past.
+func (o *leavingOptions) runPast(ctx context.Context) error {
+	all, now, err := o.past(ctx)
+	if err != nil {
+		return err
+	}
+	since := now.Add(-o.since)
+	list := &cliv1alpha1.EvictionList{
+		TypeMeta: cliv1alpha1.Type("EvictionList"), At: metav1.NewMicroTime(now), Since: metav1.NewMicroTime(since),
+		Evictions: slices.DeleteFunc(state.Past(all, since, o.namespace), func(e cliv1alpha1.Eviction) bool {
+			return !o.nodes.All && !slices.Contains(o.nodes.Names, e.Node)
+		}),
+	}
+	if printed, err := o.output.Object(list); printed {
+		return err
+	}
+	o.printPast(list)
+	return nil
+}
+
+// past reads what events say of evictions, and returns when it did.
+func (o *leavingOptions) past(ctx context.Context) ([]cliv1alpha1.Eviction, time.Time, error) {
+	if o.source.Offline() {
+		cluster, err := o.source.Read(ctx, source.Wants{Evictor: true})
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		return cluster.Signs.Past, o.source.Now(cluster), nil
+	}
+	api, err := o.source.Connect()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer api.Progress.End()
+	err = api.Past(ctx, o.namespace, "")
+	return api.Cluster.Signs.Past, o.source.Env.Clock.Now(), err
+}
+
+func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
+	type row = *cliv1alpha1.Eviction
+	pods, rows := 0, make([]row, 0, len(list.Evictions))
+	for i := range list.Evictions {
+		e := &list.Evictions[i]
+		rows = append(rows, e)
+		if !e.Cancelled {
+			pods += e.Pods
+		}
+		if o.output.Format == show.Name && e.Name != "" {
+			o.output.Line("%s", show.PodName(e.Namespace, e.Name))
+		}
+	}
+	if o.output.Format == show.Name {
+		return
+	}
+	if !o.output.NoHeaders {
+		o.output.Line("%s evicted in the last %s, according to events, which the API server keeps for an hour by default.",
+			sentence.Do(pods, "pod", "was", "were"), sentence.Duration(o.since))
+	}
+	if len(rows) == 0 {
+		return
+	}
+	if !o.output.NoHeaders {
+		o.output.Line("")
+	}
+	show.Table(&o.output, []show.Column[row]{
+		{Title: "When", Cell: func(e row) string { return sentence.Between(e.At.Time, list.At.Time) + " ago" }},
+		{Title: "Pod", Cell: func(e row) string {
+			if e.Name == "" {
+				return fmt.Sprintf("(%s)", sentence.Counted(e.Pods, "pod"))
+			}
+			return show.FullName(e.Namespace, e.Name)
+		}},
+		{Title: "What", Cell: func(e row) string {
+			if e.Cancelled {
+				return "cancelled"
+			}
+			return "evicted"
+		}},
+		{Title: "Node", Cell: func(e row) string { return e.Node }},
+		{Title: "Taint", Cell: func(e row) string { return e.Taint }},
+		{Title: "By", Cell: func(e row) string { return evictorName(e.By) }},
+		{Title: "At", Wide: true, Cell: func(e row) string { return sentence.Absolute(e.At.Time) }},
+		{Title: "Due", Wide: true, Cell: func(e row) string {
+			if e.Due == nil {
+				return ""
+			}
+			return sentence.Absolute(e.Due.Time)
+		}},
+	}, rows)
+}
+
+// evictorName names who wrote the event of an eviction.
+func evictorName(by cliv1alpha1.Who) string {
+	if by == cliv1alpha1.WhoTaintkeeper {
+		return "Taintkeeper"
+	}
+	return builtin.Program
+}
+
+// evicted returns the newest of some evictions that made the pod leave, or nil.
+func (w *wanted) evicted(past []cliv1alpha1.Eviction) *cliv1alpha1.Eviction {
+	for _, e := range slices.Backward(state.Past(past, time.Time{}, w.namespace)) {
+		if !e.Cancelled && e.Name == w.name {
+			return &e
+		}
+	}
+	return nil
 }

@@ -24,29 +24,32 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-const (
-	// manager is the field manager of the policies. Resume finds them by their label.
-	manager   = policies.MadeBy
-	madeLabel = policies.MadeLabel
-	// shown is the name of the kind in kubectl's output.
-	shown = "evictionpolicy.taintkeeper.dev/"
-)
+// shownPolicy is the name of the kind in kubectl's output.
+const shownPolicy = "evictionpolicy.taintkeeper.dev/"
 
-// pauseOptions are the options of both commands.
+// pauseOptions are one run of kubectl taintkeeper pause or resume.
 type pauseOptions struct {
 	env     command.Env
 	config  *genericclioptions.ConfigFlags
 	output  show.Printer
 	dryRun  dryRunFlag
 	connect source.Dialer
+	reader  *source.Reader
 	// patience is how long a pause waits until Taintkeeper has seen it.
 	patience time.Duration
 
@@ -58,13 +61,9 @@ type pauseOptions struct {
 
 func pauseNewOptions(env command.Env, config *genericclioptions.ConfigFlags) *pauseOptions {
 	return &pauseOptions{
-		env: env, config: config, output: show.NewPrinter(env), connect: source.Dial, patience: 5 * time.Second,
+		env: env, config: config, output: show.NewObjectPrinter(env, show.Name), connect: source.Dial,
+		patience: 5 * time.Second,
 	}
-}
-
-// newPause returns the command pause.
-func newPause(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	return pauseNewOptions(env, config).pauseCommand()
 }
 
 func (o *pauseOptions) pauseCommand() *cobra.Command {
@@ -105,16 +104,13 @@ It releases each pod once the pod has been due for that long.`,
 		},
 	}
 	o.dryRun.AddFlag(cmd)
-	cmd.Flags().StringVarP(&o.output.Format, "output", "o", "", "How to print the policy: json, yaml or name. The default is one line.")
+	o.output.AddOutput(cmd, "one line")
 	cmd.Flags().StringVarP(&o.podSelector, "selector", "l", "", "Only pods with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().StringVar(&o.nodeLabel, "node-selector", "", "Only pods on nodes with these labels.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces. This is the default without --namespace.")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
-
-var formats = []string{show.JSON, show.YAML, show.Name}
 
 // policy returns the policy that the command line describes.
 func (o *pauseOptions) policy() (*v1alpha1.EvictionPolicy, error) {
@@ -127,93 +123,106 @@ func (o *pauseOptions) policy() (*v1alpha1.EvictionPolicy, error) {
 		return nil, command.Usagef("the reason has %d characters: use at most %d", long, most)
 	case o.allNamespaces && namespace != "":
 		return nil, errNamespaces
-	case o.output.Format != "" && !slices.Contains(formats, o.output.Format):
-		return nil, command.Usagef("--output=%s: choose one of %s", o.output.Format, strings.Join(formats, ", "))
 	}
-	if err := o.dryRun.Validate(); err != nil {
-		return nil, err
-	}
-	object := &v1alpha1.EvictionPolicy{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "pause", Labels: map[string]string{madeLabel: manager},
-		},
-		Spec: v1alpha1.EvictionPolicySpec{
-			Action: v1alpha1.ActionHold, Paused: &o.reason, IfDown: v1alpha1.IfDownHold,
-		},
-	}
+	spec := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Paused: &o.reason, IfDown: v1alpha1.IfDownHold}
 	if namespace != "" {
-		object.Spec.NamespaceSelector = &v1alpha1.Selector{
+		spec.NamespaceSelector = &v1alpha1.Selector{
 			MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelMetadataName: v1alpha1.LabelValue(namespace)},
 		}
 	}
-	var err error
-	if object.Spec.PodSelector, err = selectorOf("selector", o.podSelector); err != nil {
-		return nil, err
+	err := firstError(
+		o.output.Validate, o.dryRun.Validate,
+		func() (err error) { spec.PodSelector, err = selectorOf("selector", o.podSelector); return },
+		func() (err error) { spec.NodeSelector, err = selectorOf("node-selector", o.nodeLabel); return },
+	)
+	return &v1alpha1.EvictionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: "pause", Labels: map[string]string{policies.MadeLabel: policies.MadeBy}},
+		Spec:       spec,
+	}, err
+}
+
+// operators translates operators of label selectors on the command line into those of objects.
+var operators = map[selection.Operator]metav1.LabelSelectorOperator{
+	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
+	selection.In: metav1.LabelSelectorOpIn, selection.Exists: metav1.LabelSelectorOpExists,
+	selection.NotIn: metav1.LabelSelectorOpNotIn, selection.NotEquals: metav1.LabelSelectorOpNotIn,
+	selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+}
+
+// selectorOf parses the value of a flag as a selector. It returns nil if the value is empty.
+func selectorOf(flag, text string) (selector *v1alpha1.Selector, _ error) {
+	requirements, err := labels.ParseToRequirements(text)
+	if err != nil {
+		return nil, command.Usagef("--%s=%q: %w", flag, text, err)
 	}
-	object.Spec.NodeSelector, err = selectorOf("node-selector", o.nodeLabel)
-	return object, err
+	for _, requirement := range requirements {
+		next := v1alpha1.SelectorRequirement{Key: requirement.Key(), Operator: operators[requirement.Operator()]}
+		if next.Operator == "" {
+			return nil, command.Usagef("--%s=%q: EvictionPolicies do not support the operator %q: use =, !=, in or notin", flag, text, requirement.Operator())
+		}
+		for _, value := range requirement.ValuesUnsorted() {
+			next.Values = append(next.Values, v1alpha1.LabelValue(value))
+		}
+		if selector == nil {
+			selector = &v1alpha1.Selector{}
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, next)
+	}
+	return selector, nil
 }
 
 // pause creates the policy under the first free name, and says what it holds.
-func (o *pauseOptions) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) error {
+func (o *pauseOptions) pause(ctx context.Context, object *v1alpha1.EvictionPolicy) (err error) {
 	if o.dryRun == dryRunClient {
 		return o.print(object, "created")
 	}
-	reader, err := o.connect(o.env, o.config)
-	if err != nil {
+	if o.reader, err = o.connect(o.env, o.config); err != nil {
 		return err
 	}
-	if err := o.checkNamespace(ctx, reader); err != nil {
-		return err
+	if namespace := *o.config.Namespace; namespace != "" { // a pause of one that does not exist would hold nothing
+		_, err := o.reader.Clients.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // clients that may not read it can still pause it
+			return fmt.Errorf("nothing is paused: there is no namespace %q", namespace)
+		}
 	}
-	created, done, err := o.make(ctx, reader, object)
+	created, done, err := o.make(ctx, object)
 	if err != nil {
-		return pauseExplain(ctx, reader, "create", err)
+		return o.explain(ctx, "create", err)
 	}
 	if err := o.print(created, done); err != nil {
 		return err
 	}
-	o.confirm(ctx, reader, created)
-	found, err := read(ctx, reader, source.Wants{Signs: true})
+	o.confirm(ctx, created)
+	found, err := o.read(ctx, source.Wants{Signs: true})
 	if err != nil {
-		o.uncertain(err)
+		o.tell("Cannot tell which pods this concerns: %v", err)
 		return nil
 	}
-	now := reader.Clock.Latest()
-	o.tell("%s", found.effect(ending{object: created}, now).ofPause(created.Name))
-	if doubt := found.doubt(now); doubt != "" {
+	now := o.reader.Clock.Latest()
+	o.tell("%s", effectOf(found, ending{object: created, at: now}, now).ofPause(created.Name))
+	if doubt := doubtOf(found, now); doubt != "" {
 		o.tell("%s", doubt)
 	}
 	return nil
 }
 
-// checkNamespace refuses to pause a namespace that does not exist, because such a pause would hold nothing.
-func (o *pauseOptions) checkNamespace(ctx context.Context, reader *source.Reader) error {
-	name := *o.config.Namespace
-	if name == "" {
-		return nil
-	}
-	_, err := reader.Clients.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return nil // clients that may not read it can still pause it
-	}
-	return fmt.Errorf("nothing is paused: there is no namespace %q", name)
+func (o *pauseOptions) policies() dynamic.ResourceInterface {
+	return o.reader.Dynamic.Resource(source.EvictionPolicies)
 }
 
 // make creates the policy under the first name that is free. If a pause of the same pods has one of the names, it
 // changes only the reason of that pause. It returns the policy and what was done.
-func (o *pauseOptions) make(ctx context.Context, reader *source.Reader, object *v1alpha1.EvictionPolicy) (
+func (o *pauseOptions) make(ctx context.Context, object *v1alpha1.EvictionPolicy) (
 	made *v1alpha1.EvictionPolicy, done string, err error,
 ) {
-	options := metav1.CreateOptions{FieldManager: manager, DryRun: o.dryRun.Option()}
+	options := metav1.CreateOptions{FieldManager: policies.MadeBy, DryRun: o.dryRun.Option()}
 	for next := 2; ; next++ {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return nil, "", err
 		}
-		unsent := &unstructured.Unstructured{Object: content}
-		created, err := reader.Dynamic.Resource(source.EvictionPolicies).Create(ctx, unsent, options)
+		created, err := o.policies().Create(ctx, &unstructured.Unstructured{Object: content}, options)
 		if err == nil {
 			made, err = source.PolicyOf(created)
 			return made, "created", err
@@ -221,23 +230,48 @@ func (o *pauseOptions) make(ctx context.Context, reader *source.Reader, object *
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, "", err
 		}
-		there, err := o.get(ctx, reader, object.Name)
-		if err != nil && !apierrors.IsNotFound(err) {
+		there, err := o.get(ctx, object.Name)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
 			return nil, "", err
-		}
-		if err == nil && isSamePause(there, object) {
-			return o.restate(ctx, reader, there)
+		case !isSamePause(there, object):
+		case there.Spec.Paused != nil && *there.Spec.Paused == o.reason:
+			return there, "unchanged", nil
+		default:
+			made, err = o.patch(ctx, there, map[string]any{"paused": o.reason})
+			return made, "configured", err
 		}
 		object.Name = fmt.Sprintf("pause-%d", next)
 	}
 }
 
-func (o *pauseOptions) get(ctx context.Context, reader *source.Reader, name string) (*v1alpha1.EvictionPolicy, error) {
-	object, err := reader.Dynamic.Resource(source.EvictionPolicies).Get(ctx, name, metav1.GetOptions{})
+func (o *pauseOptions) get(ctx context.Context, name string) (*v1alpha1.EvictionPolicy, error) {
+	object, err := o.policies().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return source.PolicyOf(object)
+}
+
+// patch changes the specification of a policy that was read, but not of a new one with the same name.
+func (o *pauseOptions) patch(
+	ctx context.Context, object *v1alpha1.EvictionPolicy, spec map[string]any,
+) (*v1alpha1.EvictionPolicy, error) {
+	change := map[string]any{"spec": spec}
+	if object.UID != "" {
+		change["metadata"] = map[string]any{"uid": object.UID}
+	}
+	data, err := json.Marshal(change)
+	if err != nil {
+		return nil, err
+	}
+	options := metav1.PatchOptions{FieldManager: policies.MadeBy, DryRun: o.dryRun.Option()}
+	changed, err := o.policies().Patch(ctx, object.Name, types.MergePatchType, data, options)
+	if err != nil {
+		return nil, err
+	}
+	return source.PolicyOf(changed)
 }
 
 // isSamePause reports whether a policy that exists pauses the same pods as another one would, whatever the reasons.
@@ -248,38 +282,14 @@ func isSamePause(there, wanted *v1alpha1.EvictionPolicy) bool {
 	return policies.MadeByPause(there) && equality.Semantic.DeepEqual(is, want)
 }
 
-// restate gives a pause that exists the reason of the command line.
-func (o *pauseOptions) restate(ctx context.Context, reader *source.Reader, there *v1alpha1.EvictionPolicy) (
-	made *v1alpha1.EvictionPolicy, done string, err error,
-) {
-	if there.Spec.Paused != nil && *there.Spec.Paused == o.reason {
-		return there, "unchanged", nil
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": there.ResourceVersion},
-		"spec":     map[string]any{"paused": o.reason},
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	options := metav1.PatchOptions{FieldManager: manager, DryRun: o.dryRun.Option()}
-	changed, err := reader.Dynamic.Resource(source.EvictionPolicies).
-		Patch(ctx, there.Name, types.MergePatchType, patch, options)
-	if err != nil {
-		return nil, "", err
-	}
-	made, err = source.PolicyOf(changed)
-	return made, "configured", err
-}
-
 // confirm waits until the status of a policy shows that Taintkeeper has seen it, and warns if that takes too long.
-func (o *pauseOptions) confirm(ctx context.Context, reader *source.Reader, made *v1alpha1.EvictionPolicy) {
+func (o *pauseOptions) confirm(ctx context.Context, made *v1alpha1.EvictionPolicy) {
 	if o.dryRun != dryRunNone {
 		return
 	}
 	const each = 100 * time.Millisecond
 	err := wait.PollUntilContextTimeout(ctx, each, o.patience, true, func(ctx context.Context) (bool, error) {
-		is, err := o.get(ctx, reader, made.Name)
+		is, err := o.get(ctx, made.Name)
 		return err == nil && is.Status.ObservedGeneration >= made.Generation, nil // an error does not end the wait
 	})
 	if err != nil {
@@ -288,16 +298,7 @@ func (o *pauseOptions) confirm(ctx context.Context, reader *source.Reader, made 
 }
 
 func (o *pauseOptions) print(object *v1alpha1.EvictionPolicy, done string) error {
-	object.ManagedFields = nil
-	if printed, err := o.output.Object(object); printed {
-		return err
-	}
-	if o.output.Format == show.Name {
-		o.output.Line("%s%s", shown, object.Name)
-		return nil
-	}
-	o.output.Line("%s%s %s", shown, object.Name, o.dryRun.Done(done))
-	return nil
+	return printChanged(&o.output, object, shownPolicy+object.Name, o.dryRun.Done(done))
 }
 
 func (o *pauseOptions) tell(format string, args ...any) {
@@ -307,56 +308,132 @@ func (o *pauseOptions) tell(format string, args ...any) {
 	fmt.Fprintln(o.env.ErrOut, show.Printable(fmt.Sprintf(format, args...)))
 }
 
-// uncertain says that the effect cannot be told, because objects cannot be read.
-func (o *pauseOptions) uncertain(err error) {
-	fmt.Fprintln(o.env.ErrOut, show.Printable(fmt.Sprintf("Cannot tell which pods this concerns: %v", err)))
-}
-
-// pauseExplain says what to do when a call about EvictionPolicies fails.
-func pauseExplain(ctx context.Context, reader *source.Reader, verb string, err error) error {
+// explain says what to do when a call about EvictionPolicies fails.
+func (o *pauseOptions) explain(ctx context.Context, verb string, err error) error {
 	doing := verb + " an EvictionPolicy"
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: %w: ask for the right to %s evictionpolicies", doing, err, verb)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, reader.Server)
+		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, o.reader.Server)
 	case apierrors.IsInvalid(err):
 		return fmt.Errorf("%s: %w", doing, err)
-	case source.IsUnanswered(err) && ctx.Err() == nil:
-		return fmt.Errorf("%s: the API server %s does not answer: %w: see 'kubectl get evictionpolicies', and try again", doing, reader.Server, err)
 	}
-	return source.Failed(ctx, reader.Server, verb, source.EvictionPolicies.Resource, err)
+	return source.Failed(ctx, o.reader.Server, verb, source.EvictionPolicies.Resource, err)
 }
 
-// operators translates operators of label selectors on the command line into those of objects.
-var operators = map[selection.Operator]metav1.LabelSelectorOperator{
-	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
-	selection.NotEquals: metav1.LabelSelectorOpNotIn,
-	selection.In:        metav1.LabelSelectorOpIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
-	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+// read reads the nodes, the pods and the policies. Without the right to read namespaces, each has the label that all
+// have.
+func (o *pauseOptions) read(ctx context.Context, wants source.Wants) (*state.Cluster, error) {
+	defer o.reader.Progress.End()
+	wants.Policies = true
+	err := o.reader.Read(ctx, wants)
+	cluster := o.reader.Cluster
+	if len(cluster.Namespaces) == 0 {
+		for _, pod := range cluster.Pods {
+			cluster.Namespaces = append(cluster.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: pod.Namespace, Labels: map[string]string{corev1.LabelMetadataName: pod.Namespace},
+			}})
+		}
+	}
+	return cluster, err
 }
 
-// selectorOf parses the value of a flag as a selector. It returns nil if the value is empty.
-func selectorOf(flag, text string) (*v1alpha1.Selector, error) {
-	parsed, err := labels.Parse(text)
-	if err != nil {
-		return nil, command.Usagef("--%s=%q: %w", flag, text, err)
+// effect is what a policy does to pods: it selects some, and holds some of these that are due. Release is what happens
+// to those that it holds when it ends, partly at the pace of policies.
+type effect struct {
+	selected, held int
+	release        policies.Release
+	paces          []string
+}
+
+// effectOf returns the effect of a policy at an instant, and of what resume makes of it.
+func effectOf(cluster *state.Cluster, change ending, now time.Time) (e effect) {
+	set := func(objects ...*v1alpha1.EvictionPolicy) *policies.Set {
+		return policies.New(objects, cluster.Namespaces, cluster.BudgetsOf())
 	}
-	requirements, _ := parsed.Requirements()
-	if len(requirements) == 0 {
-		return nil, nil
-	}
-	selector := &v1alpha1.Selector{}
-	for _, requirement := range requirements {
-		operator, ok := operators[requirement.Operator()]
-		if !ok {
-			return nil, command.Usagef("--%s=%q: EvictionPolicies do not support the operator %q: use =, !=, in or notin", flag, text, requirement.Operator())
+	alone := set(change.object)
+	before, after := set(change.in(cluster.Policies, change.object)...), set(change.in(cluster.Policies, change.becomes)...)
+	pending := plan.Pending{Policies: alone}
+	live := state.LiveOf(state.Evictor{}, cluster.Nodes, cluster.Pods, now)
+	for node := range live.Nodes() {
+		is := policies.NodeOf(node.Node)
+		for pod := range node.Pods() {
+			if pod.DeletionTimestamp == nil && len(alone.Selecting(policies.PodOf(pod.Pod), is)) > 0 {
+				e.selected++
+			}
 		}
-		next := v1alpha1.SelectorRequirement{Key: requirement.Key(), Operator: operator}
-		for _, value := range requirement.ValuesUnsorted() {
-			next.Values = append(next.Values, v1alpha1.LabelValue(value))
+		for _, pod := range pending.On(node, now) {
+			if held := plan.Count(&cliv1alpha1.PodsToGo{}, &pod, now); !held {
+				continue
+			}
+			e.held++
+			of := live.Pod(pod.UID)
+			c := policies.Candidate{
+				Pod: policies.PodOf(of.Pod), Node: is, Causes: policy.CausesOf(state.Rule, of.Facts, node.Taints),
+			}
+			c.By = before.Selecting(c.Pod, is)
+			course := before.AfterHalts(after, c, change.at)
+			if e.release.Add(course, change.at); !course.Held() {
+				e.slow(after.Selecting(c.Pod, is), c.Causes)
+			}
 		}
-		selector.MatchExpressions = append(selector.MatchExpressions, next)
 	}
-	return selector, nil
+	return e
+}
+
+// slow notes which policies set a pace for a pod.
+func (e *effect) slow(selecting []*policy.Policy, causes []policy.Cause) {
+	for _, p := range selecting {
+		_, applies := p.Due(causes)
+		if p.Pace() != nil && !p.DryRun && applies && !slices.Contains(e.paces, p.Name) {
+			e.paces = append(e.paces, p.Name)
+		}
+	}
+}
+
+// ofPause says what a pause does.
+func (e effect) ofPause(name string) string {
+	resume := fmt.Sprintf("'kubectl taintkeeper resume %s'", name)
+	switch {
+	case e.selected == 0:
+		return "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with " + resume + "."
+	case e.held == 0:
+		return fmt.Sprintf("It selects %s and holds none now; pods that become due stay until you run %s.",
+			sentence.Counted(e.selected, "pod"), resume)
+	}
+	return fmt.Sprintf("It selects %s, %d due now and held until you run %s; then %s",
+		sentence.Counted(e.selected, "pod"), e.held, resume, e.ofEnd())
+}
+
+// ofEnd says what happens when the policy ends.
+func (e effect) ofEnd() string {
+	leave := sentence.Do(e.release.Leave, "pod", "leaves", "leave") + " at once"
+	if len(e.paces) > 0 {
+		leave = sentence.Do(e.release.Leave, "pod", "leaves", "leave") + " at the pace of " +
+			sentence.Agree(len(e.paces), "EvictionPolicy", "EvictionPolicies") + " " + sentence.Enumerate(e.paces)
+	}
+	switch kept := e.held - e.release.Leave; {
+	case e.held == 0:
+		return "no pod leaves because of this: it held none."
+	case e.release.Leave == 0:
+		leave = "no pod leaves: EvictionPolicies still hold " + sentence.Counted(kept, "pod")
+	case kept > 0:
+		leave += fmt.Sprintf(", and EvictionPolicies still hold %d", kept)
+	}
+	return leave + "." + e.release.Deadlines()
+}
+
+// doubtOf warns that evictions may continue despite a pause. It is empty if only Taintkeeper evicts.
+func doubtOf(cluster *state.Cluster, at time.Time) string {
+	cluster.Signs.At = at
+	eviction := check.Make(cluster, nil, "", at).Controllers[0]
+	switch eviction.Who {
+	case cliv1alpha1.WhoBuiltIn, cliv1alpha1.WhoBoth:
+		return "Warning: the built-in controller evicts too, and only ValidatingAdmissionPolicy taintkeeper-held of " +
+			"config/coexistence.yaml, if it is installed, keeps it from these pods: " + eviction.Message
+	case cliv1alpha1.WhoUnknown:
+		return "Note: " + eviction.Message + " Only Taintkeeper obeys EvictionPolicies."
+	}
+	return ""
 }

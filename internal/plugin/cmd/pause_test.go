@@ -31,6 +31,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 )
@@ -109,7 +110,7 @@ func pausePod(namespace, name, node string, tolerations ...corev1.Toleration) *c
 // made returns a policy as pause creates it.
 func made(name, reason string) *v1alpha1.EvictionPolicy {
 	policy := foreign(name)
-	policy.Labels = map[string]string{madeLabel: manager}
+	policy.Labels = map[string]string{policies.MadeLabel: policies.MadeBy}
 	policy.Spec.Paused = &reason
 	return policy
 }
@@ -199,11 +200,11 @@ func (s *pauseScene) fails(verb string, err error) {
 func TestPauseHoldsEverythingUntilResume(t *testing.T) {
 	s := newScene(t)
 	s.want(s.pause("network", "is", "down"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once.
+It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.
 `)
 	s.wantPolicies("pause")
 	s.want(s.resume(), `evictionpolicy.taintkeeper.dev/pause deleted
-Pods that leave at once: 1.
+1 pod leaves at once.
 `)
 	s.wantPolicies()
 }
@@ -215,7 +216,7 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 		want string
 	}{
 		"a namespace":              {[]string{"x", "-n", "ml"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
-		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once.\n"},
+		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.\n"},
 		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
 		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
 		"a namespace without pods": {[]string{"x", "-n", "empty"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
@@ -227,10 +228,23 @@ func TestPauseHoldsWhatIsSelected(t *testing.T) {
 	}
 }
 
+// leaving and status count it as due: the DaemonSet controller deletes it, whatever policies say.
+func TestAPauseDoesNotCountPodsThatNoPolicyCanHold(t *testing.T) {
+	s := newScene(t)
+	agent := pausePod("shop", "agent", "tainted")
+	agent.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: new(true)}}
+	if err := s.objects.Tracker().Add(agent); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
+It selects 5 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.
+`)
+}
+
 func TestAPauseSaysWhatOtherPoliciesHoldAfterIt(t *testing.T) {
 	s := newScene(t, foreign("databases"))
 	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold it.
+It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then no pod leaves: EvictionPolicies still hold 1 pod.
 `)
 }
 
@@ -297,18 +311,18 @@ func TestResumeEndsWhateverHoldsPods(t *testing.T) {
 	}{
 		"a policy that is paused": {
 			[]runtime.Object{stop},
-			[]string{"stop"}, "evictionpolicy.taintkeeper.dev/stop resumed\nPods that leave at once: 1.\n",
+			[]string{"stop"}, "evictionpolicy.taintkeeper.dev/stop resumed\n1 pod leaves at once.\n",
 		},
 		"an open breaker": {
 			[]runtime.Object{brake},
-			[]string{"brake"}, "evictionpolicy.taintkeeper.dev/brake resumed\nPods that leave at once: 1.\n",
+			[]string{"brake"}, "evictionpolicy.taintkeeper.dev/brake resumed\n1 pod leaves at once.\n",
 		},
 		"without a name, only what pause created": {[]runtime.Object{brake, stop, closed}, nil, lists},
 		"all": {
 			[]runtime.Object{brake, stop, closed, made("pause", "network")}, []string{"--all"},
-			"evictionpolicy.taintkeeper.dev/brake resumed\nNo pod leaves now: EvictionPolicies still hold 1 pod.\n" +
-				"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod.\n" +
-				"evictionpolicy.taintkeeper.dev/stop resumed\nNo pod leaves now: EvictionPolicies still hold 1 pod.\n",
+			"evictionpolicy.taintkeeper.dev/brake resumed\nNo pod leaves: EvictionPolicies still hold 1 pod.\n" +
+				"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves: EvictionPolicies still hold 1 pod.\n" +
+				"evictionpolicy.taintkeeper.dev/stop resumed\nNo pod leaves: EvictionPolicies still hold 1 pod.\n",
 		},
 		"a closed breaker": {
 			[]runtime.Object{closed},
@@ -386,16 +400,16 @@ func TestPauseAndResumeSayWhatIsDeletedWithoutAsking(t *testing.T) {
 	}{
 		"the only pod": {
 			[]runtime.Object{respecting("respect", "web", 15*time.Minute)}, nil,
-			"1 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once. " +
+			"1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once. " +
 				"The Eviction API is asked first. 1 is deleted without asking if still there 15m later.\n",
-			"Pods that leave at once: 1. The Eviction API is asked first. 1 is deleted without asking if still there 15m later.\n",
+			"1 pod leaves at once. The Eviction API is asked first. 1 is deleted without asking if still there 15m later.\n",
 		},
 		"some of them, at different deadlines": {
 			[]runtime.Object{respecting("respect", "web", 15*time.Minute), respecting("long", "api", time.Hour)},
 			[]runtime.Object{pausePod("shop", "api", "tainted"), pausePod("shop", "mail", "tainted")},
-			"3 due now and held until you run 'kubectl taintkeeper resume pause'; then all that are due leave at once. " +
+			"3 due now and held until you run 'kubectl taintkeeper resume pause'; then 3 pods leave at once. " +
 				"The Eviction API is asked about 2 of them first. 2 are deleted without asking if still there 15m to 1h later.\n",
-			"Pods that leave at once: 3. The Eviction API is asked about 2 of them first. " +
+			"3 pods leave at once. The Eviction API is asked about 2 of them first. " +
 				"2 are deleted without asking if still there 15m to 1h later.\n",
 		},
 		"one whose budget allows no disruption": {
@@ -404,9 +418,9 @@ func TestPauseAndResumeSayWhatIsDeletedWithoutAsking(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
 			}},
-			"1 due now and held until you run 'kubectl taintkeeper resume pause'; then other EvictionPolicies still hold it. " +
+			"1 due now and held until you run 'kubectl taintkeeper resume pause'; then no pod leaves: EvictionPolicies still hold 1 pod. " +
 				"1 is deleted without asking if still there 15m later.\n",
-			"No pod leaves now: other EvictionPolicies still hold 1 pod. 1 is deleted without asking if still there 15m later.\n",
+			"No pod leaves: EvictionPolicies still hold 1 pod. 1 is deleted without asking if still there 15m later.\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -432,7 +446,7 @@ func TestPauseAndResumeSayWhatIsDeletedWithoutAsking(t *testing.T) {
 func TestAServerDryRunIsSentAsOne(t *testing.T) {
 	s := newScene(t, made("pause", "network"))
 	s.want(s.resume("--dry-run=server"), `evictionpolicy.taintkeeper.dev/pause deleted (server dry run)
-Without --dry-run: Pods that leave at once: 1.
+Without --dry-run: 1 pod leaves at once.
 `)
 	for _, action := range s.policies.Actions() {
 		deleted, ok := action.(clienttesting.DeleteAction)
@@ -471,35 +485,35 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 		"one of several, as pause has printed it": {
 			[]runtime.Object{network, backup},
 			[]string{"evictionpolicy.taintkeeper.dev/pause-2"},
-			"evictionpolicy.taintkeeper.dev/pause-2 deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod.\n",
+			"evictionpolicy.taintkeeper.dev/pause-2 deleted\nNo pod leaves: EvictionPolicies still hold 1 pod.\n",
 			[]string{"pause"},
 		},
 		"both": {
 			[]runtime.Object{network, backup},
 			[]string{"pause", "pause-2"},
-			"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod.\n" +
-				"evictionpolicy.taintkeeper.dev/pause-2 deleted\nPods that leave at once: 1.\n",
+			"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves: EvictionPolicies still hold 1 pod.\n" +
+				"evictionpolicy.taintkeeper.dev/pause-2 deleted\n1 pod leaves at once.\n",
 			nil,
 		},
 		"one next to a pace": {
 			[]runtime.Object{network, slow},
-			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicy slow: 1.\n",
+			nil, "evictionpolicy.taintkeeper.dev/pause deleted\n1 pod leaves at the pace of EvictionPolicy slow.\n",
 			[]string{"slow"},
 		},
 		"one next to two paces": {
 			[]runtime.Object{network, slow, slower},
-			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at the pace of EvictionPolicies slow, slower: 1.\n",
+			nil, "evictionpolicy.taintkeeper.dev/pause deleted\n1 pod leaves at the pace of EvictionPolicies slow, slower.\n",
 			[]string{"slow", "slower"},
 		},
 		"a Hold with a deadline, which counts from now": {
 			[]runtime.Object{network, briefly}, nil,
-			"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves now: other EvictionPolicies still hold 1 pod. " +
+			"evictionpolicy.taintkeeper.dev/pause deleted\nNo pod leaves: EvictionPolicies still hold 1 pod. " +
 				"1 is deleted without asking if still there 5m later.\n",
 			[]string{"briefly"},
 		},
 		"one next to a Hold of other pods": {
 			[]runtime.Object{network, elsewhere},
-			nil, "evictionpolicy.taintkeeper.dev/pause deleted\nPods that leave at once: 1.\n",
+			nil, "evictionpolicy.taintkeeper.dev/pause deleted\n1 pod leaves at once.\n",
 			[]string{"elsewhere"},
 		},
 		"one that does not exist": {
@@ -516,7 +530,7 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 		"a dry run": {
 			[]runtime.Object{network},
 			[]string{"--dry-run"},
-			"evictionpolicy.taintkeeper.dev/pause deleted (dry run)\nWithout --dry-run: Pods that leave at once: 1.\n",
+			"evictionpolicy.taintkeeper.dev/pause deleted (dry run)\nWithout --dry-run: 1 pod leaves at once.\n",
 			[]string{"pause"},
 		},
 	} {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
@@ -121,46 +120,37 @@ func (o *planOptions) validate() error {
 }
 
 func (o *planOptions) run(ctx context.Context) error {
-	made, err := o.make(ctx)
-	if err != nil {
-		return err
-	}
-	if err := o.print(made); err != nil {
-		return err
-	}
-	return o.failOn.Check(show.Found(made))
-}
-
-func (o *planOptions) print(made *cliv1alpha1.TaintPlan) error {
-	if printed, err := o.output.Object(made); printed {
-		return err
-	}
-	if o.output.Format == show.HTML {
-		return printPage(&o.output, made)
-	}
-	printPlan(&o.output, made)
-	return nil
-}
-
-func (o *planOptions) make(ctx context.Context) (*cliv1alpha1.TaintPlan, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
 		Policies: true, Budgets: true, Successors: true, Scheduling: o.whereTo, Evictor: true,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.failOn.CheckBudgets(!cluster.Knows(state.Budgets.Resource)); err != nil {
-		return nil, err
+		return err
 	}
 	nodes, err := o.nodes.Of(cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	policy := taints.KeepExisting
+	request := plan.Request{Nodes: nodes, Edit: o.edit, At: o.source.Now(cluster), WhereTo: o.whereTo}
 	if o.overwrite {
-		policy = taints.OverwriteExisting
+		request.Overwrite = taints.OverwriteExisting
 	}
-	return plan.Make(ctx, cluster, plan.Request{
-		Nodes: nodes, Edit: o.edit, Overwrite: policy, At: o.source.Now(cluster), WhereTo: o.whereTo,
-	})
+	made, err := plan.Make(ctx, cluster, request)
+	if err != nil {
+		return err
+	}
+	printed, err := o.output.Object(made)
+	switch {
+	case printed:
+	case o.output.Format == show.HTML:
+		err = printPage(&o.output, made)
+	default:
+		printPlan(&o.output, made)
+	}
+	if err != nil {
+		return err
+	}
+	return o.failOn.Check(show.Found(show.LossesOf(made)))
 }

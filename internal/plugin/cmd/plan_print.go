@@ -20,19 +20,21 @@ type planned struct {
 	*show.Printer
 	*cliv1alpha1.TaintPlan
 
-	lost, breached map[string]bool
+	damage map[string]int // to workloads and PodDisruptionBudgets
 }
 
 // printPlan prints a plan for people: the answer, what needs attention, and then every pod.
 func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
+	var names []string
+	rows := make([]*cliv1alpha1.PlannedPod, 0, len(plan.Pods))
+	for i := range plan.Pods {
+		pod := &plan.Pods[i]
+		if rows = append(rows, pod); pod.Leaves {
+			names = append(names, show.PodName(pod.Namespace, pod.Name))
+		}
+	}
 	switch {
 	case o.Format == show.Name:
-		var names []string
-		for i := range plan.Pods {
-			if pod := &plan.Pods[i]; pod.Leaves {
-				names = append(names, show.PodName(pod.Namespace, pod.Name))
-			}
-		}
 		o.Names(plan.Notes, names)
 		return
 	case o.NoHeaders:
@@ -46,16 +48,16 @@ func printPlan(o *show.Printer, plan *cliv1alpha1.TaintPlan) {
 	if !o.NoHeaders {
 		o.Line("")
 	}
-	rows := make([]*cliv1alpha1.PlannedPod, 0, len(plan.Pods))
-	for i := range plan.Pods {
-		rows = append(rows, &plan.Pods[i])
-	}
-	p := planned{o, plan, map[string]bool{}, map[string]bool{}}
+	p := planned{o, plan, map[string]int{}}
 	for _, workload := range plan.Workloads {
-		p.lost[workload.Namespace+"/"+show.OwnerOf(&workload.Owner)] = workload.Lowest == 0
+		if workload.Lowest == 0 {
+			p.damage[workload.Namespace+"/"+show.OwnerOf(&workload.Owner)] = 3
+		}
 	}
 	for _, budget := range plan.Budgets {
-		p.breached[show.FullName(budget.Namespace, budget.Name)] = budget.Breach > 0
+		if budget.Breach > 0 {
+			p.damage[show.FullName(budget.Namespace, budget.Name)] = 2
+		}
 	}
 	show.Pods(o, p.columns(), rows, p.pod)
 }
@@ -68,17 +70,15 @@ func (p *planned) pod(pod *cliv1alpha1.PlannedPod) show.Pod {
 	if pod.WhereTo != nil && pod.WhereTo.Node == "" {
 		is.With += whereTo(pod.WhereTo)
 	}
-	breaks := func(budget string) bool { return p.breached[show.FullName(pod.Namespace, budget)] }
-	switch {
-	case !pod.Leaves:
-	case pod.Lost:
+	if !pod.Leaves {
+		return is
+	}
+	is.Damage = max(1, p.damage[pod.Namespace+"/"+show.OwnerOf(pod.Owner)])
+	for _, budget := range pod.Budgets {
+		is.Damage = max(is.Damage, p.damage[show.FullName(pod.Namespace, budget)])
+	}
+	if pod.Lost {
 		is.Damage = 4
-	case p.lost[pod.Namespace+"/"+show.OwnerOf(pod.Owner)]:
-		is.Damage = 3
-	case slices.ContainsFunc(pod.Budgets, breaks):
-		is.Damage = 2
-	default:
-		is.Damage = 1
 	}
 	return is
 }
@@ -104,7 +104,12 @@ func (p *planned) columns() []show.Column[*cliv1alpha1.PlannedPod] {
 		{Title: "Taint", Shared: true, Cell: func(pod *pod) string { return pod.Taint }},
 		{Title: "Change", Wide: !alters, Cell: func(pod *pod) string { return strings.ToLower(string(pod.Change)) }},
 		{Title: "Tolerated", Cell: toleratedFor},
-		{Title: "Toleration", Wide: true, Cell: planTolerationOf},
+		{Title: "Toleration", Wide: true, Cell: func(pod *pod) string {
+			if pod.Toleration == nil {
+				return ""
+			}
+			return show.Toleration(*pod.Toleration)
+		}},
 		{Title: "Owner", Wide: true, Cell: func(pod *pod) string { return show.OwnerOf(pod.Owner) }},
 		{Title: "Priority", Wide: true, Cell: func(pod *pod) string { return strconv.Itoa(int(pod.Priority)) }},
 		{Title: "Grace", Wide: true, Cell: func(pod *pod) string { return strconv.FormatInt(pod.GracePeriodSeconds, 10) + "s" }},
@@ -136,18 +141,6 @@ func toleratedFor(pod *cliv1alpha1.PlannedPod) string {
 	return show.TolerationSeconds(*pod.Toleration)
 }
 
-func planTolerationOf(pod *cliv1alpha1.PlannedPod) string {
-	switch {
-	case pod.Reason != "":
-		return pod.Reason
-	case pod.Toleration != nil:
-		return show.Toleration(*pod.Toleration)
-	case pod.Taint != "":
-		return "none"
-	}
-	return ""
-}
-
 func whereTo(where *cliv1alpha1.WhereTo) string {
 	switch {
 	case where == nil:
@@ -176,17 +169,31 @@ func fits(where *cliv1alpha1.WhereTo) string {
 // printPage prints a plan as one page.
 func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 	at := sentence.Absolute(plan.At.Time)
+	facts := pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")},
+		web.Fact{Name: "At", Value: at})
+	for _, emptied := range show.Emptied(plan) {
+		facts = append(facts, web.Fact{Name: "Nodes", Value: emptied})
+	}
 	return web.Write(o.Env.Out, web.Page{
 		Kind: web.Plan, Title: "Plan: " + strings.Join(plan.Taints, " "),
-		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), show.Losses(plan), show.Emptied(plan)),
-		Facts: pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")},
-			web.Fact{Name: "At", Value: at}),
+		Answer: show.Answer(plan), Losses: slices.Concat(show.Policies(plan), pageLosses(plan)), Facts: facts,
 		Workloads: web.NewTable([]string{"Workload", "Leave", "Replicas", "Lowest"}, plan.Workloads, func(w cliv1alpha1.PlannedWorkload) []string {
 			return []string{w.Kind + " " + show.FullName(w.Namespace, w.Name), strconv.Itoa(w.Leave), strconv.Itoa(w.Replicas), strconv.Itoa(w.Lowest)}
 		}),
 		Footer: "A plan says what would happen to the cluster in its state at " + at + ". It did not set any taints. -o json prints the same plan.",
 		Data:   plan,
 	})
+}
+
+// pageLosses counts what is lost. The tables of the page name it.
+func pageLosses(plan *cliv1alpha1.TaintPlan) (lines []string) {
+	local := show.Loss{Of: plan.Summary.LocalData, What: "pod", Does: "loses its local data", Do: "lose their local data"}
+	for _, loss := range append(show.LossesOf(plan), local) {
+		if loss.Of > 0 {
+			lines = append(lines, loss.String()+".")
+		}
+	}
+	return lines
 }
 
 // pageFacts are facts with the cluster, if there is one.

@@ -5,7 +5,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
@@ -25,11 +22,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
-
-// newResume returns the command resume.
-func newResume(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	return pauseNewOptions(env, config).resumeCommand()
-}
 
 func (o *pauseOptions) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -74,84 +66,90 @@ type ending struct {
 	object  *v1alpha1.EvictionPolicy
 	becomes *v1alpha1.EvictionPolicy // nil if it is deleted
 	why     string                   // it holds pods
+	spec    map[string]any           // the change, as a merge patch
+	at      time.Time                // when the change takes effect
 }
 
 // endingOf returns what resume makes of a policy, and false if the policy is neither paused nor has an open breaker.
 // A breaker releases what was due before an instant in whole seconds, so that is the next one.
 func endingOf(object *v1alpha1.EvictionPolicy, now time.Time) (ending, bool) {
-	paused := ""
+	e := ending{object: object, becomes: object.DeepCopy(), at: now}
 	if object.Spec.Paused != nil {
-		paused = *object.Spec.Paused
+		e.why = *object.Spec.Paused
 	}
-	if policies.MadeByPause(object) {
-		return ending{object, nil, paused}, true
-	}
-	changed := object.DeepCopy()
 	switch {
+	case policies.MadeByPause(object):
+		e.becomes = nil
 	case object.Spec.Paused != nil:
-		changed.Spec.Paused = nil
-		return ending{object, changed, paused}, true
+		e.becomes.Spec.Paused, e.spec = nil, map[string]any{"paused": nil}
 	case object.Spec.Breaker != nil && meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionTripped):
-		changed.Spec.Breaker.ResumedAt = new(metav1.NewTime(now.UTC().Truncate(time.Second).Add(time.Second)))
-		return ending{object, changed, "its breaker is open"}, true
+		e.at = now.UTC().Truncate(time.Second).Add(time.Second)
+		e.becomes.Spec.Breaker.ResumedAt, e.why = new(metav1.NewTime(e.at)), "its breaker is open"
+		e.spec = map[string]any{"breaker": map[string]any{"resumedAt": e.becomes.Spec.Breaker.ResumedAt}}
+	default:
+		return e, false
 	}
-	return ending{}, false
+	return e, true
 }
 
-// from returns when the ending takes effect if it is made now.
-func (e ending) from(now time.Time) time.Time {
-	if e.becomes != nil && e.becomes.Spec.Breaker != nil {
-		if at := e.becomes.Spec.Breaker.ResumedAt; at != nil && at.After(now) {
-			return at.Time
-		}
+// in returns the policies with this one as given, or without it.
+func (e ending) in(all []*v1alpha1.EvictionPolicy, is *v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
+	all = slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.EvictionPolicy) bool { return other.Name == e.object.Name })
+	if is != nil {
+		all = append(all, is)
 	}
-	return now
+	return all
 }
 
 // resume ends the named pauses, the only one, or all that there is to resume.
-func (o *pauseOptions) resume(ctx context.Context, names []string) error {
-	reader, err := o.connect(o.env, o.config)
+func (o *pauseOptions) resume(ctx context.Context, names []string) (err error) {
+	if o.reader, err = o.connect(o.env, o.config); err != nil {
+		return err
+	}
+	all, err := o.reader.ListPolicies(ctx)
+	if err != nil {
+		return o.explain(ctx, "list", err)
+	}
+	chosen, err := o.choose(all, names)
 	if err != nil {
 		return err
 	}
-	all, err := reader.ListPolicies(ctx)
-	if err != nil {
-		return pauseExplain(ctx, reader, "list", err)
-	}
-	chosen, err := o.choose(all, names, reader.Clock.Latest())
-	if err != nil {
-		return err
-	}
-	known, unread := read(ctx, reader, source.Wants{}) // before the change, because then pods leave
+	known, unread := o.read(ctx, source.Wants{}) // before the change, because then pods leave
 	var failed []error
 	for _, e := range chosen {
-		done, err := o.end(ctx, reader, e)
+		done, err := o.end(ctx, e)
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		o.output.Line("%s%s %s", shown, e.object.Name, o.dryRun.Done(done))
+		o.output.Line("%s%s %s", shownPolicy, e.object.Name, o.dryRun.Done(done))
 		if unread != nil {
-			o.uncertain(unread)
+			o.tell("Cannot tell which pods this concerns: %v", unread)
 			continue
 		}
-		o.tell("%s", known.effect(e, reader.Clock.Latest()).ofResume())
-		known.Policies = known.policies(e.object.Name, e.becomes)
+		then := effectOf(known, e, o.reader.Clock.Latest()).ofEnd()
+		o.tell("%s", strings.ToUpper(then[:1])+then[1:])
+		known.Policies = e.in(known.Policies, e.becomes)
 	}
 	return errors.Join(failed...)
 }
 
 // choose returns the named policies, the only pause, or everything that there is to resume.
-func (o *pauseOptions) choose(all []*v1alpha1.EvictionPolicy, names []string, now time.Time) ([]ending, error) {
+func (o *pauseOptions) choose(all []*v1alpha1.EvictionPolicy, names []string) ([]ending, error) {
 	var endings []ending
+	var list []string
 	pauses := 0
 	for _, object := range all {
-		if e, ok := endingOf(object, now); ok {
-			endings = append(endings, e)
-			if policies.MadeByPause(object) {
-				pauses++
-			}
+		e, ok := endingOf(object, o.reader.Clock.Latest())
+		if !ok {
+			continue
 		}
+		endings = append(endings, e)
+		if e.becomes == nil {
+			pauses++
+		}
+		why := strings.TrimPrefix(e.why+", ", ", ") + sentence.Age(object.CreationTimestamp.Time, o.env.Clock.Now())
+		list = append(list, fmt.Sprintf("%s (%s)", object.Name, why))
 	}
 	switch {
 	case len(names) > 0:
@@ -161,14 +159,14 @@ func (o *pauseOptions) choose(all []*v1alpha1.EvictionPolicy, names []string, no
 	case o.all, len(endings) == 1 && pauses == 1:
 		return endings, nil
 	}
-	return nil, command.Usagef("name what to resume, or use --all: %s", o.list(endings))
+	return nil, command.Usagef("name what to resume, or use --all: %s", strings.Join(list, ", "))
 }
 
 // named returns what there is to resume of the named policies.
 func named(all []*v1alpha1.EvictionPolicy, endings []ending, names []string) (chosen []ending, err error) {
 	var unknown []error
 	for _, name := range names {
-		name = name[strings.LastIndex(name, "/")+1:] // in the form that pause prints
+		name = strings.TrimPrefix(name, shownPolicy)
 		is := func(e ending) bool { return e.object.Name == name }
 		i := slices.IndexFunc(endings, is)
 		exists := func(object *v1alpha1.EvictionPolicy) bool { return object.Name == name }
@@ -185,59 +183,27 @@ func named(all []*v1alpha1.EvictionPolicy, endings []ending, names []string) (ch
 	return chosen, errors.Join(unknown...)
 }
 
-// list names what can be resumed, with why it holds pods and since when it exists.
-func (o *pauseOptions) list(endings []ending) string {
-	var all []string
-	for _, e := range endings {
-		why := e.why
-		if why != "" {
-			why += ", "
-		}
-		all = append(all, fmt.Sprintf("%s (%s%s)", e.object.Name, why, sentence.Age(e.object.CreationTimestamp.Time, o.env.Clock.Now())))
-	}
-	return strings.Join(all, ", ")
-}
-
 // end deletes or changes the policy that was read, but not a new one with the same name. It returns what was done.
-func (o *pauseOptions) end(ctx context.Context, reader *source.Reader, e ending) (done string, err error) {
-	verb := "patch"
-	done = "resumed"
+func (o *pauseOptions) end(ctx context.Context, e ending) (done string, err error) {
+	verb, done := "patch", "resumed"
 	if e.becomes == nil {
 		verb, done = "delete", "deleted"
 	}
-	if o.dryRun == dryRunClient {
-		return done, nil
-	}
-	of := reader.Dynamic.Resource(source.EvictionPolicies)
-	if e.becomes != nil {
-		options := metav1.PatchOptions{FieldManager: manager, DryRun: o.dryRun.Option()}
-		_, err = of.Patch(ctx, e.object.Name, types.MergePatchType, e.patch(), options)
-	} else {
+	switch {
+	case o.dryRun == dryRunClient:
+	case e.becomes == nil:
 		options := metav1.DeleteOptions{DryRun: o.dryRun.Option()}
 		if e.object.UID != "" {
 			options.Preconditions = metav1.NewUIDPreconditions(string(e.object.UID))
 		}
-		err = of.Delete(ctx, e.object.Name, options)
-		if apierrors.IsNotFound(err) { // someone else has already ended it
-			err = nil
+		if err = o.policies().Delete(ctx, e.object.Name, options); apierrors.IsNotFound(err) {
+			err = nil // someone else has already ended it
 		}
+	default:
+		_, err = o.patch(ctx, e.object, e.spec)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s%s: %w", shown, e.object.Name, pauseExplain(ctx, reader, verb, err))
+		return "", fmt.Errorf("%s%s: %w", shownPolicy, e.object.Name, o.explain(ctx, verb, err))
 	}
 	return done, nil
-}
-
-// patch returns the change as a merge patch. The UID is a precondition.
-func (e ending) patch() []byte {
-	spec := map[string]any{"paused": nil}
-	if e.object.Spec.Paused == nil {
-		spec = map[string]any{"breaker": map[string]any{"resumedAt": e.becomes.Spec.Breaker.ResumedAt}}
-	}
-	change := map[string]any{"spec": spec}
-	if e.object.UID != "" {
-		change["metadata"] = map[string]any{"uid": e.object.UID}
-	}
-	patch, _ := json.Marshal(change) // maps of strings and a time
-	return patch
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
@@ -166,47 +165,40 @@ func (o *simulateOptions) completeSilence(args []string) error {
 }
 
 func (o *simulateOptions) run(ctx context.Context) error {
-	report, err := o.simulate(ctx)
-	if err != nil {
-		return err
-	}
-	if err := o.print(report); err != nil {
-		return err
-	}
-	return o.failOn.Check(simulateFound(report))
-}
-
-func (o *simulateOptions) print(report *cliv1alpha1.SimulationReport) error {
-	if printed, err := o.output.Object(report); printed {
-		return err
-	}
-	if o.output.Format == show.HTML {
-		return o.printPage(report)
-	}
-	printReport(&o.output, report)
-	return nil
-}
-
-func (o *simulateOptions) simulate(ctx context.Context) (*cliv1alpha1.SimulationReport, error) {
 	cluster, err := o.source.Read(ctx, source.Wants{
 		Policies: true, Budgets: true, Successors: true, Renewals: true, Scheduling: o.whereTo, Evictor: true,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.failOn.CheckBudgets(!cluster.Knows(state.Budgets.Resource)); err != nil {
-		return nil, err
+		return err
 	}
 	if o.silent {
 		nodes, err := o.nodes.Of(cluster)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		o.name = sentence.Counted(len(nodes), "silent node") + " for " + sentence.Duration(o.lasts)
 		o.scenario = course.Silence(nodes, o.lasts)
 	}
-	return course.Play(ctx, cluster, o.scenario, course.Options{
+	report, err := course.Play(ctx, cluster, o.scenario, course.Options{
 		At: o.source.Now(cluster), Grace: o.health.Grace(), Policy: o.health.Policy(),
 		StartDelay: o.startDelay, WhereTo: o.whereTo,
 	})
+	if err != nil {
+		return err
+	}
+	printed, err := o.output.Object(report)
+	switch {
+	case printed:
+	case o.output.Format == show.HTML:
+		err = o.printPage(report)
+	default:
+		printReport(&o.output, report)
+	}
+	if err != nil {
+		return err
+	}
+	return o.failOn.Check(show.Found(show.SimulatedLosses(report.Summary)))
 }

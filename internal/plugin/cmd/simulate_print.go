@@ -21,13 +21,11 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// mostListed is how many workloads, budgets or pods a table lists unless it is wide.
-const mostListed = 10
-
 // printReport prints a report for people: the answer, the story, what was lost, and what is not simulated. With -o name
 // it prints the pods that leave, and with --no-headers only the tables.
 func printReport(o *show.Printer, report *cliv1alpha1.SimulationReport) {
-	if o.Format == show.Name {
+	switch {
+	case o.Format == show.Name:
 		var names []string
 		for i := range report.Pods {
 			if pod := &report.Pods[i]; pod.LeavesAt != nil {
@@ -36,15 +34,14 @@ func printReport(o *show.Printer, report *cliv1alpha1.SimulationReport) {
 		}
 		o.Names(report.Notes, names)
 		return
-	}
-	if o.NoHeaders {
+	case o.NoHeaders:
 		o.Notes(report.Notes)
 		printLosses(o, report)
 		return
 	}
-	lines := answer(report)
-	o.Line("%s", lines[0])
-	for _, line := range lines[1:] {
+	answer, losses := simulateAnswer(report)
+	o.Line("%s", answer)
+	for _, line := range losses {
 		o.Loss(line)
 	}
 	for _, line := range reasons(report) {
@@ -55,7 +52,11 @@ func printReport(o *show.Printer, report *cliv1alpha1.SimulationReport) {
 	}
 	o.Line("")
 	for _, event := range report.Story {
-		o.Line("%s %s", interval(event), event.Message)
+		at := "+" + span(event.At)
+		if event.Ends != nil {
+			at += " to +" + span(*event.Ends)
+		}
+		o.Line("%s %s", at, event.Message)
 	}
 	if len(report.Story) == 0 {
 		o.Line("Nothing happens.")
@@ -69,62 +70,51 @@ func printReport(o *show.Printer, report *cliv1alpha1.SimulationReport) {
 	o.Notes(report.Notes)
 }
 
-// answer summarizes the report in a few sentences: first what happens to nodes and workloads, and then each loss.
-func answer(report *cliv1alpha1.SimulationReport) []string {
+// simulateAnswer says in a sentence what happens to nodes and workloads, and then in one for each what is lost.
+func simulateAnswer(report *cliv1alpha1.SimulationReport) (answer string, losses []string) {
 	s := report.Summary
-	var happens []string
-	for _, one := range []struct {
-		n         int
-		one, many string
-	}{
-		{s.Unreachable, "1 node becomes unreachable", "nodes become unreachable"},
-		{s.Tainted, "1 node gets a NoExecute taint", "nodes get a NoExecute taint"},
-		{s.Left, "1 pod leaves", "pods leave"},
+	var happens, lost []string
+	for _, one := range []show.Loss{
+		{Of: s.Unreachable, What: "node", Does: "becomes unreachable", Do: "become unreachable"},
+		{Of: s.Tainted, What: "node", Does: "gets a NoExecute taint", Do: "get a NoExecute taint"},
+		{Of: s.Left, What: "pod", Does: "leaves", Do: "leave"},
 	} {
-		if one.n > 0 {
-			happens = append(happens, counted(one.n, one.one, one.many))
+		if one.Of > 0 {
+			happens = append(happens, one.String())
 		}
 	}
 	if len(happens) == 0 {
 		happens = []string{"no node becomes unreachable or gets a NoExecute taint, and no pod leaves"}
 	}
-	headline := fmt.Sprintf("Over %s, %s", span(report.Until), joined(happens))
-	if lost := lostIn(report); len(lost) > 0 {
-		headline += fmt.Sprintf(": %s %s no ready replica for a while",
-			joined(lost), sentence.Agree(len(lost), "has", "have"))
-	}
-	if down := downIn(report); down > 0 {
-		headline += fmt.Sprintf(". At most %s %s down at once",
-			sentence.Counted(down, "replica"), sentence.Agree(down, "is", "are"))
-	}
-	lines := []string{show.EvictedBy(report.EvictedBy, headline+".")}
-	for _, one := range losses {
-		if n := one.of(s); n > 0 && one.failOn != command.LostWorkload {
-			lines = append(lines, counted(n, one.one, one.many)+".")
-		}
-	}
-	return lines
-}
-
-// lostIn names the first workloads that have no ready replica for a while, and counts the others.
-func lostIn(report *cliv1alpha1.SimulationReport) (names []string) {
+	answer = fmt.Sprintf("Over %s, %s", span(report.Until), joined(happens))
 	for i := range report.Workloads {
 		if w := &report.Workloads[i]; w.Lowest == 0 {
-			names = append(names, w.Kind+" "+show.FullName(w.Namespace, w.Name))
+			lost = append(lost, w.Kind+" "+show.FullName(w.Namespace, w.Name))
 		}
 	}
-	if more := len(names) - mostNamed; more > 1 {
-		names = append(names[:mostNamed], sentence.Counted(more, "more workload"))
+	const mostNamed = 3
+	if more := len(lost) - mostNamed; more > 1 {
+		lost = append(lost[:mostNamed], sentence.Counted(more, "more workload"))
 	}
-	return names
+	if len(lost) > 0 {
+		answer += fmt.Sprintf(": %s %s no ready replica for a while", joined(lost), sentence.Agree(len(lost), "has", "have"))
+	}
+	if down := mostDown(report); down > 0 {
+		answer += ". At most " + sentence.Do(down, "replica", "is", "are") + " down at once"
+	}
+	for _, loss := range show.SimulatedLosses(s) {
+		if loss.Of > 0 && loss.FailOn != command.LostWorkload {
+			losses = append(losses, loss.String()+".")
+		}
+	}
+	return show.EvictedBy(report.EvictedBy, answer+"."), losses
 }
 
-// downIn returns how many ready replicas the workloads lack at most at one time.
-func downIn(report *cliv1alpha1.SimulationReport) (most int) {
+// mostDown returns how many ready replicas the workloads lack at most at one time.
+func mostDown(report *cliv1alpha1.SimulationReport) (most int) {
 	changes := map[time.Duration]int{}
 	for i := range report.Workloads {
-		w := &report.Workloads[i]
-		missing := 0
+		w, missing := &report.Workloads[i], 0
 		for _, step := range w.Steps {
 			now := max(w.Replicas-step.Ready, 0)
 			changes[step.At.Duration] += now - missing
@@ -144,12 +134,9 @@ func clusterOf(report *cliv1alpha1.SimulationReport) string {
 	return state.Location{Context: report.Context, Cluster: report.Cluster, Server: report.Server}.String()
 }
 
-// mostReasons is how many reasons are printed, and mostNamed how many lost workloads the first line names.
-const mostReasons, mostNamed = 3, 3
-
-// reasons says why pods are held, have no room or no volume at the end, or may have no successor, and why nodes are not
-// tainted.
-func reasons(report *cliv1alpha1.SimulationReport) []string {
+// reasons says why nodes are not tainted, and why pods are held, have no room or no volume at the end, or may have no
+// successor. The most frequent reasons come first.
+func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
 	pods, nodes := map[string]int{}, map[string]int{}
 	for i := range report.Pods {
 		switch pod := &report.Pods[i]; {
@@ -168,19 +155,18 @@ func reasons(report *cliv1alpha1.SimulationReport) []string {
 			nodes["Not tainted NoExecute: "+held]++
 		}
 	}
-	return slices.Concat(frequent(nodes, "node"), frequent(pods, "pod"))
-}
-
-// frequent lists reasons, the most frequent first.
-func frequent(reasons map[string]int, of string) (lines []string) {
-	all := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
-		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
-	})
-	for _, reason := range all[:min(len(all), mostReasons)] {
-		lines = append(lines, fmt.Sprintf("%s (%s)", strings.TrimSuffix(reason, "."), sentence.Counted(reasons[reason], of)))
-	}
-	if more := len(all) - mostReasons; more > 0 {
-		lines = append(lines, sentence.Counted(more, "more reason")+", in -o json")
+	const most = 3
+	for i, reasons := range []map[string]int{nodes, pods} {
+		all := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+			return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
+		})
+		for _, reason := range all[:min(len(all), most)] {
+			what := []string{"node", "pod"}[i]
+			lines = append(lines, fmt.Sprintf("%s (%s)", strings.TrimSuffix(reason, "."), sentence.Counted(reasons[reason], what)))
+		}
+		if more := len(all) - most; more > 0 {
+			lines = append(lines, sentence.Counted(more, "more reason")+", in -o json")
+		}
 	}
 	return lines
 }
@@ -194,53 +180,17 @@ func joined(parts []string) string {
 	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }
 
-// losses are the parts of a report that need attention, with their names in --fail-on.
-var losses = []struct {
-	failOn, one, many string
-	of                func(cliv1alpha1.SimulationSummary) int
-}{
-	{command.LostPod, "1 pod leaves that no controller replaces", "pods leave that no controller replaces",
-		func(s cliv1alpha1.SimulationSummary) int { return s.PodsLost }},
-	{command.LostWorkload, "1 workload has no ready replica for a while", "workloads have no ready replica for a while",
-		func(s cliv1alpha1.SimulationSummary) int { return s.WorkloadsLost }},
-	{command.Budget, "1 PodDisruptionBudget is overrun", "PodDisruptionBudgets are overrun",
-		func(s cliv1alpha1.SimulationSummary) int { return s.BudgetsOverrun }},
-	{"", "1 pod is preempted to make room for pods of higher priority",
-		"pods are preempted to make room for pods of higher priority",
-		func(s cliv1alpha1.SimulationSummary) int { return s.Preempted }},
-	{"", "1 due pod is held by EvictionPolicies at the end", "due pods are held by EvictionPolicies at the end",
-		func(s cliv1alpha1.SimulationSummary) int { return s.Held }},
-	{command.Nowhere, "1 pod has no room at the end", "pods have no room at the end",
-		func(s cliv1alpha1.SimulationSummary) int { return s.Nowhere }},
-	{"", "1 pod waits at the end for a volume that is attached to another node",
-		"pods wait at the end for volumes that are attached to other nodes",
-		func(s cliv1alpha1.SimulationSummary) int { return s.Unattached }},
-	{"", "1 pod loses the data in its emptyDir volumes", "pods lose the data in their emptyDir volumes",
-		func(s cliv1alpha1.SimulationSummary) int { return s.LocalData }},
-}
-
-// counted returns the text for one, or the number and the text for many.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-// interval says when an event happens.
-func interval(event cliv1alpha1.SimulationEvent) string {
-	at := "+" + span(event.At)
-	if event.Ends != nil {
-		at += " to +" + span(*event.Ends)
-	}
-	return at
-}
-
 func span(d metav1.Duration) string { return sentence.Span(d.Duration) }
 
 // printLosses prints which workloads had fewer replicas and which budgets were overrun.
 func printLosses(o *show.Printer, report *cliv1alpha1.SimulationReport) {
 	type workload = cliv1alpha1.SimulatedWorkload
+	known := func(w workload, text string) string { // its owner may be no controller of Kubernetes
+		if w.Unknown {
+			return "unknown"
+		}
+		return text
+	}
 	printWorst(o, report.Workloads, []show.Column[workload]{
 		{Title: "Lowest", Cell: func(w workload) string { return fmt.Sprintf("%d/%d", w.Lowest, w.Replicas) }},
 		{Title: "For", Cell: func(w workload) string { return known(w, span(w.LowestFor)) }},
@@ -258,14 +208,6 @@ func printLosses(o *show.Printer, report *cliv1alpha1.SimulationReport) {
 	})
 }
 
-// known is a text about a workload whose owner is a controller that is known.
-func known(w cliv1alpha1.SimulatedWorkload, text string) string {
-	if w.Unknown {
-		return "unknown"
-	}
-	return text
-}
-
 // printWorst prints the first rows of a table, which are the worst, and says how many more there are.
 func printWorst[R any](o *show.Printer, rows []R, columns []show.Column[R]) {
 	if len(rows) == 0 {
@@ -274,32 +216,22 @@ func printWorst[R any](o *show.Printer, rows []R, columns []show.Column[R]) {
 	if !o.NoHeaders {
 		o.Line("")
 	}
-	shown, rest := show.Most(o, mostListed, rows)
+	const most = 10
+	shown, rest := show.Most(o, most, rows)
 	show.Table(o, columns, shown)
 	o.More(len(rest))
 }
 
-// simulateFound returns what --fail-on can ask for.
-func simulateFound(report *cliv1alpha1.SimulationReport) map[string]string {
-	all := map[string]string{}
-	for _, one := range losses {
-		if n := one.of(report.Summary); n > 0 {
-			all[one.failOn] = counted(n, one.one, one.many)
-		}
-	}
-	return all
-}
-
 // printPage prints a report as one page.
 func (o *simulateOptions) printPage(report *cliv1alpha1.SimulationReport) error {
-	lines := answer(report)
+	answer, losses := simulateAnswer(report)
 	name := o.name
 	if name == "-" {
 		name = "stdin"
 	}
 	at := sentence.Absolute(report.At.Time)
 	return web.Write(o.output.Env.Out, web.Page{
-		Kind: web.Simulate, Title: "Simulation: " + name, Answer: lines[0], Losses: slices.Concat(lines[1:], reasons(report)),
+		Kind: web.Simulate, Title: "Simulation: " + name, Answer: answer, Losses: append(losses, reasons(report)...),
 		Facts: pageFacts(clusterOf(report), web.Fact{Name: "Scenario", Value: name + ", " + o.scenario.String()},
 			web.Fact{Name: "Starts at", Value: at}),
 		Workloads: web.NewTable([]string{"Workload", "Lowest", "For", "From"}, report.Workloads, func(w cliv1alpha1.SimulatedWorkload) []string {

@@ -107,7 +107,9 @@ func (o *statusOptions) printReport() error {
 }
 
 func (o *statusOptions) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Health: true})
+	cluster, err := o.source.Read(ctx, source.Wants{
+		Policies: true, Health: true, WithoutNodes: "it is not known which pods are due",
+	})
 	if err != nil {
 		return err
 	}

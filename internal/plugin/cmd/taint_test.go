@@ -4,14 +4,11 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,68 +18,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/dynamic"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
-// virtualStart is when virtual time begins.
-var virtualStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-// taintScene is a cluster in virtual time, and a user at a terminal.
+// taintScene is a cluster, and a user at a terminal.
 type taintScene struct {
-	*testing.T
+	*scene
 
-	client   *fake.Clientset
-	others   []runtime.Object // EvictionPolicies
 	location state.Location
 	clock    timeline.Clock
-	in       string
-	out, err taintTranscript
-}
-
-// taintTranscript is the output of a command, which can be read while the command runs.
-type taintTranscript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (t *taintTranscript) Write(data []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(data)
-}
-
-func (t *taintTranscript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
 }
 
 func playTaint(t *testing.T, test func(*taintScene), objects ...runtime.Object) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		test(&taintScene{T: t, client: fake.NewClientset(objects...)})
-	})
+	play(t, func(s *scene) { test(&taintScene{scene: s}) }, objects...)
 }
 
 // taint runs the command taint with its arguments.
@@ -95,23 +57,14 @@ func (s *taintScene) untaint(args ...string) error {
 }
 
 func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *cobra.Command, args []string) error {
-	env := command.Env{
-		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(s.in), Out: &s.out, ErrOut: &s.err},
-		Clock:     clock.RealClock{}, // virtual time
-	}
-	connect := func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, error) {
-		scheme := metadatafake.NewTestScheme()
-		if err := metav1.AddMetaToScheme(scheme); err != nil {
-			return nil, err
-		}
-		owners := metadatafake.NewSimpleMetadataClient(scheme)
-		reader := source.NewReader("test", s.client, s.policies(), owners, show.NewProgress(env))
+	o := taintNewOptions(s.env(), genericclioptions.NewConfigFlags(true))
+	o.asks = true
+	o.connect = func(command.Env, *genericclioptions.ConfigFlags) (*source.Reader, error) {
+		reader := s.reader()
 		reader.Cluster.Location, reader.Clock = s.location, &s.clock
 		return reader, nil
 	}
-	cmd := newCommand(&taintOptions{
-		env: env, config: genericclioptions.NewConfigFlags(true), output: show.NewPrinter(env), asks: true, connect: connect,
-	})
+	cmd := newCommand(o)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	return cmd.ExecuteContext(ctx)
@@ -120,10 +73,8 @@ func (s *taintScene) run(ctx context.Context, newCommand func(*taintOptions) *co
 // node returns a node as it is stored. Reactors can call it, because they hold the lock of the client.
 func (s *taintScene) node(name string) *corev1.Node {
 	s.Helper()
-	node, err := s.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", name)
-	if err != nil {
-		s.Fatal(err)
-	}
+	node, err := s.client.Tracker().Get(nodesResource, "", name)
+	s.must(err)
 	return node.(*corev1.Node)
 }
 
@@ -148,52 +99,14 @@ func (s *taintScene) mustHave(node string, want ...string) {
 	}
 }
 
-// mustSay fails unless a text has all parts.
-func (s *taintScene) mustSay(text string, parts ...string) {
-	s.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			s.Errorf("%q is not said, but\n%s", part, text)
-		}
-	}
-}
-
-func (s *taintScene) must(err error) {
-	s.Helper()
-	if err != nil {
-		s.Fatalf("%v\n%s", err, s.err.String())
-	}
-}
-
-func (s *taintScene) mustFail(err error, parts ...string) {
-	s.Helper()
-	if err == nil {
-		s.Fatal("there is no error")
-	}
-	s.mustSay(err.Error(), parts...)
-}
-
-// later calls a function after the given time.
-func (s *taintScene) later(after time.Duration, do func()) {
-	timer := time.AfterFunc(after, do)
-	s.Cleanup(func() { timer.Stop() })
-}
-
 // ends makes a pod leave after the given time.
 func (s *taintScene) ends(after time.Duration, name string) {
-	s.later(after, func() {
-		if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", name); err != nil {
-			s.Error(err)
-		}
-	})
+	s.later(after, func() { s.remove(podsResource, "default", name) })
 }
 
 // becomes replaces the taints of a node, as another user would.
 func (s *taintScene) becomes(node string, specs ...string) {
-	changed := taintedNode(node, specs...)
-	if err := s.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), changed, ""); err != nil {
-		s.Error(err)
-	}
+	s.put(nodesResource, taintedNode(node, specs...), "")
 }
 
 // refuses makes the given number of calls of a verb on nodes fail, from the given time on. -1 means all calls.
@@ -273,19 +186,8 @@ func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
 	}
 }
 
-// policies returns a function that reads the policies.
-func (s *taintScene) policies() dynamic.Interface {
-	kinds := map[schema.GroupVersionResource]string{source.EvictionPolicies: "EvictionPolicyList"}
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, s.others...)
-}
-
 // brake is a policy whose breaker trips when more than one pod is due.
-func brake() runtime.Object {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy", "metadata": map[string]any{"name": "brake"},
-		"spec": map[string]any{"action": "Delete", "breaker": map[string]any{"maxDue": int64(1)}},
-	}}
-}
+var brake = map[string]any{"action": "Delete", "breaker": map[string]any{"maxDue": int64(1)}}
 
 func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
 	const refused = "more pods would be due at once than EvictionPolicy brake allows: add --yes"
@@ -311,7 +213,7 @@ func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
 				objects = append(objects, podOnNode("n", fmt.Sprint("p-", i)))
 			}
 			playTaint(t, func(s *taintScene) {
-				s.others = []runtime.Object{brake()}
+				s.policy("brake", brake)
 				s.in = "y\n"
 				err := test.do(s)
 				if !test.refuse {
@@ -328,7 +230,7 @@ func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
 
 func TestPodsThatAreDueOnOtherNodesCountForABreaker(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
-		s.others = []runtime.Object{brake()}
+		s.policy("brake", brake)
 		s.in = "y\ny\n"
 		s.must(s.taint("n", "m:NoExecute"))
 		s.mustFail(s.taint("o", "m:NoExecute"), "more pods would be due at once than EvictionPolicy brake allows: add --yes")
@@ -458,7 +360,7 @@ func TestANodeThatCannotBeChangedDoesNotStopTheOthers(t *testing.T) {
 		})
 		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes"),
 			`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
-			"node forbidden: ", "ask for the right to patch nodes")
+			"node forbidden: ", "ask for the right to patch nodes, and to get them")
 		s.mustSay(s.err.String(), "Note: Left out node tainted: ")
 		s.mustHave("first", "m:NoSchedule")
 		s.mustHave("last", "m:NoSchedule")
@@ -538,7 +440,6 @@ func TestTheOutputIsTheSameAsOfKubectlTaint(t *testing.T) {
 	for format, want := range map[string][]string{
 		"":     {"node/a tainted\nnode/b tainted\n"},
 		"name": {"node/a\nnode/b\n"},
-		"wide": {"NODE   RESULT    BEFORE         AFTER\na      tainted                  m:NoSchedule\nb      tainted   k:NoSchedule   m:NoSchedule,k:NoSchedule\n"},
 		"yaml": {"apiVersion: v1\nkind: Node\n", "\n---\napiVersion: v1\n", "annotations:\n    a: b\n"},
 		"json": {`"kind": "Node"`, `"key": "m"`},
 	} {
@@ -569,7 +470,7 @@ func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
 func TestAPodThatIsGoneBeforeItIsWatchedHasLeft(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return false, nil, s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", "p")
+			return false, nil, s.client.Tracker().Delete(podsResource, "default", "p")
 		})
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
 		s.mustSay(s.err.String(), "All pods that must leave have left.\n")
@@ -589,10 +490,7 @@ func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
 func TestANoteSaysWhyPodsKeepComingToTheNode(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
 		s.later(20*time.Second, func() {
-			again := podOnNode("n", "again", toleratingTaint(10))
-			if err := s.client.Tracker().Add(again); err != nil {
-				s.Error(err)
-			}
+			s.put(podsResource, podOnNode("n", "again", toleratingTaint(10)), "default")
 		})
 		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 2 pods have not left")
 		s.mustSay(s.err.String(), "Note: 1 pod was scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it\n")
@@ -665,10 +563,9 @@ func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
 
 func TestANodeThatIsGoneBeforeItIsWatchedDoesNotBlockTheWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
-		nodes := corev1.SchemeGroupVersion.WithResource("nodes")
 		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if len(s.taints("n")) > 0 {
-				return false, nil, s.client.Tracker().Delete(nodes, "", "n")
+				return false, nil, s.client.Tracker().Delete(nodesResource, "", "n")
 			}
 			return false, nil, nil
 		})
@@ -689,11 +586,7 @@ func TestWithoutTheRightToWatchNothingIsChangedIfTheCommandMustWait(t *testing.T
 
 func TestADeletedNodeDoesNotBlockTheWait(t *testing.T) {
 	playTaint(t, func(s *taintScene) {
-		s.later(time.Minute, func() {
-			if err := s.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n"); err != nil {
-				s.Error(err)
-			}
-		})
+		s.later(time.Minute, func() { s.remove(nodesResource, "", "n") })
 		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
@@ -719,12 +612,6 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-// leads lets the holder of a Lease say which controllers it runs.
-func leads(lease *coordinationv1.Lease, controllers ...string) *coordinationv1.Lease {
-	lease.Labels = (&v1alpha1.Leader{Controllers: controllers}).Labels(*lease.Spec.HolderIdentity)
-	return lease
-}
-
 // leaseRenewedAt returns the Lease of a leader that was last renewed at the given time.
 func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
@@ -732,31 +619,6 @@ func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Le
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
 		},
-	}
-}
-
-// running makes a pod run a program.
-func running(command ...string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Spec.Containers = []corev1.Container{{Name: "c", Command: command}} }
-}
-
-func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
-	for name, test := range map[string]struct {
-		leaseIn string
-		says    string
-	}{
-		"where the flags say": {"control", "Lease control/kube-controller-manager is held by replica. You may not list leases, so they cannot show which controllers are running."},
-		"elsewhere":           {"other", "runs kube-controller-manager with this task enabled. You may not list leases, so they cannot show which controllers are running."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			playTaint(t, func(s *taintScene) {
-				s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no"))
-				})
-				s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), test.says)
-			}, taintedNode("n"), podOnNode("n", "p"), leaseRenewedAt(test.leaseIn, "kube-controller-manager", 50*time.Second),
-				podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-namespace=control")))
-		})
 	}
 }
 
@@ -804,25 +666,6 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 			"It is unclear who evicts: there is no sign that Taintkeeper does, and kube-controller-manager does by default; nothing shows whether a flag switches that off. Lease taintkeeper does not exist. Lease kube-controller-manager does not exist. Check that no EvictionPolicy holds the pods, and read the log of the controller that should evict."},
 		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
 			"Lease kube-system/kube-controller-manager is held by replica."},
-		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
-			leaseRenewedAt("control", "kcm", 50*time.Second),
-			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
-		}, "The built-in taint-eviction-controller evicts. There is no sign that Taintkeeper does."},
-		"Taintkeeper evicts": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "eviction")},
-			"Lease tk/taintkeeper is held by replica, which runs eviction."},
-		"Taintkeeper follows rules alone": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "node-taint-rule")},
-			"Taintkeeper does not, and kube-controller-manager does by default"},
-		"the built-in is off": {nil, []runtime.Object{
-			leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--controllers=*,-taint-eviction-controller")),
-		}, "the built-in does not, and there is no sign that Taintkeeper does."},
-		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
-			"Lease tk/taintkeeper does not say what replica runs"},
-		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
-			"Taintkeeper does not, and kube-controller-manager does by default; nothing shows whether a flag switches that off. Lease kube-system/taintkeeper was last renewed at 1999-12-31T23:00:00Z, by replica."},
-		"one of two has stopped": {nil, []runtime.Object{
-			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-		}, "Lease kube-system/kube-controller-manager is held by replica."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")

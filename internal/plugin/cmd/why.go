@@ -14,7 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -70,10 +74,7 @@ namespaces unless -n names one.`,
 			if err := o.complete(args); err != nil {
 				return err
 			}
-			if err := o.source.Validate(); err != nil {
-				return err
-			}
-			if err := o.output.Validate(); err != nil {
+			if err := firstError(o.source.Validate, o.output.Validate); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
@@ -104,37 +105,33 @@ func (o *whyOptions) complete(args []string) error {
 	return nil
 }
 
+// run explains the pod, or says what events say if it is gone.
 func (o *whyOptions) run(ctx context.Context) error {
-	explanation, err := o.explanation(ctx)
-	if err != nil {
+	subject, cluster, err := o.subject(ctx)
+	var explanation *cliv1alpha1.Explanation
+	switch {
+	case err == nil:
+		explanation = explain.Explain(subject)
+		explanation.Notes = append(explanation.Notes, o.wanted.notes...)
+	case errors.Is(err, errNoPod):
+		evicted := o.wanted.evicted(cluster.Signs.Past)
+		if evicted == nil {
+			return err
+		}
+		explanation = explain.Gone(*evicted, subject.At)
+	default:
 		return err
 	}
 	if printed, err := o.output.Object(explanation); printed {
 		return err
 	}
-	printAll(&o.output, explanation)
+	(&explainer{&o.output, explanation}).print()
 	return nil
 }
 
-// explanation explains the pod, or what events say if it is gone.
-func (o *whyOptions) explanation(ctx context.Context) (*cliv1alpha1.Explanation, error) {
-	subject, past, err := o.subject(ctx)
-	if errors.Is(err, errNoPod) {
-		if evicted := o.wanted.evicted(past); evicted != nil {
-			return explain.Gone(*evicted, subject.At), nil
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	explanation := explain.Explain(subject)
-	explanation.Notes = append(explanation.Notes, o.wanted.notes...)
-	return explanation, nil
-}
-
-// subject returns the pod and everything that the explanation needs. If the pod does not exist, it also returns the
-// evictions of the past that it has read.
-func (o *whyOptions) subject(ctx context.Context) (explain.Subject, []cliv1alpha1.Eviction, error) {
+// subject returns the pod with everything that the explanation needs, and what was read. If the pod does not exist, the
+// evictions of the past have been read.
+func (o *whyOptions) subject(ctx context.Context) (explain.Subject, *state.Cluster, error) {
 	if o.source.Offline() {
 		cluster, err := o.source.Read(ctx, source.Wants{Policies: true, Evictor: true})
 		if err != nil {
@@ -143,36 +140,32 @@ func (o *whyOptions) subject(ctx context.Context) (explain.Subject, []cliv1alpha
 		at := o.source.Now(cluster)
 		pod, err := o.wanted.among(cluster, at)
 		if err != nil {
-			return explain.Subject{At: at}, cluster.Signs.Past, err
+			return explain.Subject{At: at}, cluster, err
 		}
-		subject := subjectOf(cluster, pod)
-		subject.At = at
-		return subject, nil, nil
+		return subjectOf(cluster, pod, at), cluster, nil
 	}
 	reader, err := o.source.Connect()
 	if err != nil {
 		return explain.Subject{}, nil, err
 	}
+	defer reader.Progress.End()
 	if o.wanted.namespace == "" && !o.all {
 		if o.wanted.namespace, err = o.source.Namespace(); err != nil {
 			return explain.Subject{}, nil, err
 		}
 	}
-	now := o.source.Env.Clock.Now()
-	subject, err := subjectReader{reader}.read(ctx, &o.wanted, now)
-	subject.At = now
+	subject, err := subjectReader{reader}.read(ctx, &o.wanted, o.source.Env.Clock.Now())
 	if errors.Is(err, errNoPod) {
 		// If events cannot be read, that the pod does not exist is what counts.
 		_ = reader.Past(ctx, o.wanted.namespace, o.wanted.name)
-		reader.Progress.End()
 	}
-	return subject, reader.Cluster.Signs.Past, err
+	return subject, reader.Cluster, err
 }
 
 // subjectOf returns a pod of a cluster and everything that the explanation needs.
-func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
+func subjectOf(cluster *state.Cluster, pod *corev1.Pod, at time.Time) explain.Subject {
 	subject := explain.Subject{
-		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Owner: cluster.Owner(pod),
+		Pod: pod, Node: cluster.Node(pod.Spec.NodeName), Owner: cluster.Owner(pod), At: at,
 		Policies: cluster.PoliciesOf(), Evictor: cluster.Evictor,
 	}
 	if pod.Spec.NodeName == "" {
@@ -188,24 +181,20 @@ func subjectOf(cluster *state.Cluster, pod *corev1.Pod) explain.Subject {
 	if i := slices.IndexFunc(cluster.Namespaces, isOfPod); i >= 0 {
 		subject.Namespace = cluster.Namespaces[i]
 	}
-	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		addTemplate(&subject, cluster, controller)
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return subject
 	}
-	return subject
-}
-
-// addTemplate adds the template of the pod's owner. The topmost owner is named as its writer.
-func addTemplate(subject *explain.Subject, cluster *state.Cluster, controller *metav1.OwnerReference) {
-	template := cluster.Templates[controller.UID]
-	if template == nil {
+	template, above := cluster.Templates[controller.UID], cluster.Templates[cluster.Controllers[controller.UID].UID]
+	subject.Template, subject.Newest = template, cmp.Or(above, template)
+	switch {
+	case template == nil:
 		subject.Missing = append(subject.Missing, fmt.Sprintf("The files do not contain the template of %s %s, so the origin of tolerations is inferred from their form.", controller.Kind, controller.Name))
-		return
-	}
-	subject.Template = template
-	if above := cluster.Templates[cluster.Controllers[controller.UID].UID]; above != nil {
+	case above != nil: // who has written the template wrote that of the topmost owner
 		subject.Template = new(*template)
 		subject.Template.Writers = above.Writers
 	}
+	return subject
 }
 
 // wanted is the pod to explain, given by its name or by its workload.
@@ -256,26 +245,25 @@ func wantedOf(args []string) (wanted, error) {
 	return wanted{kind: kindPod, namespace: first, name: name}, nil
 }
 
-// among finds the pod in a cluster.
+// among finds the pod in a cluster: of a workload, the one that leaves first.
 func (w *wanted) among(cluster *state.Cluster, now time.Time) (*corev1.Pod, error) {
 	var found []*corev1.Pod
 	var namespaces []string
 	for _, pod := range cluster.Pods {
-		if w.namespace != "" && pod.Namespace != w.namespace {
-			continue
-		}
-		if w.is(cluster, pod) {
-			found = append(found, pod)
-			if !slices.Contains(namespaces, pod.Namespace) {
-				namespaces = append(namespaces, pod.Namespace)
-			}
+		if (w.namespace == "" || pod.Namespace == w.namespace) && w.is(cluster, pod) {
+			found, namespaces = append(found, pod), append(namespaces, pod.Namespace)
 		}
 	}
-	switch {
+	where := " in namespace " + w.namespace
+	if w.namespace == "" {
+		where = " in any namespace"
+	}
+	slices.Sort(namespaces)
+	switch namespaces = slices.Compact(namespaces); {
 	case len(found) == 0 && w.kind != kindPod:
-		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, w.where())
+		return nil, fmt.Errorf("%s %s has no pods%s", w.kind, w.name, where)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%w %q%s", errNoPod, w.name, w.where())
+		return nil, fmt.Errorf("%w %q%s", errNoPod, w.name, where)
 	case len(namespaces) > 1:
 		return nil, fmt.Errorf("there is a %s %q in each of the namespaces %s: choose one with -n",
 			strings.ToLower(w.kind), w.name, sentence.Enumerate(namespaces))
@@ -293,13 +281,6 @@ func (w *wanted) is(cluster *state.Cluster, pod *corev1.Pod) bool {
 	owner, controller := cluster.Owner(pod), metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == w.kind && owner.Name == w.name ||
 		controller != nil && controller.Kind == w.kind && controller.Name == w.name
-}
-
-func (w *wanted) where() string {
-	if w.namespace == "" {
-		return " in any namespace"
-	}
-	return " in namespace " + w.namespace
 }
 
 // soonest returns the pod of a workload that leaves first, and notes which others exist.
@@ -321,4 +302,144 @@ func (w *wanted) soonest(cluster *state.Cluster, pods []*corev1.Pod, now time.Ti
 		w.kind, show.FullName(first.Namespace, w.name), len(pods), does,
 		sentence.Agree(len(others), "The other", "The others"), sentence.Some(others)))
 	return first
+}
+
+// subjectReader reads only one pod and what its explanation needs from an API server.
+type subjectReader struct{ *source.Reader }
+
+func (r subjectReader) read(ctx context.Context, w *wanted, now time.Time) (explain.Subject, error) {
+	pod, err := r.pod(ctx, w, now)
+	if err != nil {
+		return explain.Subject{At: now}, err
+	}
+	gone, err := r.node(ctx, pod)
+	if err == nil {
+		err = firstError(
+			func() error { return r.namespace(ctx, pod) },
+			func() error { return r.owners(ctx, pod) },
+			func() error { return r.policies(ctx, pod) },
+		)
+	}
+	if err != nil {
+		return explain.Subject{}, err
+	}
+	subject := subjectOf(r.Cluster, pod, now)
+	subject.NodeGone, subject.Missing = gone, r.Cluster.Notes()
+	return subject, nil
+}
+
+// pod returns the wanted pod. It reads others only if name and namespace do not identify it.
+func (r subjectReader) pod(ctx context.Context, w *wanted, now time.Time) (*corev1.Pod, error) {
+	pods := r.Clients.CoreV1().Pods(w.namespace)
+	among := &state.Cluster{}
+	if w.kind == kindPod && w.namespace != "" {
+		pod, err := pods.Get(ctx, w.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return w.among(among, now)
+		}
+		return pod, source.Failed(ctx, r.Server, "get", "pods", err)
+	}
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		if w.kind == kindPod {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
+		}
+		return pods.List(ctx, options)
+	}
+	err := source.List(ctx, r.Reader, "pods", list, func(pod *corev1.Pod) {
+		if w.is(among, pod) {
+			among.Pods = append(among.Pods, pod)
+		}
+	})
+	if err == nil && w.kind != kindPod {
+		err = r.Without(r.ListKind(ctx, state.Nodes, metav1.NamespaceAll), "the pod that leaves first is not known")
+		among.Nodes = r.Cluster.Nodes
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.among(among, now)
+}
+
+// without continues without an object that is gone or may not be read, and says what the latter means.
+func (r subjectReader) without(ctx context.Context, resource string, err error, follows string) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return r.Without(source.Failed(ctx, r.Server, "get", resource, err), follows)
+}
+
+// node reads the pod's node, or all nodes if it has none. It reports whether the node no longer exists.
+func (r subjectReader) node(ctx context.Context, pod *corev1.Pod) (gone bool, err error) {
+	if pod.Spec.NodeName == "" {
+		if len(r.Cluster.Nodes) > 0 { // they have been read to find the pod
+			return false, nil
+		}
+		return false, r.ListKind(ctx, state.Nodes, metav1.NamespaceAll)
+	}
+	node, err := r.Clients.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if r.Cluster.Nodes = nil; err == nil {
+		r.Cluster.Nodes = []*corev1.Node{node}
+	}
+	return apierrors.IsNotFound(err), r.without(ctx, "nodes", err, "the taints of the pod's node are not known")
+}
+
+func (r subjectReader) namespace(ctx context.Context, pod *corev1.Pod) error {
+	namespace, err := r.Clients.CoreV1().Namespaces().Get(ctx, pod.Namespace, metav1.GetOptions{})
+	if err == nil {
+		r.Cluster.Namespaces = append(r.Cluster.Namespaces, namespace)
+	}
+	return r.without(ctx, "namespaces", err, "default tolerations of the namespace are not known")
+}
+
+// policies reads the policies and, if there are any, the budgets in the pod's namespace. If there are some, or a taint
+// can make the pod leave, it also finds out who evicts.
+func (r subjectReader) policies(ctx context.Context, pod *corev1.Pod) error {
+	node := r.Cluster.Node(pod.Spec.NodeName)
+	if node == nil {
+		return nil
+	}
+	if err := r.Policies(ctx); err != nil {
+		return err
+	}
+	switch {
+	case len(r.Cluster.Policies) > 0:
+		if err := r.Budgets(ctx, pod.Namespace); err != nil {
+			return err
+		}
+	case len(taints.NoExecute(node.Spec.Taints)) == 0:
+		return nil
+	}
+	return r.FindEvictor(ctx)
+}
+
+// owners reads the template from which the pod was created, and the owner of its owner, which wrote the template. It
+// stops at kinds whose templates are not known, and at owners that are gone.
+func (r subjectReader) owners(ctx context.Context, pod *corev1.Pod) error {
+	r.Cluster.Templates = map[types.UID]*state.Template{}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	for range 2 {
+		if owner == nil {
+			return nil
+		}
+		kind, known := source.Workloads[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+		if !known {
+			return nil
+		}
+		object, err := r.Dynamic.Resource(kind.Resource).Namespace(pod.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+		if err != nil || object.GetUID() != owner.UID {
+			return r.without(ctx, kind.Resource.Resource, err, "the origin of tolerations is inferred from their form")
+		}
+		template, err := state.TemplateOf(object)
+		if err != nil {
+			return err
+		}
+		template.Writers = state.WritersOf(object.GetManagedFields(), kind.In("spec", "tolerations")...)
+		r.Cluster.Templates[owner.UID] = template
+		above := metav1.GetControllerOfNoCopy(object)
+		if above != nil {
+			r.Cluster.Controllers[owner.UID] = *above
+		}
+		owner = above
+	}
+	return nil
 }

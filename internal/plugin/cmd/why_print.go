@@ -5,10 +5,8 @@ package cmd
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,18 +23,13 @@ type explainer struct {
 	*cliv1alpha1.Explanation
 }
 
-func printAll(o *show.Printer, explanation *cliv1alpha1.Explanation) {
-	e := explainer{o, explanation}
-	if o.Format == show.Name {
-		o.Names(e.Explanation.Notes, []string{"pod/" + e.Name})
+func (e *explainer) print() {
+	if e.Format == show.Name {
+		e.Names(e.Explanation.Notes, []string{"pod/" + e.Name})
 		return
 	}
-	answer := e.answer()
-	if e.State == cliv1alpha1.PodBound || e.State == cliv1alpha1.PodFinished {
-		answer[0] = show.EvictedBy(e.EvictedBy, answer[0])
-	}
-	for _, line := range answer {
-		o.Line("%s", line)
+	for _, line := range e.answer() {
+		e.Line("%s", line)
 	}
 	if e.State == cliv1alpha1.PodGone {
 		return
@@ -47,40 +40,62 @@ func printAll(o *show.Printer, explanation *cliv1alpha1.Explanation) {
 	e.printPolicies()
 	e.printClasses()
 	e.printChanges()
-	e.printNotes()
+	if len(e.Explanation.Notes) > 0 && !e.NoHeaders {
+		e.Line("")
+	}
+	for _, note := range e.Explanation.Notes {
+		e.Line("Note: %s", note)
+	}
 }
 
 // answer says what the pod does, and why.
 func (e *explainer) answer() []string {
 	pod := fmt.Sprintf("Pod %s/%s", e.Namespace, e.Name)
+	on := pod
+	if e.Node != "" {
+		on += " on node " + e.Node
+	}
 	switch e.State {
 	case cliv1alpha1.PodPending:
 		return []string{fmt.Sprintf("%s has no node: %s.", pod, e.refusals())}
-	case cliv1alpha1.PodFinished:
-		return append([]string{pod + " has finished, and " + e.finished()}, slices.Concat(e.why(), e.objection())...)
 	case cliv1alpha1.PodNodeUnknown:
-		return []string{fmt.Sprintf("%s on node %s: it is not known whether it leaves.", pod, e.Node), e.Reason}
+		return []string{on + ": it is not known whether it leaves.", e.Reason}
 	case cliv1alpha1.PodGone:
 		return e.gone(pod)
 	case cliv1alpha1.PodTerminating:
 		since := e.Terminating.Since.Time
-		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", pod+e.onNode(), sentence.Between(since, e.At.Time), sentence.Absolute(since)), e.Reason}
+		return []string{fmt.Sprintf("%s has been terminating for %s, since %s.", on, sentence.Between(since, e.At.Time), sentence.Absolute(since)), e.Reason}
 	case cliv1alpha1.PodStatic, cliv1alpha1.PodNodeGone:
-		return []string{pod + e.onNode() + ": taints do not affect it.", e.Reason}
+		return []string{on + ": taints do not affect it.", e.Reason}
+	case cliv1alpha1.PodFinished:
+		if pod += ", which has finished,"; e.Node == "" {
+			return []string{pod + " is on no node: taints do not affect it."}
+		}
+	case cliv1alpha1.PodBound:
 	}
 	switch {
 	case !e.Leaves:
-		return append([]string{fmt.Sprintf("%s stays on node %s.", pod, e.Node)}, e.why()...)
+		pod += fmt.Sprintf(" stays on node %s.", e.Node)
 	case e.Due.Time.Before(e.At.Time):
-		return append([]string{fmt.Sprintf("%s was due to leave node %s %s ago, at %s, and is still there.", pod, e.Node, sentence.Between(e.Due.Time, e.At.Time), sentence.Absolute(e.Due.Time))}, slices.Concat(e.why(), e.objection())...)
+		pod += fmt.Sprintf(" was due to leave node %s %s, and is still there.", e.Node, e.when(e.Due))
+	case e.Answer != nil && e.Answer.Says != cliv1alpha1.PolicyFree:
+		pod += fmt.Sprintf(" is due to leave node %s %s.", e.Node, e.when(e.Due))
+	default:
+		pod += fmt.Sprintf(" leaves node %s %s.", e.Node, e.when(e.Due))
 	}
-	leaves := "leaves"
-	if e.Answer != nil && e.Answer.Says != cliv1alpha1.PolicyFree {
-		leaves = "is due to leave"
+	why := "The node has no NoExecute taint."
+	switch {
+	case e.Toleration != nil:
+		why = fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), show.Toleration(*e.Toleration))
+	case e.Taint != "":
+		why = fmt.Sprintf("No toleration matches taint %s.", e.Taint)
 	}
-	line := fmt.Sprintf("%s %s node %s %s, at %s.",
-		pod, leaves, e.Node, sentence.When(e.At.Time, e.Due.Time), sentence.Absolute(e.Due.Time))
-	return append([]string{line}, slices.Concat(e.why(), e.objection())...)
+	return append([]string{show.EvictedBy(e.EvictedBy, pod), why}, e.objection()...)
+}
+
+// when says when an instant is.
+func (e *explainer) when(at *metav1.MicroTime) string {
+	return sentence.When(e.At.Time, at.Time) + ", at " + sentence.Absolute(at.Time)
 }
 
 // gone says what an event says about a pod that does not exist any more.
@@ -95,54 +110,26 @@ func (e *explainer) gone(pod string) []string {
 	if e.Due != nil {
 		because += fmt.Sprintf(" It was due at %s.", sentence.Absolute(e.Due.Time))
 	}
-	at := e.Evicted.At.Time
-	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s ago, at %s.", pod, evictorName(e.Evicted.By), from, sentence.Between(at, e.At.Time), sentence.Absolute(at)), because}
-}
-
-// onNode names the node of a pod that has one.
-func (e *explainer) onNode() string {
-	if e.Node == "" {
-		return ""
-	}
-	return " on node " + e.Node
-}
-
-func (e *explainer) finished() string {
-	switch {
-	case e.Node == "":
-		return "is on no node, so no taint counts."
-	case !e.Leaves:
-		return fmt.Sprintf("no taint of node %s causes its deletion.", e.Node)
-	case e.Due.Time.Before(e.At.Time):
-		return fmt.Sprintf("was due to be deleted %s ago, at %s, like a running pod.", sentence.Between(e.Due.Time, e.At.Time), sentence.Absolute(e.Due.Time))
-	}
-	return fmt.Sprintf("is due to be deleted %s, at %s, like a running pod.", sentence.When(e.At.Time, e.Due.Time), sentence.Absolute(e.Due.Time))
-}
-
-// why is the second line of the answer.
-func (e *explainer) why() []string {
-	switch {
-	case e.Taint == "" && e.Node == "":
-		return nil
-	case e.Taint == "":
-		return []string{"The node has no NoExecute taint."}
-	case e.Toleration == nil:
-		return []string{fmt.Sprintf("No toleration matches taint %s.", e.Taint)}
-	}
-	return []string{fmt.Sprintf("Taint %s is tolerated by %s: %s.", e.Taint, e.position(), show.Toleration(*e.Toleration))}
+	return []string{fmt.Sprintf("%s is gone: %s evicted it%s %s.", pod, evictorName(e.Evicted.By), from, e.when(&e.Evicted.At)), because}
 }
 
 // position names the toleration that applies to the deciding taint.
 func (e *explainer) position() string {
 	for i := range e.Taints {
 		if taint := &e.Taints[i]; taint.Taint == e.Taint && taint.Toleration != nil {
-			return at(*taint.Toleration)
+			return at(taint.Toleration)
 		}
 	}
 	return "a toleration"
 }
 
-func at(position int) string { return fmt.Sprintf("tolerations[%d]", position) }
+// at names the toleration at a position, if there is one.
+func at(position *int) string {
+	if position == nil {
+		return ""
+	}
+	return fmt.Sprintf("tolerations[%d]", *position)
+}
 
 func (e *explainer) refusals() string {
 	all, refuse := 0, 0
@@ -152,24 +139,46 @@ func (e *explainer) refusals() string {
 			refuse += len(e.NodeClasses[i].Nodes)
 		}
 	}
-	switch {
+	switch nodes := sentence.Counted(all, "node"); {
 	case all == 0:
 		return "there is no node that it can go to"
 	case refuse == 0:
-		return "taints are not the reason: they keep it off 0 of " + sentence.Counted(all, "node")
-	case refuse == all:
-		return fmt.Sprintf("taints keep it off %d of %s", refuse, sentence.Counted(all, "node"))
+		return "taints are not the reason: they keep it off 0 of " + nodes
+	case refuse < all:
+		return fmt.Sprintf("taints keep it off %d of %s, but not off the rest", refuse, nodes)
+	default:
+		return fmt.Sprintf("taints keep it off %d of %s", refuse, nodes)
 	}
-	return fmt.Sprintf("taints keep it off %d of %d nodes, but not off the rest", refuse, all)
 }
 
 // section begins a part of the text.
-func (e *explainer) section(format string, args ...any) {
-	if e.NoHeaders {
+func (e *explainer) section(title string) {
+	if !e.NoHeaders {
+		e.Line("")
+		e.Line("%s", title)
+	}
+}
+
+// table prints a part of the text as a table, if it has rows. From a column on, cells are sentences.
+func (e *explainer) table(title string, columns []string, sentences int, rows [][]string) {
+	if len(rows) == 0 {
 		return
 	}
-	e.Line("")
-	e.Line(format, args...)
+	e.section(title)
+	var all []show.Column[[]string]
+	for i, title := range columns {
+		all = append(all, show.Column[[]string]{Title: title, Below: i >= sentences, Cell: func(row []string) string { return row[i] }})
+	}
+	show.Table(e.Printer, all, rows)
+}
+
+// sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
+var sourceWords = map[cliv1alpha1.TimeSource]string{
+	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
+	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
+	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
+	cliv1alpha1.FromCreationTimestamp: "the end of the second in creationTimestamp",
+	cliv1alpha1.FromNow:               "now: no earlier time is recorded",
 }
 
 func (e *explainer) printTiming() {
@@ -184,98 +193,50 @@ func (e *explainer) printTiming() {
 	case !t.Start.Time.Equal(t.Since.Time): // the rule of kube-controller-manager
 		later = "when the leader of kube-controller-manager began to lead"
 	}
-	rows := []instant{
-		{"since", &t.Since, sourceWords[t.SinceFrom]}, {"bound", &t.Bound, sourceWords[t.BoundFrom]},
-		{"start", &t.Start, later},
+	instant := func(name string, at metav1.MicroTime, from string) []string {
+		return []string{name, e.Instant(e.At.Time, &at), sentence.When(e.At.Time, at.Time), from}
+	}
+	rows := [][]string{
+		instant("since", t.Since, sourceWords[t.SinceFrom]), instant("bound", t.Bound, sourceWords[t.BoundFrom]),
+		instant("start", t.Start, later),
 	}
 	if t.TolerationSeconds != nil {
-		rows = append(rows, instant{"tolerated", nil, e.position()})
+		rows = append(rows, []string{"tolerated", fmt.Sprintf("+ %ds", *t.TolerationSeconds), "", e.position()})
 	}
-	e.section("How the due time is computed:")
-	show.Table(e.Printer, []show.Column[instant]{
-		{Title: "Time", Cell: func(i instant) string { return i.name }},
-		{Title: "At", Cell: func(i instant) string {
-			if i.at == nil {
-				return fmt.Sprintf("+ %ds", *t.TolerationSeconds)
-			}
-			return e.Instant(e.At.Time, i.at)
-		}},
-		{Title: "Relative", Cell: func(i instant) string {
-			if i.at == nil {
-				return ""
-			}
-			return sentence.When(e.At.Time, i.at.Time)
-		}},
-		{Title: "From", Below: true, Cell: func(i instant) string { return i.from }},
-	}, append(rows, instant{"due", &t.Due, ""}))
-}
-
-// instant is a time that matters for the due time, and where it comes from. The time of a toleration is its seconds.
-type instant struct {
-	name string
-	at   *metav1.MicroTime
-	from string
-}
-
-// sourceWords say where an instant was read. The API records whole seconds, and no pod is evicted early.
-var sourceWords = map[cliv1alpha1.TimeSource]string{
-	cliv1alpha1.FromTimeAdded:         "the end of the second in timeAdded",
-	cliv1alpha1.FromManagedFields:     "about: when the taints were last written, according to managedFields",
-	cliv1alpha1.FromPodScheduled:      "the end of the second in PodScheduled",
-	cliv1alpha1.FromCreationTimestamp: "the end of the second in creationTimestamp",
-	cliv1alpha1.FromNow:               "now: no earlier time is recorded",
+	rows = append(rows, instant("due", t.Due, ""))
+	e.table("How the due time is computed:", []string{"Time", "At", "Relative", "From"}, 3, rows)
 }
 
 func (e *explainer) printTaints() {
-	if len(e.Taints) == 0 {
-		return
+	var rows [][]string
+	for i := range e.Taints {
+		t, age, tolerated := &e.Taints[i], "unknown", "not at all"
+		if !t.TimeAdded.IsZero() {
+			age = sentence.Age(t.TimeAdded.Time, e.At.Time)
+		}
+		switch t.Tolerated {
+		case cliv1alpha1.ToleratedIndefinitely:
+			tolerated = "forever"
+		case cliv1alpha1.ToleratedForAWhile:
+			tolerated = show.TolerationSeconds(e.Tolerations[*t.Toleration].Toleration)
+		case cliv1alpha1.ToleratedNotAtAll:
+		}
+		rows = append(rows, []string{t.Taint, age, tolerated, at(t.Toleration), e.means(t)})
 	}
-	type taint = cliv1alpha1.ExplainedTaint
-	e.section("The taints of node %s:", e.Node)
-	show.Table(e.Printer, []show.Column[taint]{
-		{Title: "Taint", Cell: func(t taint) string { return t.Taint }},
-		{Title: "Age", Cell: func(t taint) string {
-			if t.TimeAdded.IsZero() {
-				return "unknown"
-			}
-			return sentence.Age(t.TimeAdded.Time, e.At.Time)
-		}},
-		{Title: "Tolerated", Cell: func(t taint) string { return e.tolerated(&t) }},
-		{Title: "By", Cell: func(t taint) string {
-			if t.Toleration == nil {
-				return ""
-			}
-			return at(*t.Toleration)
-		}},
-		{Title: "On its own", Below: true, Cell: func(t taint) string { return e.means(&t) }},
-	}, e.Taints)
-	if e.LastWrite != nil && !e.NoHeaders {
-		e.Line("%s", lastWrite(e.LastWrite, e.At.Time))
+	e.table("The taints of node "+e.Node+":", []string{"Taint", "Age", "Tolerated", "By", "On its own"}, 4, rows)
+	if e.LastWrite != nil && len(rows) > 0 && !e.NoHeaders {
+		e.Line("%s last wrote the taints of the node, %s.", e.LastWrite.By, e.when(&metav1.MicroTime{Time: e.LastWrite.At.Time}))
 	}
 }
 
-// lastWrite says who last wrote the taints of a node.
-func lastWrite(write *cliv1alpha1.Write, now time.Time) string {
-	return fmt.Sprintf("%s last wrote the taints of the node, %s ago, at %s.", write.By, sentence.Between(write.At.Time, now), sentence.Absolute(write.At.Time))
-}
-
-func (e *explainer) tolerated(taint *cliv1alpha1.ExplainedTaint) string {
-	switch taint.Tolerated {
-	case cliv1alpha1.ToleratedIndefinitely:
-		return "forever"
-	case cliv1alpha1.ToleratedForAWhile:
-		return fmt.Sprintf("for %ds", *e.Tolerations[*taint.Toleration].Toleration.TolerationSeconds)
-	}
-	return "not at all"
-}
-
+// means says what a taint alone means for the pod.
 func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 	words := "stays"
 	switch {
 	case taint.Effect != corev1.TaintEffectNoExecute:
 		return "nothing for a pod that already runs here"
 	case taint.Due != nil && taint.Due.Time.Before(e.At.Time):
-		words = fmt.Sprintf("was due %s ago", sentence.Between(taint.Due.Time, e.At.Time))
+		words = "was due " + sentence.When(e.At.Time, taint.Due.Time)
 	case taint.Due != nil:
 		words = "leaves " + sentence.When(e.At.Time, taint.Due.Time)
 	}
@@ -288,113 +249,78 @@ func (e *explainer) means(taint *cliv1alpha1.ExplainedTaint) string {
 func (e *explainer) printTolerations() {
 	if len(e.Tolerations) == 0 {
 		e.section("The pod has no tolerations.")
-		return
 	}
-	positions := make([]int, len(e.Tolerations))
-	for i := range positions {
-		positions[i] = i
+	var rows [][]string
+	for i := range e.Tolerations {
+		t := &e.Tolerations[i]
+		from := t.OriginDetail
+		if !t.Certain && t.Origin != cliv1alpha1.OriginUnknown {
+			from += ", inferred from its form"
+		}
+		rows = append(rows, []string{strconv.Itoa(i), show.Toleration(t.Toleration), e.countsFor(t), from})
 	}
-	e.section("The pod's tolerations:")
-	show.Table(e.Printer, []show.Column[int]{
-		{Title: "#", Cell: strconv.Itoa},
-		{Title: "Toleration", Cell: func(i int) string { return show.Toleration(e.Tolerations[i].Toleration) }},
-		{Title: "Applies to", Below: true, Cell: func(i int) string { return e.countsFor(&e.Tolerations[i]) }},
-		{Title: "From", Below: true, Cell: func(i int) string {
-			t := &e.Tolerations[i]
-			if t.Certain || t.Origin == cliv1alpha1.OriginUnknown {
-				return t.OriginDetail
-			}
-			return t.OriginDetail + ", inferred from its form"
-		}},
-	}, positions)
+	e.table("The pod's tolerations:", []string{"#", "Toleration", "Applies to", "From"}, 2, rows)
 }
 
+// countsFor says which taints a toleration applies to.
 func (e *explainer) countsFor(toleration *cliv1alpha1.ExplainedToleration) string {
 	switch {
 	case len(toleration.Counts) > 0:
 		return strings.Join(toleration.Counts, ", ")
 	case toleration.ShadowedBy != nil:
-		return fmt.Sprintf("never: %s matches everything this one matches", at(*toleration.ShadowedBy))
+		return fmt.Sprintf("never: %s matches everything this one matches", at(toleration.ShadowedBy))
 	case len(toleration.Matches) > 0:
-		return fmt.Sprintf("none here: %s comes first", at(e.first(toleration.Matches[0])))
+		return "none here: an earlier one matches"
 	case e.Node == "" || e.State == cliv1alpha1.PodNodeUnknown || e.State == cliv1alpha1.PodNodeGone:
 		return ""
 	}
 	return "none here"
 }
 
-// first returns the position of the toleration that applies to a taint.
-func (e *explainer) first(taint string) int {
-	for i := range e.Taints {
-		if e.Taints[i].Taint == taint && e.Taints[i].Toleration != nil {
-			return *e.Taints[i].Toleration
-		}
-	}
-	return 0
-}
-
 func (e *explainer) printClasses() {
-	if len(e.NodeClasses) == 0 {
-		return
+	var rows [][]string
+	for i := range e.NodeClasses {
+		c, answer := &e.NodeClasses[i], "open"
+		switch {
+		case len(c.Refuse) > 0:
+			answer = "refuse it: " + strings.Join(c.Refuse, ", ")
+		case c.LeavesAfterSeconds != nil:
+			answer = fmt.Sprintf("open, but it leaves again after %ds", *c.LeavesAfterSeconds)
+		}
+		rows = append(rows, []string{strconv.Itoa(len(c.Nodes)), strings.Join(c.Taints, ", "), answer, sentence.Some(c.Nodes)})
 	}
-	type class = cliv1alpha1.NodeClass
-	e.section("The nodes, grouped by taints:")
-	show.Table(e.Printer, []show.Column[class]{
-		{Title: "Nodes", Cell: func(c class) string { return strconv.Itoa(len(c.Nodes)) }},
-		{Title: "Taints", Cell: func(c class) string { return strings.Join(c.Taints, ", ") }},
-		{Title: "Answer", Below: true, Cell: func(c class) string {
-			switch {
-			case len(c.Refuse) > 0:
-				return "refuse it: " + strings.Join(c.Refuse, ", ")
-			case c.LeavesAfterSeconds != nil:
-				return fmt.Sprintf("open, but it leaves again after %ds", *c.LeavesAfterSeconds)
-			}
-			return "open"
-		}},
-		{Title: "Names", Below: true, Cell: func(c class) string { return sentence.Some(c.Nodes) }},
-	}, e.NodeClasses)
+	e.table("The nodes, grouped by taints:", []string{"Nodes", "Taints", "Answer", "Names"}, 2, rows)
 }
 
 func (e *explainer) printChanges() {
 	if len(e.Changes) == 0 {
 		return
 	}
-	leaves := "it leaves"
+	title, leaves := "The smallest changes that would alter the answer:", "it leaves"
+	if e.Terminating != nil {
+		title = "What helps, one of these:"
+	}
 	if e.Answer.Stays() {
 		leaves = "it is due" // policies may still hold it
 	}
-	if e.Terminating == nil {
-		e.section("The smallest changes that would alter the answer:")
-	} else {
-		e.section("What helps, one of these:")
-	}
+	e.section(title)
 	for i := range e.Changes {
 		change := &e.Changes[i]
-		what := strings.TrimSuffix(change.What, ".")
+		follows := ": it stays"
 		switch {
 		case e.Terminating != nil:
-			e.Line("- %s.", what)
+			follows = ""
 		case change.Nodes > 0:
-			e.Line("- %s: the taints of %s no longer keep it away.", what, sentence.Counted(change.Nodes, "node"))
-		case !change.Leaves:
-			e.Line("- %s: it stays.", what)
-		case change.Due.Time.Before(e.At.Time):
-			e.Line("- %s: it is due at once.", what)
-		default:
-			e.Line("- %s: %s %s, at %s.", what, leaves, sentence.When(e.At.Time, change.Due.Time), sentence.Absolute(change.Due.Time))
+			follows = fmt.Sprintf(": the taints of %s no longer keep it away", sentence.Counted(change.Nodes, "node"))
+		case change.Leaves && change.Due.Time.Before(e.At.Time):
+			follows = ": it is due at once"
+		case change.Leaves:
+			follows = ": " + leaves + " " + e.when(change.Due)
 		}
+		e.Line("- %s%s.", strings.TrimSuffix(change.What, "."), follows)
 		if change.Command != "" {
 			e.Line("    %s", change.Command)
 		}
-	}
-}
-
-func (e *explainer) printNotes() {
-	if len(e.Explanation.Notes) > 0 && !e.NoHeaders {
-		e.Line("")
-	}
-	for _, note := range e.Explanation.Notes {
-		e.Line("Note: %s", note)
 	}
 }
 
@@ -423,49 +349,31 @@ func (e *explainer) objection() []string {
 	if len(keep) == 0 { // each policy keeps the pod because of a different taint
 		lines, keep = []string{e.Answer.Message + "."}, []string{e.Answer.Policy}
 	}
-	lines = append(lines, e.until(keep))
+	if leaves := e.Answer.LeavesAt; leaves != nil {
+		lines = append(lines, fmt.Sprintf("If nothing else changes, it stays until EvictionPolicy %s lets it go, %s.", e.Answer.LastPolicy, e.when(leaves)))
+	} else {
+		lines = append(lines, fmt.Sprintf("It stays until %s.", sentence.Agree(len(keep),
+			"EvictionPolicy "+keep[0]+" lets it go", "all of these EvictionPolicies let it go: "+sentence.Enumerate(keep))))
+	}
 	if len(release) > 0 {
 		lines = append(append(lines, "To let it go sooner:"), release...)
 	}
 	return lines
 }
 
-// until says how long policies keep the pod.
-func (e *explainer) until(keep []string) string {
-	leaves := e.Answer.LeavesAt
-	switch {
-	case leaves != nil:
-		return fmt.Sprintf("If nothing else changes, it stays until EvictionPolicy %s lets it go, %s, at %s.",
-			e.Answer.LastPolicy, sentence.When(e.At.Time, leaves.Time), sentence.Absolute(leaves.Time))
-	case len(keep) == 1:
-		return fmt.Sprintf("It stays until EvictionPolicy %s lets it go.", keep[0])
-	}
-	return fmt.Sprintf("It stays until all of these EvictionPolicies let it go: %s.", sentence.Enumerate(keep))
-}
-
 func (e *explainer) printPolicies() {
-	if len(e.Policies) == 0 {
-		return
+	var rows [][]string
+	for i := range e.Policies {
+		p, selects := &e.Policies[i], "yes"
+		if !p.Selects {
+			selects = "no: " + p.Mismatch
+		}
+		rows = append(rows, []string{p.Name, selects, p.Pace, e.says(p)})
 	}
-	type policy = cliv1alpha1.ExplainedPolicy
-	e.section("The EvictionPolicies:")
-	show.Table(e.Printer, []show.Column[policy]{
-		{Title: "Policy", Cell: func(p policy) string { return p.Name }},
-		{Title: "Selects it", Cell: func(p policy) string { return whySelects(&p) }},
-		{Title: "Says when due", Below: true, Cell: func(p policy) string { return e.says(&p) }},
-		{Title: "Lets it go", Below: true, Cell: func(p policy) string { return e.letsGo(&p) }},
-		{Title: "Pace", Cell: func(p policy) string { return p.Pace }},
-	}, e.Policies)
+	e.table("The EvictionPolicies:", []string{"Policy", "Selects it", "Pace", "Says when due"}, 3, rows)
 }
 
-func whySelects(p *cliv1alpha1.ExplainedPolicy) string {
-	if p.Selects {
-		return "yes"
-	}
-	return "no: " + p.Mismatch
-}
-
-// says is what one policy says about the pod: "waits" if its objection ends by itself, and "holds" if not.
+// says is what one policy says about the pod, and until when it keeps the pod if nothing but the time changes.
 func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 	switch {
 	case p.DryRun && p.Selects:
@@ -478,28 +386,13 @@ func (e *explainer) says(p *cliv1alpha1.ExplainedPolicy) string {
 		return "lets it go"
 	case p.Answer.Says == cliv1alpha1.PolicyAsk:
 		return "asks the Eviction API"
-	case p.Answer.Says == cliv1alpha1.PolicyWait, slices.Contains(waiting, policy.Why(p.Answer.Reason)):
-		return "waits: " + p.Answer.Reason
 	}
-	return "holds: " + p.Answer.Reason
-}
-
-// waiting are the reasons that end when other pods have started or left.
-var waiting = []policy.Why{policy.Budget, policy.BudgetBusy, policy.Paced, policy.Settling}
-
-// letsGo says when a policy releases the pod if nothing but the time changes.
-func (e *explainer) letsGo(p *cliv1alpha1.ExplainedPolicy) string {
+	lasts := ""
 	switch {
-	case p.Answer == nil:
-		return ""
-	case p.Answer.Says == cliv1alpha1.PolicyAsk:
-		return "asks at once"
-	case p.Answer.LastPolicy == "":
-		return "at once"
 	case p.Answer.Reason == string(policy.Paced):
-		return "at its pace"
-	case p.Answer.LeavesAt == nil:
-		return "not by itself"
+		lasts = ", at its pace"
+	case p.Answer.LeavesAt != nil:
+		lasts = " for " + sentence.Relative(e.At.Time, p.Answer.LeavesAt.Time)
 	}
-	return sentence.When(e.At.Time, p.Answer.LeavesAt.Time)
+	return "keeps it: " + p.Answer.Reason + lasts
 }

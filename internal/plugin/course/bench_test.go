@@ -58,13 +58,13 @@ func BenchmarkZone(b *testing.B) {
 // BenchmarkPaced plays a taint of all of 1,500 nodes with 45,000 pods that leave at a pace. Run it with -benchtime 1x.
 func BenchmarkPaced(b *testing.B) {
 	const nodes = 1500
-	cluster, change := &state.Cluster{}, course.Change{At: noon}
+	cluster, changed := &state.Cluster{}, []*corev1.Node{}
 	for i := range nodes {
 		is := node([]string{"a", "b", "c"}[i%3], fmt.Sprintf("n%04d", i))
 		cluster.Nodes = append(cluster.Nodes, is)
 		after := *is
 		after.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-		change.Nodes = append(change.Nodes, &after)
+		changed = append(changed, &after)
 	}
 	for i := range 30 * nodes {
 		cluster.Pods = append(cluster.Pods, pod(cluster.Nodes[i%nodes].Name, "ReplicaSet", fmt.Sprintf("web-%d", i%900), fmt.Sprintf("p%05d", i), 300))
@@ -73,7 +73,7 @@ func BenchmarkPaced(b *testing.B) {
 		Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 100, Per: metav1.Duration{Duration: time.Minute}},
 	})}
 	for b.Loop() {
-		outcome, err := course.Retaint(b.Context(), cluster, change)
+		outcome, err := course.Retaint(b.Context(), cluster, changed, course.Options{At: noon})
 		if err != nil {
 			b.Fatal(err)
 		}

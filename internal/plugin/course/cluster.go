@@ -104,10 +104,11 @@ func (s *simulation) load() {
 		p := s.newPod(object)
 		p.first = true
 		s.quotas.charge(p)
-		if n != nil {
+		switch {
+		case n != nil:
 			s.wasOn(p, n)
-		} else if s.waited(p) {
-			s.waiting = append(s.waiting, p)
+		case s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished:
+			s.waiting = append(s.waiting, p) // without WhereTo, it keeps waiting
 		}
 	}
 }
@@ -119,21 +120,12 @@ func (s *simulation) wasOn(p *pod, n *node) {
 	p.facts = state.FactsOf(p.Pod, s.start)
 	s.put(p, n)
 	s.recount(p)
-	if p.DeletionTimestamp != nil {
-		s.wasLeaving(p)
+	if p.DeletionTimestamp == nil {
+		return
 	}
-}
-
-// waited reports whether a pod without a node looked for room at the start. Without WhereTo, it keeps waiting.
-func (s *simulation) waited(p *pod) bool {
-	return s.options.WhereTo && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && !p.is.Finished
-}
-
-// wasLeaving records that a pod was terminating at the start. Its deletion timestamp includes its grace period.
-func (s *simulation) wasLeaving(p *pod) {
 	p.stage = terminating
 	s.recount(p)
-	if !p.stays() {
+	if !p.stays() { // the deletion timestamp includes the grace period
 		s.goneFrom(p, timeline.Later(s.start, p.DeletionTimestamp.Time))
 	}
 }
@@ -238,7 +230,7 @@ func (s *simulation) becomes(object *corev1.Node, now time.Time) {
 	if retainted {
 		s.builtIn.look(now, n.pods...)
 	}
-	s.lookAt(n, now)
+	n.look.set(now)
 }
 
 // stale notes that policies may say something else about the pods of a node.
@@ -290,13 +282,26 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.note("Step %d is skipped: the API server is down at that time, so taints cannot be changed.", is.number)
 		return
 	}
-	s.tellHeldUntil(is)
-	changed, refused := false, map[string][]string{} // nodes, by reason
+	var nodes []*node
+	var unheard []string // it is not known when they were last heard
 	for _, name := range s.names {
 		n := s.nodes[name]
 		if !is.nodes(n.Node) {
 			continue
 		}
+		nodes = append(nodes, n)
+		if is.kind == comesBack { // before the first of them is ready
+			s.tellHeld(n)
+		}
+		ready := readiness.Condition(n.Node, corev1.NodeReady)
+		reports := ready != nil && ready.Status != corev1.ConditionUnknown
+		if _, known := s.cluster.Renewed[name]; is.kind == falls && now.Equal(s.start) && reports && !known {
+			unheard = append(unheard, name)
+		}
+	}
+	changed, refused := false, map[string][]string{} // nodes, by reason
+	for _, n := range nodes {
+		name := n.Name
 		happened, err := s.happenTo(n, is, now)
 		switch {
 		case err != nil:
@@ -306,7 +311,10 @@ func (s *simulation) happen(is step, now time.Time) {
 			s.story.add(now, stories[is.kind], zoneOf(n.Node), does(is.edit), name)
 		}
 	}
-	s.noteUnheard(is, now)
+	if len(unheard) > 0 {
+		s.note("The last Lease renewal of %s is not known, so the simulation assumes that it happened just now. "+
+			"Kubelets renew every 10s, so all of this may happen up to 10s earlier.", sentence.Some(unheard))
+	}
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
 		s.note("Step %d skips %s: %s.", is.number, nameNodes(refused[why], ""), why)
 	}
@@ -314,38 +322,6 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.note("Step %d changes nothing because its nodes are %s.", is.number, unchanged[is.kind])
 	}
 	s.health.set(s.play.Next())
-}
-
-// noteUnheard names the nodes that fall silent at the start, and of which it is not known when they were last heard.
-func (s *simulation) noteUnheard(is step, now time.Time) {
-	if is.kind != falls || !now.Equal(s.start) {
-		return
-	}
-	var unheard []string
-	for _, name := range s.names {
-		n := s.nodes[name]
-		ready := readiness.Condition(n.Node, corev1.NodeReady)
-		reports := ready != nil && ready.Status != corev1.ConditionUnknown
-		if _, known := s.cluster.Renewed[name]; !known && reports && is.nodes(n.Node) {
-			unheard = append(unheard, name)
-		}
-	}
-	if len(unheard) > 0 {
-		s.note("The last Lease renewal of %s is not known, so the simulation assumes that it happened just now. "+
-			"Kubelets renew every 10s, so all of this may happen up to 10s earlier.", sentence.Some(unheard))
-	}
-}
-
-// tellHeldUntil reports why nodes were not tainted until they come back. It asks before the first of them is ready.
-func (s *simulation) tellHeldUntil(is step) {
-	if is.kind != comesBack {
-		return
-	}
-	for _, name := range s.names {
-		if n := s.nodes[name]; is.nodes(n.Node) {
-			s.tellHeld(n)
-		}
-	}
 }
 
 // unchanged describes nodes on which a step has no effect.

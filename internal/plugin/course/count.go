@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -21,16 +22,10 @@ import (
 type counter struct {
 	number  int
 	changed bool
-	unknown bool    // a pod has left, and it is not known whether its owner creates another
-	points  []point // the first is at the start
-	atMost  bool    // some successors wait for grace periods
-	leave   int     // how many of the ready pods on the nodes that change leave; only in a course
-}
-
-// point is a number from a given instant on.
-type point struct {
-	at     time.Time
-	number int
+	unknown bool                            // a pod has left, and it is not known whether its owner creates another
+	points  []cliv1alpha1.SimulatedReplicas // over time; the first is at the start
+	atMost  bool                            // some successors wait for grace periods
+	leave   int                             // how many of the ready pods on the nodes that change leave; only in a course
 }
 
 // add counts a pod that became ready, or is no longer ready.
@@ -47,8 +42,8 @@ func (s *simulation) record() {
 	s.tellRefused()
 	for _, c := range s.changed {
 		c.changed = false
-		if last := c.points[len(c.points)-1]; last.number != c.number {
-			c.points = append(c.points, point{s.now, c.number})
+		if last := c.points[len(c.points)-1]; last.Ready != c.number {
+			c.points = append(c.points, cliv1alpha1.SimulatedReplicas{At: s.offset(s.now), Ready: c.number})
 		}
 	}
 	s.changed = s.changed[:0]
@@ -57,10 +52,10 @@ func (s *simulation) record() {
 // recordFirst records the numbers at the start.
 func (s *simulation) recordFirst() {
 	for _, c := range s.workloads {
-		c.points = []point{{s.start, c.number}}
+		c.points[0].Ready = c.number
 	}
 	for _, b := range s.allowed {
-		b.points = []point{{s.start, b.number}}
+		b.points[0].Ready = b.number
 		b.expect()
 		s.allow(b)
 	}
@@ -68,25 +63,29 @@ func (s *simulation) recordFirst() {
 }
 
 // first returns the number at the start.
-func (c *counter) first() int { return c.points[0].number }
+func (c *counter) first() int { return c.points[0].Ready }
 
 // lowest returns the first point with the lowest number.
-func (c *counter) lowest() point {
-	return slices.MinFunc(c.points, func(a, b point) int { return cmp.Compare(a.number, b.number) })
+func (c *counter) lowest() cliv1alpha1.SimulatedReplicas {
+	return slices.MinFunc(c.points, func(a, b cliv1alpha1.SimulatedReplicas) int { return cmp.Compare(a.Ready, b.Ready) })
 }
 
 // below returns how long the number is less than the given one, until an end.
-func (c *counter) below(number int, end time.Time) (length time.Duration) {
+func (c *counter) below(number int, end metav1.Duration) (length metav1.Duration) {
 	for i, p := range c.points {
-		until := end
-		if i+1 < len(c.points) {
-			until = c.points[i+1].at
-		}
-		if p.number < number {
-			length += until.Sub(p.at)
+		if p.Ready < number {
+			length.Duration += c.until(i, end) - p.At.Duration
 		}
 	}
 	return length
+}
+
+// until returns when the number of a point changes, or an end.
+func (c *counter) until(i int, end metav1.Duration) time.Duration {
+	if i+1 < len(c.points) {
+		end = c.points[i+1].At
+	}
+	return end.Duration
 }
 
 // workloadKey identifies a workload in the cluster.
@@ -98,7 +97,7 @@ type workloadKey struct {
 func (s *simulation) workload(namespace string, owner cliv1alpha1.Owner) *counter {
 	key := workloadKey{namespace, owner}
 	if s.workloads[key] == nil {
-		s.workloads[key] = &counter{points: []point{{s.start, 0}}}
+		s.workloads[key] = &counter{points: make([]cliv1alpha1.SimulatedReplicas, 1)}
 	}
 	return s.workloads[key]
 }
@@ -119,7 +118,7 @@ func (s *simulation) budgetsOf(pod *corev1.Pod) (all []*budget) {
 		b := s.allowed[key]
 		if b == nil {
 			b = &budget{PodDisruptionBudget: object}
-			b.points = []point{{s.start, 0}}
+			b.points = make([]cliv1alpha1.SimulatedReplicas, 1)
 			s.allowed[key] = b
 		}
 		b.pods++
@@ -131,27 +130,22 @@ func (s *simulation) budgetsOf(pod *corev1.Pod) (all []*budget) {
 // expect computes how many healthy pods a budget requires: the number that the disruption controller recorded, or would
 // record if it has not seen the budget yet. The number of pods that workloads request does not change in a simulation.
 func (b *budget) expect() {
-	expected := int(b.Status.ExpectedPods)
 	b.desired = int(b.Status.DesiredHealthy)
-	if expected == 0 {
-		expected = b.pods
-		switch {
-		case b.Spec.MinAvailable != nil:
-			b.desired = scaled(b.Spec.MinAvailable, expected)
-		case b.Spec.MaxUnavailable != nil:
-			b.desired = max(expected-scaled(b.Spec.MaxUnavailable, expected), 0)
-		default:
-			b.desired = max(expected-1, 0)
-		}
+	if b.Status.ExpectedPods > 0 {
+		return
 	}
-}
-
-func scaled(number *intstr.IntOrString, of int) int {
-	n, err := intstr.GetScaledValueFromIntOrPercent(number, of, true)
-	if err != nil {
-		return of
+	of := func(number *intstr.IntOrString) int {
+		n, _ := intstr.GetScaledValueFromIntOrPercent(number, b.pods, true) // the API server refuses wrong ones
+		return n
 	}
-	return n
+	switch {
+	case b.Spec.MinAvailable != nil:
+		b.desired = of(b.Spec.MinAvailable)
+	case b.Spec.MaxUnavailable != nil:
+		b.desired = max(b.pods-of(b.Spec.MaxUnavailable), 0)
+	default:
+		b.desired = max(b.pods-1, 0)
+	}
 }
 
 // allowedFirst returns how many disruptions the budget allows at the start: as the disruption controller recorded, or

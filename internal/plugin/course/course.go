@@ -9,19 +9,14 @@
 // policy whether they leave, and [placement.Room] where their successors go.
 //
 //	scenario.go   what is to happen
-//	retaint.go    what follows from one change of taints, for a plan
-//	queue.go      what happens next
-//	simulate.go   the loop, and what each kind of event does
+//	course.go     the two ways in, what follows from a change of taints, and the queue of events
 //	cluster.go    nodes and pods as they are now
-//	leave.go      which pods leave a node, and which EvictionPolicies hold
-//	policies.go   what the policies remember: breakers, paces, budgets
-//	quota.go      ResourceQuotas that refuse successors
+//	leave.go      which pods leave a node, also to make room for others
+//	policies.go   what EvictionPolicies remember: breakers, paces, budgets; and ResourceQuotas
 //	succeed.go    successors: when they are made, and where they go
-//	preempt.go    pods that make room for successors
 //	volumes.go    volumes that successors wait for
-//	ordered.go    StatefulSets that create their pods in order
 //	count.go      ready replicas and healthy pods over time
-//	report.go     the results; story.go has them as sentences
+//	report.go     the results, also as sentences
 package course
 
 import (
@@ -41,6 +36,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
@@ -113,11 +109,9 @@ func Play(
 	if err := scenario.check(cluster.Nodes); err != nil {
 		return nil, err
 	}
-	s := newSimulation(ctx, cluster, options)
-	if options.WhereTo {
-		if err := s.makeRoom(); err != nil {
-			return nil, err
-		}
+	s, err := newSimulation(ctx, cluster, options)
+	if err != nil {
+		return nil, err
 	}
 	s.end = s.start.Add(scenario.until)
 	for _, is := range scenario.steps {
@@ -154,7 +148,7 @@ func (s *simulation) run() error {
 	}
 }
 
-func newSimulation(ctx context.Context, cluster *state.Cluster, options Options) *simulation {
+func newSimulation(ctx context.Context, cluster *state.Cluster, options Options) (*simulation, error) {
 	at := options.At.Round(0).UTC()
 	s := &simulation{
 		cluster: cluster, options: options, ctx: ctx, start: at, now: at,
@@ -178,14 +172,13 @@ func newSimulation(ctx context.Context, cluster *state.Cluster, options Options)
 	}
 	for _, name := range s.names {
 		if n := s.nodes[name]; len(n.taints) > 0 {
-			s.lookAt(n, at)
+			n.look.set(at)
 		}
 	}
-	return s
-}
-
-// makeRoom creates the room that the cluster has at the start.
-func (s *simulation) makeRoom() (err error) {
+	if !options.WhereTo {
+		return s, nil
+	}
+	// The room is what the cluster has at the start.
 	var bound []*corev1.Pod
 	for _, name := range s.names {
 		for _, p := range s.nodes[name].pods {
@@ -194,8 +187,9 @@ func (s *simulation) makeRoom() (err error) {
 			}
 		}
 	}
-	s.room, err = placement.NewRoom(s.ctx, s.cluster, bound, cmp.Or(s.options.Questions, placement.Unlimited))
-	return err
+	var err error
+	s.room, err = placement.NewRoom(ctx, cluster, bound, cmp.Or(options.Questions, placement.Unlimited))
+	return s, err
 }
 
 // fail ends the simulation if there is an error.
@@ -207,6 +201,168 @@ func (s *simulation) fail(err error) {
 
 func (s *simulation) offset(at time.Time) metav1.Duration {
 	return metav1.Duration{Duration: at.Sub(s.start)}
+}
+
+// Outcome is what follows from a change of taints until nothing is left to happen.
+type Outcome struct {
+	// Policies are the EvictionPolicies; nil without any.
+	Policies *policies.Set
+	// Pods are the due pods that policies select, by UID, of those that there are at the start.
+	Pods map[types.UID]*Selected
+	// Trips says which breakers open because of the change, when and why, by policy.
+	Trips map[string]cliv1alpha1.PlannedPolicy
+	// WhereTo says where the successors of pods go, by UID. Late is how many fit no node at first.
+	WhereTo map[types.UID]*cliv1alpha1.WhereTo
+	Late    int
+	// Workloads are those with ready pods that leave the nodes that change or are preempted, in no particular order.
+	Workloads []cliv1alpha1.PlannedWorkload
+	// Came is how many pods come to each node that changes, with WhereTo.
+	Came map[string]int
+	// Budgets says what each PodDisruptionBudget allows at the start, and by how many it is overrun, by namespace/name.
+	Budgets map[string]cliv1alpha1.PlannedBudget
+	// Preempted are the pods that make room for successors, in the order in which they leave.
+	Preempted []Preempted
+
+	nodes map[string]bool // those that change
+	over  bool            // nothing is left to happen, and pods leave that policies hold
+}
+
+// Selected is a due pod that policies select.
+type Selected struct {
+	policies.Candidate
+	policies.Course
+
+	due       time.Time // when policies were first asked
+	overruled bool      // a deadline has ended
+}
+
+// Retaint plays what follows if nodes get other taints and nothing else happens: no node falls silent or is tainted
+// by node health. Pods that leave get successors, which become ready and so make room in budgets. Successors stay where
+// they come, so that the course ends. At most the time of [Longest] is played. At the end, the pods leave that policies
+// hold, to see where their successors would go.
+func Retaint(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node, options Options) (*Outcome, error) {
+	options.StartDelay = DefaultStartDelay
+	s, err := newSimulation(ctx, cluster, options)
+	if err != nil {
+		return nil, err
+	}
+	s.outcome = &Outcome{
+		Pods: map[types.UID]*Selected{}, Trips: map[string]cliv1alpha1.PlannedPolicy{},
+		WhereTo: map[types.UID]*cliv1alpha1.WhereTo{}, Came: map[string]int{},
+		Budgets: map[string]cliv1alpha1.PlannedBudget{}, nodes: map[string]bool{},
+	}
+	if s.policies != nil {
+		s.outcome.Policies = s.policies.set
+	}
+	s.end = s.start.Add(Longest)
+	for _, node := range nodes {
+		s.outcome.nodes[node.Name] = true
+		s.queue.add(s.start, stepped, func(now time.Time) { s.becomes(node, now) })
+	}
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	s.sumUp()
+	if !options.WhereTo {
+		return s.outcome, nil
+	}
+	s.outcome.over = true
+	for _, node := range nodes {
+		n := s.nodes[node.Name]
+		for _, p := range slices.Clone(n.pods) {
+			if p.first && (p.begun && p.stage == bound || s.decided(p, n).Leaves) {
+				s.leave(p, s.now)
+			}
+		}
+	}
+	err = s.run()
+	s.tellBlocked()
+	for _, p := range s.attachments.waiting {
+		s.outcome.waits(p.of, s.attachments.why(p))
+	}
+	return s.outcome, err
+}
+
+// loses counts a pod that leaves, if it is ready.
+func (c *Outcome) loses(p *pod) {
+	if p.counted && p.workload != nil {
+		p.workload.leave++
+	}
+}
+
+// sumUp says what the course did to workloads, budgets and nodes.
+func (s *simulation) sumUp() {
+	for key, c := range s.workloads {
+		if c.leave > 0 {
+			s.outcome.Workloads = append(s.outcome.Workloads, cliv1alpha1.PlannedWorkload{
+				Owner: key.owner, Namespace: key.namespace, Replicas: c.first(), Leave: c.leave, Lowest: c.lowest().Ready,
+			})
+		}
+	}
+	for name := range s.outcome.nodes {
+		for _, p := range s.nodes[name].pods {
+			s.outcome.Came[name] += count(p.asked)
+		}
+	}
+	for name, b := range s.allowed {
+		allowed := b.allowedFirst()
+		s.outcome.Budgets[name] = cliv1alpha1.PlannedBudget{
+			Namespace: b.Namespace, Name: b.Name, Allowed: int32(allowed),
+			Breach: max(b.first()-b.lowest().Ready-allowed, 0),
+		}
+	}
+}
+
+// goes records where the successor of a pod goes, if it is known. Of is nil for a pod that waited for a node at the
+// start.
+func (c *Outcome) goes(of *pod, where *cliv1alpha1.WhereTo) {
+	if of == nil || !of.first || where == nil {
+		return
+	}
+	if before := c.WhereTo[of.UID]; before != nil && before.Node == "" && where.Node != "" {
+		c.Late++
+	}
+	c.WhereTo[of.UID] = where
+}
+
+// waits warns that the successor of a pod has a node, but waits for a volume without end.
+func (c *Outcome) waits(of *pod, why string) {
+	if of == nil || !of.first || c.WhereTo[of.UID] == nil {
+		return
+	}
+	warning := cliv1alpha1.PlacementWarning{Type: cliv1alpha1.WarningVolume, Message: why}
+	c.WhereTo[of.UID].Warnings = append(c.WhereTo[of.UID].Warnings, warning)
+}
+
+// hears records what policies say about a due pod.
+func (c *Outcome) hears(about *policy.Leaver, l leaver, said policy.Said, node policies.Node, now time.Time) {
+	if len(about.By) == 0 || c.over || !l.first {
+		return
+	}
+	is := c.Pods[l.UID]
+	if is == nil {
+		is = &Selected{Candidate: policies.Candidate{Pod: l.is, Node: node, By: about.By, Causes: about.Causes}, due: now}
+		c.Pods[l.UID] = is
+	}
+	if is.due.Equal(now) { // the last answer of an instant counts
+		is.First, is.Last = said.Answer, policy.Answer{}
+	}
+	is.overruled = is.overruled || is.Last.EndsByDeadline() && is.Last.Until.Equal(now)
+	if said.Stays() {
+		is.Last = said.Answer
+		return
+	}
+	is.Leaves, is.Asks, is.Deletes = now, said.Step == policy.Ask, said.Until
+	if is.overruled && !is.Asks {
+		is.Deletes = now
+	}
+}
+
+// flips records that a breaker opens for the first time, and why; why is empty if it closes.
+func (c *Outcome) flips(p *policy.Policy, why string, now time.Time) {
+	if _, again := c.Trips[p.Name]; why != "" && !again && !p.DryRun && !c.over {
+		c.Trips[p.Name] = cliv1alpha1.PlannedPolicy{TripsAt: policies.MicroTime(now), Trips: why}
+	}
 }
 
 // kind is the kind of an event. Events at the same instant happen in this order.

@@ -5,7 +5,6 @@ package course
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -21,18 +20,14 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// lookAt schedules a look at the pods of a node, at the earliest requested instant.
-func (s *simulation) lookAt(n *node, at time.Time) { n.look.set(at) }
-
 // look lets the due pods of a node leave, unless policies object.
 func (s *simulation) look(n *node, now time.Time) {
 	if now.Before(s.down) && s.builtIn == nil {
-		s.lookAt(n, s.down)
+		n.look.set(s.down)
 		return
 	}
 	var due []leaver
@@ -48,7 +43,7 @@ func (s *simulation) look(n *node, now time.Time) {
 			next = v.Due
 		}
 	}
-	s.lookAt(n, next)
+	n.look.set(next)
 	if s.policies != nil {
 		due = s.object(n, due, now)
 	}
@@ -105,7 +100,11 @@ func (s *simulation) evict(l leaver, now time.Time) {
 func (s *simulation) leave(p *pod, now time.Time) {
 	n := p.on
 	if s.outcome == nil {
-		s.tellLeaves(p, now)
+		told := s.tellPod(p)
+		told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
+		if n != nil {
+			s.tellNode(n)
+		}
 	}
 	if s.policies != nil {
 		s.policies.left(p, now)
@@ -124,11 +123,15 @@ func (s *simulation) leave(p *pod, now time.Time) {
 	}
 }
 
-// endAfterGrace lets a pod that leaves use its grace period, and reports whether it is known when the pod is gone.
+// endAfterGrace lets the containers of a pod that leaves use all of its grace period, and reports whether it is known
+// when the pod is gone.
 func (s *simulation) endAfterGrace(p *pod, leaves time.Time) bool {
-	at := p.goneAt(leaves)
-	if at.IsZero() {
+	if p.stays() {
 		return false
+	}
+	at := leaves
+	if p.on != nil && !state.IsOutOfService(p.on.Node) {
+		at = leaves.Add(graceOf(p.Pod))
 	}
 	waits := s.makers.WhyWait(p.Pod) != "" || len(p.volumes) > 0 // its successor, or for its volume
 	if at.After(leaves) && waits && p.workload != nil {
@@ -136,18 +139,6 @@ func (s *simulation) endAfterGrace(p *pod, leaves time.Time) bool {
 	}
 	s.goneFrom(p, at)
 	return true
-}
-
-// goneAt returns when a pod is gone that leaves at an instant, if its containers use all of its grace period. It is
-// zero if nobody ends the pod.
-func (p *pod) goneAt(leaves time.Time) time.Time {
-	switch {
-	case p.stays():
-		return time.Time{}
-	case p.on == nil || state.IsOutOfService(p.on.Node):
-		return leaves
-	}
-	return leaves.Add(graceOf(p.Pod))
 }
 
 // stays reports whether a pod that leaves stays Terminating: neither does its kubelet end it, nor does the API server
@@ -205,7 +196,7 @@ func (s *simulation) failJob(of *pod, now time.Time) {
 		case p.stage == waiting:
 			s.remove(p, now)
 			if p.of != nil {
-				s.noSuccessor(p.of, s.makers.WhyFails(p.Pod))
+				s.noSuccessor(p.of, placement.NoSuccessor(s.makers.WhyFails(p.Pod)))
 			}
 		}
 	}
@@ -262,18 +253,6 @@ func (s *simulation) budgetsNow() (all []*policyv1.PodDisruptionBudget) {
 		all = append(all, &now)
 	}
 	return all
-}
-
-// tellVictims says which pods made room for a successor.
-func tellVictims(where *cliv1alpha1.WhereTo, victims []*pod) {
-	for _, victim := range victims {
-		where.Preempts = append(where.Preempts, victim.Namespace+"/"+victim.Name)
-	}
-	where.Warnings = append(where.Warnings, cliv1alpha1.PlacementWarning{
-		Type: cliv1alpha1.WarningPreempts,
-		Message: fmt.Sprintf("It preempts %s of lower priority: %s.",
-			sentence.Counted(len(victims), "pod"), sentence.Some(where.Preempts)),
-	})
 }
 
 // evicting is kube-controller-manager's evictions, if Taintkeeper does not evict. A nil one does nothing.
@@ -370,7 +349,7 @@ func (e *evicting) loses(s *simulation, from, until time.Time) {
 				p.begun = false
 			}
 			e.look(now, n.pods...)
-			s.lookAt(n, now)
+			n.look.set(now)
 		}
 	})
 }

@@ -5,13 +5,13 @@ package course
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
+	quotav1 "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
+	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -133,21 +133,26 @@ func (s *simulation) advancePolicies(now time.Time) {
 		if o.began && !flips {
 			continue
 		}
-		if s.outcome != nil && flips {
-			s.outcome.flips(p, o.engine.Open(p, now), now)
+		why, does := o.engine.Open(p, now), "is open"
+		if flips && s.outcome != nil {
+			s.outcome.flips(p, why, now)
 		}
-		switch why := o.engine.Open(p, now); {
+		switch {
 		case flips && why == "":
-			s.tellBreaker(p, "closes", "", now)
+			does = "closes"
 		case flips:
-			s.tellBreaker(p, "opens", why, now)
-		case why != "":
-			s.tellBreaker(p, "is open", why, now)
+			does = "opens"
+		case why == "":
+			continue
 		}
+		if why != "" {
+			does += ": " + why
+		}
+		s.story.add(now, tripped, "", "the breaker of EvictionPolicy "+p.Name+" "+does, "")
 	}
 	o.began = true
 	for _, name := range nodes {
-		s.lookAt(s.nodes[name], now)
+		s.nodes[name].look.set(now)
 	}
 	o.turn.set(again)
 }
@@ -177,12 +182,12 @@ func (s *simulation) object(n *node, due []leaver, now time.Time) (leave []leave
 		}
 		said := answers[0]
 		asked, answers = asked[1:], answers[1:]
-		s.lookAt(n, said.Again)
+		n.look.set(said.Again)
 		switch {
 		case said.Stays():
 		case o.engine.Begin(about[i], said.Step == policy.Ask, now):
 			leave = append(leave, l)
-			s.lookAt(n, now) // the queue must learn that they have left
+			n.look.set(now) // the queue must learn that they have left
 		default:
 			said = o.engine.Decide(about[i], now).Said
 		}
@@ -207,10 +212,9 @@ func (o *objecting) left(p *pod, now time.Time) {
 	o.changed(now)
 }
 
-// quotas are the ResourceQuotas of namespaces, and what their pods use: pods, requests and limits, as the API server
-// counts them (pkg/quota/v1/evaluator/core). A controller whose pod is refused tries again. Terminating pods count
-// until they are gone. Ignored are other objects, the scope CrossNamespacePodAffinity, and that a quota may require
-// pods to have requests.
+// quotas are the ResourceQuotas of namespaces, and what their pods use, counted with the API server's own code. A
+// controller whose pod is refused tries again. Terminating pods count until they are gone. Ignored are other objects, the
+// scope CrossNamespacePodAffinity, and that a quota may require pods to have requests.
 type quotas map[string][]*quota
 
 type quota struct {
@@ -220,10 +224,15 @@ type quota struct {
 	refuses bool // it has refused a pod, and no pod has left it since then
 }
 
+// counting counts pods for quotas. Its clock is for pods that terminate, which it does not see.
+var counting = core.NewPodEvaluator(nil, clock.RealClock{})
+
 func quotasOf(cluster *state.Cluster) quotas {
 	all := quotas{}
 	for _, object := range cluster.Quotas {
-		all[object.Namespace] = append(all[object.Namespace], &quota{ResourceQuota: object, used: corev1.ResourceList{}})
+		known := *object
+		known.Status.Hard = object.Spec.Hard // which the quota controller copies
+		all[object.Namespace] = append(all[object.Namespace], &quota{ResourceQuota: &known, used: corev1.ResourceList{}})
 	}
 	return all
 }
@@ -233,10 +242,12 @@ func (q quotas) admit(p *pod) string {
 	if p.charged != nil {
 		return ""
 	}
+	uses := usageOf(p.Pod)
 	for _, is := range q.of(p.Pod) {
-		if name := is.exceeded(usageOf(p.Pod)); name != "" {
+		then := quotav1.Mask(quotav1.Add(is.used, uses), quotav1.ResourceNames(uses))
+		if fits, exceeded := quotav1.LessThanOrEqual(then, is.Spec.Hard); !fits {
 			is.refuses = true
-			return fmt.Sprintf("Quota %s/%s allows no more %s.", is.Namespace, is.Name, name)
+			return fmt.Sprintf("Quota %s/%s allows no more %s.", is.Namespace, is.Name, slices.Min(exceeded))
 		}
 	}
 	q.charge(p)
@@ -247,14 +258,14 @@ func (q quotas) admit(p *pod) string {
 func (q quotas) charge(p *pod) {
 	p.charged = append([]*quota{}, q.of(p.Pod)...)
 	for _, is := range p.charged {
-		is.change((*resource.Quantity).Add, usageOf(p.Pod))
+		is.used = quotav1.Add(is.used, usageOf(p.Pod))
 	}
 }
 
 // release counts a pod no more, and reports whether others may have waited for that.
 func (q quotas) release(p *pod) (waited bool) {
 	for _, is := range p.charged {
-		is.change((*resource.Quantity).Sub, usageOf(p.Pod))
+		is.used = quotav1.Subtract(is.used, usageOf(p.Pod))
 		waited, is.refuses = waited || is.refuses, false
 	}
 	p.charged = p.charged[:0]
@@ -264,104 +275,17 @@ func (q quotas) release(p *pod) (waited bool) {
 // of returns the quotas in which a pod counts.
 func (q quotas) of(pod *corev1.Pod) (all []*quota) {
 	for _, is := range q[pod.Namespace] {
-		if is.counts(pod) {
+		if counts, err := counting.Matches(is.ResourceQuota, pod); counts && err == nil {
 			all = append(all, is)
 		}
 	}
 	return all
 }
 
-// counts reports whether a pod is in all scopes of the quota.
-func (q *quota) counts(pod *corev1.Pod) bool {
-	for _, scope := range q.Spec.Scopes {
-		if !inScope(pod, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}) {
-			return false
-		}
-	}
-	return q.Spec.ScopeSelector == nil || !slices.ContainsFunc(q.Spec.ScopeSelector.MatchExpressions,
-		func(is corev1.ScopedResourceSelectorRequirement) bool { return !inScope(pod, is) })
-}
-
-func inScope(pod *corev1.Pod, scope corev1.ScopedResourceSelectorRequirement) bool {
-	switch scope.ScopeName {
-	case corev1.ResourceQuotaScopeTerminating:
-		return pod.Spec.ActiveDeadlineSeconds != nil
-	case corev1.ResourceQuotaScopeNotTerminating:
-		return pod.Spec.ActiveDeadlineSeconds == nil
-	case corev1.ResourceQuotaScopeBestEffort:
-		return isBestEffort(pod)
-	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !isBestEffort(pod)
-	case corev1.ResourceQuotaScopePriorityClass:
-		return selects(scope, pod.Spec.PriorityClassName)
-	}
-	return false
-}
-
-// selects reports whether the name of a PriorityClass, which may be empty, is in the scope of a quota.
-func selects(scope corev1.ScopedResourceSelectorRequirement, class string) bool {
-	switch scope.Operator {
-	case corev1.ScopeSelectorOpIn:
-		return slices.Contains(scope.Values, class)
-	case corev1.ScopeSelectorOpNotIn:
-		return !slices.Contains(scope.Values, class)
-	case corev1.ScopeSelectorOpExists:
-		return class != ""
-	}
-	return class == ""
-}
-
-// isBestEffort reports whether a pod requests no CPU and no memory, and has no limit for them.
-func isBestEffort(pod *corev1.Pod) bool {
-	uses := usageOf(pod)
-	requested := func(name corev1.ResourceName) bool {
-		used := uses[name]
-		return !used.IsZero()
-	}
-	return !slices.ContainsFunc([]corev1.ResourceName{
-		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
-	}, requested)
-}
-
-// exceeded returns the first resource of which there would be too much with one more pod, or an empty string.
-func (q *quota) exceeded(uses corev1.ResourceList) corev1.ResourceName {
-	for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
-		more := uses[name]
-		if more.IsZero() {
-			continue
-		}
-		more = more.DeepCopy()
-		more.Add(q.used[name])
-		if more.Cmp(q.Spec.Hard[name]) > 0 {
-			return name
-		}
-	}
-	return ""
-}
-
-// change adds what a pod uses to what is used, or subtracts it.
-func (q *quota) change(by func(*resource.Quantity, resource.Quantity), uses corev1.ResourceList) {
-	for name, used := range uses {
-		sum := q.used[name]
-		by(&sum, used)
-		q.used[name] = sum
-	}
-}
-
-// usageOf returns what quotas count of a pod. One that has finished is only an object.
+// usageOf returns what quotas count of a pod.
 func usageOf(pod *corev1.Pod) corev1.ResourceList {
-	one := *resource.NewQuantity(1, resource.DecimalSI)
-	uses := corev1.ResourceList{"count/pods": one}
-	if state.IsFinished(pod) {
-		return uses
-	}
-	uses[corev1.ResourcePods] = one
-	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
-	for name, requested := range resourcehelper.PodRequests(pod, options) {
-		uses[name], uses[corev1.DefaultResourceRequestsPrefix+name] = requested, requested
-	}
-	for name, limit := range resourcehelper.PodLimits(pod, options) {
-		uses["limits."+name] = limit
-	}
+	stays := *pod
+	stays.DeletionTimestamp = nil
+	uses, _ := counting.Usage(&stays) // it fails for objects that are not pods
 	return uses
 }

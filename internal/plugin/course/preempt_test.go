@@ -156,9 +156,8 @@ func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T
 func TestACourseNamesThePodsThatArePreempted(t *testing.T) {
 	cluster := narrow([]string{"n1", "n2"},
 		prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)), prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60)))
-	outcome, err := course.Retaint(t.Context(), cluster, course.Change{
-		At: noon, Nodes: []*corev1.Node{tainted(cluster.Nodes[0].DeepCopy(), "k")}, WhereTo: true,
-	})
+	outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[0].DeepCopy(), "k")},
+		course.Options{At: noon, WhereTo: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // notSimulated is what no simulation takes into account.
@@ -46,23 +47,6 @@ func (s *simulation) tellPod(p *pod) *cliv1alpha1.SimulatedPod {
 		s.told = append(s.told, p.told)
 	}
 	return p.told
-}
-
-// tellLeaves reports that a pod leaves its node.
-func (s *simulation) tellLeaves(p *pod, now time.Time) {
-	told := s.tellPod(p)
-	told.LeavesAt, told.Lost, told.LocalData = new(s.offset(now)), state.IsBare(p.Pod), state.HasLocalData(p.Pod)
-	if p.on != nil {
-		s.tellNode(p.on)
-	}
-}
-
-// tellBreaker reports what the breaker of a policy does, and why it is open; why is empty if it is not.
-func (s *simulation) tellBreaker(p *policy.Policy, does, why string, now time.Time) {
-	if why != "" {
-		does += ": " + why
-	}
-	s.story.add(now, tripped, "", fmt.Sprintf("the breaker of EvictionPolicy %s %s", p.Name, does), "")
 }
 
 // nameOf names the workload of a pod, or the pod if it has none.
@@ -130,7 +114,10 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 			}
 		}
 	}
-	s.reportWaiting(r)
+	s.tellBlocked()
+	for _, p := range s.waiting {
+		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
+	}
 	r.Summary.Unattached = s.tellUnattached()
 	for _, told := range s.told {
 		r.Pods = append(r.Pods, *told)
@@ -141,20 +128,12 @@ func (s *simulation) reportPods(r *cliv1alpha1.SimulationReport) {
 	}
 }
 
-// reportWaiting reports the pods that wait for room, and those that do not exist yet.
-func (s *simulation) reportWaiting(r *cliv1alpha1.SimulationReport) {
-	s.tellBlocked()
-	for _, p := range s.waiting {
-		r.Summary.Nowhere += count(p.told != nil && p.told.WaitsSince != nil)
-	}
-}
-
 // tellBlocked says why pods do not exist yet that StatefulSets create in order.
 func (s *simulation) tellBlocked() {
 	for _, all := range s.sets.blocked {
 		for _, p := range all {
 			if of := s.sets.waitsFor(p); of != nil && p.of != nil {
-				s.noSuccessor(p.of, fmt.Sprintf("Its StatefulSet creates its pods in order, and %s is not ready.", of.base()))
+				s.noSuccessor(p.of, placement.NoSuccessor(fmt.Sprintf("Its StatefulSet creates its pods in order, and %s is not ready.", of.base())))
 			}
 		}
 	}
@@ -162,17 +141,15 @@ func (s *simulation) tellBlocked() {
 
 func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 	for key, c := range s.workloads {
-		first := c.first()
-		lowest := c.lowest()
-		if lowest.number >= first {
+		first, lowest := c.first(), c.lowest()
+		if lowest.Ready >= first {
 			continue
 		}
-		length := c.below(lowest.number+1, s.end)
 		r.Workloads = append(r.Workloads, cliv1alpha1.SimulatedWorkload{
-			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.number, AtEnd: c.number,
-			LowestAt: s.offset(lowest.at), LowestFor: metav1.Duration{Duration: length}, Steps: s.stepsOf(c), Unknown: c.unknown,
+			Owner: key.owner, Namespace: key.namespace, Replicas: first, Lowest: lowest.Ready, AtEnd: c.number,
+			LowestAt: lowest.At, LowestFor: c.below(lowest.Ready+1, r.Until), Steps: c.points[1:], Unknown: c.unknown,
 		})
-		r.Summary.WorkloadsLost += count(lowest.number == 0)
+		r.Summary.WorkloadsLost += count(lowest.Ready == 0)
 		s.tellBelow(key, c, first)
 	}
 	slices.SortFunc(r.Workloads, func(a, b cliv1alpha1.SimulatedWorkload) int {
@@ -182,49 +159,35 @@ func (s *simulation) reportWorkloads(r *cliv1alpha1.SimulationReport) {
 	})
 }
 
-// stepsOf returns the numbers of ready replicas over time.
-func (s *simulation) stepsOf(c *counter) []cliv1alpha1.SimulatedReplicas {
-	steps := make([]cliv1alpha1.SimulatedReplicas, 0, len(c.points)-1)
-	for _, p := range c.points[1:] {
-		steps = append(steps, cliv1alpha1.SimulatedReplicas{At: s.offset(p.at), Ready: p.number})
-	}
-	return steps
-}
-
 // tellBelow reports when a workload has no ready replica, and for how long.
 func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 	for i, p := range c.points {
-		if p.number > 0 {
+		if p.Ready > 0 {
 			continue
 		}
-		length, lasts := "until the end", s.end.Sub(p.at)
+		length, lasts := "until the end", c.until(i, s.offset(s.end))-p.At.Duration
 		if c.unknown {
 			length = "for an unknown time"
 		}
 		if i+1 < len(c.points) {
-			lasts = c.points[i+1].at.Sub(p.at)
 			if length = "for " + sentence.Span(lasts); c.atMost {
 				length = "for at most " + sentence.Span(lasts)
 			}
 		}
 		detail := fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length)
-		s.story.add(p.at, below, "", detail, "").lasts = lasts
+		s.story.add(s.start.Add(p.At.Duration), below, "", detail, "").lasts = lasts
 	}
 }
 
 func (s *simulation) reportBudgets(r *cliv1alpha1.SimulationReport) {
 	for _, b := range s.allowed {
-		if b.first() < b.desired {
-			continue
-		}
 		lowest := b.lowest()
-		if lowest.number >= b.desired {
+		if b.first() < b.desired || lowest.Ready >= b.desired {
 			continue
 		}
-		length := b.below(b.desired, s.end)
 		r.Budgets = append(r.Budgets, cliv1alpha1.SimulatedBudget{
-			Namespace: b.Namespace, Name: b.Name, Desired: b.desired, Lowest: lowest.number,
-			LowestAt: s.offset(lowest.at), OverrunFor: metav1.Duration{Duration: length},
+			Namespace: b.Namespace, Name: b.Name, Desired: b.desired, Lowest: lowest.Ready,
+			LowestAt: lowest.At, OverrunFor: b.below(b.desired, r.Until),
 		})
 	}
 	r.Summary.BudgetsOverrun = len(r.Budgets)
@@ -239,4 +202,188 @@ func count(is bool) int {
 		return 1
 	}
 	return 0
+}
+
+// tale is the subject of a line of the story. Lines of one instant are in this order.
+type tale int
+
+const (
+	silent tale = iota
+	back
+	taintsSet
+	serverIsDown
+	unreachable
+	tainted
+	tripped
+	left
+	preempted
+	jobFailed
+	withoutRoom // of one workload, from here on
+	withoutVolume
+	below
+)
+
+// ofWorkloads reports whether each line is about one workload.
+func (t tale) ofWorkloads() bool { return t >= withoutRoom }
+
+// stories are the tales of steps.
+var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taintsSet}
+
+// together is how far apart events in the same line can be.
+const together = time.Minute
+
+const (
+	// nodesPerLine is how many nodes a line names.
+	nodesPerLine = 3
+	// mostAlike is how many workloads are listed if the same happens to them at the same instant.
+	mostAlike = 5
+)
+
+// story groups events into lines.
+type story struct {
+	lines []*line
+	open  map[lineKey]*line
+}
+
+// lineKey is what all events in one line have in common.
+type lineKey struct {
+	tale         tale
+	zone, detail string
+}
+
+type line struct {
+	lineKey
+
+	from, to time.Time
+	number   int
+	lasts    time.Duration // how long a workload has no ready replicas
+	names    []string      // a few more than are listed
+	known    map[string]bool
+}
+
+// add records that something happened to a node, or to a pod on it, and returns the line for it.
+func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
+	key := lineKey{tale, zone, detail}
+	is := s.open[key]
+	if is == nil || at.Sub(is.to) > together {
+		is = &line{lineKey: key, from: at, known: map[string]bool{}}
+		if s.open == nil {
+			s.open = map[lineKey]*line{}
+		}
+		s.open[key] = is
+		s.lines = append(s.lines, is)
+	}
+	is.to = at
+	is.number++
+	if !is.known[name] {
+		is.known[name] = true
+		is.names = append(is.names, name)
+	}
+	return is
+}
+
+// tell returns the lines in chronological order. For the same instant, the worst workloads come first: by how long they
+// have no ready replica, or by how many pods have no room. The others are counted.
+func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
+	slices.SortStableFunc(s.lines, func(a, b *line) int {
+		if order := cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale)); order != 0 || a.tale == taintsSet {
+			return order // steps at the same time stay in their order
+		}
+		order := cmp.Compare(a.zone, b.zone)
+		if a.tale.ofWorkloads() {
+			order = cmp.Or(cmp.Compare(b.lasts, a.lasts), cmp.Compare(b.number, a.number))
+		}
+		return cmp.Or(order, cmp.Compare(a.detail, b.detail))
+	})
+	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
+	for i := 0; i < len(s.lines); {
+		first, alike := s.lines[i], 1
+		for first.tale.ofWorkloads() && i+alike < len(s.lines) &&
+			s.lines[i+alike].tale == first.tale && s.lines[i+alike].from.Equal(first.from) {
+			alike++
+		}
+		told := alike
+		if alike > mostAlike+1 { // one more would only add a line
+			told = mostAlike
+		}
+		at := metav1.Duration{Duration: first.from.Sub(start)}
+		for _, is := range s.lines[i : i+told] {
+			event := cliv1alpha1.SimulationEvent{At: at, Message: is.message()}
+			if is.to.After(is.from) {
+				event.Ends = &metav1.Duration{Duration: is.to.Sub(start)}
+			}
+			events = append(events, event)
+		}
+		if more := alike - told; more > 0 {
+			events = append(events, cliv1alpha1.SimulationEvent{At: at, Message: fmt.Sprintf("the same happens to %d more workloads", more)})
+		}
+		i += alike
+	}
+	return events
+}
+
+// message is the text of the line.
+func (is *line) message() string {
+	switch is.tale {
+	case silent:
+		return is.nodes("falls silent", "fall silent")
+	case back:
+		return is.nodes("is back", "are back")
+	case taintsSet:
+		return is.where() + ": " + is.detail
+	case serverIsDown:
+		return "the API server is down for " + is.detail
+	case unreachable:
+		return is.nodes("is unreachable", "are unreachable")
+	case tainted:
+		return is.nodes("is tainted NoExecute by node health", "are tainted NoExecute by node health")
+	case left:
+		return fmt.Sprintf("%s %s because of %s", is.pods("leaves", "leave"), is.where(), is.detail)
+	case preempted:
+		return fmt.Sprintf("%s %s, preempted by %s", is.pods("leaves", "leave"), is.where(), is.detail)
+	case jobFailed:
+		return is.detail + " fails, and its other pods are deleted"
+	case withoutRoom:
+		return is.pods("finds no room", "find no room") + ": " + is.detail
+	case withoutVolume:
+		return is.pods("waits for a volume", "wait for volumes") + " still attached to " + is.detail
+	}
+	return is.detail
+}
+
+// does describes what an edit does to the taints of nodes.
+func does(edit taints.Edit) string {
+	var parts []string
+	for _, taint := range edit.Add {
+		parts = append(parts, "taint "+taints.Format(taint)+" set")
+	}
+	for _, removal := range edit.Remove {
+		parts = append(parts, "taint "+strings.TrimSuffix(removal.String(), "-")+" removed")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// pods says what one or several pods do.
+func (is *line) pods(one, many string) string {
+	return sentence.Do(is.number, "pod", one, many)
+}
+
+// nodes says what one or several nodes do.
+func (is *line) nodes(one, many string) string {
+	return is.where() + " " + sentence.Agree(len(is.names), one, many)
+}
+
+// where names the nodes of a line, or counts them.
+func (is *line) where() string { return nameNodes(is.names, is.zone) }
+
+// nameNodes names nodes, or counts them if there are many.
+func nameNodes(names []string, zone string) string {
+	if len(names) <= nodesPerLine {
+		return sentence.Agree(len(names), "node ", "nodes ") + sentence.Enumerate(names)
+	}
+	where := sentence.Counted(len(names), "node")
+	if zone != "" {
+		where += " of zone " + zone
+	}
+	return where
 }

@@ -46,7 +46,7 @@ func tenDue(because map[string][]time.Duration) *state.Cluster {
 // courseOf returns the course without a change of taints.
 func courseOf(t *testing.T, cluster *state.Cluster) *course.Outcome {
 	t.Helper()
-	outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon})
+	outcome, err := course.Retaint(t.Context(), cluster, nil, course.Options{At: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +119,8 @@ func TestABreakerTripsWhenMoreWouldLeaveTogetherThanMay(t *testing.T) {
 				}
 				return
 			}
-			if at := noon.Add(test.trips); !trip.At.Equal(at) || trip.Why != why {
-				t.Errorf("it trips at %v: %q, want %v: %q", trip.At, trip.Why, at, why)
+			if at := noon.Add(test.trips); !trip.TripsAt.Time.Equal(at) || trip.Trips != why {
+				t.Errorf("it trips at %v: %q, want %v: %q", trip.TripsAt, trip.Trips, at, why)
 			}
 		})
 	}
@@ -152,8 +152,8 @@ func TestABreakerDoesNotCountPodsThatHaveLeft(t *testing.T) {
 				Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(1), Settle: lasting(2 * time.Second)},
 			})}
 			trip, trips := courseOf(t, cluster).Trips["p"]
-			if trips != (test.trips >= 0) || trips && !trip.At.Equal(noon.Add(test.trips)) {
-				t.Errorf("it trips %v after noon: %q, want %v", trip.At.Sub(noon), trip.Why, test.trips)
+			if trips != (test.trips >= 0) || trips && !trip.TripsAt.Time.Equal(noon.Add(test.trips)) {
+				t.Errorf("it trips at %v: %q, want %v after noon", trip.TripsAt, trip.Trips, test.trips)
 			}
 		})
 	}

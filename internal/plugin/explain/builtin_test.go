@@ -39,7 +39,7 @@ func TestWhereKubeControllerManagerEvictsItsTimersExplainWhenAPodLeaves(t *testi
 		"the second taint is ignored": {
 			patient, leads(time.Hour), 100*time.Second + 750*time.Millisecond, -19250 * time.Millisecond, "one=1:NoExecute",
 			"With Taintkeeper, the pod would leave at 2026-11-22T08:59:55Z, because of taint two.",
-			[]string{"Remove taints two=1:NoExecute and one=1:NoExecute", "In the pod, remove tolerationSeconds"},
+			[]string{"Remove taints two=1:NoExecute, one=1:NoExecute", "In the pod, remove tolerationSeconds"},
 		},
 		"a new leader sees both": {
 			patient, leads(time.Second), 3 * time.Second, -time.Second, "two=1:NoExecute",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,58 +21,42 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// tellPolicies adds to a plan what the EvictionPolicies do with the pods that leave.
-func tellPolicies(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
-	set := outcome.Policies
+// addPolicies adds to a plan what the EvictionPolicies do with the pods that leave, and what happens to those that pauses
+// and open breakers keep when all of these end.
+func addPolicies(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
+	set, at := outcome.Policies, plan.At.Time
 	plan.Notes = append(plan.Notes, set.Flaws...)
 	planned := map[string]*cliv1alpha1.PlannedPolicy{}
 	for _, p := range set.All {
-		trip := outcome.Trips[p.Name]
-		planned[p.Name] = &cliv1alpha1.PlannedPolicy{
-			Name: p.Name, Pace: policies.PaceOf(p), TripsAt: policies.MicroTime(trip.At), Trips: trip.Why,
-		}
+		is := outcome.Trips[p.Name]
+		is.Name, is.Pace = p.Name, policies.PaceOf(p)
+		planned[p.Name] = &is
 	}
-	resumed := resume{before: set, after: set.Resumed(), at: plan.At.Time}
+	var release policies.Release
+	halted, resumed := 0, set.Resumed()
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
-		if is := outcome.Pods[pod.UID]; is != nil {
-			pod.Answer = policies.AnswerOf(is.Course)
-			tally(planned, is, pod.Answer)
-			resumed.add(is.Candidate, is.Course)
+		is := outcome.Pods[pod.UID]
+		if is == nil {
+			continue
+		}
+		pod.Answer = policies.AnswerOf(is.Course)
+		tally(planned, is, pod.Answer)
+		if is.Halted() {
+			halted++
+			release.Add(set.AfterHalts(resumed, is.Candidate, at), at)
 		}
 	}
-	plan.Resumed = resumed.planned()
+	if halted > 0 {
+		plan.Resumed = &cliv1alpha1.PlannedResume{
+			Pods: halted, Leave: release.Leave, Asked: release.Asked, Late: release.Late,
+			LateFrom: metav1.Duration{Duration: release.First}, LateTo: metav1.Duration{Duration: release.Last},
+		}
+	}
 	for _, p := range set.All {
 		if is := planned[p.Name]; is.Pods > 0 || is.Trips != "" {
 			plan.Policies = append(plan.Policies, *is)
 		}
-	}
-}
-
-// resume is what happens to halted pods if all pauses and open breakers end.
-type resume struct {
-	before, after *policies.Set
-	at            time.Time
-	halted        int
-	release       policies.Release
-}
-
-// add adds a pod, if a pause or an open breaker keeps it.
-func (r *resume) add(pod policies.Candidate, course policies.Course) {
-	if course.Halted() {
-		r.halted++
-		r.release.Add(r.before.AfterHalts(r.after, pod, r.at), r.at)
-	}
-}
-
-// planned returns what a plan says about that. It is nil if no pod is halted.
-func (r *resume) planned() *cliv1alpha1.PlannedResume {
-	if r.halted == 0 {
-		return nil
-	}
-	return &cliv1alpha1.PlannedResume{
-		Pods: r.halted, Leave: r.release.Leave, Asked: r.release.Asked, Late: r.release.Late,
-		LateFrom: metav1.Duration{Duration: r.release.First}, LateTo: metav1.Duration{Duration: r.release.Last},
 	}
 }
 
@@ -101,7 +84,7 @@ func tally(
 	}
 }
 
-// weigh adds what a plan means for nodes, workloads and budgets, and counts.
+// weigh adds what a plan means for nodes, workloads and budgets, and counts. The workloads that lose most come first.
 func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome) {
 	pods := map[types.UID]*corev1.Pod{}
 	for _, pod := range cluster.Pods {
@@ -111,45 +94,30 @@ func weigh(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.
 		pod.Lost = departs(pod) && state.IsBare(pods[pod.UID])
 		pod.LocalData = departs(pod) && state.HasLocalData(pods[pod.UID])
 	}
-	weighNodes(plan, outcome, pods)
-	weighWorkloads(plan, outcome)
-	weighBudgets(plan, cluster, outcome, pods)
-	plan.Summary = summaryOf(plan)
-}
-
-func weighNodes(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome, pods map[types.UID]*corev1.Pod) {
-	leave, stay := map[string]int{}, map[string]int{}
-	static := map[string]int{}
+	all, leave, stay := map[string]int{}, map[string]int{}, map[string]int{} // by node
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
-		switch {
-		case departs(pod):
-			leave[pod.Node]++
-		case state.IsStatic(pods[pod.UID]):
-			static[pod.Node]++
-		default:
-			stay[pod.Node]++
-		}
+		all[pod.Node]++
+		leave[pod.Node] += count(departs(pod))
+		stay[pod.Node] += count(!departs(pod) && !state.IsStatic(pods[pod.UID]))
 	}
 	for i := range plan.Nodes {
 		node := &plan.Nodes[i]
-		node.Leave, node.Pods = leave[node.Name], leave[node.Name]+stay[node.Name]+static[node.Name]
+		node.Leave, node.Pods = leave[node.Name], all[node.Name]
 		node.Emptied = node.Leave > 0 && stay[node.Name]+outcome.Came[node.Name] == 0
 	}
-}
-
-// departs reports whether a pod leaves if nothing but the time changes. A pod that policies hold without end does not.
-func departs(pod *cliv1alpha1.PlannedPod) bool {
-	return pod.Leaves && (pod.Answer == nil || pod.Answer.LeavesAt != nil)
-}
-
-// weighWorkloads adds the workloads that lose ready replicas, the worst first.
-func weighWorkloads(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
 	plan.Workloads = outcome.Workloads
 	slices.SortFunc(plan.Workloads, func(a, b cliv1alpha1.PlannedWorkload) int {
 		return cmp.Or(cmp.Compare(min(a.Lowest, 1), min(b.Lowest, 1)), cmp.Compare(b.Leave, a.Leave),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
+	weighBudgets(plan, cluster, outcome, pods)
+	plan.Summary = summaryOf(plan)
+}
+
+// departs reports whether a pod leaves if nothing but the time changes. A pod that policies hold without end does not.
+func departs(pod *cliv1alpha1.PlannedPod) bool {
+	return pod.Leaves && (pod.Answer == nil || pod.Answer.LeavesAt != nil)
 }
 
 func weighBudgets(
@@ -166,11 +134,7 @@ func weighBudgets(
 			planned.Budgets = append(planned.Budgets, budget.Name)
 			key := budget.Namespace + "/" + budget.Name
 			if weighed[key] == nil {
-				weighed[key] = &cliv1alpha1.PlannedBudget{
-					Namespace: budget.Namespace, Name: budget.Name,
-					Allowed: int32(outcome.Budgets[key].Allowed),
-					Breach:  max(outcome.Budgets[key].Missing-outcome.Budgets[key].Allowed, 0),
-				}
+				weighed[key] = new(outcome.Budgets[key])
 			}
 			weighed[key].Leave++
 			weighed[key].Asked += count(asksBudget(planned.Answer))
@@ -189,7 +153,19 @@ func summaryOf(plan *cliv1alpha1.TaintPlan) cliv1alpha1.PlanSummary {
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
 		summary.Changed += count(pod.Change != cliv1alpha1.ChangeNone)
-		addWhereTo(&summary, pod.WhereTo)
+		switch where := pod.WhereTo; {
+		case where == nil:
+		case where.NoSuccessor:
+			summary.NoSuccessor++
+		case where.Reason != "":
+		case where.Bound:
+			summary.Bounds++
+		case where.Node == "":
+			summary.Nowhere++
+		default:
+			summary.Placed++
+			summary.LeaveAgain += count(where.LeavesAgain)
+		}
 		if pod.Leaves {
 			summary.Leave++
 			summary.AtOnce += count(!pod.Due.After(plan.At.Time))
@@ -228,8 +204,8 @@ func asksBudget(answer *cliv1alpha1.PolicyAnswer) bool {
 	return answer.Says == cliv1alpha1.PolicyAsk
 }
 
-// tellWhereTo adds to a plan where the successors of the pods that leave would go.
-func tellWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome) {
+// addWhereTo adds to a plan where the successors of the pods that leave would go.
+func addWhereTo(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, outcome *course.Outcome) {
 	succeeded, bounds := map[types.UID]bool{}, 0
 	for i := range plan.Pods {
 		pod := &plan.Pods[i]
@@ -275,21 +251,4 @@ func preempted(
 		all = append(all, pod)
 	}
 	return all
-}
-
-// addWhereTo counts where the successor of a pod would go.
-func addWhereTo(summary *cliv1alpha1.PlanSummary, where *cliv1alpha1.WhereTo) {
-	switch {
-	case where == nil:
-	case where.NoSuccessor:
-		summary.NoSuccessor++
-	case where.Reason != "":
-	case where.Bound:
-		summary.Bounds++
-	case where.Node == "":
-		summary.Nowhere++
-	default:
-		summary.Placed++
-		summary.LeaveAgain += count(where.LeavesAgain)
-	}
 }

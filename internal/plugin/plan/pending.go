@@ -94,7 +94,7 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 	var undated []sentence.About
 	comparing := 0
 	for node := range live.Nodes() {
-		list.Stuck = append(list.Stuck, p.stuckOn(node, at)...)
+		list.Stuck = append(list.Stuck, p.StuckOn(node, at)...)
 		if len(node.Taints) == 0 {
 			continue
 		}
@@ -115,39 +115,46 @@ func (p Pending) In(live *state.Live, at time.Time) *cliv1alpha1.PendingList {
 // overdueAfter is how long a pod may be due before it counts as overdue. In a storm, pods wait for a slot.
 const overdueAfter = time.Minute
 
-// CountPending counts the pods of a list, and adds those that policies hold to held, if that is not nil. A pod is due
-// from its due time on unless a policy holds it, and overdue a minute later.
+// Count adds a pod to those that must leave, and reports whether it is held. From its due time on, a pod is held if a
+// policy keeps it, and otherwise due. A minute later, it is also overdue.
+func Count(pods *cliv1alpha1.PodsToGo, pod *cliv1alpha1.PendingPod, at time.Time) (held bool) {
+	switch due := pod.Due.Time; {
+	case due.After(at):
+		pods.Later++
+		pods.Next = earlier(pods.Next, &pod.Due)
+	case pod.Answer.Stays():
+		pods.Held++
+		return true
+	default:
+		if pods.Due++; at.Sub(due) > overdueAfter {
+			pods.Overdue++
+			pods.Oldest = earlier(pods.Oldest, &pod.Due)
+		}
+	}
+	return false
+}
+
+func earlier(a, b *metav1.MicroTime) *metav1.MicroTime {
+	if a == nil || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// CountPending counts the pods of a list, and adds those that policies hold to held, if that is not nil.
 func CountPending(list *cliv1alpha1.PendingList, held map[cliv1alpha1.Objector]int) (pods cliv1alpha1.PodsToGo) {
-	at := list.At.Time
 	for i := range list.Pods {
-		pod := &list.Pods[i] // soonest first
-		switch due := pod.Due.Time; {
-		case due.After(at):
-			pods.Later++
-			if pods.Next == nil {
-				pods.Next = &pod.Due
-			}
-		case pod.Answer.Stays():
-			pods.Held++
-			if held != nil {
-				held[cliv1alpha1.Objector{Policy: pod.Answer.Policy, Reason: pod.Answer.Reason}]++
-			}
-		default:
-			pods.Due++
-			if at.Sub(due) <= overdueAfter {
-				continue
-			}
-			if pods.Overdue++; pods.Oldest == nil {
-				pods.Oldest = &pod.Due
-			}
+		pod := &list.Pods[i]
+		if Count(&pods, pod, list.At.Time) && held != nil {
+			held[cliv1alpha1.Objector{Policy: pod.Answer.Policy, Reason: pod.Answer.Reason}]++
 		}
 	}
 	return pods
 }
 
-// stuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
+// StuckOn returns the pods of a node that a taint has made leave, and that wait for something else than their
 // containers, by name.
-func (p Pending) stuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
+func (p Pending) StuckOn(node *state.LiveNode, at time.Time) (stuck []cliv1alpha1.StuckPod) {
 	for pod := range node.Pods() {
 		if pod.DeletionTimestamp == nil {
 			continue
@@ -246,28 +253,25 @@ func TaintsOf(cluster *state.Cluster, nodes []*corev1.Node, match func(corev1.Ta
 	byNode := cluster.ByNode()
 	for _, node := range nodes {
 		for _, taint := range node.Spec.Taints {
-			if match(taint) {
-				all = append(all, nodeTaint(node, taint, byNode[node.Name]))
+			if !match(taint) {
+				continue
 			}
+			listed := cliv1alpha1.NodeTaint{
+				Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
+				Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
+			}
+			for _, pod := range byNode[node.Name] {
+				switch i, tolerated := state.Rule.Matcher.First(pod.Spec.Tolerations, &taint); {
+				case !tolerated:
+					listed.NotAtAll++
+				case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
+					listed.ForAWhile++
+				default:
+					listed.Indefinite++
+				}
+			}
+			all = append(all, listed)
 		}
 	}
 	return all
-}
-
-func nodeTaint(node *corev1.Node, taint corev1.Taint, pods []*corev1.Pod) cliv1alpha1.NodeTaint {
-	listed := cliv1alpha1.NodeTaint{
-		Node: node.Name, Taint: taints.Format(taint), LastWrite: state.LastWriteOf(node),
-		Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: taint.TimeAdded,
-	}
-	for _, pod := range pods {
-		switch i, tolerated := state.Rule.Matcher.First(pod.Spec.Tolerations, &taint); {
-		case !tolerated:
-			listed.NotAtAll++
-		case taint.Effect == corev1.TaintEffectNoExecute && pod.Spec.Tolerations[i].TolerationSeconds != nil:
-			listed.ForAWhile++
-		default:
-			listed.Indefinite++
-		}
-	}
-	return listed
 }

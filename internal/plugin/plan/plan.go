@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
@@ -56,11 +57,20 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 		}
 		return nil, errors.Join(errs...)
 	}
-	plan := begin(cluster, request)
 	for i := range failed {
 		failed[i].What, failed[i].Says = "Left out node", failed[i].Says+"."
 	}
-	plan.Notes = append(plan.Notes, sentence.Grouped(failed)...)
+	is := cluster.Location
+	plan := &cliv1alpha1.TaintPlan{
+		TypeMeta: cliv1alpha1.Type("TaintPlan"),
+		At:       metav1.NewMicroTime(request.At),
+		Context:  is.Context, Cluster: is.Cluster, Server: is.Server,
+		Taints:    request.Edit.Specs(),
+		EvictedBy: cluster.By(),
+		Notes:     slices.Concat(cluster.Notes(), sentence.Grouped(failed)),
+		Nodes:     []cliv1alpha1.PlannedNode{},
+		Pods:      []cliv1alpha1.PlannedPod{},
+	}
 	fill(plan, cluster, changes)
 	outcome, err := play(ctx, plan, cluster, changes, request)
 	if err != nil {
@@ -70,47 +80,41 @@ func Make(ctx context.Context, cluster *state.Cluster, request Request) (*cliv1a
 	return plan, nil
 }
 
-// begin returns an empty plan.
-func begin(cluster *state.Cluster, request Request) *cliv1alpha1.TaintPlan {
-	is := cluster.Location
-	plan := &cliv1alpha1.TaintPlan{
-		TypeMeta: cliv1alpha1.Type("TaintPlan"),
-		At:       metav1.NewMicroTime(request.At),
-		Context:  is.Context, Cluster: is.Cluster, Server: is.Server,
-		Taints:    request.Edit.Specs(),
-		EvictedBy: cluster.By(),
-		Notes:     cluster.Notes(),
-		Nodes:     []cliv1alpha1.PlannedNode{},
-		Pods:      []cliv1alpha1.PlannedPod{},
-	}
-	return plan
-}
-
 // fill says when pods must leave because of changes of nodes.
 func fill(plan *cliv1alpha1.TaintPlan, cluster *state.Cluster, changes []change) {
-	byNode, comparing := cluster.ByNode(), 0
-	at := plan.At.Time
-	waiting := deletesOf(cluster, byNode, changes, at)
+	at, byNode := plan.At.Time, cluster.ByNode()
+	decided := decide(cluster, byNode, changes, at)
 	var (
-		compared comparison
-		undated  []sentence.About
+		compared         state.Comparison
+		undated          []sentence.About
+		comparing, begun int
 	)
 	for _, change := range changes {
-		plan.Nodes = append(plan.Nodes, change.planned())
+		plan.Nodes = append(plan.Nodes, cliv1alpha1.PlannedNode{
+			Name: change.Name, Zone: change.Labels[corev1.LabelTopologyZone],
+			Before: state.FormatAll(change.Spec.Taints), After: state.FormatAll(change.edited),
+		})
 		undated = append(undated, state.Undated(change.Node, change.before, at)...)
 		for _, pod := range byNode[change.Name] {
-			decided := change.decide(cluster.Evictor, pod, at)
-			is := waiting.of(pod, decided)
+			is := decided[pod]
 			planned := change.judge(at, pod, is)
 			planned.Owner = cluster.Owner(pod)
 			plan.Pods = append(plan.Pods, planned)
-			if cluster.IsBuiltIn() && planned.Reason == "" {
-				compared.add(is.after, decided.before, state.Rule.Decide(state.FactsOf(pod, at), change.after), at)
-			}
 			comparing += count(state.Compares(pod.Spec.Tolerations))
+			if cluster.IsBuiltIn() && planned.Reason == "" {
+				ours := state.Rule.Decide(state.FactsOf(pod, at), change.after)
+				compared.Add(is.after, ours)
+				begun += count(is.after.Leaves && !ours.Leaves && is.begun)
+			}
 		}
 	}
-	plan.Notes = slices.Concat(plan.Notes, sentence.Grouped(undated), state.ComparisonNotes(comparing), compared.notes())
+	plan.Notes = slices.Concat(plan.Notes, sentence.Grouped(undated), state.ComparisonNotes(comparing))
+	if begun > 0 { // pods that could stay
+		plan.Notes = append(plan.Notes, fmt.Sprintf("kube-controller-manager has begun to evict %s that could stay, and deletes %s nevertheless: "+
+			"removing a taint does not stop an eviction that waits in its queue.",
+			sentence.Counted(begun, "pod"), sentence.Agree(begun, "it", "them")))
+	}
+	plan.Notes = append(plan.Notes, compared.Notes()...)
 	sortPods(plan.Pods)
 }
 
@@ -123,22 +127,22 @@ func play(
 	if (len(cluster.Policies) == 0 || cluster.IsBuiltIn()) && !leaves {
 		return &course.Outcome{}, nil
 	}
-	whereTo := request.WhereTo && leaves
-	is := course.Change{
-		At: request.At, WhereTo: whereTo, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
+	options := course.Options{
+		At: request.At, WhereTo: request.WhereTo && leaves, Questions: cmp.Or(request.Questions, placement.DefaultQuestions),
 	}
+	nodes := make([]*corev1.Node, 0, len(changes))
 	for _, change := range changes {
-		is.Nodes = append(is.Nodes, change.applied())
+		nodes = append(nodes, change.applied())
 	}
-	outcome, err := course.Retaint(ctx, cluster, is)
+	outcome, err := course.Retaint(ctx, cluster, nodes, options)
 	if err != nil {
 		return nil, fmt.Errorf("play what follows: %w", err)
 	}
 	if outcome.Policies != nil {
-		tellPolicies(plan, outcome)
+		addPolicies(plan, outcome)
 	}
-	if whereTo {
-		tellWhereTo(plan, cluster, outcome)
+	if options.WhereTo {
+		addWhereTo(plan, cluster, outcome)
 	}
 	return outcome, nil
 }
@@ -176,28 +180,16 @@ func (c change) applied() *corev1.Node {
 	return &node
 }
 
-func (c change) planned() cliv1alpha1.PlannedNode {
-	return cliv1alpha1.PlannedNode{
-		Name: c.Name, Zone: c.Labels[corev1.LabelTopologyZone],
-		Before: state.FormatAll(c.Spec.Taints), After: state.FormatAll(c.edited),
-	}
-}
-
 // describe returns what a plan says about a pod on a node whatever happens to it.
 func describe(pod *corev1.Pod, node string) cliv1alpha1.PlannedPod {
-	planned := cliv1alpha1.PlannedPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node}
-	if pod.Spec.Priority != nil {
-		planned.Priority = *pod.Spec.Priority
+	return cliv1alpha1.PlannedPod{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node, Priority: ptr.Deref(pod.Spec.Priority, 0),
+		GracePeriodSeconds: ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds),
 	}
-	planned.GracePeriodSeconds = corev1.DefaultTerminationGracePeriodSeconds
-	if pod.Spec.TerminationGracePeriodSeconds != nil {
-		planned.GracePeriodSeconds = *pod.Spec.TerminationGracePeriodSeconds
-	}
-	return planned
 }
 
 // judge returns what happens to one pod of the node, given the decisions about it.
-func (c change) judge(at time.Time, pod *corev1.Pod, is decisions) cliv1alpha1.PlannedPod {
+func (c change) judge(at time.Time, pod *corev1.Pod, is *decisions) cliv1alpha1.PlannedPod {
 	planned := describe(pod, c.Name)
 	switch {
 	case state.IsStatic(pod):
@@ -251,105 +243,64 @@ func sortPods(pods []cliv1alpha1.PlannedPod) {
 }
 
 // decisions are what the rule of the evictor says about a pod, without and with the plan.
-type decisions struct{ before, after verdict.Verdict }
-
-// decide returns the decisions about a pod of the node.
-func (c change) decide(by state.Evictor, pod *corev1.Pod, at time.Time) decisions {
-	facts := state.FactsOf(pod, at)
-	before := by.Decide(facts, c.before)
-	if by.IsBuiltIn() && state.SameNoExecute(c.Spec.Taints, c.edited) { // it does not look at the pod
-		return decisions{before, before}
-	}
-	return decisions{before, by.Change(before, facts, c.after, at)}
+type decisions struct {
+	before, after verdict.Verdict
+	begun         bool // its eviction begins without the plan
 }
 
-// deletes says when the deletes of pods pass the rate limiter of kube-controller-manager, without and with the plan.
-type deletes struct{ before, after map[*corev1.Pod]time.Time }
-
-// deletesOf returns when pods are deleted if kube-controller-manager evicts. The due pods of all nodes wait together.
-func deletesOf(
+// decide returns the decisions about the pods of changed nodes. Pods that kube-controller-manager evicts leave when its
+// rate limiter lets their deletes pass, for which the due pods of all nodes wait together.
+func decide(
 	cluster *state.Cluster, byNode map[string][]*corev1.Pod, changes []change, at time.Time,
-) (all deletes) {
-	if !cluster.IsBuiltIn() {
-		return deletes{}
-	}
-	changed := map[string]change{}
+) map[*corev1.Pod]*decisions {
+	all, by := map[*corev1.Pod]*decisions{}, cluster.Evictor
+	changed := map[string]bool{}
 	for _, change := range changes {
-		changed[change.Name] = change
+		changed[change.Name] = true
 	}
-	all = deletes{map[*corev1.Pod]time.Time{}, map[*corev1.Pod]time.Time{}}
-	for _, node := range cluster.Nodes {
-		on, changes := changed[node.Name]
-		if !changes {
-			tainted := state.Tainted(node, at)
-			on = change{Node: node, edited: node.Spec.Taints, before: tainted, after: tainted}
-		}
-		for _, pod := range byNode[node.Name] {
-			if pod.DeletionTimestamp != nil {
-				continue
-			}
-			is := on.decide(cluster.Evictor, pod, at)
-			if is.before.Leaves && !cluster.Forgot(is.before, at) {
-				all.before[pod] = is.before.Due
-			}
-			if is.after.Leaves && !cluster.Forgot(is.after, at) {
-				all.after[pod] = is.after.Due
+	if by.IsBuiltIn() {
+		for _, node := range cluster.Nodes {
+			if tainted := state.Tainted(node, at); !changed[node.Name] {
+				changes = append(changes, change{Node: node, edited: node.Spec.Taints, before: tainted, after: tainted})
 			}
 		}
 	}
-	wait(all.before)
-	wait(all.after)
+	for _, change := range changes {
+		for _, pod := range byNode[change.Name] {
+			facts := state.FactsOf(pod, at)
+			before := by.Decide(facts, change.before)
+			is := &decisions{before: before, after: before, begun: before.DueAt(at)}
+			// It does not look at pods of a node whose NoExecute taints stay.
+			if !by.IsBuiltIn() || !state.SameNoExecute(change.Spec.Taints, change.edited) {
+				is.after = by.Change(before, facts, change.after, at)
+			}
+			all[pod] = is
+		}
+	}
+	if by.IsBuiltIn() {
+		wait(by, all, at, func(is *decisions) *verdict.Verdict { return &is.before })
+		wait(by, all, at, func(is *decisions) *verdict.Verdict { return &is.after })
+	}
 	return all
 }
 
 // wait makes pods whose evictions begin at some instants wait for each other.
-func wait(pods map[*corev1.Pod]time.Time) {
-	leave := make([]*corev1.Pod, 0, len(pods))
-	for pod := range pods {
-		leave = append(leave, pod)
+func wait(by state.Evictor, all map[*corev1.Pod]*decisions, at time.Time, of func(*decisions) *verdict.Verdict) {
+	var leave []*corev1.Pod
+	for pod, is := range all {
+		if decided := of(is); decided.Leaves && pod.DeletionTimestamp == nil && !by.Forgot(*decided, at) {
+			leave = append(leave, pod)
+		}
 	}
 	slices.SortFunc(leave, func(a, b *corev1.Pod) int {
-		return cmp.Or(pods[a].Compare(pods[b]), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName),
+		return cmp.Or(of(all[a]).Due.Compare(of(all[b]).Due), cmp.Compare(a.Spec.NodeName, b.Spec.NodeName),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	begin := make([]time.Time, 0, len(leave))
 	for _, pod := range leave {
-		begin = append(begin, pods[pod])
+		begin = append(begin, of(all[pod]).Due)
 	}
 	for i, at := range builtin.Deletes(begin) {
-		pods[leave[i]] = at
+		of(all[leave[i]]).Due = at
 	}
-}
-
-// of returns the decisions about a pod with the time for which it waits.
-func (d deletes) of(pod *corev1.Pod, is decisions) decisions {
-	if at, ok := d.before[pod]; ok {
-		is.before.Due = at
-	}
-	if at, ok := d.after[pod]; ok {
-		is.after.Due = at
-	}
-	return is
-}
-
-// comparison compares what kube-controller-manager does with what Taintkeeper would do.
-type comparison struct {
-	state.Comparison
-
-	begun int // pods that could stay, but whose evictions have begun before the plan
-}
-
-// add adds a pod, given what the controller does, and when its eviction begins without the plan.
-func (c *comparison) add(is, begins, ours verdict.Verdict, at time.Time) {
-	c.Add(is, ours)
-	c.begun += count(is.Leaves && !ours.Leaves && begins.DueAt(at))
-}
-
-func (c *comparison) notes() []string {
-	if c.begun == 0 {
-		return c.Notes()
-	}
-	return append([]string{fmt.Sprintf("kube-controller-manager has begun to evict %s that could stay, and deletes %s nevertheless: "+
-		"removing a taint does not stop an eviction that waits in its queue.",
-		sentence.Counted(c.begun, "pod"), sentence.Agree(c.begun, "it", "them"))}, c.Notes()...)
 }

@@ -195,8 +195,7 @@ func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
 		says   string
 	}{
 		"an hour apart": {
-			[]*corev1.Pod{pod("p", web, tolerating("k", 0)), pod("q", web, tolerating("k", 3600))}, nil, 1,
-			"ReplicaSet default/web loses all 2 replicas one after the other: at least 1 is ready at any time.",
+			[]*corev1.Pod{pod("p", web, tolerating("k", 0)), pod("q", web, tolerating("k", 3600))}, nil, 1, "",
 		},
 		"before the successor of the first is ready": {
 			[]*corev1.Pod{pod("p", web, tolerating("k", 0)), pod("q", web, tolerating("k", 4))}, nil, 0,
@@ -207,8 +206,7 @@ func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
 			"ReplicaSet default/web loses every replica: 2 of 2.",
 		},
 		"and a StatefulSet replaces each when it is gone": {
-			[]*corev1.Pod{pod("db-0", ownedBy("StatefulSet", "db"), tolerating("k", 0)), pod("db-1", ownedBy("StatefulSet", "db"), tolerating("k", 3600))}, nil, 1,
-			"StatefulSet default/db loses all 2 replicas one after the other: at least 1 is ready at any time.",
+			[]*corev1.Pod{pod("db-0", ownedBy("StatefulSet", "db"), tolerating("k", 0)), pod("db-1", ownedBy("StatefulSet", "db"), tolerating("k", 3600))}, nil, 1, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +225,7 @@ func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
 			if lost := 1 - test.lowest; made.Summary.WorkloadsLost != lost || made.Summary.BudgetsBreached != lost {
 				t.Errorf("the summary is %+v, want %d lost and %d breached", made.Summary, lost, lost)
 			}
-			if lines := show.Losses(made); !slices.Contains(lines, test.says) {
+			if lines := show.Losses(made); test.says == "" && len(lines) > 0 || test.says != "" && !slices.Contains(lines, test.says) {
 				t.Errorf("the plan says %q, want %q", lines, test.says)
 			}
 		})

@@ -24,11 +24,11 @@ func TestPodsThatMayFitNoNodeAreCountedAndFound(t *testing.T) {
 	if lines := show.Lines(plan); !slices.Contains(lines, counted) {
 		t.Errorf("the plan says %q, want %q", lines, counted)
 	}
-	if got, want := show.Found(plan)[command.Nowhere], "2 pods may fit no node"; got != want {
+	if got, want := show.Found(show.LossesOf(plan))[command.Nowhere], "2 pods may fit no node"; got != want {
 		t.Errorf("nowhere: %q, want %q", got, want)
 	}
 	plan.Summary.Nowhere, plan.Summary.Leave, plan.Summary.AtOnce = 1, 5, 5
-	if got, want := show.Found(plan)[command.Nowhere], "1 pod fits no node, 2 pods may fit no node"; got != want {
+	if got, want := show.Found(show.LossesOf(plan))[command.Nowhere], "1 pod fits no node, 2 pods may fit no node"; got != want {
 		t.Errorf("nowhere: %q, want %q", got, want)
 	}
 }

@@ -46,9 +46,9 @@ func NewPrinter(env command.Env, others ...string) Printer {
 	return Printer{Env: env, formats: append([]string{JSON, YAML, Wide, Name}, others...)}
 }
 
-// NewObjectPrinter returns a printer for a command that prints one object, and no table.
-func NewObjectPrinter(env command.Env) Printer {
-	return Printer{Env: env, formats: []string{JSON, YAML}}
+// NewObjectPrinter returns a printer for a command that prints objects, and no table. Others are additional formats.
+func NewObjectPrinter(env command.Env, others ...string) Printer {
+	return Printer{Env: env, formats: append([]string{JSON, YAML}, others...)}
 }
 
 // AddFlags adds --output and --no-headers.

@@ -38,46 +38,62 @@ const (
 	sentences = 24 // the least width of sentences
 )
 
-// table is the text of a table, by column.
-type table struct {
-	titles []string
-	below  []bool
-	cells  [][]string
-	widths []int // 0 if the column does not fit
+// laid is a column with its text. Its width is 0 if there is no room for it.
+type laid struct {
+	title string
+	below bool
+	cells []string
+	width int
 }
 
 // Table prints a row for each record. A table that is wider than the terminal is cut and wrapped, and it names the
 // columns for which there is no room. -o wide and --no-headers print all, because scripts read them.
 func Table[R any](p *Printer, columns []Column[R], rows []R) {
-	t, shared := &table{}, []string{}
+	var all []*laid
+	var shared []string
 	for _, column := range columns {
-		cells := make([]string, 0, len(rows))
+		is := &laid{title: column.Title, below: column.Below}
 		for _, row := range rows {
-			cells = append(cells, Printable(column.Cell(row)))
+			is.cells = append(is.cells, Printable(column.Cell(row)))
 		}
-		same, is := sharedBy(cells)
-		switch {
-		case column.Wide && p.Format != Wide, is && same == "" && len(rows) > 0:
-		case is && column.Shared && !p.detailed():
+		switch same, alike := is.shares(); {
+		case column.Wide && p.Format != Wide, alike && same == "" && len(rows) > 0:
+		case alike && column.Shared && !p.detailed():
 			if !strings.Contains(same, " ") { // otherwise it is a number of things
 				same = strings.ToLower(column.Title) + " " + same
 			}
 			shared = append(shared, same)
 		default:
-			t.add(column.Title, column.Below, cells)
+			is.measure()
+			all = append(all, is)
 		}
 	}
 	if len(shared) > 0 {
 		caption := strings.Join(shared, ", ")
 		p.Line("%s:", strings.ToUpper(caption[:1])+caption[1:])
 	}
-	t.layout(p.width())
-	t.print(p, len(rows))
+	layOut(all, p.width())
+	var titles, missing []string
+	for _, column := range all {
+		titles = append(titles, strings.ToUpper(column.title))
+		if column.width == 0 && !column.below {
+			missing = append(missing, column.title)
+		}
+	}
+	if !p.NoHeaders {
+		printLine(p.Env.Out, all, titles)
+	}
+	for row := range rows {
+		printRow(p, all, row)
+	}
+	if len(missing) > 0 {
+		p.Line("No room for %s: -o wide.", sentence.Enumerate(missing))
+	}
 }
 
-// sharedBy returns the value of all cells that are not empty, if they have the same.
-func sharedBy(cells []string) (same string, is bool) {
-	for _, cell := range cells {
+// shares returns the value of all cells that are not empty, if they have the same.
+func (l *laid) shares() (same string, is bool) {
+	for _, cell := range l.cells {
 		if same = cmp.Or(same, cell); cell != "" && cell != same {
 			return "", false
 		}
@@ -85,116 +101,86 @@ func sharedBy(cells []string) (same string, is bool) {
 	return same, true
 }
 
-func (t *table) add(title string, below bool, cells []string) {
-	t.titles, t.below, t.cells = append(t.titles, title), append(t.below, below), append(t.cells, cells)
-	t.widths = append(t.widths, 0)
-	t.measure(len(t.widths) - 1)
-}
-
-func (t *table) measure(column int) {
-	width := max(ansi.StringWidth(t.titles[column]), gap)
-	for _, cell := range t.cells[column] {
-		width = max(width, ansi.StringWidth(cell))
+func (l *laid) measure() {
+	l.width = max(ansi.StringWidth(l.title), gap)
+	for _, cell := range l.cells {
+		l.width = max(l.width, ansi.StringWidth(cell))
 	}
-	t.widths[column] = width
 }
 
 // cutDomain shortens the names of nodes that are in the same domain.
-func (t *table) cutDomain(column int) {
+func (l *laid) cutDomain() {
 	domain := ""
-	for _, cell := range t.cells[column] {
+	for _, cell := range l.cells {
 		_, of, has := strings.Cut(cell, ".")
 		if has && (domain != "" && of != domain || strings.ContainsAny(of, "/: ")) {
 			return
 		}
 		domain = cmp.Or(of, domain)
 	}
-	for i, cell := range t.cells[column] {
+	for i, cell := range l.cells {
 		if name, cut := strings.CutSuffix(cell, "."+domain); cut && domain != "" {
-			t.cells[column][i] = name + "…"
+			l.cells[i] = name + "…"
 		}
 	}
-	t.measure(column)
+	l.measure()
 }
 
-// layout gives the columns their widths, the first ones first. Zero is no limit.
-func (t *table) layout(width int) {
+// layOut gives the columns their widths, the first ones first. Zero is no limit.
+func layOut(all []*laid, width int) {
 	whole := -gap
-	for _, width := range t.widths {
-		whole += width + gap
+	for _, column := range all {
+		whole += column.width + gap
 	}
 	if width == 0 || whole <= width {
 		return
 	}
-	for i := range t.widths {
-		t.cutDomain(i)
-		natural := t.widths[i]
-		if !t.below[i] {
-			natural = min(natural, widest)
+	for i, column := range all {
+		column.cutDomain()
+		natural, room := min(column.width, widest), least
+		if column.below {
+			natural, room = column.width, sentences
 		}
-		if room := map[bool]int{false: least, true: sentences}[t.below[i]]; i > 0 && natural > width && width < room {
-			t.widths[i] = 0
+		if i > 0 && natural > width && width < room {
+			column.width = 0
 			continue
 		}
-		t.widths[i] = min(natural, width)
-		width -= t.widths[i] + gap
-	}
-}
-
-func (t *table) print(p *Printer, rows int) {
-	if !p.NoHeaders {
-		titles := make([]string, 0, len(t.titles))
-		for _, title := range t.titles {
-			titles = append(titles, strings.ToUpper(title))
-		}
-		t.printLine(p.Env.Out, titles)
-	}
-	for row := range rows {
-		t.printRow(p, row)
-	}
-	var missing []string
-	for i, width := range t.widths {
-		if width == 0 && !t.below[i] {
-			missing = append(missing, t.titles[i])
-		}
-	}
-	if len(missing) > 0 {
-		p.Line("No room for %s: -o wide.", sentence.Enumerate(missing))
+		column.width = min(natural, width)
+		width -= column.width + gap
 	}
 }
 
 // printRow prints as many lines as the cell that wraps most often needs, and then the sentences for which there is no
 // column.
-func (t *table) printRow(p *Printer, row int) {
-	lines := make([][]string, len(t.titles))
-	height := 1
-	for i, width := range t.widths {
-		if width > 0 {
-			lines[i] = cellLines(t.cells[i][row], width)
-			height = max(height, len(lines[i]))
+func printRow(p *Printer, all []*laid, row int) {
+	cells, height := make([][]string, len(all)), 1
+	for i, column := range all {
+		if column.width > 0 {
+			cells[i] = cellLines(column.cells[row], column.width)
+			height = max(height, len(cells[i]))
 		}
 	}
 	for n := range height {
-		line := make([]string, len(lines))
-		for i := range lines {
-			if n < len(lines[i]) {
-				line[i] = lines[i][n]
+		line := make([]string, len(all))
+		for i := range cells {
+			if n < len(cells[i]) {
+				line[i] = cells[i][n]
 			}
 		}
-		t.printLine(p.Env.Out, line)
+		printLine(p.Env.Out, all, line)
 	}
-	for i, width := range t.widths {
-		if width == 0 && t.below[i] && t.cells[i][row] != "" {
-			p.Line("    %s: %s", t.titles[i], t.cells[i][row])
+	for _, column := range all {
+		if column.width == 0 && column.below && column.cells[row] != "" {
+			p.Line("    %s: %s", column.title, column.cells[row])
 		}
 	}
 }
 
-func (t *table) printLine(out io.Writer, cells []string) {
+func printLine(out io.Writer, all []*laid, cells []string) {
 	var line strings.Builder
-	for i, width := range t.widths {
-		if width > 0 {
-			line.WriteString(cells[i] + strings.Repeat(" ", max(width-ansi.StringWidth(cells[i]), 0)+gap))
+	for i, column := range all {
+		if column.width > 0 {
+			line.WriteString(cells[i] + strings.Repeat(" ", max(column.width-ansi.StringWidth(cells[i]), 0)+gap))
 		}
 	}
 	fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
@@ -264,10 +250,11 @@ func Pods[R any](p *Printer, columns []Column[R], rows []R, of func(R) Pod) {
 		}
 		named = append(named, is)
 	}
-	shown, rest := all, []group[R](nil)
-	if len(all) > many {
-		shown, rest = Most(p, mostPods, all)
+	most := mostPods
+	if len(all) <= many {
+		most = many
 	}
+	shown, rest := Most(p, most, all)
 	Table(p, named, shown)
 	more := 0
 	for _, g := range rest {

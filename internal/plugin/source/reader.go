@@ -49,13 +49,16 @@ type Reader struct {
 	Clients kubernetes.Interface
 	// Watches is like Clients, but without a timeout.
 	Watches kubernetes.Interface
-	// Dynamic is for our own resources.
-	Dynamic  dynamic.Interface
+	// Dynamic is for our own resources, and DynamicWatches the same without a timeout.
+	Dynamic, DynamicWatches dynamic.Interface
+
 	Progress *show.Progress
 	// Clock is the API server's clock.
 	Clock *timeline.Clock
 	// Cluster is what was read.
 	Cluster *state.Cluster
+	// Home is the namespace in which a user may read who may not read all.
+	Home string
 
 	owners metadata.Interface // for ReplicaSets and Jobs, of which only the controllers matter
 }
@@ -65,25 +68,19 @@ func Connect(config *rest.Config, progress *show.Progress) (*Reader, error) {
 	clock := &timeline.Clock{}
 	config = ForReading(clock.Listen(config))
 	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
 	patient := rest.CopyConfig(config)
 	patient.Timeout = 0 // a timeout would end watches
-	watches, err := kubernetes.NewForConfig(patient)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	metadataClient, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+	watches, watchesErr := kubernetes.NewForConfig(patient)
+	dynamicWatches, dynamicWatchesErr := dynamic.NewForConfig(patient)
+	metadataClient, metadataErr := metadata.NewForConfig(config)
+	dynamicClient, dynamicErr := dynamic.NewForConfig(config)
+	for _, err := range []error{err, watchesErr, dynamicWatchesErr, metadataErr, dynamicErr} {
+		if err != nil {
+			return nil, fmt.Errorf("make a client: %w", err)
+		}
 	}
 	reader := NewReader(config.Host, clients, dynamicClient, metadataClient, progress)
-	reader.Clock, reader.Watches = clock, watches
+	reader.Clock, reader.Watches, reader.DynamicWatches = clock, watches, dynamicWatches
 	return reader, nil
 }
 
@@ -102,6 +99,7 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, error
 		return nil, err
 	}
 	reader.Clock.Wall, reader.Cluster.Location = env.Clock.Now, LocationOf(flags, config)
+	reader.Home, _, _ = flags.ToRawKubeConfigLoader().Namespace()
 	return reader, nil
 }
 
@@ -146,14 +144,32 @@ func (r *Reader) required(ctx context.Context, wanted Wants) error {
 	err := List(ctx, r, "nodes", r.Clients.CoreV1().Nodes().List, func(node *corev1.Node) {
 		r.Cluster.Nodes = append(r.Cluster.Nodes, wanted.slimNode(node))
 	})
+	if wanted.WithoutNodes != "" {
+		err = r.Without(err, wanted.WithoutNodes)
+	}
 	if err != nil {
 		return err
 	}
 	which := cmp.Or(wanted.Pods, fields.Everything())
-	list := r.Clients.CoreV1().Pods(wanted.Namespace).List
-	err = listSome(ctx, r, "pods", which, list, func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
+	err = r.within(wanted.Namespace, func(namespace string) error {
+		list := r.Clients.CoreV1().Pods(namespace).List
+		return listSome(ctx, r, "pods", which, list, func(pod *corev1.Pod) { state.Pods.Add(r.Cluster, pod) })
+	})
 	r.Cluster.KeepUsedImages()
 	return err
+}
+
+// within lists a kind in a namespace, or in all. A user who may not list it in all gets what is in the home namespace,
+// and the cluster says so.
+func (r *Reader) within(namespace string, list func(namespace string) error) error {
+	err := list(namespace)
+	denied, ok := errors.AsType[DeniedError](err)
+	if !ok || namespace != metav1.NamespaceAll || r.Home == "" || list(r.Home) != nil {
+		return err
+	}
+	r.Cluster.Only = r.Home
+	r.Cluster.OnlyThere = append(r.Cluster.OnlyThere, denied.Kind)
+	return nil
 }
 
 func (r *Reader) policies(ctx context.Context, wanted Wants) error {
@@ -186,19 +202,23 @@ func (r *Reader) disruption(ctx context.Context, wanted Wants) error {
 // controllersOf reads only the controllers of the objects of a kind.
 func (r *Reader) controllersOf(group, resource string) func(context.Context) error {
 	kind := r.owners.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
-	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		return kind.List(ctx, options)
-	}
 	return func(ctx context.Context) error {
-		return List(ctx, r, resource, list, func(object *metav1.PartialObjectMetadata) { r.keepController(object) })
+		return r.within(metav1.NamespaceAll, func(namespace string) error {
+			list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				return kind.Namespace(namespace).List(ctx, options)
+			}
+			return List(ctx, r, resource, list, func(object *metav1.PartialObjectMetadata) { r.keepController(object) })
+		})
 	}
 }
 
 // jobs reads the controllers of Jobs, and whether the Jobs create successors.
 func (r *Reader) jobs(ctx context.Context) error {
-	return List(ctx, r, "jobs", r.Clients.BatchV1().Jobs(metav1.NamespaceAll).List, func(job *batchv1.Job) {
-		r.keepController(job)
-		state.Jobs.Add(r.Cluster, job)
+	return r.within(metav1.NamespaceAll, func(namespace string) error {
+		return List(ctx, r, "jobs", r.Clients.BatchV1().Jobs(namespace).List, func(job *batchv1.Job) {
+			r.keepController(job)
+			state.Jobs.Add(r.Cluster, job)
+		})
 	})
 }
 
@@ -270,7 +290,9 @@ func (r *Reader) ListKind(ctx context.Context, kind *state.Kind, namespace strin
 		kind.Add(r.Cluster, object)
 		return nil
 	}
-	return r.each(ctx, kind.Resource, fields.Everything(), kind.List(r.Clients, namespace), add)
+	return r.within(namespace, func(namespace string) error {
+		return r.each(ctx, kind.Resource, fields.Everything(), kind.List(r.Clients, namespace), add)
+	})
 }
 
 // List lists all objects of a kind.

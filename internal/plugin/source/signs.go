@@ -158,7 +158,8 @@ func (r *Reader) evictionClocks(ctx context.Context) error {
 }
 
 func (r *Reader) evictions(ctx context.Context) error {
-	return r.Without(r.Past(ctx, metav1.NamespaceAll, ""), "they cannot show who evicted")
+	err := r.within(metav1.NamespaceAll, func(namespace string) error { return r.Past(ctx, namespace, "") })
+	return r.Without(err, "they cannot show who evicted")
 }
 
 // Past reads the events of evictions, in one namespace or all, of all pods or of those with one name.

@@ -4,6 +4,8 @@
 package source
 
 import (
+	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -71,14 +74,18 @@ func forbid(clients *fake.Clientset, rights ...string) {
 	}
 }
 
-// read reads from an API server what a check needs to know about controllers, and the pods.
-func read(t *testing.T, clients *fake.Clientset) *state.Cluster {
-	t.Helper()
+func readerOf(clients *fake.Clientset) *Reader {
 	env := command.Env{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, Clock: clocktesting.NewFakePassiveClock(now)}
-	r := &Reader{
+	return &Reader{
 		Clients: clients, Progress: show.NewProgress(env), Cluster: &state.Cluster{Signs: state.Signs{At: now}},
 		Clock: &timeline.Clock{Wall: func() time.Time { return now }},
 	}
+}
+
+// read reads from an API server what a check needs to know about controllers, and the pods.
+func read(t *testing.T, clients *fake.Clientset) *state.Cluster {
+	t.Helper()
+	r := readerOf(clients)
 	if err := r.required(t.Context(), Wants{}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +136,41 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 	}
 	if task := whoEvicts(cluster); task.Who != cliv1alpha1.WhoUnknown || !strings.Contains(task.Message, "nothing shows whether Taintkeeper does too") {
 		t.Errorf("it is %s: %q", task.Who, task.Message)
+	}
+}
+
+// A team may often read its own namespace, and nothing else.
+func TestAUserOfOneNamespaceGetsAnswersAboutThatNamespace(t *testing.T) {
+	pod := func(namespace string) runtime.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p", UID: types.UID(namespace)}, Spec: corev1.PodSpec{NodeName: "n"}}
+	}
+	clients := fake.NewClientset(pod("shop"), pod("kube-system"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	clients.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return action.GetNamespace() != "shop", nil, apierrors.NewForbidden(schema.GroupResource{Resource: action.GetResource().Resource}, "", nil)
+	})
+	r := readerOf(clients)
+	r.Home = "shop"
+	err := r.required(t.Context(), Wants{})
+	if denied, ok := errors.AsType[DeniedError](err); !ok || denied.Kind != "nodes" {
+		t.Errorf("without nodes, which a plan requires, the error is %v", err)
+	}
+	for _, read := range []func(context.Context, Wants) error{r.required, r.scheduling, r.signs} {
+		if err := read(t.Context(), Wants{WithoutNodes: "it is not known which pods are due", Successors: true, Signs: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.Cluster.Pods) != 1 || r.Cluster.Pods[0].Namespace != "shop" {
+		t.Errorf("the pods are %v, want those of shop", r.Cluster.Pods)
+	}
+	for _, note := range []string{
+		"You may list pods only in namespace shop, so the answer is about that namespace.",
+		"You may not list nodes, so it is not known which pods are due.",
+		"You may not list volumeattachments, so the command assumes that a volume of a CSI driver is attached to the node of the pod that uses it.",
+		"You may not list leases, so they cannot show which controllers are running.",
+	} {
+		if !slices.Contains(r.Cluster.Notes(), note) {
+			t.Errorf("the notes lack %q: %q", note, r.Cluster.Notes())
+		}
 	}
 }
 

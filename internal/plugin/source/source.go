@@ -133,6 +133,7 @@ func (s *Source) Connect() (*Reader, error) {
 	reader, err := Connect(config, show.NewProgress(s.Env))
 	if err == nil {
 		reader.Cluster.Location = LocationOf(s.Config, config)
+		reader.Home, _, _ = s.Config.ToRawKubeConfigLoader().Namespace()
 	}
 	return reader, err
 }
@@ -199,6 +200,8 @@ type Wants struct {
 	Evictor    bool // who evicts, see [state.Evictor]
 	Templates  bool // workloads whose pods are not in the files; nodes are then optional
 
+	// WithoutNodes is what follows for the answer if a user may not list nodes. If it is empty, nodes are required.
+	WithoutNodes string
 	// Namespace limits the pods and the budgets that are read from an API server, and Pods the pods. Empty means all.
 	Namespace string
 	Pods      fields.Selector
@@ -245,7 +248,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
 		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has", doing, err, verb, state.ViewerRole)}
@@ -276,14 +279,6 @@ func IsUnanswered(err error) bool {
 	var network net.Error
 	var request *url.Error
 	return errors.As(err, &network) || errors.As(err, &request) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// Probed returns the error of a call. If the call timed out, the error says so, and not that it was interrupted.
-func Probed(ctx context.Context, server, verb, kind string, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return Failed(ctx, server, verb, kind, err)
 }
 
 // LocationOf returns the cluster that flags and kubeconfig select, as its users call it.

@@ -86,8 +86,11 @@ type Cluster struct {
 	// Sources are the files that objects were read from, by kind, namespace and name. Also for check.
 	Sources map[cliv1alpha1.CheckedObject]string
 
-	// Unknown is what could not be read.
-	Unknown []Unknown
+	// Unknown is what could not be read. Only is the namespace that was read of OnlyThere, which are kinds that a user
+	// may not list in all namespaces.
+	Unknown   []Unknown
+	Only      string
+	OnlyThere []string
 
 	Evictor
 }
@@ -121,6 +124,14 @@ func (c *Cluster) KnowsAttachments() bool {
 
 // Unread says what is unknown, in sentences.
 func (c *Cluster) Unread() (all []string) {
+	if c.Only != "" {
+		kinds := c.OnlyThere
+		if slices.Contains(kinds, Pods.Resource) {
+			kinds = []string{Pods.Resource} // the rest belongs to them
+		}
+		all = append(all, fmt.Sprintf("You may list %s only in namespace %s, so the answer is about that namespace.",
+			sentence.Enumerate(kinds), c.Only))
+	}
 	for _, unknown := range c.Unknown {
 		if unknown.Says != "" {
 			all = append(all, unknown.Says)

@@ -176,6 +176,7 @@ func unknown(cluster *state.Cluster, process *who.Process) (fields []cliv1alpha1
 		{"version", runs && process.Version == "", "no label " + v1alpha1.VersionLabel},
 		{"leader", process.Mode == cliv1alpha1.ModeEnforce && !process.Held && !signs.LeasesKnown, unread(files, "Lease of Taintkeeper", "leases")},
 		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
+		{"pods", !cluster.Knows(state.Nodes.Resource), unread(files, "Node", "nodes")},
 		{"heldBy", process.State == who.Unknown && len(cluster.Policies) > 0, "it is not known whether Taintkeeper is running"},
 		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
 		{"evictionClock", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},

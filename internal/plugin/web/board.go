@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
@@ -59,22 +60,25 @@ type Board struct {
 	// Everything below belongs to the goroutine of the follower.
 	live    state.Live
 	pending plan.Pending
-	held    map[string]string           // why node health does not taint nodes, by their names
-	changed map[string]bool             // the nodes whose rows may have changed
+	held    map[string]string // why node health does not taint nodes, by their names
+	changed map[string]bool   // the nodes whose rows may have changed
+	pods    map[string][]cliv1alpha1.PendingPod
+	again   map[string]time.Time        // when rows of nodes change with time
 	waiting map[types.UID]*corev1.Event // those that say why nodes wait for their taints
 	counted map[types.UID]bool
 	head    headRow
 	sources map[string]*currency
 }
 
-// headRow has everything that exists only once. Evicted is how many evictions the board saw, and Evictions are the last
-// of them, newest first. Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper
-// evicts, or if that is not known.
+// headRow has everything that exists only once. ToGo counts the pods that must leave, as all commands do. Evicted is how
+// many evictions the board saw, and Evictions are the last of them, newest first. Idle says that Taintkeeper does not
+// evict, and what that means. It is empty if Taintkeeper evicts, or if that is not known.
 type headRow struct {
-	Zones     []zoneRow     `json:"zones,omitempty"`
-	Evicted   int           `json:"evicted"`
-	Evictions []evictionRow `json:"evictions,omitempty"`
-	Idle      string        `json:"idle,omitempty"`
+	Zones     []zoneRow            `json:"zones,omitempty"`
+	ToGo      cliv1alpha1.PodsToGo `json:"toGo"`
+	Evicted   int                  `json:"evicted"`
+	Evictions []evictionRow        `json:"evictions,omitempty"`
+	Idle      string               `json:"idle,omitempty"`
 }
 
 // New returns a board. Run starts it.
@@ -83,7 +87,7 @@ func New(config Config) *Board {
 		config: config, follower: follow.New(updateEvery), rows: newRows(),
 		pending: plan.Pending{Owner: (&state.Cluster{}).Owner},
 		held:    map[string]string{}, changed: map[string]bool{}, waiting: map[types.UID]*corev1.Event{},
-		counted: map[types.UID]bool{},
+		counted: map[types.UID]bool{}, pods: map[string][]cliv1alpha1.PendingPod{}, again: map[string]time.Time{},
 		sources: map[string]*currency{},
 	}
 	b.follower.Also = []func(context.Context){b.pingServer, func(ctx context.Context) {
@@ -114,21 +118,15 @@ func (b *Board) feeds() []follow.Feed {
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeTaintRule"))
 	return append(follow.ClusterFeeds(clients, b.config.Namespace, nil, b),
-		follow.Feed{
-			Kind: kindEvents, Client: clients, Object: &corev1.Event{},
-			Calls: follow.CallsOf(nodeEvents.List, nodeEvents.Watch, warnings),
-			Set:   follow.Only(b.setEvent), Gone: b.deleteEvent,
-		},
-		follow.Feed{
-			Kind: kindRules, Client: b.config.Rules, Object: rule,
-			Calls: follow.CallsOf(rules.List, rules.Watch, fields.Everything()),
-			Set: follow.Only(func(rule *unstructured.Unstructured) {
+		follow.FeedOf(kindEvents, clients, &corev1.Event{}, nodeEvents.List, nodeEvents.Watch, warnings, b.setEvent,
+			func(uid types.UID, _ string, _ *corev1.Event) { b.deleteEvent(uid) }),
+		follow.FeedOf(kindRules, b.config.Rules, rule, rules.List, rules.Watch, fields.Everything(),
+			func(rule *unstructured.Unstructured) {
 				b.rows.put(tableRules+string(rule.GetUID()), map[string]any{
 					"name": rule.GetName(), "spec": rule.Object["spec"], "status": rule.Object["status"],
 				})
-			}),
-			Gone: func(uid types.UID, _ string, _ metav1.Object) { b.rows.remove(tableRules + string(uid)) },
-		})
+			},
+			func(uid types.UID, _ string, _ *unstructured.Unstructured) { b.rows.remove(tableRules + string(uid)) }))
 }
 
 // setPolicies updates who evicts, and the policies. Policies change what the board says about pods, but not which pods
@@ -165,20 +163,48 @@ func (b *Board) pingServer(ctx context.Context) {
 	}
 }
 
-// update renders what has changed, and wakes all pages.
+// update renders what has changed, wakes all pages, and returns how long nothing else changes what the board shows.
 func (b *Board) update() time.Duration {
+	now := b.config.Now()
 	b.renderHeld()
-	if len(b.changed) > 0 {
-		for name := range b.changed {
-			b.renderNode(name)
+	for name, at := range b.again {
+		b.changed[name] = b.changed[name] || !at.After(now)
+	}
+	for name, changed := range b.changed {
+		if changed {
+			b.renderNode(name, now)
 		}
+	}
+	if len(b.changed) > 0 {
 		clear(b.changed)
 		b.head.Zones = b.zones()
 	}
+	next := b.count(now)
 	b.renderSources()
 	b.rows.put(tableHead, b.head)
 	b.rows.notify()
-	return time.Hour // nothing else changes what the board shows
+	return next
+}
+
+// count counts the pods that must leave, and returns how long the numbers and the rows of nodes stay the same.
+func (b *Board) count(now time.Time) time.Duration {
+	b.head.ToGo = cliv1alpha1.PodsToGo{}
+	for _, pods := range b.pods {
+		for i := range pods {
+			plan.Count(&b.head.ToGo, &pods[i], now)
+		}
+	}
+	next := time.Hour
+	if b.head.ToGo.Due > b.head.ToGo.Overdue {
+		next = time.Second
+	}
+	if at := b.head.ToGo.Next; at != nil {
+		next = min(next, at.Sub(now))
+	}
+	for _, at := range b.again {
+		next = min(next, at.Sub(now))
+	}
+	return next
 }
 
 // Kinds of objects that are watched, and the API server itself.

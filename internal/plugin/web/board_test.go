@@ -61,7 +61,7 @@ func TestAPageShowsNodesWithTheirPodsThatMustLeave(t *testing.T) {
 			Owner: &cliv1alpha1.Owner{Kind: "StatefulSet", Name: "web"}, Priority: 7,
 		})
 		expect(t, "when it is due", web.Due.UnixMilli(), after(5*time.Minute))
-		node.Pods = nil
+		node.Pods, node.LastWrite = nil, nil
 		expect(t, "the node", node, nodeRow{Name: "n", Zone: "/z", Ready: "True", Taints: []taintRow{{"k:NoExecute", after(0)}}})
 		expect(t, "the zone", s.zone("/z"), zoneRow{Name: "/z", Nodes: 1, State: "Normal"})
 
@@ -102,6 +102,72 @@ func TestAPageSaysWhichPodsPoliciesHold(t *testing.T) {
 			ID: kindPolicies, State: stateDenied, Read: true, Problem: "You may not list them. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
 		})
 		expect(t, "who holds the pod without policies", s.pending()["held"].Answer, nil)
+	})
+}
+
+// leaving and status count the same pods in the same way: what is not due yet is not held, and what is held is not due.
+func TestTheBoardCountsPodsAsTheCommandsDo(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		db := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} }
+		s.pod("held", 60, db)
+		s.pod("held-later", 600, db)
+		s.pod("due", 60)
+		s.pod("later", 300)
+		s.open()
+		s.policies(&state.Cluster{Policies: []*v1alpha1.EvictionPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Name: "db"},
+			Spec: v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionHold, PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db"}},
+			},
+		}}}, nil)
+		at := func(d time.Duration) *metav1.MicroTime { return new(metav1.NewMicroTime(midnight.Add(d).Local())) }
+		for _, when := range []struct {
+			pass time.Duration
+			want cliv1alpha1.PodsToGo
+		}{
+			{time.Second, cliv1alpha1.PodsToGo{Later: 4, Next: at(time.Minute)}},
+			{time.Minute, cliv1alpha1.PodsToGo{Later: 2, Next: at(5 * time.Minute), Due: 1, Held: 1}},
+			{time.Minute, cliv1alpha1.PodsToGo{Later: 2, Next: at(5 * time.Minute), Due: 1, Overdue: 1, Oldest: at(time.Minute), Held: 1}},
+			{10 * time.Minute, cliv1alpha1.PodsToGo{Due: 2, Overdue: 2, Oldest: at(time.Minute), Held: 2}},
+		} {
+			s.pass(when.pass)
+			expect(t, "the pods after "+when.pass.String(), s.head().ToGo, when.want)
+		}
+	})
+}
+
+func TestTheBoardShowsPodsThatWereEvictedAndStillExist(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.pod("p", 10)
+		s.pod("deleted", 10)
+		s.open()
+		s.pod("p", 10, marked("Taintkeeper: deleting due to NoExecute taint"), leaving)
+		s.pod("deleted", 10, leaving) // by something else
+		s.node("n")
+		s.pass(20 * time.Second)
+		expect(t, "while its containers stop", len(row[nodeRow](s, tableNodes, "n").Stuck), 0)
+		s.pass(11 * time.Second)
+		stuck := row[nodeRow](s, tableNodes, "n").Stuck
+		expect(t, "pods", len(stuck), 1)
+		expect(t, "the pod", stuck[0].Name+" waits for "+stuck[0].Waits, "p waits for its finalizers")
+		s.deletePod("p")
+		s.pass(time.Second)
+		expect(t, "after it is gone", len(row[nodeRow](s, tableNodes, "n").Stuck), 0)
+	})
+}
+
+func TestTheBoardSaysWhoLastWroteTheTaintsOfANode(t *testing.T) {
+	play(t, func(s *scene) {
+		s.node("n", tainted("k"))
+		s.node("m")
+		s.open()
+		const writer = "unknown" // the fake API server does not know it
+		if wrote := row[nodeRow](s, tableNodes, "n").LastWrite; wrote == nil || wrote.By != writer || !wrote.At.Time.Equal(midnight) {
+			t.Errorf("the last write is %v", wrote)
+		}
+		expect(t, "the last write of a node without taints", row[nodeRow](s, tableNodes, "m").LastWrite, nil)
 	})
 }
 

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -23,16 +23,25 @@ import (
 
 // Instants of rows are in milliseconds since 1970 by the API server's clock.
 
-// nodeRow is a node, with its pods that must leave. Held says why it waits for its NoExecute taint, in the words of the
-// event.
+// nodeRow is a node, with its pods that must leave, and those that were evicted and still exist. LastWrite is who last
+// wrote its taints, if it has some. Held says why it waits for its NoExecute taint, in the words of the event.
 type nodeRow struct {
-	Name     string                   `json:"name"`
-	Zone     string                   `json:"zone"`
-	Ready    string                   `json:"ready"`
-	Cordoned bool                     `json:"cordoned,omitempty"`
-	Taints   []taintRow               `json:"taints,omitempty"`
-	Held     string                   `json:"held,omitempty"`
-	Pods     []cliv1alpha1.PendingPod `json:"pods,omitempty"`
+	Name      string                   `json:"name"`
+	Zone      string                   `json:"zone"`
+	Ready     string                   `json:"ready"`
+	Cordoned  bool                     `json:"cordoned,omitempty"`
+	Taints    []taintRow               `json:"taints,omitempty"`
+	LastWrite *cliv1alpha1.Write       `json:"lastWrite,omitempty"`
+	Held      string                   `json:"held,omitempty"`
+	Pods      []cliv1alpha1.PendingPod `json:"pods,omitempty"`
+	Stuck     []stuckRow               `json:"stuck,omitempty"`
+}
+
+// stuckRow is a pod that was evicted and still exists. Waits says what it waits for.
+type stuckRow struct {
+	cliv1alpha1.StuckPod
+
+	Waits string `json:"waits"`
 }
 
 // taintRow is a taint. Since is when it began to count if its effect is NoExecute.
@@ -92,7 +101,7 @@ func (b *Board) SetPod(pod *corev1.Pod) {
 		b.evicted(pod)
 	}
 	b.live.SetPod(pod, b.config.Now())
-	b.markChanged(pod.Spec.NodeName)
+	b.markChanged(pod)
 }
 
 // DeletePod implements follow.Cluster.
@@ -101,16 +110,17 @@ func (b *Board) DeletePod(uid types.UID, last *corev1.Pod) {
 		b.evicted(last)
 	}
 	if pod := b.live.Pod(uid); pod != nil {
-		b.markChanged(pod.Spec.NodeName)
+		b.markChanged(pod.Pod)
 	}
 	delete(b.counted, uid)
 	b.live.DeletePod(uid)
 }
 
-// markChanged records that the pods of a node have changed, which matters if it has NoExecute taints.
-func (b *Board) markChanged(name string) {
-	if node := b.live.Node(name); node != nil && len(node.Taints) > 0 {
-		b.changed[name] = true
+// markChanged records that a pod of a node has changed, which matters if the node has NoExecute taints or the pod is
+// terminating.
+func (b *Board) markChanged(pod *corev1.Pod) {
+	if node := b.live.Node(pod.Spec.NodeName); node != nil && (len(node.Taints) > 0 || pod.DeletionTimestamp != nil) {
+		b.changed[node.Name] = true
 	}
 }
 
@@ -120,21 +130,43 @@ func (b *Board) markAllChanged() {
 	}
 }
 
-func (b *Board) renderNode(name string) {
+func (b *Board) renderNode(name string, now time.Time) {
 	node := b.live.Node(name)
-	if node == nil || node.Node == nil {
+	delete(b.pods, name)
+	delete(b.again, name)
+	if node == nil {
 		b.rows.remove(tableNodes + name)
 		return
 	}
 	row := nodeRow{
 		Name: name, Zone: readiness.ZoneName(topology.GetZoneKey(node.Node)), Ready: string(corev1.ConditionUnknown),
 		Cordoned: node.Spec.Unschedulable,
-		Held:     b.held[name], Pods: b.pending.On(node, b.config.Now()),
+		Held:     b.held[name], Pods: b.pending.On(node, now),
 	}
 	if ready := readiness.Condition(node.Node, corev1.NodeReady); ready != nil {
 		row.Ready = string(ready.Status)
 	}
 	slices.SortFunc(row.Pods, func(a, b cliv1alpha1.PendingPod) int { return a.Due.Compare(b.Due.Time) })
+	if len(row.Pods) > 0 {
+		b.pods[name] = row.Pods
+	}
+	for _, pod := range b.pending.StuckOn(node, now) {
+		row.Stuck = append(row.Stuck, stuckRow{pod, state.Waits[pod.WaitsFor]})
+	}
+	for pod := range node.Pods() { // once its containers should have ended, a pod is stuck
+		if until := pod.DeletionTimestamp; until != nil && until.After(now) {
+			b.again[name] = timeline.Next(b.again[name], until.Time)
+		}
+	}
+	if len(node.Spec.Taints) > 0 {
+		row.LastWrite = state.LastWriteOf(node.Node)
+	}
+	row.Taints = taintRows(node)
+	b.rows.put(tableNodes+name, row)
+}
+
+// taintRows returns the taints of a node.
+func taintRows(node *state.LiveNode) (rows []taintRow) {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		is := taintRow{Text: taints.Format(*taint)}
@@ -143,9 +175,9 @@ func (b *Board) renderNode(name string) {
 				is.Since = counted.Since.UnixMilli()
 			}
 		}
-		row.Taints = append(row.Taints, is)
+		rows = append(rows, is)
 	}
-	b.rows.put(tableNodes+name, row)
+	return rows
 }
 
 // defaultPolicy follows from the default flags of kube-controller-manager and Taintkeeper. The board cannot see whether
@@ -270,7 +302,7 @@ func (b *Board) setEvent(event *corev1.Event) {
 	}
 }
 
-func (b *Board) deleteEvent(uid types.UID, _ string, _ metav1.Object) {
+func (b *Board) deleteEvent(uid types.UID) {
 	delete(b.waiting, uid)
 	b.rows.remove(tableDifferences + string(uid))
 }

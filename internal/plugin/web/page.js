@@ -689,7 +689,7 @@ const drawSimulation = (report) => {
 
 const drawBoard = () => {
   const received = { head: new Map(), sources: new Map(), nodes: new Map(), rules: new Map(), differences: new Map() };
-  const head = () => ({ zones: [], evictions: [], evicted: 0, ...received.head.get('') });
+  const head = () => ({ zones: [], evictions: [], evicted: 0, toGo: {}, ...received.head.get('') });
   const source = (name) => received.sources.get(name) ?? {};
   let ahead = Date.now() - performance.now(); // the last update's time, and since then a monotonic clock
   clock = () => performance.now() + ahead;
@@ -725,15 +725,19 @@ const drawBoard = () => {
       column('Workload', (of) => chosenBy(workload(of), of.kind + '/' + of.name, of.namespace), fullName), amount('Pods to leave', (of) => of.pods),
       amount('The first', (of) => runs('due', of.first), (of) => of.first), amount('The last', (of) => runs('due', of.last), (of) => of.last), amount('Held by policies', (of) => of.held),
     ] },
-    timeline.section,
-    { id: 'pods', title: 'Pods that must leave, soonest first', short: 'Pods', none: ' ', columns: [
-      podColumn, column('Leaves', leaves, (pod) => pod.at), nodeColumn, column('Why', why, (pod) => pod.taint), ownerColumn, amount('Priority', (pod) => number(pod.priority), (pod) => pod.priority),
-    ] },
     { id: 'nodes', title: 'Nodes', none: ' ', hint: 'Those with a NoExecute taint first, then those that are not ready.', columns: [
       column('Node', (node) => chosenBy(node.name, node.name), (node) => node.name), column('Zone', (node) => node.zone, (node) => node.zone),
       column('Ready', (node) => [node.ready === 'True' ? 'ready' : bad(node.ready === 'False' ? 'not ready' : 'unknown'), node.cordoned && sub('cordoned')], (node) => node.ready),
       column('Taints', (node) => [node.taints?.map((taint) => h('div', {}, code(taint.text), ' ', taint.since && runs('since', taint.since))), node.held && sub(node.held)], (node) => node.taints?.length ?? 0),
+      column('Last write', (node) => node.lastWrite && [node.lastWrite.by, ' ', runs('ago', instant(node.lastWrite.at))], (node) => instant(node.lastWrite?.at)),
       amount('Pods to leave', (node) => countOf(node.pods?.length ?? 0), (node) => node.pods?.length ?? 0),
+    ] },
+    { id: 'stuck', title: 'Pods that were evicted and still exist', short: 'Stuck', hint: 'kubectl taintkeeper why POD says what helps.', columns: [
+      podColumn, column('Terminating', (pod) => runs('since', instant(pod.since)), (pod) => instant(pod.since)), column('Waits for', (pod) => [pod.waits, pod.finalizers && sub(pod.finalizers.join(', '))], (pod) => pod.waits), nodeColumn, ownerColumn,
+    ] },
+    timeline.section,
+    { id: 'pods', title: 'Pods that must leave, soonest first', short: 'Pods', none: ' ', columns: [
+      podColumn, column('Leaves', leaves, (pod) => pod.at), nodeColumn, column('Why', why, (pod) => pod.taint), ownerColumn, amount('Priority', (pod) => number(pod.priority), (pod) => pod.priority),
     ] },
     { id: 'rules', title: 'NodeTaintRules', short: 'Rules', none: ' ', columns: [
       column('Rule', (rule) => [rule.name, rule.spec?.dryRun && sub('dry run')], (rule) => rule.name),
@@ -751,16 +755,14 @@ const drawBoard = () => {
   ]);
 
   const both = () => source('nodes').read && source('pods').read;
-  const late = () => pods.filter((pod) => pod.at <= clock() && !holds(pod)).length;
   const answerOf = () => {
     if (pods.length === 0 && !both()) return ['nodes', 'pods'].some((name) => source(name).state === 'denied') ? 'Some of the cluster cannot be read.' : received.sources.size > 0 ? 'Reading nodes and pods.' : 'Reading the cluster.';
     if (pods.length === 0) return 'No pod needs to leave.';
-    const next = pods.find((pod) => pod.at > clock() && !holds(pod));
-    const [overdue, held] = [late(), pods.filter(holds).length];
+    const { due, held, next } = head().toGo;
     const parts = [
-      overdue > 0 && number(overdue) + (overdue === 1 ? ' is' : ' are') + ' due and still there',
+      due > 0 && number(due) + (due === 1 ? ' is' : ' are') + ' due and still there',
       held > 0 && (held === 1 ? '1 is' : (held === pods.length ? 'all' : number(held)) + ' are') + ' held by policies',
-      next && (pods.length === 1 ? 'due ' : 'the next ') + until(next.at),
+      next && (pods.length === 1 ? 'due ' : 'the next ') + until(instant(next)),
     ].filter(Boolean);
     return many(pods.length, 'pod') + ' must leave' + (parts.length > 0 ? ': ' + parts.join(', ') : '') + '.';
   };
@@ -775,14 +777,14 @@ const drawBoard = () => {
   };
   const showNumbers = () => {
     const nodes = [...received.nodes.values()];
-    const { zones, evicted } = head();
+    const { zones, evicted, toGo } = head();
     const known = (read, n) => (read ? n : '–');
     setText(byId('answer'), answerOf());
     setText(byId('clock'), clockTime(clock()));
     document.title = (pods.length > 0 ? number(pods.length) + ' to leave · ' : '') + 'Board: ' + byId('cluster').textContent;
     figures([
-      ['pods must leave', known(both(), pods.length), pods.some(holds) && number(pods.filter(holds).length) + ' held by policies'],
-      ['are due and still there', known(both(), late()), '', both()],
+      ['pods must leave', known(both(), pods.length), toGo.held > 0 && number(toGo.held) + ' held by policies'],
+      ['are due and still there', known(both(), toGo.due ?? 0), toGo.overdue > 0 && number(toGo.overdue) + ' overdue', both()],
       ['nodes have a NoExecute taint', known(source('nodes').read, nodes.filter(tainted).length), source('nodes').read && 'of ' + number(nodes.length)],
       ['zones are disrupted', known(source('nodes').read, zones.filter((zone) => zone.state !== 'Normal').length), source('nodes').read && 'of ' + number(zones.length)],
       ['evictions seen', known(source('pods').read, evicted)],
@@ -811,7 +813,7 @@ const drawBoard = () => {
     fill({
       zones: zones.sort((a, b) => b.pods - a.pods || b.notReady - a.notReady || natural(a.name, b.name)),
       workloads: [...byWorkload.values()].map((of) => ({ kind: 'Pod', name: of[0].name, ...of[0].owner, namespace: of[0].namespace, pods: of.length, first: of[0].at, last: of.at(-1).at, held: of.filter(holds).length })).sort((a, b) => b.pods - a.pods || a.first - b.first),
-      pods, nodes, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
+      pods, nodes, stuck: nodes.flatMap((node) => node.stuck ?? []).sort((a, b) => instant(a.since) - instant(b.since) || natural(fullName(a), fullName(b))), rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
     });
     const start = clock();
     const marks = pods.filter((pod) => pod.at < never).map((pod) => ({ kind: holds(pod) ? 'held' : pod.owner ? 'leaves' : 'lost', at: Math.max(start, pod.at), pod }));
