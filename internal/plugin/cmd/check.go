@@ -280,33 +280,28 @@ const mostOfARule = 10
 // printByRule prints the findings of each rule below its name, with what to do about them. Objects with the same finding
 // share it.
 func (o *checkOptions) printByRule(findings []cliv1alpha1.CheckFinding) {
-	type same struct{ rule, message, advice string }
-	var order []same
-	objects := map[same][]string{}
-	for i := range findings {
-		f := &findings[i]
-		is := same{severityOf(f.Severity) + " " + f.Rule, f.Message, f.Advice}
-		if objects[is] == nil {
-			order = append(order, is)
+	type same struct{ message, advice string }
+	for len(findings) > 0 {
+		first := findings[0]
+		o.output.Line("%s %s", severityOf(first.Severity), first.Rule)
+		var order []same
+		objects := map[same][]string{}
+		for len(findings) > 0 && findings[0].Rule == first.Rule {
+			object, is := findings[0].Object, same{findings[0].Message, findings[0].Advice}
+			if objects[is] == nil {
+				order = append(order, is)
+			}
+			objects[is] = append(objects[is], strings.TrimSpace(object.Namespace+" "+object.Kind+"/"+object.Name))
+			findings = findings[1:]
 		}
-		objects[is] = append(objects[is], strings.TrimSpace(f.Object.Namespace+" "+f.Object.Kind+"/"+f.Object.Name))
-	}
-	printed := 0 // of the rule
-	for i, is := range order {
-		if i == 0 || order[i-1].rule != is.rule {
-			o.output.Line("%s", is.rule)
-			printed = 0
-		}
-		last := i+1 == len(order) || order[i+1].rule != is.rule
-		printed++
-		switch {
-		case printed <= mostOfARule:
+		for i, is := range order[:min(len(order), mostOfARule)] {
 			o.output.Line("  %s: %s", sentence.Some(objects[is]), is.message)
-		case last:
-			o.output.Line("  ... and %d more: -o wide.", printed-mostOfARule)
+			if i+1 == len(order) || i+1 == mostOfARule || order[i+1].advice != is.advice {
+				o.output.Line("  Advice: %s", is.advice)
+			}
 		}
-		if last || printed <= mostOfARule && order[i+1].advice != is.advice {
-			o.output.Line("  Advice: %s", is.advice)
+		if more := len(order) - mostOfARule; more > 0 {
+			o.output.Line("  ... and %d more: -o wide.", more)
 		}
 	}
 }

@@ -166,13 +166,13 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 			continue
 		}
 		length, lasts := "until the end", c.until(i, s.offset(s.end))-p.At.Duration
-		if c.unknown {
+		switch {
+		case i+1 < len(c.points) && c.atMost:
+			length = "for at most " + sentence.Span(lasts)
+		case i+1 < len(c.points):
+			length = "for " + sentence.Span(lasts)
+		case c.unknown:
 			length = "for an unknown time"
-		}
-		if i+1 < len(c.points) {
-			if length = "for " + sentence.Span(lasts); c.atMost {
-				length = "for at most " + sentence.Span(lasts)
-			}
 		}
 		detail := fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length)
 		s.story.add(s.start.Add(p.At.Duration), below, "", detail, "").lasts = lasts
@@ -315,7 +315,8 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 			events = append(events, event)
 		}
 		if more := alike - told; more > 0 {
-			events = append(events, cliv1alpha1.SimulationEvent{At: at, Message: fmt.Sprintf("the same happens to %d more workloads", more)})
+			text := fmt.Sprintf("the same happens to %d more workloads", more)
+			events = append(events, cliv1alpha1.SimulationEvent{At: at, Message: text})
 		}
 		i += alike
 	}
