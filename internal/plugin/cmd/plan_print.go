@@ -170,7 +170,8 @@ func fits(where *cliv1alpha1.WhereTo) string {
 // printPage prints a plan as one page.
 func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 	at := sentence.Absolute(plan.At.Time)
-	facts := pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at})
+	facts := pageFacts(show.Cluster(plan),
+		web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at})
 	for _, emptied := range show.Emptied(plan) {
 		facts = append(facts, web.Fact{Name: "Nodes", Value: emptied})
 	}
