@@ -304,8 +304,8 @@ func (s *simulation) happen(is step, now time.Time) {
 	s.health.set(s.play.Next())
 }
 
-// nodesOf returns the nodes of a step. It reports why node health has not tainted those that come back, before the first
-// of them is ready, and which of those that fall silent were last heard at an unknown time.
+// nodesOf returns the nodes of a step. It reports why node health has not tainted those that come back, before the
+// first of them is ready, and which of those that fall silent were last heard at an unknown time.
 func (s *simulation) nodesOf(is step, now time.Time) (nodes []*node) {
 	var unheard []string
 	for _, name := range s.names {

@@ -92,8 +92,6 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 	t := s.Pod.Spec.Tolerations[i]
 	always := t.Operator == corev1.TolerationOpExists && t.TolerationSeconds == nil
 	switch {
-	case contains(s.namespaceDefaults(), t):
-		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, from the default tolerations of namespace " + s.Pod.Namespace
 	case taints.IsForNoTime(t):
 		return cliv1alpha1.OriginTaintkeeper, "Taintkeeper, so that the pod stays alive if its kubelet restarts"
 	case always && state.IsStatic(s.Pod) && t.Key == "" && t.Effect == corev1.TaintEffectNoExecute:
@@ -109,6 +107,8 @@ func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail str
 func (s *Subject) byAPIServer(i int, noSchedule bool) (origin cliv1alpha1.TolerationOrigin, detail string) {
 	t, class := s.Pod.Spec.Tolerations[i], s.Pod.Status.QOSClass
 	switch {
+	case contains(s.namespaceDefaults(), t):
+		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, from the default tolerations of namespace " + s.Pod.Namespace
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, "the API server, for every pod without a toleration for " + strings.TrimPrefix(t.Key, "node.kubernetes.io/")
 	case noSchedule && t.Key == corev1.TaintNodeMemoryPressure && class != "" && class != corev1.PodQOSBestEffort:
