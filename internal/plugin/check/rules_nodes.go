@@ -28,10 +28,8 @@ func failedNodes(f *facts, found func(finding)) {
 			is.nodes = append(is.nodes, node.Name)
 		}
 	}
-	for _, zone := range zones {
-		if 2*zone.NotReady >= zone.Nodes {
-			is.severity = warning
-		}
+	if state.IsDisrupted(zones) {
+		is.severity = warning
 	}
 	if len(is.nodes) > 0 {
 		found(is)

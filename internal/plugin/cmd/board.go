@@ -17,11 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -91,42 +89,30 @@ func (o *boardOptions) listen(ctx context.Context) (net.Listener, error) {
 
 // open returns a board of the cluster once the cluster has answered.
 func (o *boardOptions) open(ctx context.Context, config *rest.Config) (*web.Board, error) {
-	clock := &timeline.Clock{}
-	patient := cmp.Or(config.Timeout, source.Patience)
-	config = source.ForReading(clock.Listen(config))
-	config.Timeout = 0 // a timeout would also end watches
-	clients, err := kubernetes.NewForConfig(config)
+	reader, err := source.Connect(config, show.NoProgress())
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	dynamics, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, err
 	}
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, err
 	}
-	first, cancel := context.WithTimeout(ctx, patient)
-	defer cancel()
-	if err := version(first, clients); err != nil {
-		return nil, source.Failed(first, config.Host, "ask for", "the version", err)
-	}
-	ping := func(ctx context.Context) error {
-		if err := version(ctx, clients); !apierrors.IsUnauthorized(err) { // the watches report it
-			return err
-		}
-		return nil
-	}
-	reader := source.NewReader(config.Host, clients, dynamics, nil, show.NoProgress())
-	reader.Clock = clock
-	policies := func(ctx context.Context, tell func(*state.Cluster, error)) {
-		reader.FollowPolicies(ctx, namespace, tell)
+	if err := version(ctx, reader.Clients); err != nil {
+		return nil, source.Failed(ctx, reader.Server, "ask for", "the version", err)
 	}
 	is := source.LocationOf(o.config, config)
 	return web.New(web.Config{
-		Cluster: cmp.Or(is.Context, is.Server), Namespace: namespace, Clients: clients, Rules: dynamics, Policies: policies,
-		Ping: ping, Now: clock.Latest,
+		Cluster: cmp.Or(is.Context, is.Server), Namespace: namespace, Clients: reader.Watches, Rules: reader.DynamicWatches,
+		Policies: func(ctx context.Context, tell func(*state.Cluster, error)) {
+			reader.FollowPolicies(ctx, namespace, tell)
+		},
+		Ping: func(ctx context.Context) error {
+			if err := version(ctx, reader.Clients); !apierrors.IsUnauthorized(err) { // the watches report it
+				return err
+			}
+			return nil
+		},
+		Now: reader.Clock.Latest,
 	}), nil
 }
 

@@ -4,79 +4,100 @@
 package cmd
 
 import (
-	"cmp"
+	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-	"k8s.io/kubectl/pkg/util/completion"
+	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 // completeFunc completes the current word after some arguments.
 type completeFunc = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
 
-// shellPatience is how long the API server may take while a user waits for a completion.
-const shellPatience = "5s"
+// completing completes a word with those words that begin with it, sorted.
+func completing(words func(cmd *cobra.Command, args []string, word string) []string) completeFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		directive, found := cobra.ShellCompDirectiveNoFileComp, []string(nil)
+		goesOn := true
+		for _, next := range words(cmd, args, word) {
+			if strings.HasPrefix(next, word) {
+				found, goesOn = append(found, next), goesOn && strings.HasSuffix(next, ":")
+			}
+		}
+		if len(found) > 0 && goesOn {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		slices.Sort(found)
+		return slices.Compact(found), directive
+	}
+}
 
 // completeGlobalFlags completes the flags of every command like kubectl: contexts, clusters, users and namespaces.
-func completeGlobalFlags(root *cobra.Command, config *genericclioptions.ConfigFlags) {
-	factory := cmdutil.NewFactory(config)
-	for flag, list := range map[string]func(word string) []string{
-		"context":   completion.ListContextsInConfig,
-		"cluster":   completion.ListClustersInConfig,
-		"user":      completion.ListUsersInConfig,
-		"namespace": func(word string) []string { return completion.CompGetResource(hurried(config), "namespace", word) },
+func completeGlobalFlags(root *cobra.Command, env Env, config *genericclioptions.ConfigFlags) {
+	raw := func() api.Config {
+		is, _ := config.ToRawKubeConfigLoader().RawConfig()
+		return is
+	}
+	for flag, words := range map[string]func() []string{
+		"context": func() []string { return slices.Collect(maps.Keys(raw().Contexts)) },
+		"cluster": func() []string { return slices.Collect(maps.Keys(raw().Clusters)) },
+		"user":    func() []string { return slices.Collect(maps.Keys(raw().AuthInfos)) },
+		"namespace": func() (names []string) {
+			for _, namespace := range readQuietly(&source.Source{Env: env, Config: config}, "", state.Namespaces).Namespaces {
+				names = append(names, namespace.Name)
+			}
+			return names
+		},
 	} {
-		complete := func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-			completion.SetFactoryForCompletion(factory)
-			return list(word), cobra.ShellCompDirectiveNoFileComp
-		}
+		complete := completing(func(*cobra.Command, []string, string) []string { return words() })
 		_ = root.RegisterFlagCompletionFunc(flag, complete)
 	}
 }
 
-// hurried returns the configuration for kubectl's helpers, with a short timeout.
-func hurried(config *genericclioptions.ConfigFlags) cmdutil.Factory {
-	if config.Timeout != nil && (*config.Timeout == "" || *config.Timeout == "0") {
-		*config.Timeout = shellPatience
-	}
-	return cmdutil.NewFactory(config)
-}
-
 // completeNodes completes the names of nodes.
 func completeNodes(s *source.Source) completeFunc {
-	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		return matching(word, nodeNames(listNodes(s), args, word)), cobra.ShellCompDirectiveNoFileComp
-	}
+	return completing(func(_ *cobra.Command, args []string, word string) []string {
+		return nodeNames(nodesIn(s), args, word)
+	})
 }
 
 // completePods completes the name of one pod in the namespace of -n or of the context. With -f, it completes any pod
 // unless there is a -n.
 func completePods(s *source.Source) completeFunc {
-	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return completing(func(_ *cobra.Command, args []string, _ string) (names []string) {
 		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
-		return matching(word, listPods(s, word)), cobra.ShellCompDirectiveNoFileComp
-	}
+		namespace := *s.Config.Namespace
+		if !s.Offline() {
+			namespace, _ = s.Namespace()
+		}
+		for _, pod := range readQuietly(s, namespace, state.Pods).Pods {
+			if namespace == "" || namespace == pod.Namespace {
+				names = append(names, pod.Name)
+			}
+		}
+		return names
+	})
 }
 
 // completeKeys completes the keys of existing taints.
 func completeKeys(s *source.Source) completeFunc {
-	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		var keys []string
-		for _, taint := range taintsOf(listNodes(s)) {
-			keys = append(keys, taint.Key)
+	return completing(func(*cobra.Command, []string, string) (keys []string) {
+		for _, node := range nodesIn(s) {
+			for _, taint := range node.Spec.Taints {
+				keys = append(keys, taint.Key)
+			}
 		}
-		return matching(word, keys), cobra.ShellCompDirectiveNoFileComp
-	}
+		return keys
+	})
 }
 
 // completeTaints completes the arguments of a command with kubectl taint's grammar: nodes first, then taints. It
@@ -98,23 +119,14 @@ func completeRemovals(s *source.Source) completeFunc {
 func completeAfterNodes(
 	s *source.Source, follows func(nodes []*corev1.Node, named []string, word string) []string,
 ) completeFunc {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		nodes, named := listNodes(s), nodesBefore(args)
+	return completing(func(cmd *cobra.Command, args []string, word string) []string {
+		nodes, named := nodesIn(s), nodesBefore(args)
 		words := nodeNames(nodes, args, word)
 		if len(named) > 0 || cmd.Flags().Changed("selector") || cmd.Flags().Changed("all") {
 			words = append(words, follows(nodes, named, word)...)
 		}
-		return withDirective(matching(word, words))
-	}
-}
-
-// withDirective suppresses the space after a word that can continue.
-func withDirective(words []string) ([]string, cobra.ShellCompDirective) {
-	goesOn := func(word string) bool { return strings.HasSuffix(word, ":") }
-	if len(words) > 0 && len(slices.DeleteFunc(slices.Clone(words), goesOn)) == 0 {
-		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
-	return words, cobra.ShellCompDirectiveNoFileComp
+		return words
+	})
 }
 
 // nodesBefore returns the names of nodes among the arguments, which come before the taints.
@@ -132,7 +144,7 @@ func nodesBefore(args []string) []string {
 
 // nodeNames returns the names of nodes that are not among the arguments, in the form of the current word: NAME or
 // node/NAME. No node follows a taint.
-func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
+func nodeNames(nodes []*corev1.Node, args []string, word string) (names []string) {
 	if slices.ContainsFunc(args, looksLikeTaint) {
 		return nil
 	}
@@ -141,7 +153,6 @@ func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 		prefix = kind + "/"
 	}
 	given := nodesBefore(args)
-	var names []string
 	for _, node := range nodes {
 		if !slices.Contains(given, node.Name) {
 			names = append(names, prefix+node.Name)
@@ -151,35 +162,29 @@ func nodeNames(nodes []*corev1.Node, args []string, word string) []string {
 }
 
 // additions returns possible continuations of a taint: an effect, or a taint that some node has.
-func additions(nodes []*corev1.Node, word string) []string {
-	var words []string
-	if spec, _, ok := strings.Cut(word, ":"); ok {
-		return withEffects(spec)
-	}
-	if strings.Contains(word, "=") {
-		words = withEffects(word)
-	}
-	for _, taint := range taintsOf(nodes) {
-		spec := taint.Key
-		if taint.Value != "" {
-			spec += "=" + taint.Value
+func additions(nodes []*corev1.Node, word string) (words []string) {
+	spec, _, ends := strings.Cut(word, ":")
+	if strings.ContainsAny(word, "=:") {
+		for _, effect := range taintEffects {
+			words = append(words, spec+":"+effect)
 		}
-		words = append(words, spec+":")
 	}
-	return words
-}
-
-func withEffects(spec string) []string {
-	var words []string
-	for _, effect := range taintEffects {
-		words = append(words, spec+":"+effect)
+	for _, node := range nodes {
+		for _, taint := range node.Spec.Taints {
+			spec := taint.Key + "="
+			if taint.Value == "" {
+				spec = taint.Key
+			}
+			if !ends {
+				words = append(words, spec+taint.Value+":")
+			}
+		}
 	}
 	return words
 }
 
 // removals returns the removals of the taints of the named nodes, or of any node if none is named.
-func removals(nodes []*corev1.Node, names []string, mark string) []string {
-	var words []string
+func removals(nodes []*corev1.Node, names []string, mark string) (words []string) {
 	for _, node := range nodes {
 		if len(names) > 0 && !slices.Contains(names, node.Name) {
 			continue
@@ -191,70 +196,25 @@ func removals(nodes []*corev1.Node, names []string, mark string) []string {
 	return words
 }
 
-func taintsOf(nodes []*corev1.Node) []corev1.Taint {
-	var all []corev1.Taint
-	for _, node := range nodes {
-		all = append(all, node.Spec.Taints...)
-	}
-	return all
-}
+func nodesIn(s *source.Source) []*corev1.Node { return readQuietly(s, "", state.Nodes).Nodes }
 
-// matching returns the words that begin with the current word, sorted and without duplicates.
-func matching(typed string, words []string) []string {
-	found := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return !strings.HasPrefix(word, typed) })
-	slices.Sort(found)
-	return slices.Compact(found)
-}
-
-// nodesTemplate makes kubectl's helper print each node and its taints as words: NAME, NAME|key=value:Effect.
-const nodesTemplate = `{{ range .items }}{{ $node := .metadata.name }}{{ $node }} {{ range .spec.taints }}` +
-	`{{ $node }}|{{ .key }}{{ if .value }}={{ .value }}{{ end }}:{{ .effect }} {{ end }}{{ end }}`
-
-// listNodes returns the nodes of the cluster or the files, with only their names and taints. It is empty if they cannot
-// be read.
-func listNodes(s *source.Source) []*corev1.Node {
+// readQuietly reads objects of a kind, or all files. A completion cannot show errors, and a user waits for it.
+func readQuietly(s *source.Source, namespace string, kind *state.Kind) *state.Cluster {
 	if s.Offline() {
-		return readQuietly(s).Nodes
-	}
-	template := nodesTemplate
-	byName := map[string]*corev1.Node{}
-	for _, word := range completion.CompGetFromTemplate(&template, hurried(s.Config), "", []string{"node"}, "") {
-		name, spec, tainted := strings.Cut(word, "|")
-		if byName[name] == nil {
-			byName[name] = &corev1.Node{}
-			byName[name].Name = name
+		cluster, err := source.ReadFiles(strings.NewReader(""), s.Files, source.Wants{})
+		if err != nil {
+			return &state.Cluster{}
 		}
-		if taint, err := taints.Parse(spec); tainted && err == nil {
-			byName[name].Spec.Taints = append(byName[name].Spec.Taints, taint)
-		}
+		return cluster
 	}
-	nodes := make([]*corev1.Node, 0, len(byName))
-	for _, node := range byName {
-		nodes = append(nodes, node)
+	const patience = "5s"
+	if *s.Config.Timeout == "0" {
+		*s.Config.Timeout = patience
 	}
-	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	return nodes
-}
-
-// listPods returns the names of pods.
-func listPods(s *source.Source, word string) []string {
-	if !s.Offline() {
-		return completion.CompGetResource(hurried(s.Config), "pod", word)
-	}
-	var names []string
-	for _, pod := range readQuietly(s).Pods {
-		if s.Config.Namespace == nil || *s.Config.Namespace == "" || *s.Config.Namespace == pod.Namespace {
-			names = append(names, pod.Name)
-		}
-	}
-	return names
-}
-
-// readQuietly reads the files. A completion cannot show errors.
-func readQuietly(s *source.Source) *state.Cluster {
-	cluster, err := source.ReadFiles(strings.NewReader(""), s.Files, source.Wants{})
+	reader, err := s.Connect()
 	if err != nil {
 		return &state.Cluster{}
 	}
-	return cluster
+	_ = reader.ListKind(context.Background(), kind, namespace)
+	return reader.Cluster
 }

@@ -231,7 +231,7 @@ func (o *leavingOptions) printStuck(list *cliv1alpha1.PendingList) {
 		}
 		o.output.Line("  %s on node %s, terminating for %s: waits for %s",
 			show.FullName(pod.Namespace, pod.Name), pod.Node, sentence.Between(pod.Since.Time, list.At.Time),
-			show.Waits[pod.WaitsFor])
+			state.Waits[pod.WaitsFor])
 	}
 }
 
@@ -360,13 +360,8 @@ func (o *leavingOptions) printPast(list *cliv1alpha1.EvictionList) {
 		{Title: "Node", Cell: func(e row) string { return e.Node }},
 		{Title: "Taint", Cell: func(e row) string { return e.Taint }},
 		{Title: "By", Cell: func(e row) string { return evictorName(e.By) }},
-		{Title: "At", Wide: true, Cell: func(e row) string { return sentence.Absolute(e.At.Time) }},
-		{Title: "Due", Wide: true, Cell: func(e row) string {
-			if e.Due == nil {
-				return ""
-			}
-			return sentence.Absolute(e.Due.Time)
-		}},
+		{Title: "At", Wide: true, Cell: func(e row) string { return o.output.Instant(list.At.Time, &e.At) }},
+		{Title: "Due", Wide: true, Cell: func(e row) string { return o.output.Instant(list.At.Time, e.Due) }},
 	}, rows)
 }
 

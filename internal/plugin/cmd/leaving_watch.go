@@ -97,8 +97,8 @@ func (w *leavingWatch) setPolicies(cluster *state.Cluster, err error) {
 
 func (w *leavingWatch) note(sentence string) { w.options.output.Notes([]string{sentence}) }
 
-// failed notes that something can no longer be read. It ends the command, with an error that says what to do, if nothing
-// has been shown yet, or if the user may not read it.
+// failed notes that something can no longer be read. If nothing has been shown yet, or if the user may not read it, it
+// ends the command with an error that says what to do.
 func (w *leavingWatch) failed(kind string, err, advice error) {
 	now := w.options.source.Env.Clock.Now()
 	switch {

@@ -61,7 +61,8 @@ type pauseOptions struct {
 
 func pauseNewOptions(env command.Env, config *genericclioptions.ConfigFlags) *pauseOptions {
 	return &pauseOptions{
-		env: env, config: config, output: show.NewObjectPrinter(env, show.Name), connect: source.Dial, patience: 5 * time.Second,
+		env: env, config: config, output: show.NewObjectPrinter(env, show.Name), connect: source.Dial,
+		patience: 5 * time.Second,
 	}
 }
 
@@ -199,7 +200,7 @@ func (o *pauseOptions) pause(ctx context.Context, object *v1alpha1.EvictionPolic
 		return nil
 	}
 	now := o.reader.Clock.Latest()
-	o.tell("%s", effectOf(found, ending{object: created}, now).ofPause(created.Name))
+	o.tell("%s", effectOf(found, ending{object: created, at: now}, now).ofPause(created.Name))
 	if doubt := doubtOf(found, now); doubt != "" {
 		o.tell("%s", doubt)
 	}
@@ -351,10 +352,9 @@ func effectOf(cluster *state.Cluster, change ending, now time.Time) (e effect) {
 	set := func(objects ...*v1alpha1.EvictionPolicy) *policies.Set {
 		return policies.New(objects, cluster.Namespaces, cluster.BudgetsOf())
 	}
-	others := change.in(cluster.Policies)
-	alone, after := set(change.object), set(others...)
-	before := set(append(change.others(cluster.Policies), change.object)...)
-	pending, from := plan.Pending{Policies: alone}, change.from(now)
+	alone := set(change.object)
+	before, after := set(change.in(cluster.Policies, change.object)...), set(change.in(cluster.Policies, change.becomes)...)
+	pending := plan.Pending{Policies: alone}
 	live := state.LiveOf(state.Evictor{}, cluster.Nodes, cluster.Pods, now)
 	for node := range live.Nodes() {
 		is := policies.NodeOf(node.Node)
@@ -373,8 +373,8 @@ func effectOf(cluster *state.Cluster, change ending, now time.Time) (e effect) {
 				Pod: policies.PodOf(of.Pod), Node: is, Causes: policy.CausesOf(state.Rule, of.Facts, node.Taints),
 			}
 			c.By = before.Selecting(c.Pod, is)
-			course := before.AfterHalts(after, c, from)
-			if e.release.Add(course, from); !course.Held() {
+			course := before.AfterHalts(after, c, change.at)
+			if e.release.Add(course, change.at); !course.Held() {
 				e.slow(after.Selecting(c.Pod, is), c.Causes)
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/web"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -170,8 +169,8 @@ func fits(where *cliv1alpha1.WhereTo) string {
 // printPage prints a plan as one page.
 func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 	at := sentence.Absolute(plan.At.Time)
-	facts := pageFacts(show.Cluster(plan),
-		web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")}, web.Fact{Name: "At", Value: at})
+	facts := pageFacts(show.Cluster(plan), web.Fact{Name: "Taints", Value: strings.Join(plan.Taints, " ")},
+		web.Fact{Name: "At", Value: at})
 	for _, emptied := range show.Emptied(plan) {
 		facts = append(facts, web.Fact{Name: "Nodes", Value: emptied})
 	}
@@ -188,8 +187,9 @@ func printPage(o *show.Printer, plan *cliv1alpha1.TaintPlan) error {
 
 // pageLosses counts what is lost. The tables of the page name it.
 func pageLosses(plan *cliv1alpha1.TaintPlan) (lines []string) {
-	for _, loss := range show.LossesOf(plan) {
-		if loss.Of > 0 && loss.FailOn != command.Nowhere {
+	local := show.Loss{Of: plan.Summary.LocalData, What: "pod", Does: "loses its local data", Do: "lose their local data"}
+	for _, loss := range append(show.LossesOf(plan), local) {
+		if loss.Of > 0 {
 			lines = append(lines, loss.String()+".")
 		}
 	}

@@ -67,12 +67,13 @@ type ending struct {
 	becomes *v1alpha1.EvictionPolicy // nil if it is deleted
 	why     string                   // it holds pods
 	spec    map[string]any           // the change, as a merge patch
+	at      time.Time                // when the change takes effect
 }
 
 // endingOf returns what resume makes of a policy, and false if the policy is neither paused nor has an open breaker.
 // A breaker releases what was due before an instant in whole seconds, so that is the next one.
 func endingOf(object *v1alpha1.EvictionPolicy, now time.Time) (ending, bool) {
-	e := ending{object: object, becomes: object.DeepCopy()}
+	e := ending{object: object, becomes: object.DeepCopy(), at: now}
 	if object.Spec.Paused != nil {
 		e.why = *object.Spec.Paused
 	}
@@ -82,38 +83,22 @@ func endingOf(object *v1alpha1.EvictionPolicy, now time.Time) (ending, bool) {
 	case object.Spec.Paused != nil:
 		e.becomes.Spec.Paused, e.spec = nil, map[string]any{"paused": nil}
 	case object.Spec.Breaker != nil && meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionTripped):
-		at := new(metav1.NewTime(now.UTC().Truncate(time.Second).Add(time.Second)))
-		e.becomes.Spec.Breaker.ResumedAt, e.why = at, "its breaker is open"
-		e.spec = map[string]any{"breaker": map[string]any{"resumedAt": at}}
+		e.at = now.UTC().Truncate(time.Second).Add(time.Second)
+		e.becomes.Spec.Breaker.ResumedAt, e.why = new(metav1.NewTime(e.at)), "its breaker is open"
+		e.spec = map[string]any{"breaker": map[string]any{"resumedAt": e.becomes.Spec.Breaker.ResumedAt}}
 	default:
 		return e, false
 	}
 	return e, true
 }
 
-// from returns when the ending takes effect if it is made now.
-func (e ending) from(now time.Time) time.Time {
-	if e.becomes != nil && e.becomes.Spec.Breaker != nil {
-		if at := e.becomes.Spec.Breaker.ResumedAt; at != nil && at.After(now) {
-			return at.Time
-		}
+// in returns the policies with this one as given, or without it.
+func (e ending) in(all []*v1alpha1.EvictionPolicy, is *v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
+	all = slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.EvictionPolicy) bool { return other.Name == e.object.Name })
+	if is != nil {
+		all = append(all, is)
 	}
-	return now
-}
-
-// others returns the policies but this one.
-func (e ending) others(all []*v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
-	return slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.EvictionPolicy) bool {
-		return other.Name == e.object.Name
-	})
-}
-
-// in returns the policies after the ending.
-func (e ending) in(all []*v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
-	if e.becomes == nil {
-		return e.others(all)
-	}
-	return append(e.others(all), e.becomes)
+	return all
 }
 
 // resume ends the named pauses, the only one, or all that there is to resume.
@@ -144,7 +129,7 @@ func (o *pauseOptions) resume(ctx context.Context, names []string) (err error) {
 		}
 		then := effectOf(known, e, o.reader.Clock.Latest()).ofEnd()
 		o.tell("%s", strings.ToUpper(then[:1])+then[1:])
-		known.Policies = e.in(known.Policies)
+		known.Policies = e.in(known.Policies, e.becomes)
 	}
 	return errors.Join(failed...)
 }

@@ -4,9 +4,12 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -79,7 +82,7 @@ Every command that reads, except board, also takes files (-f), so you can plan w
 	for _, cmd := range root.Commands() {
 		checkPrinted(cmd, out)
 	}
-	completeGlobalFlags(root, config)
+	completeGlobalFlags(root, env, config)
 	return root
 }
 
@@ -129,4 +132,94 @@ func Fail(out io.Writer, err error) int {
 		return map[bool]int{true: ExitDown, false: ExitFound}[unwell.Down]
 	}
 	return ExitFailed
+}
+
+// usageTemplate is the part of a command's help below its description. The flags that select a cluster have their own
+// page, as in kubectl. The template's parameter is the width of the terminal.
+const usageTemplate = `Usage:
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} [command]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if and .HasParent .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped %d | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
+
+Use "{{.Root.CommandPath}} options" to list the flags that all commands take.
+`
+
+// printHelp prints the help of a command in lines that fit the terminal.
+func printHelp(cmd *cobra.Command, _ []string) {
+	out := cmd.OutOrStdout()
+	width := show.WidthOf(out)
+	cmd.SetUsageTemplate(fmt.Sprintf(usageTemplate, flagsWidth(width)))
+	text := fmt.Sprintf("%s\n\n%s", show.Reflow(cmp.Or(cmd.Long, cmd.Short), width), cmd.UsageString())
+	fmt.Fprint(out, trailing.ReplaceAllString(text, "\n"))
+}
+
+// trailing matches the spaces that a list of flags puts after long names.
+var trailing = regexp.MustCompile(` +\n`)
+
+// flagsWidth is the width of a list of flags that puts the descriptions of long flags below their names. pflag does
+// that if less than 24 columns are left next to the names.
+func flagsWidth(width int) int { return max(width-8, 0) }
+
+// newOptionsCommand returns the command that lists the flags that all commands take.
+func newOptionsCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "options",
+		Short:  "List the flags that all commands take",
+		Long:   "List the flags that all commands take. They select a cluster and its credentials, as in kubectl.",
+		Hidden: true, // the help names it
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "Every command has these flags:\n\n%s",
+				root.PersistentFlags().FlagUsagesWrapped(flagsWidth(show.WidthOf(out))))
+			return nil
+		},
+	}
+}
+
+// newHelp returns the command that prints the help of another.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "Print the help of a command",
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			of, _, err := root.Find(args)
+			if err != nil || of == root && len(args) > 0 {
+				return unknownCommand(root, args[0])
+			}
+			return of.Help()
+		},
+	}
+}
+
+// newVersion returns the command that prints the version.
+func newVersion(env Env) *cobra.Command {
+	return &cobra.Command{
+		Use:    "version",
+		Short:  "Print the version of the plugin",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Fprintln(env.Out, env.Version)
+			return nil
+		},
+	}
+}
+
+// unknownCommand refuses an unknown command and suggests similar ones.
+func unknownCommand(root *cobra.Command, name string) error {
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return command.Usagef("there is no command %q: did you mean %s?", name, strings.Join(near, ", "))
+	}
+	return command.Usagef("there is no command %q: see %s --help", name, root.CommandPath())
 }

@@ -4,10 +4,13 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +20,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/status"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -34,8 +39,8 @@ func newStatus(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Co
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say whether Taintkeeper is running, and what is wrong",
-		Long: `Say whether Taintkeeper is running in the cluster, in which mode, which replica leads, how many pods are due,
-overdue or held, whether the built-in controller is kept from evicting, and what failed last.
+		Long: `Say whether Taintkeeper is running in the cluster, in which mode, which replica leads, how many nodes are not ready,
+how many pods are due, overdue or held, whether the built-in controller is kept from evicting, and what failed last.
 
 The command reads Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies and events from the
 API server. A pod is overdue when it has been due for more than a minute and no policy holds it.
@@ -45,7 +50,7 @@ at all, and what it did that differs from what taints and tolerations require, w
 shows how to save it. With --report, this command prints a saved report and reads no cluster.
 
 The exit code is 0 if Taintkeeper is running and nothing is wrong, 1 if that is not known, 2 if the command line is
-wrong, 3 if it is running and something is wrong, and 4 if it is not running.`,
+wrong, 3 if it is running and something is wrong with it or with half of a zone's nodes, and 4 if it is not running.`,
 		Example: `  # Is Taintkeeper working?
   kubectl taintkeeper status
 
@@ -93,7 +98,7 @@ func (o *statusOptions) printReport() error {
 	if err != nil {
 		return fmt.Errorf("read the report: %w", err)
 	}
-	var saved report
+	var saved shadowReport
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Kind != "ShadowReport" {
 		return fmt.Errorf("%s is not a report of shadow mode: save what Taintkeeper serves at /shadow?format=json", o.report)
 	}
@@ -126,7 +131,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 	case cliv1alpha1.NotRunning:
 		return unwellError{errors.New("no replica of Taintkeeper is running"), true}
 	}
-	return unwellError{errors.New("something is wrong with Taintkeeper"), false}
+	return unwellError{errors.New("something is wrong"), false}
 }
 
 // unwellError means that Taintkeeper is down or that something is wrong with it. The command itself has not failed.
@@ -139,5 +144,181 @@ type unwellError struct {
 // Unwrap returns what is wrong.
 func (e unwellError) Unwrap() error { return e.error }
 
-// ago says how long ago an instant was.
-func ago(instant, now time.Time) string { return sentence.Between(instant, now) + " ago" }
+// print prints a report for people: the answer first, then the details.
+func (o *statusOptions) print(r *cliv1alpha1.StatusReport) {
+	unknown := map[string]string{}
+	for _, field := range slices.Backward(r.Unknown) { // the first reason counts
+		unknown[field.Field] = fmt.Sprintf("unknown (%s)", field.Reason)
+	}
+	bullet := "- "
+	switch {
+	case r.Health == cliv1alpha1.Healthy && len(unknown) > 0:
+		o.output.Line("Taintkeeper is running, and what could be read shows no problem.")
+	case r.Health == cliv1alpha1.Healthy:
+		o.output.Line("Taintkeeper is running, and nothing is wrong.")
+	case r.Health == cliv1alpha1.Degraded:
+		o.output.Line("Taintkeeper is running, but something is wrong:")
+	default: // the first problem is that it does not run, or that this is not known
+		bullet = ""
+	}
+	for _, problem := range r.Problems {
+		o.output.Line("%s%s", bullet, problem)
+	}
+	for _, note := range r.Notes {
+		o.output.Line("Note: %s", note)
+	}
+	o.output.Line("")
+	for _, line := range []struct{ subject, field, says string }{
+		{"Mode", "mode", modeLine(r, unknown["controllers"])},
+		{"Version", "version", r.Version},
+		{"Leader", "leader", leaderLine(r)},
+		{"Replicas", "", replicasLine(r)},
+		{"Nodes", "", state.FailedNodes(r.Zones)},
+		{"Pods", "pods", show.PodsToGo(r.Pods, r.At.Time)},
+		{"Held", "heldBy", heldLine(r)},
+		{"Eviction clock", "evictionClock", clockLine(r)},
+		{"Built-in", "builtInBacklog", backlogLine(r)},
+		{"Last error", "lastError", lastErrorLine(r)},
+	} {
+		if says := cmp.Or(unknown[line.field], line.says); says != "" {
+			o.output.Line("%-15s %s", line.subject, says)
+		}
+	}
+}
+
+func modeLine(r *cliv1alpha1.StatusReport, controllers string) string {
+	mode := map[cliv1alpha1.Mode]string{
+		cliv1alpha1.ModeEnforce: "enforce", cliv1alpha1.ModeShadow: "shadow", cliv1alpha1.ModeDryRun: "dry run",
+	}[r.Mode]
+	switch {
+	case mode == "":
+		return ""
+	case controllers != "":
+		return mode + "; controllers " + controllers
+	}
+	return fmt.Sprintf("%s (%s)", mode, strings.Join(r.Controllers, ", "))
+}
+
+func leaderLine(r *cliv1alpha1.StatusReport) string {
+	if r.Leader == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(r.Leader.Identity, "_")
+	if !r.Leader.Since.IsZero() && !r.Leader.Since.After(r.At.Time) { // its clock may be ahead
+		name += ", for " + sentence.Between(r.Leader.Since.Time, r.At.Time)
+	}
+	return fmt.Sprintf("%s (Lease %s)", name, r.Leader.Lease)
+}
+
+func replicasLine(r *cliv1alpha1.StatusReport) string {
+	var not []string
+	for _, replica := range r.Replicas {
+		if !replica.Ready {
+			not = append(not, replica.Namespace+"/"+replica.Name)
+		}
+	}
+	switch all := len(r.Replicas); {
+	case all == 0:
+		return ""
+	case len(not) == 0:
+		return fmt.Sprintf("%d of %d ready", all, all)
+	default:
+		return fmt.Sprintf("%d of %d ready; not ready: %s", all-len(not), all, sentence.Enumerate(not))
+	}
+}
+
+func heldLine(r *cliv1alpha1.StatusReport) string {
+	var all []string
+	for _, objector := range r.HeldBy {
+		all = append(all, fmt.Sprintf("%d by %s: %s", objector.Pods, objector.Policy, objector.Reason))
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d (%s)", r.Pods.Held, sentence.Enumerate(all))
+}
+
+func clockLine(r *cliv1alpha1.StatusReport) string {
+	clock := r.EvictionClock
+	if clock == nil {
+		return "none; without coexistence nothing keeps the built-in from evicting"
+	}
+	says := map[cliv1alpha1.ClockState]string{
+		cliv1alpha1.ClockFresh:  "fresh, so the built-in does not evict",
+		cliv1alpha1.ClockStale:  "stale, so the built-in may evict",
+		cliv1alpha1.ClockNotSet: "not set, so the built-in may evict",
+	}[clock.State]
+	if clock.Renewed != nil {
+		says += fmt.Sprintf(" (renewed %s ago)", sentence.Between(clock.Renewed.Time, r.At.Time))
+	}
+	return says
+}
+
+func backlogLine(r *cliv1alpha1.StatusReport) string {
+	if r.BuiltInBacklog == nil {
+		return "no backlog of evictions"
+	}
+	return fmt.Sprintf("backlog ends within %s; %s",
+		sentence.Relative(r.At.Time, r.BuiltInBacklog.Until.Time), who.SparedBy(r.BuiltInBacklog))
+}
+
+func lastErrorLine(r *cliv1alpha1.StatusReport) string {
+	if r.LastError == nil {
+		return "none in the events that the API server keeps"
+	}
+	return fmt.Sprintf("%s ago, %s: %s", sentence.Between(r.LastError.At.Time, r.At.Time), r.LastError.Object, r.LastError.Message)
+}
+
+// shadowReport is the part of a ShadowReport that is printed. docs/shadow-mode.md describes all of it.
+type shadowReport struct {
+	Kind        string         `json:"kind"`
+	Since       time.Time      `json:"since"`
+	Time        time.Time      `json:"time"`
+	Pods        map[string]int `json:"pods"`
+	Overdue     int            `json:"overdue"`
+	Pending     int            `json:"pending"`
+	Differences []struct {
+		Namespace string    `json:"namespace"`
+		Pod       string    `json:"pod"`
+		Node      string    `json:"node"`
+		Time      time.Time `json:"time"`
+		Sentence  string    `json:"sentence"`
+	} `json:"differences"`
+}
+
+// outcomes are the possible outcomes for a pod, with their meanings, in the order in which they are printed.
+var outcomes = []struct{ name, means string }{
+	{"on_time", "evicted within 2 s of their due time"},
+	{"early", "evicted before they were due"},
+	{"late", "evicted after they were due"},
+	{"never", "due, but not evicted"},
+	{"should_have_stayed", "evicted although they could have stayed"},
+	{"twice", "evicted a second time"},
+	{"unjudged", "not judged: the countdown began before shadow mode, the node is gone, or a watch was interrupted"},
+}
+
+func (r *shadowReport) print(o *show.Printer) {
+	if r.Since.IsZero() {
+		o.Line("Shadow mode has not begun to compare the built-in's evictions with what taints and tolerations require.")
+		return
+	}
+	o.Line("For %s, shadow mode has compared the built-in's evictions with what taints and tolerations require.", sentence.Between(r.Since, r.Time))
+	o.Line("")
+	for _, outcome := range outcomes {
+		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)
+	}
+	o.Line("%6d  due and still there", r.Overdue)
+	o.Line("%6d  due later", r.Pending)
+	const most = 10
+	for i, d := range r.Differences[:min(len(r.Differences), most)] {
+		if i == 0 {
+			o.Line("")
+			o.Line("Differences, newest first:")
+		}
+		o.Line("%s  %s/%s on %s", sentence.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
+		o.Line("    %s", d.Sentence)
+	}
+	if more := len(r.Differences) - most; more > 0 {
+		o.Line("%s in the file.", sentence.Counted(more, "more difference"))
+	}
+}

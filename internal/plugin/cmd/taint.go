@@ -92,7 +92,7 @@ policy with a pace makes pods leave a few at a time. Without policies, use kubec
 
   # How would the API server answer?
   kubectl taintkeeper taint worker-1 maintenance=now:NoExecute --dry-run=server -o yaml`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.execute(cmd.Context(), o.completeTaint, args) },
+		RunE: o.runE(o.completeTaint),
 	}
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.overwrite, "overwrite", false, "Replace taints with the same key and effect, as kubectl taint --overwrite does.")
@@ -116,9 +116,7 @@ taint is an error, as in kubectl taint, even with --all.` +
 
   # On all nodes, only one effect
   kubectl taintkeeper untaint --all maintenance:NoSchedule --yes`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.execute(cmd.Context(), o.completeUntaint, args)
-		},
+		RunE: o.runE(o.completeUntaint),
 	}
 	o.addFlags(cmd)
 	cmd.ValidArgsFunction = completeRemovals(&source.Source{Env: o.env, Config: o.config})
@@ -135,14 +133,11 @@ func (o *taintOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "The longest time to wait. After that, this command says why each pod is still there. 0 means no limit.")
 }
 
-func (o *taintOptions) execute(ctx context.Context, complete func([]string) error, args []string) error {
-	if err := complete(args); err != nil {
-		return err
+// runE returns the function of a command that completes the options from its arguments.
+func (o *taintOptions) runE(complete func(args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return firstError(func() error { return complete(args) }, o.validate, func() error { return o.run(cmd.Context()) })
 	}
-	if err := o.validate(); err != nil {
-		return err
-	}
-	return o.run(ctx)
 }
 
 func (o *taintOptions) completeTaint(args []string) error {
@@ -212,15 +207,13 @@ func (o *taintOptions) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	possible, left := o.possible(nodes)
-	if err := o.mayWait(ctx, possible); err != nil {
+	if err := o.mayWait(ctx, nodes[0].Name); err != nil {
 		return err
 	}
-	if err := o.propose(ctx, nodes, possible); err != nil {
+	if err := o.propose(ctx, nodes); err != nil {
 		return err
 	}
-	done, failed := o.apply(ctx, possible)
-	failed = errors.Join(left, failed)
+	done, failed := o.apply(ctx, nodes)
 	if len(done) == 0 || !o.wait {
 		return failed
 	}
@@ -262,22 +255,10 @@ func (o *taintOptions) policy() taints.Overwrite {
 	return taints.KeepExisting
 }
 
-// possible returns the nodes that can be changed, and why the others cannot.
-func (o *taintOptions) possible(nodes []*corev1.Node) (possible []*corev1.Node, _ error) {
-	var errs []error
-	for _, node := range nodes {
-		if _, err := o.edit.Apply(node.Spec.Taints, o.policy()); err != nil {
-			errs = append(errs, sentence.ErrorAbout("node", node.Name, err))
-			continue
-		}
-		possible = append(possible, node)
-	}
-	return possible, errors.Join(errs...)
-}
-
 // propose prints the plan for nodes, and asks whether to change those that can be changed.
-func (o *taintOptions) propose(ctx context.Context, nodes, possible []*corev1.Node) error {
-	made, err := plan.Make(ctx, o.reader.Cluster, plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: o.policy(), At: o.now()})
+func (o *taintOptions) propose(ctx context.Context, nodes []*corev1.Node) error {
+	request := plan.Request{Nodes: nodes, Edit: o.edit, Overwrite: o.policy(), At: o.now()}
+	made, err := plan.Make(ctx, o.reader.Cluster, request)
 	if err != nil {
 		return err
 	}
@@ -302,7 +283,11 @@ func (o *taintOptions) propose(ctx context.Context, nodes, possible []*corev1.No
 	if name := show.Cluster(made); name != "" {
 		of = " of cluster " + name
 	}
-	o.tell("%s on %s%s: %s", o.edit, sentence.Counted(len(possible), "node"), of, sentence.Enumerate(namesOfNodes(possible)))
+	var names []string
+	for i := range made.Nodes {
+		names = append(names, made.Nodes[i].Name)
+	}
+	o.tell("%s on %s%s: %s", o.edit, sentence.Counted(len(names), "node"), of, sentence.Enumerate(names))
 	return o.confirm(ctx)
 }
 
@@ -416,7 +401,7 @@ func (o *taintOptions) changeOnce(ctx context.Context, planned **corev1.Node) (*
 		if err := o.read(ctx); err != nil {
 			return nil, err
 		}
-		if err := o.propose(ctx, []*corev1.Node{state.SlimNode(node)}, []*corev1.Node{node}); err != nil {
+		if err := o.propose(ctx, []*corev1.Node{state.SlimNode(node)}); err != nil {
 			return nil, err
 		}
 		*planned = node

@@ -612,12 +612,6 @@ func TestWaitCanBeInterrupted(t *testing.T) {
 	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
-// leads lets the holder of a Lease say which controllers it runs.
-func leads(lease *coordinationv1.Lease, controllers ...string) *coordinationv1.Lease {
-	lease.Labels = (&v1alpha1.Leader{Controllers: controllers}).Labels(*lease.Spec.HolderIdentity)
-	return lease
-}
-
 // leaseRenewedAt returns the Lease of a leader that was last renewed at the given time.
 func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
@@ -625,31 +619,6 @@ func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Le
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
 		},
-	}
-}
-
-// running makes a pod run a program.
-func running(command ...string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { pod.Spec.Containers = []corev1.Container{{Name: "c", Command: command}} }
-}
-
-func TestWhereLeasesMayNotBeListedThoseThatTheFlagsNameAreRead(t *testing.T) {
-	for name, test := range map[string]struct {
-		leaseIn string
-		says    string
-	}{
-		"where the flags say": {"control", "Lease control/kube-controller-manager is held by replica. You may not list leases, so they cannot show which controllers are running."},
-		"elsewhere":           {"other", "runs kube-controller-manager with this task enabled. You may not list leases, so they cannot show which controllers are running."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			playTaint(t, func(s *taintScene) {
-				s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no"))
-				})
-				s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), test.says)
-			}, taintedNode("n"), podOnNode("n", "p"), leaseRenewedAt(test.leaseIn, "kube-controller-manager", 50*time.Second),
-				podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-namespace=control")))
-		})
 	}
 }
 
@@ -697,25 +666,6 @@ func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {
 			"It is unclear who evicts: there is no sign that Taintkeeper does, and kube-controller-manager does by default; nothing shows whether a flag switches that off. Lease taintkeeper does not exist. Lease kube-controller-manager does not exist. Check that no EvictionPolicy holds the pods, and read the log of the controller that should evict."},
 		"somebody should evict": {nil, []runtime.Object{leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second)},
 			"Lease kube-system/kube-controller-manager is held by replica."},
-		"the built-in should, with a lease elsewhere": {nil, []runtime.Object{
-			leaseRenewedAt("control", "kcm", 50*time.Second),
-			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--leader-elect-resource-name=kcm")),
-		}, "The built-in taint-eviction-controller evicts. There is no sign that Taintkeeper does."},
-		"Taintkeeper evicts": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "eviction")},
-			"Lease tk/taintkeeper is held by replica, which runs eviction."},
-		"Taintkeeper follows rules alone": {nil, []runtime.Object{leads(leaseRenewedAt("tk", "taintkeeper", 50*time.Second), "node-taint-rule")},
-			"Taintkeeper does not, and kube-controller-manager does by default"},
-		"the built-in is off": {nil, []runtime.Object{
-			leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-			podOnNode("elsewhere", "manager", running("kube-controller-manager", "--controllers=*,-taint-eviction-controller")),
-		}, "the built-in does not, and there is no sign that Taintkeeper does."},
-		"Taintkeeper should, from a namespace of its own": {nil, []runtime.Object{leaseRenewedAt("tk", "taintkeeper", 50*time.Second)},
-			"Lease tk/taintkeeper does not say what replica runs"},
-		"who should has stopped": {nil, []runtime.Object{leaseRenewedAt("kube-system", "taintkeeper", -time.Hour)},
-			"Taintkeeper does not, and kube-controller-manager does by default; nothing shows whether a flag switches that off. Lease kube-system/taintkeeper was last renewed at 1999-12-31T23:00:00Z, by replica."},
-		"one of two has stopped": {nil, []runtime.Object{
-			leaseRenewedAt("kube-system", "taintkeeper", -time.Hour), leaseRenewedAt("kube-system", "kube-controller-manager", 50*time.Second),
-		}, "Lease kube-system/kube-controller-manager is held by replica."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podOnNode("n", "p")

@@ -30,11 +30,11 @@ import (
 
 // mayWait returns an error if this command waits for pods that the user is not allowed to watch, before anything is
 // changed. It tries one of the nodes: a watch of all begins with all their pods.
-func (o *taintOptions) mayWait(ctx context.Context, nodes []*corev1.Node) error {
-	if len(nodes) == 0 || !o.wait {
+func (o *taintOptions) mayWait(ctx context.Context, node string) error {
+	if !o.wait {
 		return nil
 	}
-	for _, feed := range follow.ClusterFeeds(o.reader.Watches, metav1.NamespaceAll, namesOfNodes(nodes[:1]), nil) {
+	for _, feed := range follow.ClusterFeeds(o.reader.Watches, metav1.NamespaceAll, []string{node}, nil) {
 		if err := feed.TryWatch(ctx); apierrors.IsForbidden(err) {
 			return fmt.Errorf("nothing was changed: wait: %w", source.Failed(ctx, o.reader.Server, "watch", feed.Kind, err))
 		}
@@ -163,8 +163,18 @@ func (d *departures) progress() string {
 	if len(pods) == 0 {
 		return ""
 	}
-	d.warn()
-	had, last := len(d.had), pods[len(pods)-1]
+	had, came, last := len(d.had), 0, pods[len(pods)-1]
+	for uid := range d.had {
+		if !d.there[uid] {
+			came++
+		}
+	}
+	if came > 0 && !d.warned { // the wait may never end
+		d.warned = true
+		d.reader.Progress.End()
+		d.tell("Note: %s scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it",
+			sentence.Do(came, "pod", "was", "were"))
+	}
 	line := "Waiting: " + sentence.Part(had-len(pods), had, "pod", "has left", "have left")
 	switch next := slices.IndexFunc(pods, func(pod state.Leaving) bool { return pod.Verdict.Due.After(now) }); next {
 	case -1:
@@ -174,23 +184,6 @@ func (d *departures) progress() string {
 		line += ", the next is due " + d.when(pods[next], now) + ", the last " + d.when(last, now)
 	}
 	return line
-}
-
-// warn warns once if pods come to the nodes while others leave, because then the wait may never end.
-func (d *departures) warn() {
-	came := 0
-	for uid := range d.had {
-		if !d.there[uid] {
-			came++
-		}
-	}
-	if d.warned || came == 0 {
-		return
-	}
-	d.warned = true
-	d.reader.Progress.End()
-	d.tell("Note: %s scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it",
-		sentence.Do(came, "pod", "was", "were"))
 }
 
 // when says when a pod is due. On a terminal it counts down. Otherwise it is absolute, so that the line stays the same.

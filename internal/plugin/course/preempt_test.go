@@ -156,7 +156,11 @@ func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T
 func TestACourseNamesThePodsThatArePreempted(t *testing.T) {
 	cluster := narrow([]string{"n1", "n2"},
 		prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)), prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60)))
-	outcome := courseOf(t, cluster, tainted(cluster.Nodes[0].DeepCopy(), "k"))
+	outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[0].DeepCopy(), "k")},
+		course.Options{At: noon, WhereTo: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	where := outcome.WhereTo["critical-1"]
 	if where.Node != "n2" || !slices.Equal(where.Preempts, []string{"shop/batch-1"}) || outcome.WhereTo["batch-1"].Node != "" {
 		t.Errorf("critical goes to %+v and batch to %+v, want n2 after it has preempted batch, and nowhere", where, outcome.WhereTo["batch-1"])

@@ -43,10 +43,10 @@ func tenDue(because map[string][]time.Duration) *state.Cluster {
 	return cluster
 }
 
-// courseOf returns the course if nodes change, with the question where pods go, or none.
-func courseOf(t *testing.T, cluster *state.Cluster, nodes ...*corev1.Node) *course.Outcome {
+// courseOf returns the course without a change of taints.
+func courseOf(t *testing.T, cluster *state.Cluster) *course.Outcome {
 	t.Helper()
-	outcome, err := course.Retaint(t.Context(), cluster, nodes, course.Options{At: noon, WhereTo: len(nodes) > 0})
+	outcome, err := course.Retaint(t.Context(), cluster, nil, course.Options{At: noon})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -332,7 +332,11 @@ func TestAQuotaThatIsUsedUpKeepsSuccessorsWaiting(t *testing.T) {
 	if got := report.Pods[1]; got.Reason != "Quota shop/q allows no more pods." || got.WaitsUntil != nil || report.Summary.Nowhere != 1 {
 		t.Errorf("the pods are %+v, and %d have no room", report.Pods, report.Summary.Nowhere)
 	}
-	outcome := courseOf(t, cluster, tainted(cluster.Nodes[2].DeepCopy(), "k"))
+	outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")},
+		course.Options{At: noon, WhereTo: true, Questions: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := outcome.WhereTo["web-1"]; got.Node == "" || outcome.Late != 1 {
 		t.Errorf("the successor goes to %+v, %d of them late; want it to wait until the pod is gone", got, outcome.Late)
 	}

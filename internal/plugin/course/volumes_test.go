@@ -166,7 +166,12 @@ func TestAPlanWarnsOfASuccessorThatWaitsForAVolumeOnASilentNode(t *testing.T) {
 	} {
 		t.Run("its node is ready: "+string(test.ready), func(t *testing.T) {
 			b1.Status.Conditions[0].Status = test.ready
-			where := courseOf(t, cluster, tainted(b1.DeepCopy(), "k")).WhereTo["ledger-1"]
+			after := tainted(b1.DeepCopy(), "k")
+			outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{after}, course.Options{At: noon, WhereTo: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			where := outcome.WhereTo["ledger-1"]
 			if diff := cmp.Diff(test.want, where.Warnings); where.Node == "" || diff != "" {
 				t.Errorf("it goes to node %q with other warnings (-want +got):\n%s", where.Node, diff)
 			}
@@ -202,7 +207,11 @@ func TestWhetherAnOperatorReplacesAPodIsUnknown(t *testing.T) {
 			if got.Successor != want.Successor || got.NoSuccessor != want.NoSuccessor || report.Workloads[0].Unknown != test.unknown {
 				t.Errorf("pod %+v of workload %+v, want %q or %q", got, report.Workloads[0], want.Successor, want.NoSuccessor)
 			}
-			outcome := courseOf(t, cluster, tainted(cluster.Nodes[2].DeepCopy(), "k"))
+			outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[2].DeepCopy(), "k")},
+				course.Options{At: noon, WhereTo: true})
+			if err != nil {
+				t.Fatal(err)
+			}
 			if where := outcome.WhereTo["pg-1"]; where.Reason != want.NoSuccessor || where.NoSuccessor {
 				t.Errorf("its successor goes to %+v, want %q", where, want.NoSuccessor)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,55 +19,64 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
-// Feed is objects of one kind, and their receiver.
+// Feed is the objects of one kind that a field selector selects, and their receiver.
 type Feed struct {
 	// Kind is the name of the resource, such as nodes.
 	Kind string
 	// Client is the client for the calls. It shows whether the API server can stream lists.
 	Client any
-	// Object is an empty object of the kind.
-	Object runtime.Object
-	Calls  Calls
-	// Set receives an object that exists. Gone receives one that no longer exists, with its last state, or nil if that was
-	// not seen. If another object took its name, Gone is called first.
-	Set  func(metav1.Object)
-	Gone func(uid types.UID, name string, last metav1.Object)
+
+	which  string
+	object runtime.Object // an empty object of the kind
+	calls  cache.ListWatch
+	// set receives an object that exists. gone receives one that no longer exists, with its last state, or nil if that was
+	// not seen. If another object took its name, gone is called first.
+	set  func(any)
+	gone func(uid types.UID, name string, last any)
+}
+
+// FeedOf returns a feed. An object is an empty object of the kind. Set receives objects that exist. Gone receives one
+// that no longer exists, with its last state, or an empty one if that was not seen.
+func FeedOf[L, P runtime.Object](
+	kind string, client any, object P,
+	list func(context.Context, metav1.ListOptions) (L, error),
+	watches func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	which fields.Selector, set func(P), gone func(uid types.UID, name string, last P),
+) Feed {
+	return Feed{
+		Kind: kind, which: which.String(), Client: client, object: object,
+		calls: cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				options.FieldSelector = which.String()
+				return list(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				options.FieldSelector = which.String()
+				return watches(ctx, options)
+			},
+		},
+		set: func(is any) {
+			if typed, ok := is.(P); ok {
+				set(typed)
+			}
+		},
+		gone: func(uid types.UID, name string, last any) {
+			typed, _ := last.(P)
+			gone(uid, name, typed)
+		},
+	}
 }
 
 // id identifies a feed of a follower.
-func (f Feed) id() string { return f.Kind + " " + f.Calls.namespace + " " + f.Calls.which.String() }
-
-// Calls list and watch the objects that a field selector selects.
-type Calls struct {
-	calls     cache.ListWatch
-	namespace string // empty for all namespaces, and for cluster-scoped kinds
-	which     fields.Selector
-}
-
-// CallsOf returns the calls with a client.
-func CallsOf[L runtime.Object](
-	list func(context.Context, metav1.ListOptions) (L, error),
-	watches func(context.Context, metav1.ListOptions) (watch.Interface, error),
-	which fields.Selector,
-) Calls {
-	return Calls{which: which, calls: cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = which.String()
-			return list(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = which.String()
-			return watches(ctx, options)
-		},
-	}}
-}
+func (f Feed) id() string { return f.Kind + " " + f.which }
 
 // TryWatch begins a watch, ends it, and returns why it could not begin.
 func (f Feed) TryWatch(ctx context.Context) error {
-	watched, err := f.Calls.calls.WatchFuncWithContext(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To[int64](1)})
+	watched, err := f.calls.WatchFuncWithContext(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To[int64](1)})
 	if err == nil {
 		watched.Stop()
 	}
@@ -136,41 +146,158 @@ func ClusterFeeds(clients kubernetes.Interface, namespace string, named []string
 
 func nodesFeed(clients kubernetes.Interface, which fields.Selector, to Cluster) Feed {
 	nodes := clients.CoreV1().Nodes()
-	return Feed{
-		Kind: Nodes, Client: clients, Object: &corev1.Node{}, Calls: CallsOf(nodes.List, nodes.Watch, which),
-		Set:  Only(func(node *corev1.Node) { to.SetNode(state.SlimNode(node)) }),
-		Gone: func(_ types.UID, name string, _ metav1.Object) { to.DeleteNode(name) },
-	}
+	return FeedOf(Nodes, clients, &corev1.Node{}, nodes.List, nodes.Watch, which,
+		func(node *corev1.Node) { to.SetNode(state.SlimNode(node)) },
+		func(_ types.UID, name string, _ *corev1.Node) { to.DeleteNode(name) })
 }
 
 func podsFeed(clients kubernetes.Interface, namespace string, which fields.Selector, to Cluster) Feed {
 	pods := clients.CoreV1().Pods(namespace)
-	calls := CallsOf(pods.List, pods.Watch, which)
-	calls.namespace = namespace
-	return Feed{
-		Kind: Pods, Client: clients, Object: &corev1.Pod{}, Calls: calls,
-		Set: Only(func(pod *corev1.Pod) { to.SetPod(state.SlimPod(pod)) }),
-		Gone: func(uid types.UID, _ string, last metav1.Object) {
-			pod, _ := last.(*corev1.Pod)
-			to.DeletePod(uid, pod)
-		},
-	}
+	return FeedOf(Pods, clients, &corev1.Pod{}, pods.List, pods.Watch, which,
+		func(pod *corev1.Pod) { to.SetPod(state.SlimPod(pod)) },
+		func(uid types.UID, _ string, last *corev1.Pod) { to.DeletePod(uid, last) })
 }
 
-// Only converts a function for one type into a function for objects.
-func Only[P metav1.Object](set func(P)) func(metav1.Object) {
-	return func(object metav1.Object) {
-		if typed, ok := object.(P); ok {
-			set(typed)
+// watch watches a feed until the context ends.
+func (f *Follower) watch(ctx context.Context, feed Feed) {
+	called := func(ctx context.Context, verb string, err error) {
+		if ctx.Err() == nil && !isPassing(verb, err) {
+			f.Do(ctx, func() { f.called(ctx, feed, verb, err) })
 		}
 	}
+	streams := false // whether the latest watch begins with a list
+	calls := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			streams = false
+			listed, err := feed.calls.ListWithContextFunc(ctx, options)
+			called(ctx, "list", err)
+			return listed, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := feed.calls.WatchFuncWithContext(ctx, options)
+			streams = err == nil && ptr.Deref(options.SendInitialEvents, false)
+			if !streams {
+				called(ctx, "watch", err)
+			}
+			return watched, err
+		},
+	}
+	do := func(do func()) { f.Do(ctx, do) }
+	to := &store{Feed: feed, known: map[string]seen{}, do: do, listed: func() {
+		if streams {
+			called(ctx, "watch", nil)
+		}
+		do(func() { f.listed(feed) })
+	}}
+	reflector := cache.NewReflectorWithOptions(listwatch.New(calls, feed.Client, to), feed.object, to,
+		cache.ReflectorOptions{Name: "follow", TypeDescription: feed.Kind})
+	reflector.RunWithContext(ctx)
 }
 
-// object converts what a watch returned.
-func (f Feed) object(brought any) (metav1.Object, error) {
+// isPassing reports whether an error does not count as a break because a list follows immediately. Versions expire, and
+// the API server may refuse to stream a list, or not have the version yet.
+func isPassing(verb string, err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		verb == "watch" && (apierrors.IsInvalid(err) || apierrors.IsTimeout(err))
+}
+
+// called records the result of a call.
+func (f *Follower) called(ctx context.Context, feed Feed, verb string, err error) {
+	switch {
+	case err != nil:
+		f.broken[feed.id()] = fmt.Errorf("%s %s: %w", verb, feed.Kind, err)
+	case verb == "watch":
+		delete(f.broken, feed.id())
+	}
+	f.Called(ctx, feed, verb, err)
+}
+
+// listed records that a feed has delivered all objects.
+func (f *Follower) listed(feed Feed) {
+	delete(f.unlisted, feed.id())
+	if f.Listed != nil {
+		f.Listed(feed)
+	}
+}
+
+// store is where client-go's reflector puts objects. It keeps only their names and UIDs, to find out after a gap which
+// are gone.
+type store struct {
+	Feed
+
+	do     func(func())    // on the follower's goroutine
+	listed func()          // called when a list is complete
+	known  map[string]seen // by namespace and name
+	list   uint32          // the number of the newest list
+}
+
+// seen is an object that exists, and the number of the last list that contained it.
+type seen struct {
+	uid  types.UID
+	name string
+	list uint32
+}
+
+var _ listwatch.Store = (*store)(nil)
+
+// typed converts what a watch returned.
+func (s *store) typed(brought any) (metav1.Object, error) {
 	typed, ok := brought.(metav1.Object)
 	if !ok {
-		return nil, fmt.Errorf("the watch of %s delivered a %T", f.Kind, brought)
+		return nil, fmt.Errorf("the watch of %s delivered a %T", s.Kind, brought)
 	}
 	return typed, nil
 }
+
+// Add is called for an object that appeared.
+func (s *store) Add(object any) error { return s.Update(object) }
+
+// Update is called for an object that appeared or changed.
+func (s *store) Update(object any) error {
+	typed, err := s.typed(object)
+	if err != nil {
+		return err
+	}
+	key := cache.MetaObjectToName(typed).String()
+	before, there := s.known[key]
+	s.known[key] = seen{typed.GetUID(), typed.GetName(), s.list}
+	s.do(func() {
+		if there && before.uid != typed.GetUID() {
+			s.gone(before.uid, before.name, nil)
+		}
+		s.set(typed)
+	})
+	return nil
+}
+
+// Delete is called for an object that is gone.
+func (s *store) Delete(object any) error {
+	typed, err := s.typed(object)
+	if err != nil {
+		return err
+	}
+	delete(s.known, cache.MetaObjectToName(typed).String())
+	s.do(func() { s.gone(typed.GetUID(), typed.GetName(), typed) })
+	return nil
+}
+
+// BeginList implements listwatch.Store.
+func (s *store) BeginList() { s.list++ }
+
+// Replace is called when a list is complete. Its objects have already arrived one by one.
+func (s *store) Replace(objects []any, _ string) error {
+	if len(objects) > 0 {
+		return fmt.Errorf("the final list of %s should be empty, but has objects: %d", s.Kind, len(objects))
+	}
+	for key, known := range s.known {
+		if known.list != s.list {
+			delete(s.known, key)
+			s.do(func() { s.gone(known.uid, known.name, nil) })
+		}
+	}
+	s.listed()
+	return nil
+}
+
+// Resync does nothing.
+func (s *store) Resync() error { return nil }

@@ -92,15 +92,6 @@ func OwnerOf(owner *cliv1alpha1.Owner) string {
 	return owner.Kind + "/" + owner.Name
 }
 
-// Waits names what terminating pods wait for.
-var Waits = map[cliv1alpha1.TerminationWait]string{
-	cliv1alpha1.WaitsForContainers:        "its containers",
-	cliv1alpha1.WaitsForKubelet:           "its kubelet, which is alive",
-	cliv1alpha1.WaitsForSilentKubelet:     "its kubelet, which is silent",
-	cliv1alpha1.WaitsForFinalizers:        "its finalizers",
-	cliv1alpha1.WaitsForGarbageCollection: "pod garbage collection",
-}
-
 // PodsToGo counts pods that must leave, in the same words everywhere.
 func PodsToGo(pods cliv1alpha1.PodsToGo, at time.Time) string {
 	text := Numbers(

@@ -49,8 +49,9 @@ type Reader struct {
 	Clients kubernetes.Interface
 	// Watches is like Clients, but without a timeout.
 	Watches kubernetes.Interface
-	// Dynamic is for our own resources.
-	Dynamic  dynamic.Interface
+	// Dynamic is for our own resources, and DynamicWatches the same without a timeout.
+	Dynamic, DynamicWatches dynamic.Interface
+
 	Progress *show.Progress
 	// Clock is the API server's clock.
 	Clock *timeline.Clock
@@ -67,25 +68,19 @@ func Connect(config *rest.Config, progress *show.Progress) (*Reader, error) {
 	clock := &timeline.Clock{}
 	config = ForReading(clock.Listen(config))
 	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
 	patient := rest.CopyConfig(config)
 	patient.Timeout = 0 // a timeout would end watches
-	watches, err := kubernetes.NewForConfig(patient)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	metadataClient, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+	watches, watchesErr := kubernetes.NewForConfig(patient)
+	dynamicWatches, dynamicWatchesErr := dynamic.NewForConfig(patient)
+	metadataClient, metadataErr := metadata.NewForConfig(config)
+	dynamicClient, dynamicErr := dynamic.NewForConfig(config)
+	for _, err := range []error{err, watchesErr, dynamicWatchesErr, metadataErr, dynamicErr} {
+		if err != nil {
+			return nil, fmt.Errorf("make a client: %w", err)
+		}
 	}
 	reader := NewReader(config.Host, clients, dynamicClient, metadataClient, progress)
-	reader.Clock, reader.Watches = clock, watches
+	reader.Clock, reader.Watches, reader.DynamicWatches = clock, watches, dynamicWatches
 	return reader, nil
 }
 

@@ -34,7 +34,7 @@ func HasFailed(node *corev1.Node) (failed, unreachable bool) {
 func ZonesOf(nodes []*corev1.Node) (zones []cliv1alpha1.ZoneNodes) {
 	by := map[string]cliv1alpha1.ZoneNodes{}
 	for _, node := range nodes {
-		name := strings.TrimPrefix(readiness.ZoneName(topology.GetZoneKey(node)), "/") // most clusters have no region
+		name := strings.Trim(readiness.ZoneName(topology.GetZoneKey(node)), "/") // most clusters have no region
 		zone := by[name]
 		zone.Zone = name
 		zone.Nodes++
@@ -53,7 +53,8 @@ func ZonesOf(nodes []*corev1.Node) (zones []cliv1alpha1.ZoneNodes) {
 	return zones
 }
 
-// FailedNodes says how many nodes have failed, and how many in each zone if there are several.
+// FailedNodes says how many nodes have failed, and how many in each zone if there are several. It is empty if there are
+// no nodes.
 func FailedNodes(zones []cliv1alpha1.ZoneNodes) string {
 	var all cliv1alpha1.ZoneNodes
 	var by []string
@@ -66,10 +67,14 @@ func FailedNodes(zones []cliv1alpha1.ZoneNodes) string {
 		}
 	}
 	says := sentence.Part(all.NotReady, all.Nodes, "node", "is", "are")
-	switch all.Unreachable {
-	case 0:
+	switch {
+	case all.Nodes == 0:
+		return ""
+	case all.NotReady == 0:
+		return sentence.Are(all.Nodes, "node") + " ready"
+	case all.Unreachable == 0:
 		says += " not ready"
-	case all.NotReady:
+	case all.Unreachable == all.NotReady:
 		says += " unreachable"
 	default:
 		says += fmt.Sprintf(" not ready, %d of them unreachable", all.Unreachable)
@@ -78,4 +83,9 @@ func FailedNodes(zones []cliv1alpha1.ZoneNodes) string {
 		says += ": " + sentence.Enumerate(by)
 	}
 	return says
+}
+
+// IsDisrupted reports whether at least half of the nodes of a zone have failed.
+func IsDisrupted(zones []cliv1alpha1.ZoneNodes) bool {
+	return slices.ContainsFunc(zones, func(zone cliv1alpha1.ZoneNodes) bool { return 2*zone.NotReady >= zone.Nodes })
 }

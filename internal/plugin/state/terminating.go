@@ -40,6 +40,15 @@ func TerminationOf(pod *corev1.Pod, node *corev1.Node, gone bool, at time.Time) 
 	return t
 }
 
+// Waits names what terminating pods wait for.
+var Waits = map[cliv1alpha1.TerminationWait]string{
+	cliv1alpha1.WaitsForContainers:        "its containers",
+	cliv1alpha1.WaitsForKubelet:           "its kubelet, which is alive",
+	cliv1alpha1.WaitsForSilentKubelet:     "its kubelet, which is silent",
+	cliv1alpha1.WaitsForFinalizers:        "its finalizers",
+	cliv1alpha1.WaitsForGarbageCollection: "pod garbage collection",
+}
+
 // DisruptionOf returns the condition that says why a pod is deleted, or nil.
 func DisruptionOf(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -22,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
@@ -33,20 +33,33 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 		TypeMeta: cliv1alpha1.Type("StatusReport"),
 		At:       metav1.NewMicroTime(at), Notes: cluster.Notes(), Mode: process.Mode,
 		Controllers: process.Controllers, Version: process.Version,
-		Leader: leaderOf(process), Replicas: replicasOf(process.Replicas), LastError: cluster.Signs.Failure,
+		Leader: leaderOf(process), Replicas: replicasOf(process.Replicas), Zones: state.ZonesOf(cluster.Nodes),
+		LastError: cluster.Signs.Failure, Unknown: unknown(cluster, process),
 	}
-	if account := evictionClockFor(&cluster.Signs, process); account != nil {
-		report.EvictionClock, report.BuiltInBacklog = who.ClockOf(account, at), who.BacklogOf(account, at)
+	for i, account := range cluster.Signs.EvictionClocks { // the one in the namespace of the Lease, or else any
+		if i == 0 || process.Lease != nil && account.Namespace == process.Lease.Namespace {
+			report.EvictionClock, report.BuiltInBacklog = who.ClockOf(account, at), who.BacklogOf(account, at)
+		}
 	}
+	held := map[cliv1alpha1.Objector]int{}
 	pending := plan.Pending{}
 	if mayEvict(known) { // otherwise policies hold nothing
 		pending.Policies = cluster.PoliciesOf()
+		for _, object := range cluster.Policies { // a pause is named even if it holds no pod yet
+			if object.Spec.Paused != nil && !object.Spec.DryRun {
+				held[cliv1alpha1.Objector{Policy: object.Name, Reason: string(policy.Paused)}] = 0
+			}
+		}
 	}
 	by := known.Evictor(len(cluster.Policies))
-	held := map[cliv1alpha1.Objector]int{}
 	report.Pods = plan.CountPending(pending.In(state.LiveOf(by, cluster.Nodes, cluster.Pods, at), at), held)
-	report.HeldBy = objectors(held)
-	report.Unknown = unknown(cluster, process)
+	for objector, pods := range held {
+		objector.Pods = pods
+		report.HeldBy = append(report.HeldBy, objector)
+	}
+	slices.SortFunc(report.HeldBy, func(a, b cliv1alpha1.Objector) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Reason, b.Reason))
+	})
 	report.Health, report.Problems = judge(report, cluster, known)
 	return report
 }
@@ -79,73 +92,51 @@ func replicasOf(pods []*corev1.Pod) (replicas []cliv1alpha1.Replica) {
 	return replicas
 }
 
-// evictionClockFor returns the eviction clock in the namespace of the Lease, or else any.
-func evictionClockFor(signs *state.Signs, process *who.Process) *corev1.ServiceAccount {
-	if len(signs.EvictionClocks) == 0 {
-		return nil
-	}
-	i := slices.IndexFunc(signs.EvictionClocks, func(account *corev1.ServiceAccount) bool {
-		return process.Lease != nil && account.Namespace == process.Lease.Namespace
-	})
-	return signs.EvictionClocks[max(i, 0)]
-}
-
-// objectors returns who holds pods, those with the most pods first.
-func objectors(held map[cliv1alpha1.Objector]int) (all []cliv1alpha1.Objector) {
-	for objector, pods := range held {
-		objector.Pods = pods
-		all = append(all, objector)
-	}
-	slices.SortFunc(all, func(a, b cliv1alpha1.Objector) int {
-		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Reason, b.Reason))
-	})
-	return all
-}
-
-// judge says whether Taintkeeper does its job, and what is wrong.
+// judge says whether Taintkeeper does its job, and what is wrong with it or with the nodes.
 func judge(
 	report *cliv1alpha1.StatusReport, cluster *state.Cluster, known *who.Answer,
 ) (health cliv1alpha1.Health, problems []string) {
-	if known.Process.State != who.Running {
-		why := known.WhyNot() + "."
-		if len(cluster.Policies) > 0 {
-			why = known.NoHolds()
-		}
-		if known.Process.State == who.Unknown {
-			return cliv1alpha1.HealthUnknown, []string{why}
-		}
-		return cliv1alpha1.NotRunning, []string{why}
+	switch known.Process.State {
+	case who.Running:
+		problems = problemsOf(report, cluster, known)
+	case who.Unknown:
+		health, problems = cliv1alpha1.HealthUnknown, []string{known.NotEvicting(len(cluster.Policies))}
+	default:
+		health, problems = cliv1alpha1.NotRunning, []string{known.NotEvicting(len(cluster.Policies))}
 	}
+	if state.IsDisrupted(report.Zones) {
+		problems = append(problems, state.FailedNodes(report.Zones)+".")
+	}
+	if health == "" && len(problems) > 0 {
+		health = cliv1alpha1.Degraded
+	}
+	return cmp.Or(health, cliv1alpha1.Healthy), problems
+}
+
+// problemsOf says what is wrong if Taintkeeper runs.
+func problemsOf(report *cliv1alpha1.StatusReport, cluster *state.Cluster, known *who.Answer) (problems []string) {
+	isReady := func(replica cliv1alpha1.Replica) bool { return replica.Ready }
 	if len(report.Replicas) > 0 && !slices.ContainsFunc(report.Replicas, isReady) {
 		problems = append(problems, "No replica is ready.")
 	}
-	if mayEvict(known) {
-		problems = append(problems, ofEvictions(report, cluster, known)...)
+	if !mayEvict(known) {
+		return problems
 	}
-	if len(problems) > 0 {
-		return cliv1alpha1.Degraded, problems
-	}
-	return cliv1alpha1.Healthy, nil
-}
-
-func isReady(replica cliv1alpha1.Replica) bool { return replica.Ready }
-
-// ofEvictions says what is wrong if Taintkeeper evicts.
-func ofEvictions(
-	report *cliv1alpha1.StatusReport, cluster *state.Cluster, known *who.Answer,
-) (problems []string) {
-	at := report.At.Time
 	if clock := report.EvictionClock; clock != nil && fails(clock, known) {
-		problems = append(problems, staleEvictionClock(clock, at))
+		since := "is not set"
+		if clock.Renewed != nil {
+			since = "was last renewed " + sentence.Between(clock.Renewed.Time, known.At) + " ago"
+		}
+		problems = append(problems, "The eviction clock "+since+", so the built-in controller may evict as well.")
 	}
 	if pods := report.Pods; pods.Overdue > 0 {
 		problems = append(problems, fmt.Sprintf("%s overdue, %s %s.", sentence.Are(pods.Overdue, "pod"),
-			sentence.Agree(pods.Overdue, "for", "the oldest for"), duration.HumanDuration(at.Sub(pods.Oldest.Time))))
+			sentence.Agree(pods.Overdue, "for", "the oldest for"), sentence.Between(pods.Oldest.Time, known.At)))
 	}
-	for _, policy := range cluster.Policies {
-		accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionAccepted)
+	for _, object := range cluster.Policies {
+		accepted := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionAccepted)
 		if accepted != nil && accepted.Status == metav1.ConditionFalse {
-			problems = append(problems, fmt.Sprintf("EvictionPolicy %s is not accepted: %s", policy.Name, accepted.Message))
+			problems = append(problems, fmt.Sprintf("EvictionPolicy %s is not accepted: %s", object.Name, accepted.Message))
 		}
 	}
 	return problems
@@ -166,10 +157,49 @@ func fails(clock *cliv1alpha1.EvictionClockStatus, known *who.Answer) bool {
 	return clock.State == cliv1alpha1.ClockStale && leader.Coexists
 }
 
-func staleEvictionClock(clock *cliv1alpha1.EvictionClockStatus, at time.Time) string {
-	if clock.Renewed == nil {
-		return "The eviction clock is not set, so the built-in controller may evict as well."
+// unknown returns the fields of a report that are empty because something was not read.
+func unknown(cluster *state.Cluster, process *who.Process) (fields []cliv1alpha1.UnknownField) {
+	runs, signs := process.State == who.Running, &cluster.Signs
+	files := cluster.Location == state.Location{}
+	noEvictionClock := len(signs.EvictionClocks) == 0 && !signs.EvictionClocksKnown
+	mode := unread(files, "Lease of Taintkeeper", "leases")
+	if process.Why != "" {
+		mode = "no leader says it on its Lease"
 	}
-	return fmt.Sprintf("The eviction clock was last renewed %s ago, so the built-in controller may evict as well.",
-		duration.HumanDuration(at.Sub(clock.Renewed.Time)))
+	for _, field := range []struct {
+		name    string
+		unknown bool
+		reason  string
+	}{
+		{"mode", process.State == who.Unknown, mode},
+		{"controllers", runs && process.Controllers == nil, "no leader says on its Lease what it runs"},
+		{"version", runs && process.Version == "", "no label " + v1alpha1.VersionLabel},
+		{"leader", process.Mode == cliv1alpha1.ModeEnforce && !process.Held && !signs.LeasesKnown, unread(files, "Lease of Taintkeeper", "leases")},
+		{"pods", files && len(cluster.Pods) == 0, unread(files, "Pod", "pods")},
+		{"pods", !cluster.Knows(state.Nodes.Resource), unread(files, "Node", "nodes")},
+		{"heldBy", process.State == who.Unknown && len(cluster.Policies) > 0, "it is not known whether Taintkeeper is running"},
+		{"heldBy", policiesUnknown(cluster, files), unread(files, "EvictionPolicy", "evictionpolicies")},
+		{"evictionClock", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"builtInBacklog", noEvictionClock, unread(files, "ServiceAccount", "serviceaccounts")},
+		{"lastError", signs.Failure == nil && !signs.FailuresKnown, unread(files, "Event", "events")},
+	} {
+		if field.unknown {
+			fields = append(fields, cliv1alpha1.UnknownField{Field: field.name, Reason: field.reason})
+		}
+	}
+	return fields
+}
+
+// policiesUnknown reports whether there may be EvictionPolicies that were not read. A snapshot without them shows that
+// the cluster has none, but other files do not.
+func policiesUnknown(cluster *state.Cluster, files bool) bool {
+	return !cluster.Knows(state.Policies.Resource) || files && cluster.At.IsZero() && len(cluster.Policies) == 0
+}
+
+// unread says why a kind is not known.
+func unread(files bool, kind, resource string) string {
+	if files {
+		return "the files contain no " + kind
+	}
+	return "you may not list " + resource
 }

@@ -70,9 +70,9 @@ type Board struct {
 	sources map[string]*currency
 }
 
-// headRow has everything that exists only once. ToGo counts the pods that must leave, as all commands do. Evicted is how many evictions the board saw, and Evictions are the last
-// of them, newest first. Idle says that Taintkeeper does not evict, and what that means. It is empty if Taintkeeper
-// evicts, or if that is not known.
+// headRow has everything that exists only once. ToGo counts the pods that must leave, as all commands do. Evicted is how
+// many evictions the board saw, and Evictions are the last of them, newest first. Idle says that Taintkeeper does not
+// evict, and what that means. It is empty if Taintkeeper evicts, or if that is not known.
 type headRow struct {
 	Zones     []zoneRow            `json:"zones,omitempty"`
 	ToGo      cliv1alpha1.PodsToGo `json:"toGo"`
@@ -118,21 +118,15 @@ func (b *Board) feeds() []follow.Feed {
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeTaintRule"))
 	return append(follow.ClusterFeeds(clients, b.config.Namespace, nil, b),
-		follow.Feed{
-			Kind: kindEvents, Client: clients, Object: &corev1.Event{},
-			Calls: follow.CallsOf(nodeEvents.List, nodeEvents.Watch, warnings),
-			Set:   follow.Only(b.setEvent), Gone: b.deleteEvent,
-		},
-		follow.Feed{
-			Kind: kindRules, Client: b.config.Rules, Object: rule,
-			Calls: follow.CallsOf(rules.List, rules.Watch, fields.Everything()),
-			Set: follow.Only(func(rule *unstructured.Unstructured) {
+		follow.FeedOf(kindEvents, clients, &corev1.Event{}, nodeEvents.List, nodeEvents.Watch, warnings, b.setEvent,
+			func(uid types.UID, _ string, _ *corev1.Event) { b.deleteEvent(uid) }),
+		follow.FeedOf(kindRules, b.config.Rules, rule, rules.List, rules.Watch, fields.Everything(),
+			func(rule *unstructured.Unstructured) {
 				b.rows.put(tableRules+string(rule.GetUID()), map[string]any{
 					"name": rule.GetName(), "spec": rule.Object["spec"], "status": rule.Object["status"],
 				})
-			}),
-			Gone: func(uid types.UID, _ string, _ metav1.Object) { b.rows.remove(tableRules + string(uid)) },
-		})
+			},
+			func(uid types.UID, _ string, _ *unstructured.Unstructured) { b.rows.remove(tableRules + string(uid)) }))
 }
 
 // setPolicies updates who evicts, and the policies. Policies change what the board says about pods, but not which pods

@@ -10,13 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -117,7 +116,7 @@ func (b *Board) DeletePod(uid types.UID, last *corev1.Pod) {
 	b.live.DeletePod(uid)
 }
 
-// markChanged records that a pod of a node has changed, which matters if the node has NoExecute taints, or if the pod is
+// markChanged records that a pod of a node has changed, which matters if the node has NoExecute taints or the pod is
 // terminating.
 func (b *Board) markChanged(pod *corev1.Pod) {
 	if node := b.live.Node(pod.Spec.NodeName); node != nil && (len(node.Taints) > 0 || pod.DeletionTimestamp != nil) {
@@ -152,16 +151,22 @@ func (b *Board) renderNode(name string, now time.Time) {
 		b.pods[name] = row.Pods
 	}
 	for _, pod := range b.pending.StuckOn(node, now) {
-		row.Stuck = append(row.Stuck, stuckRow{pod, show.Waits[pod.WaitsFor]})
+		row.Stuck = append(row.Stuck, stuckRow{pod, state.Waits[pod.WaitsFor]})
 	}
 	for pod := range node.Pods() { // once its containers should have ended, a pod is stuck
-		if until := pod.DeletionTimestamp; until != nil && until.After(now) && (b.again[name].IsZero() || until.Time.Before(b.again[name])) {
-			b.again[name] = until.Time
+		if until := pod.DeletionTimestamp; until != nil && until.After(now) {
+			b.again[name] = timeline.Next(b.again[name], until.Time)
 		}
 	}
 	if len(node.Spec.Taints) > 0 {
 		row.LastWrite = state.LastWriteOf(node.Node)
 	}
+	row.Taints = taintRows(node)
+	b.rows.put(tableNodes+name, row)
+}
+
+// taintRows returns the taints of a node.
+func taintRows(node *state.LiveNode) (rows []taintRow) {
 	for i := range node.Spec.Taints {
 		taint := &node.Spec.Taints[i]
 		is := taintRow{Text: taints.Format(*taint)}
@@ -170,9 +175,9 @@ func (b *Board) renderNode(name string, now time.Time) {
 				is.Since = counted.Since.UnixMilli()
 			}
 		}
-		row.Taints = append(row.Taints, is)
+		rows = append(rows, is)
 	}
-	b.rows.put(tableNodes+name, row)
+	return rows
 }
 
 // defaultPolicy follows from the default flags of kube-controller-manager and Taintkeeper. The board cannot see whether
@@ -297,7 +302,7 @@ func (b *Board) setEvent(event *corev1.Event) {
 	}
 }
 
-func (b *Board) deleteEvent(uid types.UID, _ string, _ metav1.Object) {
+func (b *Board) deleteEvent(uid types.UID) {
 	delete(b.waiting, uid)
 	b.rows.remove(tableDifferences + string(uid))
 }

@@ -802,7 +802,8 @@ const drawBoard = () => {
     pods = nodes.flatMap((node) => node.pods ?? []);
     for (const pod of pods) pod.at ??= instant(pod.due);
     pods.sort((a, b) => a.at - b.at || a.priority - b.priority || (fullName(a) < fullName(b) ? -1 : 1));
-    inZones(nodes, pods);
+    const stuck = nodes.flatMap((node) => node.stuck ?? []).sort((a, b) => instant(a.since) - instant(b.since) || natural(fullName(a), fullName(b)));
+    inZones(nodes, [...pods, ...stuck]);
     const byZone = groups(nodes, (node) => node.zone);
     const newest = (rows) => rows.sort((a, b) => b.at - a.at || (keyOf(a) < keyOf(b) ? -1 : 1));
     const byWorkload = groups(pods, (pod) => pod.namespace + ' ' + (pod.owner ? ownerOf(pod) : 'Pod/' + pod.name));
@@ -813,7 +814,7 @@ const drawBoard = () => {
     fill({
       zones: zones.sort((a, b) => b.pods - a.pods || b.notReady - a.notReady || natural(a.name, b.name)),
       workloads: [...byWorkload.values()].map((of) => ({ kind: 'Pod', name: of[0].name, ...of[0].owner, namespace: of[0].namespace, pods: of.length, first: of[0].at, last: of.at(-1).at, held: of.filter(holds).length })).sort((a, b) => b.pods - a.pods || a.first - b.first),
-      pods, nodes, stuck: nodes.flatMap((node) => node.stuck ?? []).sort((a, b) => instant(a.since) - instant(b.since) || natural(fullName(a), fullName(b))), rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
+      pods, nodes, stuck, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
     });
     const start = clock();
     const marks = pods.filter((pod) => pod.at < never).map((pod) => ({ kind: holds(pod) ? 'held' : pod.owner ? 'leaves' : 'lost', at: Math.max(start, pod.at), pod }));

@@ -135,7 +135,7 @@ func TestWhetherTaintkeeperRunsAndEvicts(t *testing.T) {
 			if known.Process.Mode != test.mode {
 				t.Errorf("the mode is %q, want %q", known.Process.Mode, test.mode)
 			}
-			if says := known.NoHolds(); says != test.says {
+			if says := known.NotEvicting(1); says != test.says {
 				t.Errorf("about policies it says %q, want %q", says, test.says)
 			}
 			if evicts := known.Eviction.Taintkeeper.State == who.Running; evicts != (test.says == "") {
@@ -160,7 +160,7 @@ func TestWhatIsNotKnownIsNotSaidWithoutPolicies(t *testing.T) {
 	} {
 		cluster := &state.Cluster{Signs: state.Signs{LeasesKnown: true}}
 		test.fact(cluster)
-		if got := who.Ask(cluster, at).Idle(test.policies); got != test.want {
+		if got := who.Ask(cluster, at).Evictor(test.policies).Idle; got != test.want {
 			t.Errorf("%s: it says %q, want %q", name, got, test.want)
 		}
 	}
