@@ -212,8 +212,8 @@ func (o *objecting) left(p *pod, now time.Time) {
 }
 
 // quotas are the ResourceQuotas of namespaces, and what their pods use, counted with the API server's own code. A
-// controller whose pod is refused tries again. Terminating pods count until they are gone. Ignored are other objects, the
-// scope CrossNamespacePodAffinity, and that a quota may require pods to have requests.
+// controller whose pod is refused tries again. Terminating pods count until they are gone. Ignored are other objects,
+// the scope CrossNamespacePodAffinity, and that a quota may require pods to have requests.
 type quotas map[string][]*quota
 
 type quota struct {

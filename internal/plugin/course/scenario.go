@@ -152,19 +152,14 @@ func plainly(err error) error {
 
 func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, err error) {
 	is = step{at: of.At.Duration}
-	kinds := 0
-	for kind, set := range []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil} {
-		if set {
-			is.kind = stepKind(kind)
-			kinds++
-		}
-	}
+	kinds := []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil}
+	is.kind = stepKind(slices.Index(kinds, true))
 	switch {
 	case is.at < 0:
 		return is, fmt.Errorf("at: %s is before the start", is.at)
 	case until > 0 && is.at > until:
 		return is, fmt.Errorf("at: %s is after the end, which is at %s", is.at, until)
-	case kinds != 1:
+	case is.kind < 0 || slices.Contains(kinds[is.kind+1:], true):
 		return is, errors.New("set exactly one of silent, back, taint and apiServerDown")
 	}
 	switch is.kind {

@@ -172,11 +172,18 @@ type refusal struct {
 	preemption  placement.Preemption // of pods that make room
 }
 
-// placed reports whether a pod finds room, and binds it if it does. It looks for room if its controller creates it, and
-// if the room may be asked again.
-func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
+// looks reports whether a pod looks for room: its controller creates it, and the room may be asked again.
+func (s *simulation) looks(p *pod) bool {
 	roomSaysWhy := s.outcome != nil && s.room != nil
-	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) || p.asked && s.room != nil && !s.room.MayAsk() {
+	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) {
+		return false
+	}
+	return !p.asked || s.room == nil || s.room.MayAsk()
+}
+
+// placed reports whether a pod finds room, and binds it if it does.
+func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
+	if !s.looks(p) {
 		return false
 	}
 	like := likeOf(p)

@@ -232,8 +232,8 @@ func (s *Subject) deletion() string {
 }
 
 // trial is a change to try: the pod's tolerations and the node's taints after it. The API server allows tolerations of
-// a pod to be added, and their tolerationSeconds to change, but tolerations cannot be removed, and only those with effect
-// NoExecute may have tolerationSeconds.
+// a pod to be added, and their tolerationSeconds to change, but tolerations cannot be removed, and only those with
+// effect NoExecute may have tolerationSeconds.
 type trial struct {
 	change      cliv1alpha1.SmallestChange
 	tolerations []corev1.Toleration

@@ -55,6 +55,11 @@ func (s *Subject) explainPending(e *cliv1alpha1.Explanation) {
 			e.Changes = append(e.Changes, s.admitting(class))
 		}
 	}
+	s.noteScheduler(e)
+}
+
+// noteScheduler adds other reasons why the pod has no node.
+func (s *Subject) noteScheduler(e *cliv1alpha1.Explanation) {
 	e.Notes = append(e.Notes, "This considers only taints. The scheduler also considers resources, affinity to pods, spread, volumes and ports.")
 	var gates []string
 	for _, gate := range s.Pod.Spec.SchedulingGates {

@@ -222,16 +222,12 @@ func Policies(plan *cliv1alpha1.TaintPlan) (lines []string) {
 func objections(plan *cliv1alpha1.TaintPlan) string {
 	free, asked := plan.Summary.Leave, 0
 	var parts, held []string
-	var slowest *cliv1alpha1.PlannedPolicy // whose pace lets pods leave after the last one is due
+	slowest := slowestOf(plan)
 	for i := range plan.Policies {
 		p := &plan.Policies[i]
 		free, asked = free-p.Asked-p.Held, asked+p.Asked
 		if p.Held > 0 {
 			held = append(held, fmt.Sprintf("%d %s held by policy %s", p.Held, are(p.Held), p.Name))
-		}
-		if p.LastAt != nil && p.LastAt.After(plan.Summary.Last.Time) && p.LastAt.After(plan.At.Time) &&
-			(slowest == nil || p.LastAt.After(slowest.LastAt.Time)) {
-			slowest = p
 		}
 	}
 	if asked == 0 && len(held) == 0 && slowest == nil {
@@ -248,6 +244,20 @@ func objections(plan *cliv1alpha1.TaintPlan) string {
 		parts = append(parts, fmt.Sprintf("%d %s if PodDisruptionBudgets allow it", asked, leave(asked)))
 	}
 	return ": " + strings.Join(append(parts, held...), ", ")
+}
+
+// slowestOf returns the slowest policy whose pace lets pods leave after the last one is due, or nil.
+func slowestOf(plan *cliv1alpha1.TaintPlan) (slowest *cliv1alpha1.PlannedPolicy) {
+	last := plan.Summary.Last.Time
+	if last.Before(plan.At.Time) {
+		last = plan.At.Time
+	}
+	for i := range plan.Policies {
+		if p := &plan.Policies[i]; p.LastAt != nil && p.LastAt.After(last) {
+			slowest, last = p, p.LastAt.Time
+		}
+	}
+	return slowest
 }
 
 func are(n int) string { return sentence.Agree(n, "is", "are") }
