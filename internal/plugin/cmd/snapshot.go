@@ -78,7 +78,7 @@ other annotations except the one that marks static pods.`,
 	return cmd
 }
 
-// writeSnapshot reads the cluster and prints its objects, each as a line, between the first and the last line of a
+// writeSnapshot reads the cluster and prints its objects, a line each. The first line and the last say that they are a
 // snapshot.
 func writeSnapshot(ctx context.Context, from *source.Source) error {
 	cluster, err := from.Read(ctx, source.Wants{
