@@ -13,7 +13,10 @@
 //  6. In a group that hangs, first tries come before retries. Retries are first come, first served.
 //  7. An eviction that was refused or failed waits for its own backoff. At most 50 of these are retried per second.
 //
-// Limits can also bound how many evictions of one group are in flight. Those that ask the Eviction API do that.
+// There are two lanes, each with limits, groups and turns of its own: pods to delete, and pods about which the Eviction
+// API is asked. The limits of the second also bound how many evictions of one group are in flight. A pod changes lanes
+// when its answer changes, as a new eviction; a try in flight is withdrawn and ends first. A held pod that was asked
+// about stays in its lane, because it would lose the backoff of its tries.
 //
 // A group is a namespace, because what hangs is a webhook, and webhooks select by namespace and labels, never by node.
 // Together, 1 and 2 keep at most 80 of the 98 seats that the API server gives to all controllers (workload-high), so
@@ -44,6 +47,18 @@ type Limits struct {
 	PerGroup int           // in flight in one group; 0 is no limit
 }
 
+// Lane is the way in which a pod leaves.
+type Lane int
+
+// The lanes.
+const (
+	Delete Lane = iota // it is deleted
+	Ask                // the Eviction API is asked about it
+)
+
+// Lanes are the limits of each lane.
+type Lanes [2]Limits
+
 // LimitsFor returns the limits for a number of places, which must be at least 1. With 16 places, at most 80 evictions
 // are in flight.
 func LimitsFor(places int) Limits {
@@ -64,6 +79,7 @@ const (
 
 // group is a set of evictions that hang together.
 type group struct {
+	lane             *lane
 	name             string
 	members          int
 	inFlight         int
@@ -77,10 +93,15 @@ type group struct {
 
 // Backlog is not safe for concurrent use. Set, Next and Done take O(log n) for each pod that they touch.
 type Backlog struct {
-	limits Limits
-	there  func(types.UID) bool
+	there func(types.UID) bool
+	nodes map[string]map[types.UID]*Eviction
+	lanes [2]*lane
+	turn  Lane // whose turn it is to begin, if both can
+}
 
-	nodes    map[string]map[types.UID]*Eviction
+// lane has the evictions of one lane.
+type lane struct {
+	limits   Limits
 	groups   map[string]*group
 	pending  ordered[*Eviction] // may not be tried yet
 	failed   ordered[*Eviction] // wait for their backoff
@@ -95,15 +116,18 @@ type Backlog struct {
 
 // New returns an empty Backlog. It calls there to ask whether a pod that need not leave still exists. If not, its try
 // in flight is not withdrawn: the API server is about to answer it, or never will.
-func New(limits Limits, there func(types.UID) bool) *Backlog {
+func New(limits Lanes, there func(types.UID) bool) *Backlog {
+	b := &Backlog{there: there, nodes: map[string]map[types.UID]*Eviction{}}
 	inTurn := func(a, b *group) bool { return a.served < b.served }
-	return &Backlog{
-		limits: limits, there: there,
-		nodes: map[string]map[types.UID]*Eviction{}, groups: map[string]*group{},
-		pending: evictions(sooner), failed: evictions(sooner), spared: evictions(refusedSooner),
-		ready:   ordered[*group]{at: func(g *group) *int { return &g.atReady }, less: inTurn},
-		careful: ordered[*group]{at: func(g *group) *int { return &g.atTurns }, less: inTurn},
+	for i := range b.lanes {
+		b.lanes[i] = &lane{
+			limits: limits[i], groups: map[string]*group{},
+			pending: evictions(sooner), failed: evictions(sooner), spared: evictions(refusedSooner),
+			ready:   ordered[*group]{at: func(g *group) *int { return &g.atReady }, less: inTurn},
+			careful: ordered[*group]{at: func(g *group) *int { return &g.atTurns }, less: inTurn},
+		}
 	}
+	return b
 }
 
 // Set replaces what is known about a node. It returns the evictions of pods that may stay now, and the evictions in
@@ -115,7 +139,7 @@ func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, canc
 	for _, l := range leaving {
 		e := known[l.UID]
 		if e == nil {
-			e = &Eviction{Node: node, group: b.join(l.Group)}
+			e = &Eviction{Node: node, group: b.lanes[l.Lane].join(l.Group)}
 		}
 		next[l.UID] = e
 		if b.update(e, l, now) {
@@ -141,11 +165,19 @@ func (b *Backlog) Set(node string, leaving []Leaving, now time.Time) (stay, canc
 	return stay, cancel
 }
 
-// Knows reports whether the eviction of a pod of a node waits here, is in flight, or was refused.
-func (b *Backlog) Knows(node string, pod types.UID) bool { return b.nodes[node][pod] != nil }
-
 // update applies what is known about a pod that must leave, and reports whether its try in flight must be cancelled.
 func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
+	if e.Lane == Ask && !l.Answer.Free() {
+		l.Lane = Ask
+	}
+	if b.lanes[l.Lane] != e.group.lane {
+		e.Leaving, e.unwanted = l, false
+		if e.inFlight {
+			return b.there(e.UID) && e.cancel(ErrWithdrawn)
+		}
+		b.move(e)
+		return false
+	}
 	same, ready := !e.unwanted && e.equal(l), l.mayBeTried(now)
 	news := e.unsure || l.Due.Sub(e.Due).Abs() >= time.Second
 	e.Leaving, e.unwanted = l, false
@@ -158,19 +190,27 @@ func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 	return false
 }
 
+// move begins an eviction in another lane.
+func (b *Backlog) move(e *Eviction) {
+	b.take(e)
+	e.group.leave()
+	e.group = b.lanes[e.Lane].join(e.Group)
+	b.renew(e, e.Leaving.from())
+}
+
 // goOn makes an eviction wait again after a change of its pod. It remains the same eviction as long as it may be tried.
 // A postponed first try is due at once if there is news. An eviction that was tried keeps its backoff while it is held.
 func (b *Backlog) goOn(e *Eviction, ready, news bool) {
-	waits := e.in
+	waits, lane := e.in, e.group.lane
 	b.take(e)
 	same := ready && waits != nil && !e.began.IsZero()
 	switch {
-	case waits == &b.spared:
+	case waits == &lane.spared:
 		e.began = time.Time{}
 		b.retry(e, e.rested)
-	case same && waits == &b.failed, !same && e.Tries > 0 && !news:
+	case same && waits == &lane.failed, !same && e.Tries > 0 && !news:
 		b.retry(e, e.rested)
-	case same && waits == &b.pending && news:
+	case same && waits == &lane.pending && news:
 		b.wait(e, e.Leaving.from())
 	case same:
 		b.put(e, waits)
@@ -196,11 +236,11 @@ func (b *Backlog) withdraw(e *Eviction) (remembered, cancel bool) {
 // spare ends the eviction of a pod that may stay. It reports whether the eviction is remembered because it was refused.
 func (b *Backlog) spare(e *Eviction) (remembered bool) {
 	if e.Refuser == "" {
-		b.leave(e.group)
+		e.group.leave()
 		return false
 	}
 	e.unwanted, e.Memo = true, nil
-	b.put(e, &b.spared)
+	b.put(e, &e.group.lane.spared)
 	return true
 }
 
@@ -210,26 +250,26 @@ func (b *Backlog) remember(node string, leaving map[types.UID]*Eviction) {
 	}
 }
 
-func (b *Backlog) join(name string) *group {
-	g := b.groups[name]
+func (l *lane) join(name string) *group {
+	g := l.groups[name]
 	if g == nil {
-		g = &group{name: name, firsts: evictions(first), retries: evictions(sooner)}
-		b.groups[name] = g
+		g = &group{lane: l, name: name, firsts: evictions(first), retries: evictions(sooner)}
+		l.groups[name] = g
 	}
 	g.members++
 	return g
 }
 
-func (b *Backlog) leave(g *group) {
+func (g *group) leave() {
 	if g.members--; g.members == 0 {
-		delete(b.groups, g.name)
+		delete(g.lane.groups, g.name)
 	}
 }
 
 // forget ends an eviction.
 func (b *Backlog) forget(e *Eviction) {
 	b.drop(e)
-	b.leave(e.group)
+	e.group.leave()
 }
 
 func (b *Backlog) drop(e *Eviction) {
@@ -247,7 +287,7 @@ func (b *Backlog) renew(e *Eviction, from time.Time) {
 func (b *Backlog) wait(e *Eviction, from time.Time) {
 	e.from = from
 	if !e.Answer.Held {
-		b.put(e, &b.pending)
+		b.put(e, &e.group.lane.pending)
 	}
 }
 
@@ -255,61 +295,76 @@ func (b *Backlog) wait(e *Eviction, from time.Time) {
 func (b *Backlog) retry(e *Eviction, rested time.Time) {
 	e.rested, e.from = rested, latest(rested, e.Leaving.from())
 	if !e.Answer.Held {
-		b.put(e, &b.failed)
+		b.put(e, &e.group.lane.failed)
 	}
 }
 
 func (b *Backlog) put(e *Eviction, in *ordered[*Eviction]) {
 	e.in = in
 	in.put(e)
-	b.order(e.group)
+	e.group.order()
 }
 
 func (b *Backlog) take(e *Eviction) {
 	if e.in != nil {
 		e.in.take(e)
 		e.in = nil
-		b.order(e.group)
+		e.group.order()
 	}
 }
 
 // order puts a group in the order of turns, or takes it out.
-func (b *Backlog) order(g *group) {
-	room := b.limits.PerGroup == 0 || g.inFlight < b.limits.PerGroup
-	b.ready.keep(g, room && !g.hangs && !g.firsts.empty())
-	b.careful.keep(g, room && (g.hangs && !g.firsts.empty() || !g.retries.empty()))
+func (g *group) order() {
+	l := g.lane
+	room := l.limits.PerGroup == 0 || g.inFlight < l.limits.PerGroup
+	l.ready.keep(g, room && !g.hangs && !g.firsts.empty())
+	l.careful.keep(g, room && (g.hangs && !g.firsts.empty() || !g.retries.empty()))
 }
 
 // Next returns the eviction to try now, which is then in flight until Done. If there is none, it returns when to call
 // Next and Excess again, unless Set or Done is called earlier; zero means only after one of these. That instant may be
-// now, because one call does a limited amount of work.
+// now, because one call does a limited amount of work. The lanes take turns.
 func (b *Backlog) Next(now time.Time) (_ *Eviction, again time.Time) {
-	b.wake(now)
-	young, retries, again := b.young(now)
-	if young < b.limits.Prompt && len(b.inFlight) < b.limits.Prompt+b.limits.Slow {
+	for range b.lanes {
+		l := b.lanes[b.turn]
+		b.turn = (b.turn + 1) % Lane(len(b.lanes))
+		e, then := b.next(l, now)
+		if e != nil {
+			return e, time.Time{}
+		}
+		again = earliest(again, then)
+	}
+	return nil, again
+}
+
+// next is Next for one lane.
+func (b *Backlog) next(l *lane, now time.Time) (_ *Eviction, again time.Time) {
+	b.wake(l, now)
+	young, retries, again := l.young(now)
+	if young < l.limits.Prompt && len(l.inFlight) < l.limits.Prompt+l.limits.Slow {
 		switch {
-		case retries < b.limits.Retries && !b.careful.empty():
-			return b.begin(b.careful.first(), true, now), time.Time{}
-		case !b.ready.empty():
-			return b.begin(b.ready.first(), false, now), time.Time{}
+		case retries < l.limits.Retries && !l.careful.empty():
+			return b.begin(l.careful.first(), true, now), time.Time{}
+		case !l.ready.empty():
+			return b.begin(l.ready.first(), false, now), time.Time{}
 		}
 	}
-	if !b.pending.empty() {
-		again = earliest(again, b.pending.first().from)
+	if !l.pending.empty() {
+		again = earliest(again, l.pending.first().from)
 	}
-	if !b.failed.empty() {
-		again = earliest(again, latest(b.failed.first().from, b.paced))
+	if !l.failed.empty() {
+		again = earliest(again, latest(l.failed.first().from, l.paced))
 	}
-	if !b.spared.empty() {
-		again = earliest(again, b.spared.first().refused.Add(rememberRefusal))
+	if !l.spared.empty() {
+		again = earliest(again, l.spared.first().refused.Add(rememberRefusal))
 	}
 	return nil, again
 }
 
 // young counts the evictions that hold a place and the retries among them, and returns when the first becomes slow.
-func (b *Backlog) young(now time.Time) (young, retries int, slow time.Time) {
-	for _, e := range b.inFlight {
-		at := e.began.Add(b.limits.Patience)
+func (l *lane) young(now time.Time) (young, retries int, slow time.Time) {
+	for _, e := range l.inFlight {
+		at := e.began.Add(l.limits.Patience)
 		if !at.After(now) {
 			continue
 		}
@@ -323,26 +378,26 @@ func (b *Backlog) young(now time.Time) (young, retries int, slow time.Time) {
 }
 
 // wake moves evictions that may be tried now to the order of their group, and forgets old refusals.
-func (b *Backlog) wake(now time.Time) {
+func (b *Backlog) wake(l *lane, now time.Time) {
 	for range movesPerCall {
-		if b.pending.empty() || b.pending.first().from.After(now) {
+		if l.pending.empty() || l.pending.first().from.After(now) {
 			break
 		}
-		e := b.pending.first()
+		e := l.pending.first()
 		b.take(e)
 		b.put(e, e.turn())
 	}
-	if !b.failed.empty() && !latest(b.failed.first().from, b.paced).After(now) {
-		e := b.failed.first()
+	if !l.failed.empty() && !latest(l.failed.first().from, l.paced).After(now) {
+		e := l.failed.first()
 		b.take(e)
 		b.put(e, &e.group.retries)
-		b.paced = now.Add(b.limits.Pace)
+		l.paced = now.Add(l.limits.Pace)
 	}
 	for range movesPerCall {
-		if b.spared.empty() || b.spared.first().refused.Add(rememberRefusal).After(now) {
+		if l.spared.empty() || l.spared.first().refused.Add(rememberRefusal).After(now) {
 			break
 		}
-		e := b.spared.first()
+		e := l.spared.first()
 		b.take(e)
 		b.forget(e)
 	}
@@ -354,22 +409,23 @@ func (b *Backlog) begin(g *group, retry bool, now time.Time) *Eviction {
 	if retry && (!g.hangs || g.firsts.empty()) {
 		from = &g.retries
 	}
-	e := from.first()
-	b.turns++
-	g.served = b.turns
+	e, l := from.first(), g.lane
+	l.turns++
+	g.served = l.turns
 	b.take(e)
-	e.inFlight, e.began, e.retry, e.unsure, b.begun = true, now, retry, false, now
-	b.inFlight = append(b.inFlight, e)
+	e.inFlight, e.began, e.retry, e.unsure, l.begun = true, now, retry, false, now
+	l.inFlight = append(l.inFlight, e)
 	g.inFlight++
-	b.order(g)
+	g.order()
 	return e
 }
 
 // Done ends a try that Next started.
 func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
-	b.inFlight = slices.DeleteFunc(b.inFlight, func(f *Eviction) bool { return f == e })
+	l := e.group.lane
+	l.inFlight = slices.DeleteFunc(l.inFlight, func(f *Eviction) bool { return f == e })
 	e.group.inFlight--
-	b.order(e.group)
+	e.group.order()
 	withdrawn := errors.Is(e.cancelled, ErrWithdrawn)
 	b.learn(e, o, withdrawn)
 	e.inFlight, e.cancelled, e.hung = false, nil, o.kind == hung
@@ -384,6 +440,8 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 		if e.rested = now.Add(o.after); !b.spare(e) {
 			b.drop(e)
 		}
+	case b.lanes[e.Lane] != l:
+		b.move(e)
 	case withdrawn && o.kind != failed: // the pod must leave again, which is another eviction
 		b.renew(e, latest(e.Leaving.from(), now))
 	case o.kind == later, o.kind == unsure:
@@ -403,24 +461,31 @@ func (b *Backlog) learn(e *Eviction, o Outcome, withdrawn bool) {
 	again := o.kind == hung && e.hung
 	if g := e.group; !withdrawn && !again && o.kind != later && o.kind != unsure && !e.began.Before(g.judged) {
 		g.judged, g.hangs = e.began, o.kind == hung
-		b.order(g)
+		g.order()
 	}
 }
 
-// Excess returns the evictions to cancel because more than the limit are slow.
+// Excess returns the evictions to cancel because more than the limit of their lane are slow.
 func (b *Backlog) Excess(now time.Time) (cancel []*Eviction) {
-	if len(b.inFlight) <= b.limits.Slow {
+	for _, l := range b.lanes {
+		cancel = append(cancel, l.excess(now)...)
+	}
+	return cancel
+}
+
+func (l *lane) excess(now time.Time) (cancel []*Eviction) {
+	if len(l.inFlight) <= l.limits.Slow {
 		return nil
 	}
 	var slow []*Eviction
 	of := map[*group]int{}
-	for _, e := range b.inFlight {
-		if e.cancelled == nil && !e.began.Add(b.limits.Patience).After(now) {
+	for _, e := range l.inFlight {
+		if e.cancelled == nil && !e.began.Add(l.limits.Patience).After(now) {
 			slow = append(slow, e)
 			of[e.group]++
 		}
 	}
-	for len(slow) > b.limits.Slow {
+	for len(slow) > l.limits.Slow {
 		victim := 0
 		for i, e := range slow { // they are in the order in which they began: the last of equals
 			if of[e.group] >= of[slow[victim].group] {
@@ -438,12 +503,14 @@ func (b *Backlog) Excess(now time.Time) (cancel []*Eviction) {
 // Stop returns the evictions to cancel at the end of the process because they have been in flight for longer than a
 // limit. If any are still in flight, it also returns when to call it again.
 func (b *Backlog) Stop(limit time.Duration, now time.Time) (cancel []*Eviction, again time.Time) {
-	for _, e := range b.inFlight {
-		switch at := e.began.Add(limit); {
-		case at.After(now):
-			again = earliest(again, at)
-		case e.cancel(ErrNoRoom):
-			cancel = append(cancel, e)
+	for _, l := range b.lanes {
+		for _, e := range l.inFlight {
+			switch at := e.began.Add(limit); {
+			case at.After(now):
+				again = earliest(again, at)
+			case e.cancel(ErrNoRoom):
+				cancel = append(cancel, e)
+			}
 		}
 	}
 	return cancel, again

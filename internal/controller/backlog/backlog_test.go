@@ -58,7 +58,7 @@ func uids(all []*Eviction) (uids []string) {
 // one is a Backlog with one pod, which is in flight.
 func one(t *testing.T) (*Backlog, *Eviction) {
 	t.Helper()
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 1, t0), t0)
 	begun := begin(b, t0)
 	if len(begun) != 1 {
@@ -67,10 +67,70 @@ func one(t *testing.T) (*Backlog, *Eviction) {
 	return b, begun[0]
 }
 
+// asks are limits of pods about which the Eviction API is asked.
+var asks = Limits{Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: sec, Pace: 20 * ms}
+
+// inLane returns pods in another lane, with an answer.
+func inLane(lane Lane, answer Answer, all []Leaving) []Leaving {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Lane, all[i].Answer = lane, answer
+	}
+	return all
+}
+
+func TestLanesTakeTurnsAndFillTheirPlaces(t *testing.T) {
+	b := New(Lanes{std, asks}, there)
+	b.Set("n", slices.Concat(pods("a", 50, t0), inLane(Ask, Answer{}, pods("b", 50, t0))), t0)
+	begun := begin(b, t0)
+	if len(begun) != 18 {
+		t.Errorf("%d evictions begin, want 16 deletes and 2 asks of a group", len(begun))
+	}
+	if begun[0].Lane == begun[1].Lane {
+		t.Errorf("the first two to begin are %v, want one of each lane", uids(begun[:2]))
+	}
+}
+
+func TestAPodChangesLanesOnceItsTryInFlightHasEnded(t *testing.T) {
+	for name, outcome := range map[string]Outcome{"over": Over, "refused": Failed(time.Hour, "w"), "hung": Hung} {
+		b := New(Lanes{std, asks}, there)
+		b.Set("n", pods("a", 1, t0), t0)
+		e := begin(b, t0)[0]
+		e.Memo = "of the delete"
+		stay, cancel := b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0)
+		if len(stay) > 0 || len(cancel) != 1 || e.Cancelled() != ErrWithdrawn {
+			t.Fatalf("%s: %d may stay, and %d are cancelled because of %v", name, len(stay), len(cancel), e.Cancelled())
+		}
+		if begun := begin(b, t0.Add(sec)); len(begun) > 0 {
+			t.Fatalf("%s: it is asked about while its delete is in flight", name)
+		}
+		b.Done(e, outcome, t0.Add(sec))
+		begun := begin(b, t0.Add(sec))
+		if len(begun) != 1 || begun[0].Lane != Ask || begun[0].Tries > 0 || begun[0].Memo != nil {
+			t.Errorf("%s: %v begin, want a new eviction that asks", name, begun)
+		}
+		b.Done(begun[0], Over, t0.Add(sec))
+		if len(b.nodes)+len(b.lanes[Delete].groups)+len(b.lanes[Ask].groups) > 0 {
+			t.Errorf("%s: something is left over", name)
+		}
+	}
+}
+
+func TestAHeldPodThatWasAskedAboutKeepsItsBackoff(t *testing.T) {
+	b := New(Lanes{std, asks}, there)
+	b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0)
+	b.Done(begin(b, t0)[0], Failed(time.Minute, ""), t0)
+	b.Set("n", inLane(Delete, Answer{Held: true}, pods("a", 1, t0)), t0.Add(sec))
+	b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0.Add(2*sec))
+	if e, again := b.Next(t0.Add(3 * sec)); e != nil || !again.Equal(t0.Add(time.Minute)) {
+		t.Errorf("it is tried again at %v, want after its backoff", again)
+	}
+}
+
 func TestAGroupHasAtMostPerGroupInFlightHoweverLongTheyTake(t *testing.T) {
 	limits := std
 	limits.PerGroup = 2
-	b := New(limits, there)
+	b := New(Lanes{limits}, there)
 	b.Set("n", slices.Concat(pods("a", 9, t0), pods("b", 3, t0)), t0)
 	first := begin(b, t0)
 	if got := len(first); got != 4 {
@@ -88,7 +148,7 @@ func TestAGroupHasAtMostPerGroupInFlightHoweverLongTheyTake(t *testing.T) {
 }
 
 func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 100, t0), t0)
 	if got := len(begin(b, t0)); got != 16 {
 		t.Errorf("%d evictions begin, want 16", got)
@@ -102,7 +162,7 @@ func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
 }
 
 func TestANamespaceThatHangsHas4Places(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 100, t0), t0)
 	for _, e := range begin(b, t0) {
 		b.Done(e, Hung, t0.Add(sec))
@@ -118,28 +178,28 @@ func TestANamespaceThatHangsHas4Places(t *testing.T) {
 }
 
 func TestANamespaceHangsUntilATryThatBeganLaterIsAnswered(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 40, t0), t0)
 	first := begin(b, t0)
 	later := begin(b, t0.Add(sec))
 	b.Done(first[0], Hung, t0.Add(2*sec))
 	b.Done(first[1], Over, t0.Add(2*sec))
-	if g := b.groups["a"]; !g.hangs && !g.judged.Equal(t0) {
+	if g := b.lanes[Delete].groups["a"]; !g.hangs && !g.judged.Equal(t0) {
 		t.Errorf("judged by the try of %v", g.judged)
 	}
 	b.Done(later[0], Hung, t0.Add(2*sec))
 	b.Done(first[2], Over, t0.Add(3*sec))
-	if !b.groups["a"].hangs {
+	if !b.lanes[Delete].groups["a"].hangs {
 		t.Error("an earlier try was answered, and it does not hang anymore")
 	}
 	b.Done(later[1], Failed(sec, "webhook w"), t0.Add(3*sec))
-	if b.groups["a"].hangs {
+	if b.lanes[Delete].groups["a"].hangs {
 		t.Error("a try that began just as late was answered, and it still hangs")
 	}
 }
 
 func TestInANamespaceThatHangsFirstTriesComeBeforeRetries(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 30, t0), t0)
 	hung := begin(b, t0)
 	for _, e := range hung {
@@ -158,7 +218,7 @@ func TestInANamespaceThatHangsFirstTriesComeBeforeRetries(t *testing.T) {
 }
 
 func TestNamespacesTakeTurns(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", slices.Concat(pods("a", 100, t0), pods("b", 2, t0)), t0)
 	b.Set("m", pods("c", 1, t0), t0)
 	got := uids(begin(b, t0))
@@ -170,7 +230,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 }
 
 func TestInANamespaceTheFirstDueIsFirstAndThenTheLowestPriorityAndPodsOfOneNodeGoTogether(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	of := func(uid string, due time.Duration, priority int32) Leaving {
 		return Leaving{UID: types.UID(uid), Group: "a", Due: t0.Add(due), Priority: priority}
 	}
@@ -183,7 +243,7 @@ func TestInANamespaceTheFirstDueIsFirstAndThenTheLowestPriorityAndPodsOfOneNodeG
 }
 
 func TestNoPodIsTriedBeforeItIsDue(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	// Both are due in the same second, and the one with the lower priority is due later.
 	soon := Leaving{UID: "soon", Group: "a", Due: t0.Add(100 * ms), Priority: 9}
 	late := Leaving{UID: "late", Group: "a", Due: t0.Add(900 * ms)}
@@ -200,7 +260,7 @@ func TestNoPodIsTriedBeforeItIsDue(t *testing.T) {
 }
 
 func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	now := t0
 	b.Set("n", slices.Concat(pods("a", 50, now), pods("b", 20, now)), now)
 	var begun []*Eviction
@@ -229,7 +289,7 @@ func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *tes
 // 200 namespaces hang. The evictions that began first must continue, so that it is noticed when their namespaces no
 // longer hang.
 func TestTheOldestSlowEvictionsAreNeverCancelled(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	for i := range 200 {
 		b.Set(fmt.Sprint("n", i), pods(fmt.Sprintf("ns%03d", i), 1, t0), t0)
 	}
@@ -263,7 +323,7 @@ func TestWhatFailedWaitsForItsBackoff(t *testing.T) {
 }
 
 func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 2, t0), t0)
 	begun := begin(b, t0)
 	e, other, now := begun[0], begun[1], t0
@@ -282,7 +342,7 @@ func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
 		{e, Failed(0, ""), false},
 	} {
 		now = now.Add(sec)
-		if b.Done(step.ends, step.as, now); b.groups["a"].hangs != step.hangs {
+		if b.Done(step.ends, step.as, now); b.lanes[Delete].groups["a"].hangs != step.hangs {
 			t.Fatalf("after %v: hangs: %t, want %t", now.Sub(t0), !step.hangs, step.hangs)
 		}
 		begin(b, now)
@@ -293,12 +353,12 @@ func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
 }
 
 func TestATryThatWasWithdrawnSaysNothingOfItsNamespace(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 1, t0), t0)
 	b.Set("m", pods("a", 2, t0)[1:], t0)
 	begun := begin(b, t0)
 	b.Set(begun[0].Node, nil, t0)
-	if b.Done(begun[0], Hung, t0.Add(sec)); b.groups["a"].hangs {
+	if b.Done(begun[0], Hung, t0.Add(sec)); b.lanes[Delete].groups["a"].hangs {
 		t.Error("its namespace hangs")
 	}
 }
@@ -333,17 +393,17 @@ func TestWhetherATryThatWasPutOffIsMadeAtOnceWhenItsPodChanges(t *testing.T) {
 
 // What is known about a node is set again with each of its changes, and the node can have very many pods.
 func TestASetThatBringsNothingNewMovesNothing(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	all := pods("a", 100, t0)
 	b.Set("n", all, t0)
 	begin(b, t0)
-	if b.Set("n", all, t0); !b.pending.empty() {
-		t.Errorf("%d of the evictions that wait for their turn are moved", len(b.pending.all))
+	if b.Set("n", all, t0); !b.lanes[Delete].pending.empty() {
+		t.Errorf("%d of the evictions that wait for their turn are moved", len(b.lanes[Delete].pending.all))
 	}
 }
 
 func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 2000, t0), t0)
 	now, tries := t0, 0
 	for ; now.Before(t0.Add(10 * sec)); now = now.Add(5 * ms) {
@@ -360,7 +420,7 @@ func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
 }
 
 func TestAPodWhoseNodeIsUntaintedIsForgottenOrCancelled(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", slices.Concat(pods("a", 1, t0), pods("later", 1, t0.Add(sec))), t0)
 	inFlight := begin(b, t0)
 	stay, cancel := b.Set("n", nil, t0)
@@ -371,7 +431,7 @@ func TestAPodWhoseNodeIsUntaintedIsForgottenOrCancelled(t *testing.T) {
 		t.Errorf("%v stay and %v are cancelled once more", uids(stay), uids(cancel))
 	}
 	b.Done(inFlight[0], Hung, t0)
-	if len(b.nodes)+len(b.groups) != 0 {
+	if len(b.nodes)+len(b.lanes[Delete].groups) != 0 {
 		t.Error("something is left")
 	}
 }
@@ -452,7 +512,7 @@ func TestARefusalIsForgottenAfterTenMinutes(t *testing.T) {
 		t.Errorf("to be asked again at %v, want after 10 min", again)
 	}
 	b.Next(again)
-	if len(b.nodes)+len(b.groups) != 0 {
+	if len(b.nodes)+len(b.lanes[Delete].groups) != 0 {
 		t.Error("something is left")
 	}
 }
@@ -487,7 +547,7 @@ func TestAnEvictionThatIsNotConfirmedIsTriedAgainWhenNewsOfItsNodeCome(t *testin
 }
 
 func TestAnEvictionThatWaitsForItsTurnAgainIsTheSameAfterAChangeOfItsPod(t *testing.T) {
-	b, l := New(LimitsFor(1), there), pods("a", 1, t0)
+	b, l := New(Lanes{LimitsFor(1)}, there), pods("a", 1, t0)
 	b.Set("n", l, t0)
 	e, _ := b.Next(t0)
 	e.Memo = "announced"
@@ -504,7 +564,7 @@ func TestAnEvictionThatWaitsForItsTurnAgainIsTheSameAfterAChangeOfItsPod(t *test
 }
 
 func TestATryInFlightOfAPodThatIsGoneIsNotWithdrawn(t *testing.T) {
-	b := New(std, func(types.UID) bool { return false })
+	b := New(Lanes{std}, func(types.UID) bool { return false })
 	b.Set("n", pods("a", 1, t0), t0)
 	e := begin(b, t0)[0]
 	if _, cancel := b.Set("n", nil, t0); len(cancel) != 0 || e.Cancelled() != nil {
@@ -514,13 +574,13 @@ func TestATryInFlightOfAPodThatIsGoneIsNotWithdrawn(t *testing.T) {
 		t.Error("it is not cancelled when it hangs at the end of the process")
 	}
 	b.Done(e, Hung, t0.Add(2*sec))
-	if len(b.nodes)+len(b.groups) != 0 {
+	if len(b.nodes)+len(b.lanes[Delete].groups) != 0 {
 		t.Error("something is left")
 	}
 }
 
 func TestAPodThatAPolicyHoldsIsNotTriedUntilItLetsItGo(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	l := pods("a", 3, t0)
 	l[1].Answer.After = t0.Add(time.Hour)
 	l[2].Answer.Held = true
@@ -594,7 +654,7 @@ func TestAnEvictionThatAPolicyHoldsInFlightIsCancelled(t *testing.T) {
 }
 
 func TestStatsCountWhatIsAhead(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", slices.Concat(pods("a", 20, t0), pods("b", 5, t0.Add(sec)), pods("c", 1, t0.Add(2*sec))), t0)
 	for _, e := range begin(b, t0)[:3] {
 		b.Done(e, Failed(sec, "webhook w"), t0)
@@ -615,22 +675,22 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 // How long a call takes depends on how many evictions it moves, and the caller holds a lock meanwhile.
 func TestACallOfNextMovesAtMost1000EvictionsAndAllAreMovedWithoutWaiting(t *testing.T) {
 	const many = 20*movesPerCall + 1 // more calls than there are places
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", many, t0), t0.Add(-sec))
-	if begun := callsOfNext(t, b, &b.pending, t0); len(begun) != 16 {
+	if begun := callsOfNext(t, b, &b.lanes[Delete].pending, t0); len(begun) != 16 {
 		t.Errorf("%d evictions begin, want 16", len(begun))
 	}
 }
 
 func TestACallOfNextForgetsAtMost1000Refusals(t *testing.T) {
 	const many = 5*movesPerCall + 1
-	b := New(LimitsFor(many), there)
+	b := New(Lanes{LimitsFor(many)}, there)
 	b.Set("n", pods("a", many, t0), t0)
 	for _, e := range begin(b, t0) {
 		b.Done(e, Failed(sec, "webhook w"), t0)
 	}
 	b.Set("n", nil, t0)
-	if begun := callsOfNext(t, b, &b.spared, t0.Add(rememberRefusal)); len(begun)+len(b.nodes) != 0 {
+	if begun := callsOfNext(t, b, &b.lanes[Delete].spared, t0.Add(rememberRefusal)); len(begun)+len(b.nodes) != 0 {
 		t.Errorf("%d evictions begin and %d nodes are left, want none", len(begun), len(b.nodes))
 	}
 }
@@ -655,7 +715,7 @@ func callsOfNext(t *testing.T, b *Backlog, from *ordered[*Eviction], now time.Ti
 }
 
 func TestAtTheEndOfTheProcessWhatHangsIsCancelled(t *testing.T) {
-	b := New(std, there)
+	b := New(Lanes{std}, there)
 	b.Set("n", pods("a", 20, t0), t0)
 	hangs := begin(b, t0)
 	begin(b, t0.Add(sec))

@@ -14,6 +14,7 @@ import (
 type Leaving struct {
 	UID             types.UID
 	Namespace, Name string
+	Lane            Lane
 	Group           string // evictions of a group hang together; never changes
 	Due             time.Time
 	Priority        int32

@@ -19,17 +19,17 @@ type history struct {
 	random   *rand.Rand
 	b        *Backlog
 	now      time.Time
-	wanted   map[string]map[types.UID]bool // by node
+	wanted   map[string]map[types.UID]Leaving // by node
 	inFlight map[types.UID]*Eviction
 }
 
-// Whatever happens: the limits hold, no pod is tried twice at once or too early, none is forgotten, and nothing is left
-// over.
+// Whatever happens: the limits of both lanes hold, no pod is tried twice at once, too early or in the wrong lane, none is
+// forgotten, and nothing is left over.
 func TestRandomHistories(t *testing.T) {
 	for seed := range uint64(300) {
 		h := &history{
-			T: t, random: rand.New(rand.NewPCG(seed, 3)), b: New(std, there), now: t0,
-			wanted: map[string]map[types.UID]bool{}, inFlight: map[types.UID]*Eviction{},
+			T: t, random: rand.New(rand.NewPCG(seed, 3)), b: New(Lanes{std, asks}, there), now: t0,
+			wanted: map[string]map[types.UID]Leaving{}, inFlight: map[types.UID]*Eviction{},
 		}
 		for range 400 {
 			h.step()
@@ -60,7 +60,7 @@ func (h *history) step() {
 
 func (h *history) set(node string, tainted bool) {
 	var leaving []Leaving
-	h.wanted[node] = map[types.UID]bool{}
+	h.wanted[node] = map[types.UID]Leaving{}
 	for i := range 30 {
 		if !tainted || h.random.IntN(3) == 0 {
 			continue
@@ -72,8 +72,11 @@ func (h *history) set(node string, tainted bool) {
 		if h.random.IntN(5) == 0 {
 			l.Answer.After = h.now.Add(sec)
 		}
+		if h.random.IntN(4) == 0 {
+			l.Lane = Ask
+		}
 		leaving = append(leaving, l)
-		h.wanted[node][l.UID] = true
+		h.wanted[node][l.UID] = l
 	}
 	_, cancel := h.b.Set(node, leaving, h.now)
 	for _, e := range cancel {
@@ -95,8 +98,12 @@ func (h *history) begin() {
 			h.Fatalf("%s is tried twice at once", e.UID)
 		case e.Due.After(h.now) || e.Answer.After.After(h.now) || e.from.After(h.now):
 			h.Fatalf("%s is tried too early", e.UID)
-		case !h.wanted[e.Node][e.UID]:
+		}
+		switch want, ok := h.wanted[e.Node][e.UID]; {
+		case !ok:
 			h.Fatalf("%s is tried, and need not leave", e.UID)
+		case e.Lane != want.Lane && want.Answer.Free() || h.b.lanes[e.Lane] != e.group.lane:
+			h.Fatalf("%s is tried in lane %d, want %d", e.UID, e.Lane, want.Lane)
 		}
 		h.inFlight[e.UID] = e
 	}
@@ -111,17 +118,31 @@ func (h *history) done(e *Eviction, o Outcome) {
 }
 
 func (h *history) checkLimits() {
-	young, retries := 0, 0
-	for _, e := range h.inFlight {
-		if e.began.Add(std.Patience).After(h.now) {
-			young++
-			if e.retry {
-				retries++
+	for i, l := range h.b.lanes {
+		inFlight, young, retries := 0, 0, 0
+		perGroup := map[string]int{}
+		for _, e := range h.inFlight {
+			if e.group.lane != l {
+				continue
+			}
+			inFlight++
+			perGroup[e.Group]++
+			if e.began.Add(l.limits.Patience).After(h.now) {
+				young++
+				if e.retry {
+					retries++
+				}
 			}
 		}
-	}
-	if len(h.inFlight) > 80 || young > 16 || retries > 4 {
-		h.Fatalf("%d are in flight, %d of them not slow, of which %d are retries", len(h.inFlight), young, retries)
+		most := l.limits
+		if inFlight > most.Prompt+most.Slow || young > most.Prompt || retries > most.Retries {
+			h.Fatalf("lane %d: %d are in flight, %d of them not slow, of which %d are retries", i, inFlight, young, retries)
+		}
+		for group, count := range perGroup {
+			if most.PerGroup > 0 && count > most.PerGroup {
+				h.Fatalf("lane %d: %d of %s are in flight", i, count, group)
+			}
+		}
 	}
 }
 
@@ -148,7 +169,8 @@ func (h *history) end(seed uint64) {
 	for _, pods := range h.wanted {
 		left += len(pods)
 	}
-	if s := h.b.Stats(h.now); left+s.Due+s.Pending+s.Held+s.InFlight+len(h.b.nodes)+len(h.b.groups) != 0 {
-		h.Fatalf("seed %d: %d pods must still leave; %+v, %d nodes, %d groups", seed, left, s, len(h.b.nodes), len(h.b.groups))
+	groups := len(h.b.lanes[Delete].groups) + len(h.b.lanes[Ask].groups)
+	if s := h.b.Stats(h.now); left+s.Due+s.Pending+s.Held+s.InFlight+len(h.b.nodes)+groups != 0 {
+		h.Fatalf("seed %d: %d pods must still leave; %+v, %d nodes, %d groups", seed, left, s, len(h.b.nodes), groups)
 	}
 }

@@ -113,7 +113,7 @@ func (h *events) Pop() any {
 // newWorld returns a world in which the server answers within 3 to 7 ms, unless special says otherwise.
 func newWorld(t *testing.T, special func(call) (answer, bool)) *world {
 	w := &world{
-		T: t, b: New(std, there), random: rand.New(rand.NewPCG(1, 2)), calls: map[int]int{},
+		T: t, b: New(Lanes{std}, there), random: rand.New(rand.NewPCG(1, 2)), calls: map[int]int{},
 		pods: map[types.UID]*simPod{}, nodes: map[string][]*simPod{}, reads: map[string]*read{}, inFlight: map[*Eviction]*try{},
 	}
 	w.server = func(c call) answer {

@@ -15,13 +15,16 @@ type Stats struct {
 
 	Next    time.Time // when the first pending one is due
 	Oldest  time.Time // when the first due one became due
-	Untried time.Time // when the first due one that was never tried became due
-	Begun   time.Time // when the last try began
+	Untried time.Time // when the first due one to delete that was never tried became due
+	Begun   time.Time // when the last try to delete a pod began
 }
 
 // Stats counts the evictions at an instant. It looks at each of them.
 func (b *Backlog) Stats(now time.Time) Stats {
-	s := Stats{InFlight: len(b.inFlight), Begun: b.begun, Refused: map[string]int{}}
+	s := Stats{Begun: b.lanes[Delete].begun, Refused: map[string]int{}}
+	for _, l := range b.lanes {
+		s.InFlight += len(l.inFlight)
+	}
 	for _, leaving := range b.nodes {
 		for _, e := range leaving {
 			if !e.unwanted {
@@ -44,7 +47,7 @@ func (s *Stats) count(e *Eviction, now time.Time) {
 	}
 	s.Due++
 	s.Oldest = earliest(s.Oldest, e.Due)
-	if e.began.IsZero() {
+	if e.began.IsZero() && e.Lane == Delete {
 		s.Untried = earliest(s.Untried, e.Due)
 	}
 	if e.Refuser != "" {

@@ -26,7 +26,7 @@ func BenchmarkZone(bench *testing.B) {
 	nodes, leaving := zone(t0)
 	for bench.Loop() {
 		s := &stopwatch{longest: map[string]time.Duration{}}
-		b, used := New(std, there), processorTime(bench)
+		b, used := New(Lanes{std}, there), processorTime(bench)
 		for i, node := range nodes {
 			s.measure("Set", func() { b.Set(node, leaving[i], t0.Add(-sec)) })
 		}
@@ -43,7 +43,7 @@ func BenchmarkOneNode(bench *testing.B) {
 	leaving := pods("a", 10_000, t0)
 	for bench.Loop() {
 		s := &stopwatch{longest: map[string]time.Duration{}}
-		b := New(std, there)
+		b := New(Lanes{std}, there)
 		s.measure("Set", func() { b.Set("n", leaving, t0) })
 		s.measure("Next", func() { b.Next(t0) })
 		s.measure("Set-again", func() { b.Set("n", leaving, t0) })

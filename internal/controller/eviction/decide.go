@@ -21,13 +21,12 @@ import (
 // NodeRequest asks for a decision about the pods of a node.
 type NodeRequest struct{ Name string }
 
-// decider tells the queues which pods must leave.
+// decider tells the queue which pods must leave.
 type decider struct {
 	judge   judge
 	nodes   nodes
 	pods    *podcache.Cache
-	queue   *queue // pods to delete
-	asks    *queue // pods to ask the Eviction API about; nil without policies
+	queue   *queue
 	events  *events
 	metrics *metrics
 	witness *witness
@@ -53,8 +52,8 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	decided := d.decide(name)
 	d.keepAlive(name, decided.held)
 	d.tellHeld(name, decided.held)
-	d.tell(ctx, name, len(decided.deletes)+len(decided.asks))
-	d.spare(ctx, name, d.set(name, decided))
+	d.tell(ctx, name, len(decided.leaving))
+	d.spare(ctx, name, d.queue.set(name, decided.leaving))
 	if fires = timeline.Next(fires, decided.again); fires.IsZero() {
 		return 0
 	}
@@ -63,17 +62,9 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 
 // decided is what was decided about the pods that must leave a node, now or later.
 type decided struct {
-	deletes, asks []backlog.Leaving
-	held          []heldPod
-	again         time.Time // when policies may no longer want to ask about a pod
-}
-
-// set replaces what the queues know about a node, and returns the evictions that this ends.
-func (d *decider) set(node string, all decided) (ended []spared) {
-	if d.asks == nil {
-		return d.queue.set(node, all.deletes)
-	}
-	return setBoth(d.queue, d.asks, node, all.deletes, all.asks)
+	leaving []backlog.Leaving
+	held    []heldPod
+	again   time.Time // when policies may no longer want to ask about a pod
 }
 
 // decide decides about the pods of a node. It asks policies about the due ones.
@@ -96,7 +87,7 @@ func (d *decider) decide(name string) (all decided) {
 		if v.DueAt(d.judge.clock.Now()) {
 			due, leaving = append(due, pod), append(leaving, l)
 		} else {
-			all.deletes = append(all.deletes, l)
+			all.leaving = append(all.leaving, l)
 		}
 	}
 	for i, said := range d.judge.look(name, tainted, due) {
@@ -113,10 +104,9 @@ func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) 
 	}
 	if said.Step == policy.Ask {
 		all.again = timeline.Next(all.again, said.Again)
-		all.asks = append(all.asks, l)
-	} else {
-		all.deletes = append(all.deletes, l)
+		l.Lane = backlog.Ask
 	}
+	all.leaving = append(all.leaving, l)
 }
 
 // tell logs once that pods must leave a node. If the taint comes and goes, it logs at most once a minute.

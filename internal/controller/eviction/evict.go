@@ -34,6 +34,28 @@ const (
 	learnWithin = 5 * time.Second
 )
 
+// asksLimits are the limits of evictions that ask, which have places of their own because a call may take 10 s by
+// design. A namespace has at most two in flight, so one with a webhook that hangs leaves room for the others, and those
+// that take long move to slow places. With deletes and the two reads of package policies, at most 98 calls are in
+// flight, for which the API server has 98 seats.
+func asksLimits() backlog.Limits {
+	return backlog.Limits{
+		Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: time.Second, Pace: 20 * time.Millisecond,
+	}
+}
+
+// PodRequest names one pod. The UID says which; the name is for the API calls.
+type PodRequest struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
+
+func requestFor(pod *podcache.Pod) PodRequest {
+	return PodRequest{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
+
 // executor carries out the evictions that the queue returns.
 type executor struct {
 	judge   judge
@@ -43,7 +65,6 @@ type executor struct {
 	live    *liveNodes
 	api     api
 	queue   *queue
-	asks    bool // the queue is for pods about which the Eviction API is asked
 	decide  *decider
 	events  *events
 	metrics *metrics
@@ -72,44 +93,310 @@ func (x *executor) run(ctx context.Context) error {
 	return nil
 }
 
+// try is one try to evict a pod. It belongs to one goroutine.
+type try struct {
+	PodRequest
+	memo
+
+	eviction   *backlog.Eviction // the queue's
+	node       string
+	due        time.Time
+	asks       bool  // the Eviction API is asked
+	tries      int   // earlier tries that failed or hung
+	unmarked   error // why the condition could not be set
+	begun      bool  // it has taken places in paces and budgets
+	unanswered bool  // the call got no answer, so the pod may be leaving
+}
+
+// newTry copies what a try needs to know of an eviction.
+func newTry(e *backlog.Eviction) *try {
+	t := &try{
+		PodRequest: PodRequest{Namespace: e.Namespace, Name: e.Name, UID: e.UID},
+		eviction:   e, node: e.Node, due: e.Due, asks: e.Lane == backlog.Ask, tries: e.Tries,
+	}
+	t.memo, _ = e.Memo.(memo)
+	return t
+}
+
+// memo is what an eviction remembers between its tries.
+type memo struct {
+	announced    bool
+	marked       bool          // a try has set the condition, whatever the watch shows
+	markFailures int           // failed tries since the pod was last known to be marked
+	unconfirmed  int           // tries in a row that were not confirmed
+	live         *podcache.Pod // as the API server itself showed it last
+	refuser      string        // what refuses the delete, as the last event says
+}
+
+// blocks reports whether a failed step before the delete still blocks it. A call that did not reach the server does not
+// count, because the delete would not reach it either.
+func (m *memo) blocks(err error) bool {
+	if apicall.Answered(err) || errors.Is(err, context.DeadlineExceeded) {
+		m.markFailures++
+	}
+	return m.markFailures < markTries
+}
+
+// shown notes the pod as the API server returned it.
+func (m *memo) shown(live *podcache.Pod) *podcache.Pod {
+	m.live = live
+	if live.Flags.Has(podcache.MarkedByUs) {
+		m.marked, m.markFailures = true, 0
+	}
+	return live
+}
+
+// newest returns the pod as the API server last returned it, or nil if the watch has brought a newer one since. It
+// compares resourceVersions, because servers before 1.33 set no generation on pods.
+func (m *memo) newest(cached *podcache.Pod) *podcache.Pod {
+	if m.live == nil || m.live.Version < cached.Version {
+		return nil
+	}
+	return m.live
+}
+
+// try makes one try and settles it. A try can be withdrawn until the moment at which it is settled.
 func (x *executor) try(ctx context.Context, t *try) {
 	result, err := x.evict(ctx, t)
 	x.ends(t)
-	outcome := backlog.Over
-	if cancelled := x.queue.cancelled(t); !errors.Is(cancelled, backlog.ErrWithdrawn) {
-		outcome = x.outcome(ctx, t, result, cmp.Or(cancelled, err))
+	cancelled := x.queue.cancelled(t)
+	if !errors.Is(cancelled, backlog.ErrWithdrawn) {
+		outcome := x.outcome(ctx, t, result, cmp.Or(cancelled, err))
+		if x.queue.done(t, outcome, false) {
+			x.settled(ctx, t, result, outcome)
+			return
+		}
 	}
-	switch {
-	case !x.queue.done(t, outcome):
-		x.count(t, x.learn(ctx, t, result, err))
-		t.learned = true
-		x.queue.done(t, backlog.Over)
-		x.decide.look(ctx, t.node) // the pod may have been withdrawn because the other queue has it now
-	case result == resultCancelled, result == resultHeld: // the caches show it, but the decider has not said so yet
-		x.decide.look(ctx, t.node)
-	case outcome == backlog.Over:
-		x.count(t, result)
+	x.count(t, x.learn(ctx, t, result, err))
+	x.queue.done(t, backlog.Over, true)
+}
+
+// evict makes one try. It decides again before each call that changes something. The caller has waited for the token of
+// the first call.
+func (x *executor) evict(ctx context.Context, t *try) (result, error) {
+	x.witness.lookSince(t.node, t.due)
+	if err := x.builtIn.Recorded(ctx); err != nil {
+		return "", notRecordedError{err}
+	}
+	pod, v, done, err := x.decideAgain(ctx, t, nil)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if !x.begins(t, pod) {
+		return resultHeld, nil
+	}
+	if !t.announced {
+		t.announced = true
+		x.announce(ctx, pod, v)
+	}
+	if x.mode == DryRun {
+		return resultDryRun, nil
+	}
+	return x.carryOut(ctx, t, pod)
+}
+
+// cached decides from the caches. It returns a result when there is nothing left to do.
+func (x *executor) cached(t *try) (*podcache.Pod, *nodecache.Node, result) {
+	pod, ok := x.pods.There(t.UID)
+	if !ok {
+		return nil, nil, resultGone
+	}
+	tainted, ok := x.nodes.get(pod.Node)
+	if !ok || !x.judge.due(pod, tainted.NoExecute) {
+		return nil, nil, resultCancelled
+	}
+	said := x.judge.says(pod, tainted, tainted.NoExecute)
+	if said.Stays() || t.asks != (said.Step == policy.Ask) {
+		return nil, nil, resultHeld
+	}
+	return pod, tainted, ""
+}
+
+// decideAgain decides about the pod from the newest knowledge; livePod is the pod as the API server last returned it,
+// if it was asked. It returns a result when there is nothing left to do, and an error when the pod must leave according
+// to the caches but live reads do not confirm it.
+//
+// Live reads are needed because the watches are not in step. A pod can appear bound to a node whose taint is already
+// gone but still in the cache (kubernetes/kubernetes#119862), and the cached pod can lack a toleration that it has now.
+func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	pod, tainted, done := x.cached(t)
+	for done == "" {
+		after := timeline.Later(pod.Seen(), tainted.Tainted)
+		live, err := x.live.node(ctx, pod.Node, after)
+		if err != nil {
+			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
+		}
+		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
+			return nil, verdict.Verdict{}, "", err
+		}
+		// The read, and the wait for its token, took time. What the watches brought meanwhile counts, and if the taints
+		// changed, the read is too old to confirm them.
+		read := tainted.Tainted
+		if pod, tainted, done = x.cached(t); done != "" || !tainted.Tainted.Equal(read) {
+			continue
+		}
+		if livePod != nil {
+			pod = livePod
+		}
+		x.warnOfClocks(ctx)
+		v, err := x.confirm(t, pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
+		return pod, v, "", err
+	}
+	return nil, verdict.Verdict{}, done, nil
+}
+
+// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed tells what
+// had to happen when it was made, as long as the newest read still shows the same.
+func (x *executor) confirm(t *try, pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
+	verdict.Verdict, error,
+) {
+	if wentBack(tainted, newest) {
+		return verdict.Verdict{}, errUnconfirmed
+	}
+	at, confirmed := x.judge.clock.Now(), confirmedBy(tainted, newest.node, nil)
+	v, leaves := x.judge.over(pod, confirmed)
+	if !leaves && passed.node != nil {
+		confirmed = confirmedBy(tainted, newest.node, passed.node)
+		v, _ = x.judge.over(pod, confirmed)
+		at = timeline.Earlier(at, passed.started)
+	}
+	if !v.DueAt(at) {
+		return v, errUnconfirmed
+	}
+	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
+	if said := x.judge.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !t.asks {
+		return v, errUnconfirmed
+	}
+	return v, nil
+}
+
+// decideWithToken waits for the token of the next call and then decides.
+func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	if err := x.api.token(ctx); err != nil {
+		return nil, verdict.Verdict{}, "", err
+	}
+	return x.decideAgain(ctx, t, live)
+}
+
+// clocksDiffer is the difference between the clocks that is worth a warning. Deadlines are kept to the second.
+const clocksDiffer = 5 * time.Second
+
+// warnOfClocks logs periodically that this machine's clock and the API server's differ, because a restart makes
+// evictions late by that difference.
+func (x *executor) warnOfClocks(ctx context.Context) {
+	offset := x.judge.clock.Offset()
+	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.judge.clock.Now()) {
+		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Synchronize both with NTP", "serverAhead", offset.String())
 	}
 }
 
-// outcome says what happens to an eviction after a try that was not withdrawn.
-func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
-	switch {
-	case result == "" && apicall.Stopping(ctx): // the next process continues
-		return backlog.Later(0)
-	case result == "":
-		return x.retry(ctx, t, err)
-	case result == resultDryRun: // remembered for as long as the pod must leave, so that there is one event
-		return backlog.Later(apicall.LastRefused)
-	case result == resultCancelled, result == resultHeld:
-		return backlog.Later(apicall.FirstBackoff)
+// announce reports, once for each eviction, that it begins. A dry run goes no further, and counts it here.
+func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
+	x.events.marking(pod, v)
+	if x.mode == DryRun {
+		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
+		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
+			"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
 	}
-	return backlog.Over
 }
 
-func (x *executor) count(t *try, result result) {
-	if result != "" && (result != resultGone || t.announced) {
-		x.metrics.evictions.WithLabelValues(string(result)).Inc()
+// carryOut asks the Eviction API about the pod, or marks and deletes it.
+func (x *executor) carryOut(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
+	if !x.api.writers.begin(t.UID) {
+		return "", errUnconfirmed
+	}
+	defer x.api.writers.end(t.UID)
+	if t.asks {
+		return x.ask(ctx, t, pod)
+	}
+	live, done, err := x.mark(ctx, t, pod)
+	if done != "" || err != nil {
+		return done, err
+	}
+	pod, v, done, err := x.decideWithToken(ctx, t, live)
+	if done != "" || err != nil {
+		return done, err
+	}
+	return x.delete(ctx, t, pod, v)
+}
+
+func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
+	if err := x.api.delete(ctx, pod); err != nil {
+		t.unanswered = !apicall.Answered(err)
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+			return done, err
+		}
+		x.tellRefusal(ctx, t, pod, err)
+		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
+	}
+	if t.unmarked != nil {
+		x.events.unmarked(pod, v, t.unmarked)
+	}
+	return x.left(ctx, pod, v), nil
+}
+
+// ask asks the Eviction API to evict a pod. It reads the pod first, because the API server charges the budget before it
+// compares the UID, and refunds it only after two minutes
+// (k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go). The API server sets the condition DisruptionTarget
+// itself.
+func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
+	if err := x.api.token(ctx); err != nil {
+		return "", err
+	}
+	live, done, err := x.look(ctx, pod)
+	if done != "" || err != nil {
+		return done, err
+	}
+	pod, v, done, err := x.decideWithToken(ctx, t, live)
+	if done != "" || err != nil {
+		return done, err
+	}
+	if err := x.api.evict(ctx, pod); err != nil {
+		t.unanswered = !apicall.Answered(err)
+		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
+			return done, err
+		}
+		if refused(err) && t.tries+1 >= troubleAfter && t.refuser != refuser(err) {
+			t.refuser = refuser(err)
+			x.events.refused(pod, v, err)
+		}
+		return "", fmt.Errorf("ask the Eviction API about pod %s: %w", pod.Key(), err)
+	}
+	return x.left(ctx, pod, v), nil
+}
+
+// left notes that the API server has accepted the eviction of a pod.
+func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) result {
+	x.pods.MarkTerminating(pod.UID)
+	x.metrics.deleted(x.judge.clock.Since(v.Due))
+	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
+		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
+	return resultDeleted
+}
+
+// tellRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
+// passing failure. The condition is False until the next try, because the pod is not about to end, and
+// kube-controller-manager would reset the condition after two minutes (kubernetes/kubernetes
+// pkg/controller/disruption).
+func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
+	if !refused(err) || t.tries+1 < troubleAfter {
+		return
+	}
+	_, v, done, decideErr := x.decideWithToken(ctx, t, nil) // the refusal took some time, too
+	if done != "" || decideErr != nil {
+		return
+	}
+	if by := refuser(err); t.refuser != by {
+		t.refuser = by
+		x.events.refused(pod, v, err)
+	}
+	t.marked = false
+	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, v1alpha1.RefusedMessage(t.refuser)); err != nil {
+		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition what refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
 }
 
@@ -155,201 +442,33 @@ func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
 	return done
 }
 
-// evict makes one try. It decides again before each call that changes something. The caller has waited for the token of
-// the first call.
-func (x *executor) evict(ctx context.Context, t *try) (result, error) {
-	x.witness.lookSince(t.node, t.due)
-	if err := x.builtIn.Recorded(ctx); err != nil {
-		return "", notRecordedError{err}
+// outcome says what happens to an eviction after a try that was not withdrawn.
+func (x *executor) outcome(ctx context.Context, t *try, result result, err error) backlog.Outcome {
+	switch {
+	case result == "" && apicall.Stopping(ctx): // the next process continues
+		return backlog.Later(0)
+	case result == "":
+		return x.retry(ctx, t, err)
+	case result == resultDryRun: // remembered for as long as the pod must leave, so that there is one event
+		return backlog.Later(apicall.LastRefused)
+	case result == resultCancelled, result == resultHeld:
+		return backlog.Later(apicall.FirstBackoff)
 	}
-	pod, v, done, err := x.decideAgain(ctx, t, nil)
-	if done != "" || err != nil {
-		return done, err
-	}
-	if !x.begins(t, pod) {
-		return resultHeld, nil
-	}
-	if !t.announced {
-		t.announced = true
-		x.announce(ctx, pod, v)
-	}
-	if x.mode == DryRun {
-		return resultDryRun, nil
-	}
-	return x.carryOut(ctx, t, pod)
+	return backlog.Over
 }
 
-// carryOut asks the Eviction API about the pod, or marks and deletes it.
-func (x *executor) carryOut(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
-	if !x.api.writers.begin(t.UID) {
-		return "", errUnconfirmed
-	}
-	defer x.api.writers.end(t.UID)
-	if x.asks {
-		return x.ask(ctx, t, pod)
-	}
-	live, done, err := x.mark(ctx, t, pod)
-	if done != "" || err != nil {
-		return done, err
-	}
-	pod, v, done, err := x.decideWithToken(ctx, t, live)
-	if done != "" || err != nil {
-		return done, err
-	}
-	return x.delete(ctx, t, pod, v)
-}
-
-// decideWithToken waits for the token of the next call and then decides.
-func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.Pod) (
-	*podcache.Pod, verdict.Verdict, result, error,
-) {
-	if err := x.api.token(ctx); err != nil {
-		return nil, verdict.Verdict{}, "", err
-	}
-	return x.decideAgain(ctx, t, live)
-}
-
-// decideAgain decides about the pod from the newest knowledge; livePod is the pod as the API server last returned it,
-// if it was asked. It returns a result when there is nothing left to do, and an error when the pod must leave according
-// to the caches but live reads do not confirm it.
-//
-// Live reads are needed because the watches are not in step. A pod can appear bound to a node whose taint is already
-// gone but still in the cache (kubernetes/kubernetes#119862), and the cached pod can lack a toleration that it has now.
-func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
-	*podcache.Pod, verdict.Verdict, result, error,
-) {
-	pod, tainted, done := x.cached(t.UID)
-	for done == "" {
-		after := timeline.Later(pod.Seen(), tainted.Tainted)
-		live, err := x.live.node(ctx, pod.Node, after)
-		if err != nil {
-			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
-		}
-		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
-			return nil, verdict.Verdict{}, "", err
-		}
-		// The read, and the wait for its token, took time. What the watches brought meanwhile counts, and if the taints
-		// changed, the read is too old to confirm them.
-		read := tainted.Tainted
-		if pod, tainted, done = x.cached(t.UID); done != "" || !tainted.Tainted.Equal(read) {
-			continue
-		}
-		if livePod != nil {
-			pod = livePod
-		}
-		x.warnOfClocks(ctx)
-		v, err := x.confirm(pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
-		return pod, v, "", err
-	}
-	return nil, verdict.Verdict{}, done, nil
-}
-
-// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed tells what
-// had to happen when it was made, as long as the newest read still shows the same.
-func (x *executor) confirm(pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
-	verdict.Verdict, error,
-) {
-	if wentBack(tainted, newest) {
-		return verdict.Verdict{}, errUnconfirmed
-	}
-	at, confirmed := x.judge.clock.Now(), confirmedBy(tainted, newest.node, nil)
-	v, leaves := x.judge.over(pod, confirmed)
-	if !leaves && passed.node != nil {
-		confirmed = confirmedBy(tainted, newest.node, passed.node)
-		v, _ = x.judge.over(pod, confirmed)
-		at = timeline.Earlier(at, passed.started)
-	}
-	if !v.DueAt(at) {
-		return v, errUnconfirmed
-	}
-	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
-	if said := x.judge.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !x.asks {
-		return v, errUnconfirmed
-	}
-	return v, nil
-}
-
-// clocksDiffer is the difference between the clocks that is worth a warning. Deadlines are kept to the second.
-const clocksDiffer = 5 * time.Second
-
-// warnOfClocks logs periodically that this machine's clock and the API server's differ, because a restart makes
-// evictions late by that difference.
-func (x *executor) warnOfClocks(ctx context.Context) {
-	offset := x.judge.clock.Offset()
-	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.judge.clock.Now()) {
-		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Synchronize both with NTP", "serverAhead", offset.String())
+// settled counts a try that has ended its eviction.
+func (x *executor) settled(ctx context.Context, t *try, result result, outcome backlog.Outcome) {
+	switch {
+	case result == resultCancelled, result == resultHeld: // the caches show it, but the decider has not said so yet
+		x.decide.look(ctx, t.node)
+	case outcome == backlog.Over:
+		x.count(t, result)
 	}
 }
 
-// cached decides from the caches. It returns a result when there is nothing left to do.
-func (x *executor) cached(uid types.UID) (*podcache.Pod, *nodecache.Node, result) {
-	pod, ok := x.pods.There(uid)
-	if !ok {
-		return nil, nil, resultGone
-	}
-	tainted, ok := x.nodes.get(pod.Node)
-	if !ok || !x.judge.due(pod, tainted.NoExecute) {
-		return nil, nil, resultCancelled
-	}
-	said := x.judge.says(pod, tainted, tainted.NoExecute)
-	if said.Stays() || x.asks != (said.Step == policy.Ask) {
-		return nil, nil, resultHeld
-	}
-	return pod, tainted, ""
-}
-
-// announce reports, once for each eviction, that it begins. A dry run goes no further, and counts it here.
-func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) {
-	x.events.marking(pod, v)
-	if x.mode == DryRun {
-		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
-		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
-			"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
-	}
-}
-
-func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
-	if err := x.api.delete(ctx, pod); err != nil {
-		t.unanswered = !apicall.Answered(err)
-		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
-			return done, err
-		}
-		x.tellRefusal(ctx, t, pod, err)
-		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
-	}
-	if t.unmarked != nil {
-		x.events.unmarked(pod, v, t.unmarked)
-	}
-	return x.left(ctx, pod, v), nil
-}
-
-// left notes that the API server has accepted the eviction of a pod.
-func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) result {
-	x.pods.MarkTerminating(pod.UID)
-	x.metrics.deleted(x.judge.clock.Since(v.Due))
-	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
-		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
-	return resultDeleted
-}
-
-// tellRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
-// passing failure. The condition is False until the next try, because the pod is not about to end, and
-// kube-controller-manager would reset the condition after two minutes (kubernetes/kubernetes
-// pkg/controller/disruption).
-func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
-	if !refused(err) || t.tries+1 < troubleAfter {
-		return
-	}
-	_, v, done, decideErr := x.decideWithToken(ctx, t, nil) // the refusal took some time, too
-	if done != "" || decideErr != nil {
-		return
-	}
-	if by := refuser(err); t.refuser != by {
-		t.refuser = by
-		x.events.refused(pod, v, err)
-	}
-	t.marked = false
-	if _, err := x.api.patchCondition(ctx, pod, corev1.ConditionFalse, v1alpha1.RefusedMessage(t.refuser)); err != nil {
-		logf.FromContext(ctx).V(1).Info("Cannot record in the pod's condition what refuses its eviction", "pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+func (x *executor) count(t *try, result result) {
+	if result != "" && (result != resultGone || t.announced) {
+		x.metrics.evictions.WithLabelValues(string(result)).Inc()
 	}
 }

@@ -1,6 +1,37 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package eviction evicts pods from nodes with NoExecute taints that they do not tolerate, or no longer tolerate.
+//
+// It has two stages:
+//
+//	decide    keyed by node: the node's NoExecute taints x its pods -> the pods that must leave, now or later, for the
+//	          Backlog, which chooses the next eviction to try
+//	evict     one goroutine per try: decide again with a live read of the node's taints, set the condition
+//	          DisruptionTarget, decide again, delete. If a policy says Evict, it asks the Eviction API instead
+//
+// and two small controllers:
+//
+//	stamp     keyed by node: writes the timeAdded of NoExecute taints, so that deadlines survive this process
+//	reclaim   keyed by pod: corrects a condition DisruptionTarget that is wrong
+//
+// It stores nothing else. When a pod is due follows from what the API server has, according to package verdict.
+//
+// The files, besides eviction.go, which puts everything together:
+//
+//	decide.go       which pods of a node must leave, and whether policies object
+//	judge.go        the rule, over the nodes with NoExecute taints; also for shadow mode
+//	queue.go        the Backlog, with a clock and a lock
+//	evict.go        one try, from the first call to how it ended: it deletes the pod, or asks the Eviction API
+//	mark.go         the condition DisruptionTarget, and whether the pod has ended
+//	trouble.go      when a failed try is retried, and what refused it
+//	live.go, api.go live reads of nodes, and all API calls
+//	stamp.go, reclaim.go, keepalive.go
+//	                what else is written: timeAdded, wrong conditions, tolerations of pods that stay
+//	policies.go     what EvictionPolicies are asked
+//	witness.go      what coexistence must know of the built-in controller
+//	handback.go     what coexistence asks at the end
+//	metrics.go      metrics, and events on pods
 package eviction
 
 import (
@@ -125,7 +156,6 @@ type Evictor struct {
 
 	witness *witness
 	queue   *queue
-	asks    *queue // nil without policies
 	decider *decider
 }
 
@@ -146,18 +176,16 @@ func New(config Config) (*Evictor, error) {
 		_, ok := e.pods.There(pod)
 		return ok
 	}
-	e.queue = newQueue(backlog.LimitsFor(config.ConcurrentEvictions), config.Clock, there)
-	if config.Policies != nil {
-		e.asks = newQueue(asksLimits(), config.Clock, there)
-	}
+	lanes := backlog.Lanes{backlog.Delete: backlog.LimitsFor(config.ConcurrentEvictions), backlog.Ask: asksLimits()}
+	e.queue = newQueue(lanes, config.Clock, there)
 	metrics := newMetrics()
 	e.decider = &decider{
-		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, asks: e.asks, events: e.events, metrics: metrics,
+		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
 		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
 	}
 	if config.Registerer != nil {
 		backlog := backlogCollector{
-			nodes: e.nodes, stats: e.stats, clock: config.Clock, decider: e.decider, policies: config.Policies,
+			nodes: e.nodes, stats: e.queue.stats, clock: config.Clock, decider: e.decider, policies: config.Policies,
 		}
 		if err := metrics.register(config.Registerer, backlog); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
@@ -200,16 +228,14 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock, writers: &writers{}}
 	live := newLiveNodes(calls, e.config.Clock)
 	judge := e.judge()
-	execute := func(queue *queue) manager.Runnable {
-		x := &executor{
-			judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
-			queue: queue, asks: queue == e.asks, decide: e.decider, events: e.events, metrics: metrics,
-			builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
-		}
-		return manager.RunnableFunc(func(ctx context.Context) error {
-			return x.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
-		})
+	x := &executor{
+		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
+		queue: e.queue, decide: e.decider, events: e.events, metrics: metrics,
+		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
 	}
+	execute := manager.RunnableFunc(func(ctx context.Context) error {
+		return x.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
+	})
 	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
 			return priorityqueue.New[NodeRequest](nodeQueue)
@@ -219,10 +245,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	e.parts.InLeader(decide, execute(e.queue))
-	if e.asks != nil {
-		e.parts.InLeader(execute(e.asks))
-	}
+	e.parts.InLeader(decide, execute)
 	return e.addWriters(judge, calls, live, metrics)
 }
 

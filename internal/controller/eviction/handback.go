@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -25,7 +24,7 @@ type Overdue struct {
 // includes pods that became due after the Evictor was stopped.
 func (e *Evictor) Overdue() map[string]Overdue {
 	all := map[string]Overdue{}
-	for node, leaving := range e.due() {
+	for node, leaving := range e.queue.due() {
 		var on Overdue
 		for _, l := range leaving {
 			pod, ok := e.pods.There(l.UID)
@@ -41,38 +40,6 @@ func (e *Evictor) Overdue() map[string]Overdue {
 		}
 	}
 	return all
-}
-
-// due returns the pods that are due, by node: those to delete, and those to ask the Eviction API about.
-func (e *Evictor) due() map[string][]backlog.Leaving {
-	due := e.queue.due()
-	if e.asks != nil {
-		for node, asks := range e.asks.due() {
-			due[node] = append(due[node], asks...)
-		}
-	}
-	return due
-}
-
-func (e *Evictor) dueOn(node string) []backlog.Leaving {
-	if e.asks == nil {
-		return e.queue.dueOn(node)
-	}
-	return slices.Concat(e.queue.dueOn(node), e.asks.dueOn(node))
-}
-
-// stats counts the evictions, and returns the instant at which it counted them.
-func (e *Evictor) stats() (backlog.Stats, time.Time) {
-	all, at := e.queue.stats()
-	if e.asks != nil {
-		asks, _ := e.asks.stats()
-		all.Due += asks.Due
-		all.Oldest = timeline.Next(all.Oldest, asks.Oldest)
-		for by, count := range asks.Refused {
-			all.Refused[by] += count
-		}
-	}
-	return all, at
 }
 
 // Spares reports whether a pod may stay on a node as the API server shows it now, although, as far as the Evictor last
@@ -92,7 +59,7 @@ func (e *Evictor) Spares(live *corev1.Node) bool {
 		}
 		all = append(all, is)
 	}
-	for _, l := range e.dueOn(live.Name) {
+	for _, l := range e.queue.dueOn(live.Name) {
 		if pod, ok := e.pods.There(l.UID); ok && !e.config.Rule.Decide(pod.Rule(), all).DueAt(at) {
 			return true
 		}

@@ -98,7 +98,7 @@ func (x *executor) begins(t *try, pod *podcache.Pod) bool {
 	if x.judge.policies == nil || !ok {
 		return true
 	}
-	t.begun = x.judge.policies.Begin(pod, node, x.asks)
+	t.begun = x.judge.policies.Begin(pod, node, t.asks)
 	return t.begun
 }
 

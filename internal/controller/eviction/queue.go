@@ -6,7 +6,6 @@ package eviction
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +28,7 @@ type queue struct {
 	aborts  map[*backlog.Eviction]context.CancelCauseFunc // of the tries in flight
 }
 
-func newQueue(limits backlog.Limits, clock *timeline.Clock, there func(types.UID) bool) *queue {
+func newQueue(limits backlog.Lanes, clock *timeline.Clock, there func(types.UID) bool) *queue {
 	return &queue{
 		changed: make(chan struct{}, 1),
 		clock:   clock,
@@ -43,36 +42,6 @@ func newQueue(limits backlog.Limits, clock *timeline.Clock, there func(types.UID
 func (q *queue) set(node string, leaving []backlog.Leaving) (ended []spared) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.setLocked(node, leaving)
-}
-
-// setBoth replaces what two queues know about a node. A pod that moves from one to the other waits until its try in
-// flight has ended. A held pod does not move, because it would lose the backoff of its failed tries.
-func setBoth(a, b *queue, node string, inA, inB []backlog.Leaving) (ended []spared) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	goOn := map[types.UID]bool{}
-	for _, l := range slices.Concat(inA, inB) {
-		goOn[l.UID] = true
-	}
-	heldInB := func(l backlog.Leaving) bool { return !l.Answer.Free() && b.backlog.Knows(node, l.UID) }
-	for _, l := range inA {
-		if heldInB(l) {
-			inB = append(inB, l)
-		}
-	}
-	flyingA, flyingB := a.inFlight(), b.inFlight()
-	ended = slices.Concat(
-		a.setLocked(node, slices.DeleteFunc(inA, func(l backlog.Leaving) bool { return heldInB(l) || flyingB[l.UID] })),
-		b.setLocked(node, slices.DeleteFunc(inB, func(l backlog.Leaving) bool { return flyingA[l.UID] })),
-	)
-	return slices.DeleteFunc(ended, func(e spared) bool { return goOn[e.pod] })
-}
-
-// setLocked is set. The caller holds the lock.
-func (q *queue) setLocked(node string, leaving []backlog.Leaving) (ended []spared) {
 	stay, cancelled := q.backlog.Set(node, leaving, q.clock.Now())
 	for _, e := range cancelled {
 		q.abort(e)
@@ -84,15 +53,6 @@ func (q *queue) setLocked(node string, leaving []backlog.Leaving) (ended []spare
 	}
 	q.wake()
 	return ended
-}
-
-// inFlight returns the pods whose tries are in flight. The caller holds the lock.
-func (q *queue) inFlight() map[types.UID]bool {
-	pods := make(map[types.UID]bool, len(q.aborts))
-	for e := range q.aborts {
-		pods[e.UID] = true
-	}
-	return pods
 }
 
 // spared is an eviction that has ended because the pod need no longer leave its node.
@@ -170,11 +130,11 @@ func (q *queue) cancelled(t *try) error {
 }
 
 // done ends a try with its outcome, and with what to remember until the next. It does nothing and returns false if the
-// try was withdrawn and it is not known yet what happened to the pod.
-func (q *queue) done(t *try, outcome backlog.Outcome) bool {
+// try was withdrawn and the outcome does not take that into account.
+func (q *queue) done(t *try, outcome backlog.Outcome, withdrawn bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !t.learned && errors.Is(t.eviction.Cancelled(), backlog.ErrWithdrawn) {
+	if !withdrawn && errors.Is(t.eviction.Cancelled(), backlog.ErrWithdrawn) {
 		return false
 	}
 	q.aborts[t.eviction](nil)

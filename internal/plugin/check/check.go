@@ -72,6 +72,9 @@ const (
 	info    = cliv1alpha1.SeverityInfo
 )
 
+// severities are worst first.
+var severities = []cliv1alpha1.Severity{failure, warning, info}
+
 // Rules returns all rules, in the order of the report.
 func Rules() []Rule {
 	return []Rule{
@@ -169,7 +172,7 @@ func Make(cluster *state.Cluster, rules []Rule, namespace string, now time.Time)
 		report.Findings = append(report.Findings, found...)
 	}
 	slices.SortStableFunc(report.Findings, func(a, b cliv1alpha1.CheckFinding) int {
-		return cmp.Compare(Rank(b.Severity), Rank(a.Severity))
+		return cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity))
 	})
 	counts := map[cliv1alpha1.Severity]*int{
 		failure: &report.Summary.Errors, warning: &report.Summary.Warnings, info: &report.Summary.Infos,
@@ -233,9 +236,4 @@ func (f *facts) tell(rule *Rule, is *finding) cliv1alpha1.CheckFinding {
 		Advice: cmp.Or(is.advice, rule.Advice),
 		Count:  len(names), Examples: names[:min(examples, len(names))], Source: source,
 	}
-}
-
-// Rank orders severities: worse ones are higher. It is 0 for an unknown severity.
-func Rank(severity cliv1alpha1.Severity) int {
-	return 1 + slices.Index([]cliv1alpha1.Severity{info, warning, failure}, severity)
 }

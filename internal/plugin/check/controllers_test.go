@@ -255,7 +255,7 @@ func taskOf(cluster *state.Cluster, name string) cliv1alpha1.CheckedTask {
 func TestSignsAreToldInSentences(t *testing.T) {
 	got := taskOf(clusterWith(taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
 	want := []string{
-		"The eviction clock in namespace kube-system is fresh: it was renewed at 2026-11-22T08:59:55Z.",
+		"The eviction clock in namespace kube-system is fresh: it was last renewed at 2026-11-22T08:59:55Z.",
 		"Lease kube-system/taintkeeper is held by replica-1, which runs eviction, node-taint-rule.",
 		"Pod default/process runs kube-controller-manager with this task enabled.",
 		"Lease kube-system/kube-controller-manager is held by replica-1.",

@@ -5,11 +5,17 @@ package cmd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/jstemmer/go-junit-report/v2/junit"
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -27,18 +33,8 @@ const (
 	formatJUnit = "junit"
 )
 
-// never is the value of --fail-on that makes no finding fail.
-const never = "never"
-
-// thresholds are the severities by the values of --fail-on.
-var thresholds = map[string]cliv1alpha1.Severity{
-	"error":   cliv1alpha1.SeverityError,
-	"warning": cliv1alpha1.SeverityWarning,
-	"info":    cliv1alpha1.SeverityInfo,
-}
-
-// failOns are the values of --fail-on.
-var failOns = []string{"error", "warning", "info", never}
+// failOns are the values of --fail-on: severities, worst first, after the one that makes no finding fail.
+var failOns = []string{"never", "error", "warning", "info"}
 
 // checkOptions are the options of kubectl taintkeeper check.
 type checkOptions struct {
@@ -103,18 +99,20 @@ Rules:
 func listRules() string {
 	var lines []string
 	for _, rule := range check.Rules() {
-		lines = append(lines, fmt.Sprintf("    %-24s %-8s %s", rule.ID, strings.ToLower(string(rule.Severity)), rule.Title))
+		lines = append(lines, fmt.Sprintf("    %-24s %-8s %s", rule.ID, severityOf(rule.Severity), rule.Title))
 	}
 	return strings.Join(lines, "\n")
 }
 
-func ruleNames() []string {
-	var names []string
+func ruleNames() (names []string) {
 	for _, rule := range check.Rules() {
 		names = append(names, rule.ID)
 	}
 	return names
 }
+
+// severityOf returns a severity as in --fail-on.
+func severityOf(severity cliv1alpha1.Severity) string { return strings.ToLower(string(severity)) }
 
 func (o *checkOptions) validate() error {
 	if !slices.Contains(failOns, o.failOn) {
@@ -122,21 +120,17 @@ func (o *checkOptions) validate() error {
 	}
 	for _, item := range o.rules {
 		name := strings.TrimPrefix(item, "-")
-		if slices.ContainsFunc(ruleNames(), func(id string) bool { return matches(name, id) }) {
-			continue
+		if !slices.ContainsFunc(ruleNames(), func(id string) bool { return matches(name, id) }) {
+			return command.Usagef("--rules: no rule matches %q; available: %s", name, strings.Join(ruleNames(), ", "))
 		}
-		return command.Usagef("--rules: no rule matches %q; available: %s", name, strings.Join(ruleNames(), ", "))
 	}
 	if o.allNamespaces && *o.source.Config.Namespace != "" {
 		return errNamespaces
 	}
-	if err := o.source.Validate(); err != nil {
-		return err
-	}
 	if len(o.chosen()) == 0 {
 		return command.Usagef("--rules=%s: no rule is left to apply", strings.Join(o.rules, ","))
 	}
-	return o.output.Validate()
+	return firstError(o.source.Validate, o.output.Validate)
 }
 
 // matches reports whether a pattern of --rules matches a rule.
@@ -148,19 +142,23 @@ func matches(pattern, id string) bool {
 // chosen returns the rules that --rules names, without those that it leaves out. If it names none, it starts from all
 // rules.
 func (o *checkOptions) chosen() []check.Rule {
-	isLeftOut := func(item string) bool { return strings.HasPrefix(item, "-") }
-	all := slices.Contains(o.rules, "*") || !slices.ContainsFunc(o.rules, func(item string) bool { return !isLeftOut(item) })
+	all := !slices.ContainsFunc(o.rules, func(item string) bool { return !strings.HasPrefix(item, "-") })
 	return slices.DeleteFunc(check.Rules(), func(rule check.Rule) bool {
-		leftOut, applied := false, all
+		applied := all
 		for _, item := range o.rules {
-			is := matches(strings.TrimPrefix(item, "-"), rule.ID)
-			leftOut = leftOut || is && isLeftOut(item)
-			applied = applied || is && !isLeftOut(item)
+			pattern, leftOut := strings.CutPrefix(item, "-")
+			if matches(pattern, rule.ID) {
+				if leftOut {
+					return true
+				}
+				applied = true
+			}
 		}
-		return leftOut || !applied
+		return !applied
 	})
 }
 
+// run checks, prints the report, and returns an error if there are findings that fail.
 func (o *checkOptions) run(ctx context.Context) error {
 	cluster, err := o.source.Read(ctx, source.Wants{
 		Policies: true, Budgets: true, Signs: true, Templates: true, WithoutNodes: "nothing is checked that needs them",
@@ -172,7 +170,21 @@ func (o *checkOptions) run(ctx context.Context) error {
 	if err := o.print(report); err != nil {
 		return err
 	}
-	return o.verdict(report)
+	failed := 0
+	for i := range report.Findings {
+		if o.fails(&report.Findings[i]) {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return command.Foundf("%s at or above --fail-on=%s", sentence.Counted(failed, "finding"), o.failOn)
+	}
+	return nil
+}
+
+// fails reports whether a finding reaches --fail-on.
+func (o *checkOptions) fails(finding *cliv1alpha1.CheckFinding) bool {
+	return slices.Index(failOns, severityOf(finding.Severity)) <= slices.Index(failOns, o.failOn)
 }
 
 func (o *checkOptions) print(report *cliv1alpha1.CheckReport) error {
@@ -184,32 +196,199 @@ func (o *checkOptions) print(report *cliv1alpha1.CheckReport) error {
 	}
 	switch o.output.Format {
 	case formatSARIF:
-		return printSARIF(&o.output, report)
+		return o.printSARIF(report)
 	case formatJUnit:
-		return printJUnit(&o.output, report, o.fails)
+		return o.printJUnit(report)
 	case show.Name:
 		o.output.Names(nil, namesOf(report))
 	default:
-		printCheck(&o.output, report)
+		o.printText(report)
 	}
 	return nil
 }
 
-// fails reports whether a finding reaches --fail-on.
-func (o *checkOptions) fails(finding *cliv1alpha1.CheckFinding) bool {
-	return o.failOn != never && check.Rank(finding.Severity) >= check.Rank(thresholds[o.failOn])
-}
-
-// verdict returns an error if there are findings that fail.
-func (o *checkOptions) verdict(report *cliv1alpha1.CheckReport) error {
-	failed := 0
+// namesOf returns each object that a finding is about, once.
+func namesOf(report *cliv1alpha1.CheckReport) (names []string) {
+	said := map[cliv1alpha1.CheckedObject]bool{}
 	for i := range report.Findings {
-		if o.fails(&report.Findings[i]) {
-			failed++
+		if object := report.Findings[i].Object; !said[object] {
+			said[object] = true
+			names = append(names, strings.ToLower(object.Kind)+"/"+object.Name)
 		}
 	}
-	if failed == 0 {
-		return nil
+	return names
+}
+
+// printText prints a report for a person: how much was checked, which controllers are active, the findings, what to do
+// about them, and what is not known. If there are only manifests, nothing is known about controllers.
+func (o *checkOptions) printText(report *cliv1alpha1.CheckReport) {
+	if o.output.NoHeaders {
+		o.printTable(report)
+		return
 	}
-	return command.Foundf("%s at or above --fail-on=%s", sentence.Counted(failed, "finding"), o.failOn)
+	s := report.Summary
+	o.output.Line("%s, %s, %s: %s, %s, %s and %s checked.",
+		sentence.Counted(s.Errors, "error"), sentence.Counted(s.Warnings, "warning"), sentence.Counted(s.Infos, "info"),
+		sentence.Counted(s.Nodes, "node"), sentence.Counted(s.Pods, "pod"),
+		sentence.Counted(s.Workloads, "workload"), sentence.Counted(s.Budgets, "PodDisruptionBudget"))
+	for _, task := range report.Controllers {
+		if s.Nodes+s.Pods == 0 {
+			break
+		}
+		o.output.Line("%s", task.Message)
+		if o.output.Format == show.Wide {
+			for _, sign := range task.Signs {
+				o.output.Line("  %s", sign)
+			}
+		}
+	}
+	if len(report.Findings) > 0 {
+		o.output.Line("")
+		if o.output.Format == show.Wide {
+			o.printTable(report)
+		} else {
+			o.printByRule(report.Findings)
+		}
+	}
+	for i, note := range report.Notes {
+		if i == 0 {
+			o.output.Line("")
+		}
+		o.output.Line("Note: %s", note)
+	}
+}
+
+// printTable prints the findings for scripts and -o wide.
+func (o *checkOptions) printTable(report *cliv1alpha1.CheckReport) {
+	type row = cliv1alpha1.CheckFinding
+	show.Table(&o.output, []show.Column[row]{
+		{Title: "Severity", Cell: func(f row) string { return severityOf(f.Severity) }},
+		{Title: "Rule", Cell: func(f row) string { return f.Rule }},
+		{Title: "Namespace", Cell: func(f row) string { return f.Object.Namespace }},
+		{Title: "Object", Cell: func(f row) string { return f.Object.Kind + "/" + f.Object.Name }},
+		{Title: "Count", Cell: func(f row) string { return strings.TrimPrefix(strconv.Itoa(f.Count), "0") }},
+		{Title: "Finding", Cell: func(f row) string { return f.Message }},
+		{Title: "Advice", Wide: true, Cell: func(f row) string { return f.Advice }},
+		{Title: "Examples", Wide: true, Cell: func(f row) string { return strings.Join(f.Examples, ",") }},
+		{Title: "Source", Wide: true, Cell: func(f row) string { return f.Source }},
+	}, report.Findings)
+}
+
+// mostOfARule is how many different findings of a rule are printed.
+const mostOfARule = 10
+
+// printByRule prints the findings of each rule below its name, with what to do about them. Objects with the same finding
+// share it.
+func (o *checkOptions) printByRule(findings []cliv1alpha1.CheckFinding) {
+	type same struct{ message, advice string }
+	for len(findings) > 0 {
+		first := findings[0]
+		o.output.Line("%s %s", severityOf(first.Severity), first.Rule)
+		var order []same
+		objects := map[same][]string{}
+		for len(findings) > 0 && findings[0].Rule == first.Rule {
+			object, is := findings[0].Object, same{findings[0].Message, findings[0].Advice}
+			if objects[is] == nil {
+				order = append(order, is)
+			}
+			objects[is] = append(objects[is], strings.TrimSpace(object.Namespace+" "+object.Kind+"/"+object.Name))
+			findings = findings[1:]
+		}
+		for i, is := range order[:min(len(order), mostOfARule)] {
+			o.output.Line("  %s: %s", sentence.Some(objects[is]), is.message)
+			if i+1 == len(order) || i+1 == mostOfARule || order[i+1].advice != is.advice {
+				o.output.Line("  Advice: %s", is.advice)
+			}
+		}
+		if more := len(order) - mostOfARule; more > 0 {
+			o.output.Line("  ... and %d more: -o wide.", more)
+		}
+	}
+}
+
+// printSARIF prints a report as SARIF 2.1.0, which code scanning reads.
+func (o *checkOptions) printSARIF(report *cliv1alpha1.CheckReport) error {
+	levels := map[cliv1alpha1.Severity]string{
+		cliv1alpha1.SeverityError: "error", cliv1alpha1.SeverityWarning: "warning", cliv1alpha1.SeverityInfo: "note",
+	}
+	run := sarif.NewRunWithInformationURI("taintkeeper", "https://github.com/taintkeeper/taintkeeper")
+	run.Tool.Driver.WithVersion(o.output.Env.Version)
+	at := map[string]int{}
+	for i, rule := range report.Rules {
+		at[rule.ID] = i
+		run.AddRule(rule.ID).
+			WithShortDescription(sarif.NewMultiformatMessageString().WithText(rule.Title)).
+			WithHelp(sarif.NewMultiformatMessageString().WithText(rule.Advice)).
+			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(levels[rule.Severity]))
+	}
+	for i := range report.Findings {
+		finding := &report.Findings[i]
+		run.AddResult(resultOf(finding).WithRuleIndex(at[finding.Rule]).WithLevel(levels[finding.Severity]))
+	}
+	whole := sarif.NewReport()
+	whole.AddRun(run)
+	if err := whole.PrettyWrite(o.output.Env.Out); err != nil {
+		return fmt.Errorf("write SARIF: %w", err)
+	}
+	o.output.Line("") // the end of the last line
+	return nil
+}
+
+// resultOf returns a finding in SARIF. Its location is a Kubernetes object, and the file if there is one. The
+// fingerprint identifies it across reports.
+func resultOf(finding *cliv1alpha1.CheckFinding) *sarif.Result {
+	object := sarif.NewLogicalLocation().WithName(finding.Object.Name).
+		WithKind("resource").WithFullyQualifiedName(fullName(finding))
+	location := sarif.NewLocation().WithLogicalLocations([]*sarif.LogicalLocation{object})
+	if finding.Source != "" {
+		// SARIF viewers do not show findings without a line. The finding is about the whole file.
+		location.WithPhysicalLocation(sarif.NewPhysicalLocation().
+			WithArtifactLocation(sarif.NewArtifactLocation().WithURI(finding.Source)).
+			WithRegion(sarif.NewRegion().WithStartLine(1)))
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{finding.Rule, fullName(finding), finding.Message}, "\n")))
+	return sarif.NewRuleResult(finding.Rule).
+		WithMessage(sarif.NewTextMessage(fmt.Sprintf("%s: %s %s", fullName(finding), finding.Message, finding.Advice))).
+		WithLocations([]*sarif.Location{location}).
+		WithPartialFingerprints(map[string]string{"taintkeeper/v1": hex.EncodeToString(sum[:])})
+}
+
+// fullName returns Kind/namespace/name, or Kind/name.
+func fullName(finding *cliv1alpha1.CheckFinding) string {
+	return path.Join(finding.Object.Kind, finding.Object.Namespace, finding.Object.Name)
+}
+
+// printJUnit prints a report as JUnit XML. Each rule is a suite, and each finding that reaches --fail-on is a failed
+// test. Other findings are the output of tests that pass.
+func (o *checkOptions) printJUnit(report *cliv1alpha1.CheckReport) error {
+	suites := junit.Testsuites{Name: "kubectl taintkeeper check"}
+	for i, rule := range report.Rules {
+		suite := junit.Testsuite{Name: rule.ID, ID: i, Time: "0"}
+		suite.SetTimestamp(report.At.UTC())
+		for j := range report.Findings {
+			if finding := &report.Findings[j]; finding.Rule == rule.ID {
+				suite.AddTestcase(o.testcaseOf(finding))
+			}
+		}
+		if suite.Tests == 0 {
+			suite.AddTestcase(junit.Testcase{Name: "nothing found", Classname: rule.ID})
+		}
+		suites.AddSuite(suite)
+	}
+	if _, err := io.WriteString(o.output.Env.Out, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"); err != nil {
+		return err
+	}
+	return suites.WriteXML(o.output.Env.Out)
+}
+
+func (o *checkOptions) testcaseOf(finding *cliv1alpha1.CheckFinding) junit.Testcase {
+	test := junit.Testcase{Name: fullName(finding), Classname: finding.Rule}
+	severity := severityOf(finding.Severity)
+	text := strings.TrimSpace(fmt.Sprintf("%s: %s\n%s\n%s", severity, finding.Message, finding.Advice, strings.Join(finding.Examples, "\n")))
+	if o.fails(finding) {
+		test.Failure = &junit.Result{Message: finding.Message, Type: severity, Data: text}
+	} else {
+		test.SystemOut = &junit.Output{Data: text}
+	}
+	return test
 }

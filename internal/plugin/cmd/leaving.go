@@ -132,12 +132,24 @@ func (o *leavingOptions) run(ctx context.Context) error {
 	if printed, err := o.output.Object(list); printed {
 		return err
 	}
-	elsewhere := 0
-	if len(list.Pods) == 0 && o.namespace != "" {
-		elsewhere = o.elsewhere(ctx, cluster, nodes)
+	none := ""
+	if len(list.Pods) == 0 && cluster.Knows(state.Nodes.Resource) { // otherwise a note says that this is not known
+		none = o.none(ctx, cluster, nodes)
 	}
-	o.print(list, elsewhere)
+	o.print(list, none)
 	return nil
+}
+
+// none says that no pod must leave.
+func (o *leavingOptions) none(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node) string {
+	if o.namespace == "" {
+		return "No pod needs to leave."
+	}
+	says := fmt.Sprintf("No pods in namespace %s need to leave", o.namespace)
+	if elsewhere := o.elsewhere(ctx, cluster, nodes); elsewhere > 0 {
+		says += fmt.Sprintf("; %d in other namespaces (-A)", elsewhere)
+	}
+	return says + "."
 }
 
 // elsewhere returns how many pods of other namespaces must leave, as far as the user may list them.
@@ -158,10 +170,11 @@ func (o *leavingOptions) wants() source.Wants {
 	if len(o.nodes.Names) == 1 {
 		bound = fields.OneTermEqualSelector("spec.nodeName", o.nodes.Names[0])
 	}
-	return source.Wants{
-		Policies: true, Evictor: true, Namespace: o.namespace, Pods: bound,
-		WithoutNodes: "this lists only the pods that were evicted and still exist",
+	wants := source.Wants{Policies: true, Evictor: true, Namespace: o.namespace, Pods: bound}
+	if o.nodes.All {
+		wants.WithoutNodes = "this lists only the pods that were evicted and still exist"
 	}
+	return wants
 }
 
 // pending returns the pods of the namespace that must leave some nodes. Files have those of all namespaces.
@@ -176,7 +189,8 @@ func (o *leavingOptions) pending(cluster *state.Cluster, nodes []*corev1.Node) *
 	return list
 }
 
-func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) {
+// print prints a list, or that it has none.
+func (o *leavingOptions) print(list *cliv1alpha1.PendingList, none string) {
 	now := list.At.Time
 	rows, names := make([]*cliv1alpha1.PendingPod, 0, len(list.Pods)), []string(nil)
 	for i := range list.Pods {
@@ -202,12 +216,8 @@ func (o *leavingOptions) print(list *cliv1alpha1.PendingList, elsewhere int) {
 				With: leaves(pod) + show.HeldBy(now, pod.Answer),
 			}
 		})
-	case o.namespace == "":
-		fmt.Fprintln(o.output.Env.ErrOut, "No pod needs to leave.")
-	case elsewhere > 0:
-		fmt.Fprintf(o.output.Env.ErrOut, "No pods in namespace %s need to leave; %d in other namespaces (-A).\n", o.namespace, elsewhere)
-	default:
-		fmt.Fprintf(o.output.Env.ErrOut, "No pods in namespace %s need to leave.\n", o.namespace)
+	case none != "":
+		fmt.Fprintln(o.output.Env.ErrOut, none)
 	}
 	o.printStuck(list)
 }

@@ -69,7 +69,7 @@ func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	})
 	reader := newReader(clients)
-	if err := reader.Read(t.Context(), (&leavingOptions{}).wants()); err != nil {
+	if err := reader.Read(t.Context(), (&leavingOptions{nodes: nodeSelection{All: true}}).wants()); err != nil {
 		t.Fatal(err)
 	}
 	const want = "You may not list nodes, so this lists only the pods that were evicted and still exist."

@@ -162,7 +162,7 @@ func reasons(report *cliv1alpha1.SimulationReport) (lines []string) {
 		})
 		for _, reason := range all[:min(len(all), most)] {
 			what := []string{"node", "pod"}[i]
-			lines = append(lines, fmt.Sprintf("%s (%s)", strings.TrimSuffix(reason, "."), sentence.Counted(reasons[reason], what)))
+			lines = append(lines, strings.TrimSuffix(reason, ".")+" ("+sentence.Counted(reasons[reason], what)+")")
 		}
 		if more := len(all) - most; more > 0 {
 			lines = append(lines, sentence.Counted(more, "more reason")+", in -o json")

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,14 +28,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
-// snapshotOptions are the options of kubectl taintkeeper snapshot.
-type snapshotOptions struct {
-	source source.Source
-}
-
 // newSnapshot returns the command snapshot.
 func newSnapshot(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Command {
-	o := &snapshotOptions{source: source.New(env, config)}
+	from := source.New(env, config)
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Print a snapshot of the cluster, for plans without the cluster",
@@ -73,56 +67,48 @@ other annotations except the one that marks static pods.`,
   kubectl taintkeeper plan -f cluster.json worker-1 maintenance=now:NoExecute`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := noNamespace(config); err != nil {
+			err := firstError(func() error { return noNamespace(config) }, from.Validate)
+			if err != nil {
 				return err
 			}
-			if err := o.source.Validate(); err != nil {
-				return err
-			}
-			return o.run(cmd.Context())
+			return writeSnapshot(cmd.Context(), &from)
 		},
 	}
-	o.source.AddFlags(cmd)
+	from.AddFlags(cmd)
 	return cmd
 }
 
-func (o *snapshotOptions) run(ctx context.Context) error {
-	cluster, err := o.source.Read(ctx, source.Wants{
+// writeSnapshot reads the cluster and prints its objects, each as a line, between the first and the last line of a
+// snapshot.
+func writeSnapshot(ctx context.Context, from *source.Source) error {
+	cluster, err := from.Read(ctx, source.Wants{
 		Policies: true, Budgets: true, Successors: true, Scheduling: true, Renewals: true, Signs: true,
 	})
 	if err != nil {
 		return err
 	}
 	for _, sentence := range cluster.Notes() {
-		fmt.Fprintln(o.source.Env.ErrOut, "Note:", show.Printable(sentence))
+		fmt.Fprintln(from.Env.ErrOut, "Note:", show.Printable(sentence))
 	}
-	out := bufio.NewWriter(o.source.Env.Out)
-	encoder := json.NewEncoder(out)
-	lines, err := linesOf(cluster, o.source.Now(cluster))
+	objects, err := objectsOf(cluster)
 	if err != nil {
 		return err
 	}
-	for _, object := range lines {
-		if err := encoder.Encode(object); err != nil {
-			return fmt.Errorf("write the snapshot: %w", err)
-		}
-	}
-	return out.Flush()
-}
-
-// linesOf returns the lines of a snapshot.
-func linesOf(cluster *state.Cluster, at time.Time) ([]any, error) {
-	objects, err := objectsOf(cluster)
-	if err != nil {
-		return nil, err
-	}
 	lines := []any{&cliv1alpha1.Snapshot{
-		TypeMeta: cliv1alpha1.Type("Snapshot"), At: metav1.NewMicroTime(at), Unread: source.UnreadOf(cluster),
+		TypeMeta: cliv1alpha1.Type("Snapshot"), At: metav1.NewMicroTime(from.Now(cluster)), Unread: source.UnreadOf(cluster),
 	}}
 	for _, object := range objects {
 		lines = append(lines, object)
 	}
-	return append(lines, &cliv1alpha1.SnapshotEnd{TypeMeta: cliv1alpha1.Type("SnapshotEnd"), Objects: len(objects)}), nil
+	lines = append(lines, &cliv1alpha1.SnapshotEnd{TypeMeta: cliv1alpha1.Type("SnapshotEnd"), Objects: len(objects)})
+	out := bufio.NewWriter(from.Env.Out)
+	encoder := json.NewEncoder(out)
+	for _, line := range lines {
+		if err := encoder.Encode(line); err != nil {
+			return fmt.Errorf("write the snapshot: %w", err)
+		}
+	}
+	return out.Flush()
 }
 
 // objectsOf returns all objects of a cluster, with their kinds.
@@ -145,11 +131,17 @@ func objectsOf(cluster *state.Cluster) (all []runtime.Object, err error) {
 	return all, nil
 }
 
-// signsOf returns what shows who evicts, and when kubelets renewed the Leases of their nodes.
+// signsOf returns what shows who evicts, and when kubelets last renewed the Leases of their nodes.
 func signsOf(cluster *state.Cluster) (all []runtime.Object) {
+	leases := slices.Clone(cluster.Signs.Leases)
+	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
+		leases = append(leases, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(cluster.Renewed[node]))},
+		})
+	}
 	all = appendOf(all, "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", cluster.Signs.Holders)
-	all = appendOf(all, "coordination.k8s.io/v1", "Lease", cluster.Signs.Leases)
-	all = appendOf(all, "coordination.k8s.io/v1", "Lease", renewals(cluster))
+	all = appendOf(all, "coordination.k8s.io/v1", "Lease", leases)
 	return appendOf(all, "v1", "ServiceAccount", cluster.Signs.EvictionClocks)
 }
 
@@ -160,21 +152,18 @@ func ownersOf(cluster *state.Cluster) (all []runtime.Object) {
 		running[job.UID] = true
 	}
 	for _, uid := range slices.Sorted(maps.Keys(cluster.Controllers)) {
-		if !running[uid] {
-			all = append(all, ownedBy(uid, cluster.Controllers[uid]))
+		if running[uid] {
+			continue
 		}
-	}
-	return all
-}
-
-// renewals returns the Leases of nodes with only the last renewal.
-func renewals(cluster *state.Cluster) []*coordinationv1.Lease {
-	var all []*coordinationv1.Lease
-	for _, node := range slices.Sorted(maps.Keys(cluster.Renewed)) {
-		all = append(all, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(cluster.Renewed[node]))},
-		})
+		controller := cluster.Controllers[uid]
+		object := &metav1.PartialObjectMetadata{
+			ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
+		}
+		if controller.Kind == "CronJob" {
+			all = append(all, show.WithKind(object, "batch/v1", "Job"))
+		} else {
+			all = append(all, show.WithKind(object, "apps/v1", "ReplicaSet"))
+		}
 	}
 	return all
 }
@@ -184,17 +173,6 @@ func appendOf[P runtime.Object](all []runtime.Object, apiVersion, kind string, o
 		all = append(all, show.WithKind(object, apiVersion, kind))
 	}
 	return all
-}
-
-// ownedBy is the metadata of a ReplicaSet or a Job with only its controller.
-func ownedBy(uid types.UID, controller metav1.OwnerReference) runtime.Object {
-	object := &metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{controller}},
-	}
-	if controller.Kind == "CronJob" {
-		return show.WithKind(object, "batch/v1", "Job")
-	}
-	return show.WithKind(object, "apps/v1", "ReplicaSet")
 }
 
 // withoutTemplates returns workloads without the template and the selector that their types require.

@@ -73,6 +73,11 @@ func (e *explainer) answer() []string {
 		}
 	case cliv1alpha1.PodBound:
 	}
+	return e.verdict(pod)
+}
+
+// verdict says whether and when a pod leaves its node, and why.
+func (e *explainer) verdict(pod string) []string {
 	switch {
 	case !e.Leaves:
 		pod += fmt.Sprintf(" stays on node %s.", e.Node)
@@ -167,7 +172,8 @@ func (e *explainer) table(title string, columns []string, sentences int, rows []
 	e.section(title)
 	var all []show.Column[[]string]
 	for i, title := range columns {
-		all = append(all, show.Column[[]string]{Title: title, Below: i >= sentences, Cell: func(row []string) string { return row[i] }})
+		cell := func(row []string) string { return row[i] }
+		all = append(all, show.Column[[]string]{Title: title, Below: i >= sentences, Cell: cell})
 	}
 	show.Table(e.Printer, all, rows)
 }
@@ -287,7 +293,8 @@ func (e *explainer) printClasses() {
 		case c.LeavesAfterSeconds != nil:
 			answer = fmt.Sprintf("open, but it leaves again after %ds", *c.LeavesAfterSeconds)
 		}
-		rows = append(rows, []string{strconv.Itoa(len(c.Nodes)), strings.Join(c.Taints, ", "), answer, sentence.Some(c.Nodes)})
+		number := strconv.Itoa(len(c.Nodes))
+		rows = append(rows, []string{number, strings.Join(c.Taints, ", "), answer, sentence.Some(c.Nodes)})
 	}
 	e.table("The nodes, grouped by taints:", []string{"Nodes", "Taints", "Answer", "Names"}, 2, rows)
 }

@@ -282,23 +282,7 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.note("Step %d is skipped: the API server is down at that time, so taints cannot be changed.", is.number)
 		return
 	}
-	var nodes []*node
-	var unheard []string // it is not known when they were last heard
-	for _, name := range s.names {
-		n := s.nodes[name]
-		if !is.nodes(n.Node) {
-			continue
-		}
-		nodes = append(nodes, n)
-		if is.kind == comesBack { // before the first of them is ready
-			s.tellHeld(n)
-		}
-		ready := readiness.Condition(n.Node, corev1.NodeReady)
-		reports := ready != nil && ready.Status != corev1.ConditionUnknown
-		if _, known := s.cluster.Renewed[name]; is.kind == falls && now.Equal(s.start) && reports && !known {
-			unheard = append(unheard, name)
-		}
-	}
+	nodes := s.nodesOf(is, now)
 	changed, refused := false, map[string][]string{} // nodes, by reason
 	for _, n := range nodes {
 		name := n.Name
@@ -311,10 +295,6 @@ func (s *simulation) happen(is step, now time.Time) {
 			s.story.add(now, stories[is.kind], zoneOf(n.Node), does(is.edit), name)
 		}
 	}
-	if len(unheard) > 0 {
-		s.note("The last Lease renewal of %s is not known, so the simulation assumes that it happened just now. "+
-			"Kubelets renew every 10s, so all of this may happen up to 10s earlier.", sentence.Some(unheard))
-	}
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
 		s.note("Step %d skips %s: %s.", is.number, nameNodes(refused[why], ""), why)
 	}
@@ -322,6 +302,32 @@ func (s *simulation) happen(is step, now time.Time) {
 		s.note("Step %d changes nothing because its nodes are %s.", is.number, unchanged[is.kind])
 	}
 	s.health.set(s.play.Next())
+}
+
+// nodesOf returns the nodes of a step. It reports why node health has not tainted those that come back, before the
+// first of them is ready, and which of those that fall silent were last heard at an unknown time.
+func (s *simulation) nodesOf(is step, now time.Time) (nodes []*node) {
+	var unheard []string
+	for _, name := range s.names {
+		n := s.nodes[name]
+		if !is.nodes(n.Node) {
+			continue
+		}
+		nodes = append(nodes, n)
+		if is.kind == comesBack {
+			s.tellHeld(n)
+		}
+		ready := readiness.Condition(n.Node, corev1.NodeReady)
+		reports := ready != nil && ready.Status != corev1.ConditionUnknown
+		if _, known := s.cluster.Renewed[name]; is.kind == falls && now.Equal(s.start) && reports && !known {
+			unheard = append(unheard, name)
+		}
+	}
+	if len(unheard) > 0 {
+		s.note("The last Lease renewal of %s is not known, so the simulation assumes that it happened just now. "+
+			"Kubelets renew every 10s, so all of this may happen up to 10s earlier.", sentence.Some(unheard))
+	}
+	return nodes
 }
 
 // unchanged describes nodes on which a step has no effect.

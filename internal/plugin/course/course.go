@@ -268,12 +268,7 @@ func Retaint(ctx context.Context, cluster *state.Cluster, nodes []*corev1.Node, 
 	}
 	s.outcome.over = true
 	for _, node := range nodes {
-		n := s.nodes[node.Name]
-		for _, p := range slices.Clone(n.pods) {
-			if p.first && (p.begun && p.stage == bound || s.decided(p, n).Leaves) {
-				s.leave(p, s.now)
-			}
-		}
+		s.letGo(s.nodes[node.Name])
 	}
 	err = s.run()
 	s.tellBlocked()
@@ -309,6 +304,15 @@ func (s *simulation) sumUp() {
 		s.outcome.Budgets[name] = cliv1alpha1.PlannedBudget{
 			Namespace: b.Namespace, Name: b.Name, Allowed: int32(allowed),
 			Breach: max(b.first()-b.lowest().Ready-allowed, 0),
+		}
+	}
+}
+
+// letGo lets the pods leave that must leave a node.
+func (s *simulation) letGo(n *node) {
+	for _, p := range slices.Clone(n.pods) {
+		if p.first && (p.begun && p.stage == bound || s.decided(p, n).Leaves) {
+			s.leave(p, s.now)
 		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	quotav1 "k8s.io/apiserver/pkg/quota/v1"
-	"k8s.io/kubernetes/pkg/quota/v1/evaluator/core"
-	"k8s.io/utils/clock"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -213,8 +212,8 @@ func (o *objecting) left(p *pod, now time.Time) {
 }
 
 // quotas are the ResourceQuotas of namespaces, and what their pods use, counted with the API server's own code. A
-// controller whose pod is refused tries again. Terminating pods count until they are gone. Ignored are other objects, the
-// scope CrossNamespacePodAffinity, and that a quota may require pods to have requests.
+// controller whose pod is refused tries again. Terminating pods count until they are gone. Ignored are other objects,
+// the scope CrossNamespacePodAffinity, and that a quota may require pods to have requests.
 type quotas map[string][]*quota
 
 type quota struct {
@@ -224,15 +223,10 @@ type quota struct {
 	refuses bool // it has refused a pod, and no pod has left it since then
 }
 
-// counting counts pods for quotas. Its clock is for pods that terminate, which it does not see.
-var counting = core.NewPodEvaluator(nil, clock.RealClock{})
-
 func quotasOf(cluster *state.Cluster) quotas {
 	all := quotas{}
 	for _, object := range cluster.Quotas {
-		known := *object
-		known.Status.Hard = object.Spec.Hard // which the quota controller copies
-		all[object.Namespace] = append(all[object.Namespace], &quota{ResourceQuota: &known, used: corev1.ResourceList{}})
+		all[object.Namespace] = append(all[object.Namespace], &quota{ResourceQuota: object, used: corev1.ResourceList{}})
 	}
 	return all
 }
@@ -242,7 +236,7 @@ func (q quotas) admit(p *pod) string {
 	if p.charged != nil {
 		return ""
 	}
-	uses := usageOf(p.Pod)
+	uses := placement.QuotaUsage(p.Pod)
 	for _, is := range q.of(p.Pod) {
 		then := quotav1.Mask(quotav1.Add(is.used, uses), quotav1.ResourceNames(uses))
 		if fits, exceeded := quotav1.LessThanOrEqual(then, is.Spec.Hard); !fits {
@@ -258,14 +252,14 @@ func (q quotas) admit(p *pod) string {
 func (q quotas) charge(p *pod) {
 	p.charged = append([]*quota{}, q.of(p.Pod)...)
 	for _, is := range p.charged {
-		is.used = quotav1.Add(is.used, usageOf(p.Pod))
+		is.used = quotav1.Add(is.used, placement.QuotaUsage(p.Pod))
 	}
 }
 
 // release counts a pod no more, and reports whether others may have waited for that.
 func (q quotas) release(p *pod) (waited bool) {
 	for _, is := range p.charged {
-		is.used = quotav1.Subtract(is.used, usageOf(p.Pod))
+		is.used = quotav1.Subtract(is.used, placement.QuotaUsage(p.Pod))
 		waited, is.refuses = waited || is.refuses, false
 	}
 	p.charged = p.charged[:0]
@@ -275,17 +269,9 @@ func (q quotas) release(p *pod) (waited bool) {
 // of returns the quotas in which a pod counts.
 func (q quotas) of(pod *corev1.Pod) (all []*quota) {
 	for _, is := range q[pod.Namespace] {
-		if counts, err := counting.Matches(is.ResourceQuota, pod); counts && err == nil {
+		if placement.QuotaCounts(is.ResourceQuota, pod) {
 			all = append(all, is)
 		}
 	}
 	return all
-}
-
-// usageOf returns what quotas count of a pod.
-func usageOf(pod *corev1.Pod) corev1.ResourceList {
-	stays := *pod
-	stays.DeletionTimestamp = nil
-	uses, _ := counting.Usage(&stays) // it fails for objects that are not pods
-	return uses
 }

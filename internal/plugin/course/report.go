@@ -166,13 +166,13 @@ func (s *simulation) tellBelow(key workloadKey, c *counter, first int) {
 			continue
 		}
 		length, lasts := "until the end", c.until(i, s.offset(s.end))-p.At.Duration
-		if c.unknown {
+		switch {
+		case i+1 < len(c.points) && c.atMost:
+			length = "for at most " + sentence.Span(lasts)
+		case i+1 < len(c.points):
+			length = "for " + sentence.Span(lasts)
+		case c.unknown:
 			length = "for an unknown time"
-		}
-		if i+1 < len(c.points) {
-			if length = "for " + sentence.Span(lasts); c.atMost {
-				length = "for at most " + sentence.Span(lasts)
-			}
 		}
 		detail := fmt.Sprintf("%s has 0 of %s, %s", key, sentence.Counted(first, "replica"), length)
 		s.story.add(s.start.Add(p.At.Duration), below, "", detail, "").lasts = lasts
@@ -285,16 +285,7 @@ func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
 // tell returns the lines in chronological order. For the same instant, the worst workloads come first: by how long they
 // have no ready replica, or by how many pods have no room. The others are counted.
 func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
-	slices.SortStableFunc(s.lines, func(a, b *line) int {
-		if order := cmp.Or(a.from.Compare(b.from), cmp.Compare(a.tale, b.tale)); order != 0 || a.tale == taintsSet {
-			return order // steps at the same time stay in their order
-		}
-		order := cmp.Compare(a.zone, b.zone)
-		if a.tale.ofWorkloads() {
-			order = cmp.Or(cmp.Compare(b.lasts, a.lasts), cmp.Compare(b.number, a.number))
-		}
-		return cmp.Or(order, cmp.Compare(a.detail, b.detail))
-	})
+	slices.SortStableFunc(s.lines, (*line).compare)
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for i := 0; i < len(s.lines); {
 		first, alike := s.lines[i], 1
@@ -315,11 +306,23 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 			events = append(events, event)
 		}
 		if more := alike - told; more > 0 {
-			events = append(events, cliv1alpha1.SimulationEvent{At: at, Message: fmt.Sprintf("the same happens to %d more workloads", more)})
+			text := fmt.Sprintf("the same happens to %d more workloads", more)
+			events = append(events, cliv1alpha1.SimulationEvent{At: at, Message: text})
 		}
 		i += alike
 	}
 	return events
+}
+
+func (is *line) compare(other *line) int {
+	if order := cmp.Or(is.from.Compare(other.from), cmp.Compare(is.tale, other.tale)); order != 0 || is.tale == taintsSet {
+		return order // steps at the same time stay in their order
+	}
+	order := cmp.Compare(is.zone, other.zone)
+	if is.tale.ofWorkloads() {
+		order = cmp.Or(cmp.Compare(other.lasts, is.lasts), cmp.Compare(other.number, is.number))
+	}
+	return cmp.Or(order, cmp.Compare(is.detail, other.detail))
 }
 
 // message is the text of the line.

@@ -4,12 +4,10 @@
 package course
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -118,14 +115,7 @@ func Silence(nodes []*corev1.Node, lasts time.Duration) *Scenario {
 // decode reads the single document of a scenario. Its error is short, and uses the words of a scenario.
 func decode(text []byte) (simulation cliv1alpha1.Simulation, err error) {
 	var found []byte
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return simulation, err
-		}
+	for document := range bytes.SplitSeq(text, []byte("\n---")) {
 		var content any
 		if yaml.Unmarshal(document, &content) == nil && content == nil { // only comments
 			continue
@@ -162,19 +152,14 @@ func plainly(err error) error {
 
 func parseStep(of *cliv1alpha1.SimulationStep, until time.Duration) (is step, err error) {
 	is = step{at: of.At.Duration}
-	kinds := 0
-	for kind, set := range []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil} {
-		if set {
-			is.kind = stepKind(kind)
-			kinds++
-		}
-	}
+	kinds := []bool{of.Silent != nil, of.Back != nil, of.Taint != nil, of.APIServerDown != nil}
+	is.kind = stepKind(slices.Index(kinds, true))
 	switch {
 	case is.at < 0:
 		return is, fmt.Errorf("at: %s is before the start", is.at)
 	case until > 0 && is.at > until:
 		return is, fmt.Errorf("at: %s is after the end, which is at %s", is.at, until)
-	case kinds != 1:
+	case is.kind < 0 || slices.Contains(kinds[is.kind+1:], true):
 		return is, errors.New("set exactly one of silent, back, taint and apiServerDown")
 	}
 	switch is.kind {

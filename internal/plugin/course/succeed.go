@@ -57,7 +57,12 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	if !p.first && !p.ready {
 		next.after = timeline.Later(next.after, now.Add(max(s.options.StartDelay, time.Second)))
 	}
-	s.delay(next, now)
+	// All pods that its Job has yet to create wait at least until this one is created.
+	for _, other := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
+		if other.stage == waiting && other.after.After(now) {
+			other.after = timeline.Later(other.after, next.after)
+		}
+	}
 	next.is.NotReady = next.after
 	s.placing.set(next.after)
 }
@@ -88,15 +93,6 @@ func (s *simulation) noSuccessor(p *pod, why *cliv1alpha1.WhereTo) {
 	}
 	if s.outcome != nil {
 		s.outcome.goes(p, why)
-	}
-}
-
-// delay makes all pods that the pod's Job has yet to create wait at least until this one is created.
-func (s *simulation) delay(next *pod, now time.Time) {
-	for _, p := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
-		if p.stage == waiting && p.after.After(now) {
-			p.after = timeline.Later(p.after, next.after)
-		}
 	}
 }
 
@@ -176,11 +172,18 @@ type refusal struct {
 	preemption  placement.Preemption // of pods that make room
 }
 
-// placed reports whether a pod finds room, and binds it if it does. It looks for room if its controller creates it, and
-// if the room may be asked again.
-func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
+// looks reports whether a pod looks for room: its controller creates it, and the room may be asked again.
+func (s *simulation) looks(p *pod) bool {
 	roomSaysWhy := s.outcome != nil && s.room != nil
-	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) || p.asked && s.room != nil && !s.room.MayAsk() {
+	if p.only != nil && !roomSaysWhy && !s.admits(p.only, p) {
+		return false
+	}
+	return !p.asked || s.room == nil || s.room.MayAsk()
+}
+
+// placed reports whether a pod finds room, and binds it if it does.
+func (s *simulation) placed(p *pod, refused map[string]refusal, now time.Time) bool {
+	if !s.looks(p) {
 		return false
 	}
 	like := likeOf(p)

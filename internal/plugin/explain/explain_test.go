@@ -687,18 +687,21 @@ func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
 
 func TestNobodyIsToldToRemoveATaintThatIsSetAgainOrToTolerateASickNode(t *testing.T) {
 	const unreachable = corev1.TaintNodeUnreachable + ":NoExecute"
-	const again = "Bring node n back: node health sets " + unreachable + " again until the node is ready, and then removes it. " +
-		"To keep the pod until then, pause evictions (kubectl taintkeeper pause)."
+	const back = "Bring node n back: node health sets " + unreachable + " again until the node is ready, and then removes it."
+	const again = back + " To keep the pod until then, pause evictions (kubectl taintkeeper pause)."
 	for name, test := range map[string]struct {
 		taints []string
+		by     cliv1alpha1.Who
 		want   []cliv1alpha1.SmallestChange
 	}{
-		"of node health": {[]string{unreachable}, []cliv1alpha1.SmallestChange{{What: again}}},
-		"of node health, and another": {[]string{"k:NoExecute", unreachable}, []cliv1alpha1.SmallestChange{
+		"of node health":                      {[]string{unreachable}, "", []cliv1alpha1.SmallestChange{{What: again}}},
+		"where the built-in ignores policies": {[]string{unreachable}, cliv1alpha1.WhoBuiltIn, []cliv1alpha1.SmallestChange{{What: back}}},
+		"of node health, and another": {[]string{"k:NoExecute", unreachable}, "", []cliv1alpha1.SmallestChange{
 			{What: "Remove taint k:NoExecute from node n. " + again, Command: "kubectl taint nodes n k:NoExecute-"},
 		}},
 	} {
-		if diff := cmp.Diff(test.want, explained(explain.Subject{Pod: pod("p"), Node: node("n", test.taints...)}).Changes); diff != "" {
+		subject := explain.Subject{Pod: pod("p"), Node: node("n", test.taints...), Evictor: state.Evictor{Who: test.by}}
+		if diff := cmp.Diff(test.want, explained(subject).Changes); diff != "" {
 			t.Errorf("%s: the changes (-want +got):\n%s", name, diff)
 		}
 	}

@@ -130,7 +130,8 @@ func (on *onNode) timing() *cliv1alpha1.Timing {
 func (on *onNode) note(e *cliv1alpha1.Explanation) {
 	is, ours := on.decided, state.Rule.Decide(on.facts, on.taints)
 	// A timeAdded in the future comes from a clock that is ahead. Such a taint counts from now.
-	if added := is.Taint.TimeAdded; is.Leaves && !added.IsZero() && !added.After(on.At) && is.Taint.Since.Before(added.Time) {
+	added := is.Taint.TimeAdded
+	if is.Leaves && !added.IsZero() && !added.After(on.At) && is.Taint.Since.Before(added.Time) {
 		e.Notes = append(e.Notes, fmt.Sprintf("Taint %s counts from before it was added, because not-ready and unreachable count as one taint and the other was there first.", e.Taint))
 	}
 	switch {
@@ -189,8 +190,8 @@ func (on *onNode) explainPolicies(e *cliv1alpha1.Explanation) {
 	}
 }
 
-// release returns what makes a policy release the pod, as a sentence without a full stop, and the command for it, if one
-// command can do it. Both are empty if the policy releases the pod soon anyway.
+// release returns what makes a policy release the pod, as a sentence without a full stop, and the command for it, if
+// one command can do it. Both are empty if the policy releases the pod soon anyway.
 func (s *Subject) release(p *policy.Policy, first policy.Answer, due time.Time) (what, command string) {
 	resume := "kubectl taintkeeper resume " + p.Name
 	switch first.Why {
@@ -230,9 +231,9 @@ func (s *Subject) deletion() string {
 	return fmt.Sprintf("kubectl delete pod %s -n %s", s.Pod.Name, s.Pod.Namespace)
 }
 
-// trial is a change to try: the pod's tolerations and the node's taints after it. The API server allows tolerations of a
-// pod to be added, and their tolerationSeconds to change, but tolerations cannot be removed, and only those with effect
-// NoExecute may have tolerationSeconds.
+// trial is a change to try: the pod's tolerations and the node's taints after it. The API server allows tolerations of
+// a pod to be added, and their tolerationSeconds to change, but tolerations cannot be removed, and only those with
+// effect NoExecute may have tolerationSeconds.
 type trial struct {
 	change      cliv1alpha1.SmallestChange
 	tolerations []corev1.Toleration
@@ -292,8 +293,11 @@ func (on *onNode) withoutTaints(causes []verdict.Reason) trial {
 		is.change.Command = fmt.Sprintf("kubectl taint nodes %s %s", on.Node.Name, strings.Join(removals, " "))
 	}
 	if len(again) > 0 {
-		parts = append(parts, fmt.Sprintf("Bring node %s back: node health sets %s again until the node is ready, and then removes it. "+
-			"To keep the pod until then, pause evictions (kubectl taintkeeper pause).", on.Node.Name, sentence.Enumerate(again)))
+		parts = append(parts, fmt.Sprintf("Bring node %s back: node health sets %s again until the node is ready, and then removes it.",
+			on.Node.Name, sentence.Enumerate(again)))
+		if !on.IsBuiltIn() { // which ignores pauses
+			parts = append(parts, "To keep the pod until then, pause evictions (kubectl taintkeeper pause).")
+		}
 	}
 	is.change.What = strings.Join(parts, " ")
 	return is

@@ -91,17 +91,24 @@ var ofDaemons = map[string]corev1.TaintEffect{
 func (s *Subject) byForm(i int) (origin cliv1alpha1.TolerationOrigin, detail string) {
 	t := s.Pod.Spec.Tolerations[i]
 	always := t.Operator == corev1.TolerationOpExists && t.TolerationSeconds == nil
-	noSchedule := always && t.Effect == corev1.TaintEffectNoSchedule
-	class := s.Pod.Status.QOSClass
 	switch {
-	case contains(s.namespaceDefaults(), t):
-		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, from the default tolerations of namespace " + s.Pod.Namespace
 	case taints.IsForNoTime(t):
 		return cliv1alpha1.OriginTaintkeeper, "Taintkeeper, so that the pod stays alive if its kubelet restarts"
 	case always && state.IsStatic(s.Pod) && t.Key == "" && t.Effect == corev1.TaintEffectNoExecute:
 		return cliv1alpha1.OriginKubelet, "the kubelet, for every static pod"
 	case always && state.IsOfDaemonSet(s.Pod) && t.Effect != "" && t.Effect == ofDaemons[t.Key]:
 		return cliv1alpha1.OriginDaemonSetController, "the DaemonSet controller, for every pod of a DaemonSet"
+	}
+	noSchedule := always && t.Effect == corev1.TaintEffectNoSchedule
+	return s.byAPIServer(i, noSchedule)
+}
+
+// byAPIServer says which admission plugin adds a toleration.
+func (s *Subject) byAPIServer(i int, noSchedule bool) (origin cliv1alpha1.TolerationOrigin, detail string) {
+	t, class := s.Pod.Spec.Tolerations[i], s.Pod.Status.QOSClass
+	switch {
+	case contains(s.namespaceDefaults(), t):
+		return cliv1alpha1.OriginPodTolerationRestriction, "the API server, from the default tolerations of namespace " + s.Pod.Namespace
 	case s.isDefaultSeconds(i):
 		return cliv1alpha1.OriginDefaultTolerationSeconds, "the API server, for every pod without a toleration for " + strings.TrimPrefix(t.Key, "node.kubernetes.io/")
 	case noSchedule && t.Key == corev1.TaintNodeMemoryPressure && class != "" && class != corev1.PodQOSBestEffort:

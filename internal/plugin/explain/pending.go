@@ -55,6 +55,11 @@ func (s *Subject) explainPending(e *cliv1alpha1.Explanation) {
 			e.Changes = append(e.Changes, s.admitting(class))
 		}
 	}
+	s.noteScheduler(e)
+}
+
+// noteScheduler adds other reasons why the pod has no node.
+func (s *Subject) noteScheduler(e *cliv1alpha1.Explanation) {
 	e.Notes = append(e.Notes, "This considers only taints. The scheduler also considers resources, affinity to pods, spread, volumes and ports.")
 	var gates []string
 	for _, gate := range s.Pod.Spec.SchedulingGates {
@@ -78,9 +83,12 @@ var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.Tai
 // even before the node-lifecycle controller sets it, because the scheduler refuses the node in the same way.
 func (s *Subject) classesOf(nodes []*corev1.Node) (classes []*class) {
 	known := map[string]*class{}
-	for _, node := range slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) }) {
-		all := slices.Clone(node.Spec.Taints)
-		if node.Spec.Unschedulable && !slices.ContainsFunc(all, func(taint corev1.Taint) bool { return taint.MatchTaint(&cordon) }) {
+	byName := func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) }
+	for _, node := range slices.SortedFunc(slices.Values(nodes), byName) {
+		all := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
+			return node.Spec.Unschedulable && taint.MatchTaint(&cordon)
+		})
+		if node.Spec.Unschedulable {
 			all = append(all, cordon)
 		}
 		slices.SortFunc(all, func(a, b corev1.Taint) int { return cmp.Compare(taints.Format(a), taints.Format(b)) })
@@ -155,7 +163,8 @@ func (s *Subject) admitting(is *class) cliv1alpha1.SmallestChange {
 		parts, commands = append(parts, recreate), append(commands, s.deletion())
 	}
 	if len(add) > 0 {
-		parts = append(parts, sentence.Agree(len(add), "Add a toleration for ", "Add tolerations for ")+sentence.Enumerate(add)+".")
+		verb := sentence.Agree(len(add), "Add a toleration for ", "Add tolerations for ")
+		parts = append(parts, verb+sentence.Enumerate(add)+".")
 	}
 	change.What = strings.Join(parts, " ")
 	if len(parts) == 1 {

@@ -21,8 +21,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
-// addPolicies adds to a plan what the EvictionPolicies do with the pods that leave, and what happens to those that pauses
-// and open breakers keep when all of these end.
+// addPolicies adds to a plan what the EvictionPolicies do with the pods that leave, and what happens to those that
+// pauses and open breakers keep when all of these end.
 func addPolicies(plan *cliv1alpha1.TaintPlan, outcome *course.Outcome) {
 	set, at := outcome.Policies, plan.At.Time
 	plan.Notes = append(plan.Notes, set.Flaws...)

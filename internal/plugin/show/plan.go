@@ -128,7 +128,8 @@ func Losses(plan *cliv1alpha1.TaintPlan) []string {
 	}
 	if len(bare) > 0 {
 		lines = append(lines, fmt.Sprintf("%s no controller, so nothing replaces %s: %s.",
-			sentence.Do(len(bare), "pod", "that leaves has", "that leave have"), sentence.Agree(len(bare), "it", "them"), sentence.Some(bare)))
+			sentence.Do(len(bare), "pod", "that leaves has", "that leave have"),
+			sentence.Agree(len(bare), "it", "them"), sentence.Some(bare)))
 	}
 	lines = slices.Concat(lines, worst(lost, "workload", "loses every replica", "lose every replica"), budgets(plan))
 	if len(local) > 0 {
@@ -170,7 +171,8 @@ func budgets(plan *cliv1alpha1.TaintPlan) []string {
 		allowed := int(budget.Allowed)
 		allows := fmt.Sprintf("PodDisruptionBudget %s allows %s", FullName(budget.Namespace, budget.Name), sentence.Counted(allowed, "disruption"))
 		if missing := allowed + budget.Breach; budget.Breach > 0 {
-			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s missing at one time.", allows, missing, are(missing)))
+			overrun = append(overrun, fmt.Sprintf("%s, but %d of its pods %s missing at one time.",
+				allows, missing, are(missing)))
 		}
 		if budget.Asked > allowed {
 			asked = append(asked, fmt.Sprintf("%s, so it delays evictions: EvictionPolicies use the Eviction API for %s.",
@@ -202,7 +204,8 @@ func Policies(plan *cliv1alpha1.TaintPlan) (lines []string) {
 	for _, p := range plan.Policies {
 		if p.LastAt != nil {
 			lines = append(lines, fmt.Sprintf("EvictionPolicy %s sets a pace of %s. It lets %s go %s, at %s.",
-				p.Name, p.Pace, sentence.Agree(p.Pods, "the pod", "the last pod"), in(p.LastAt, "now"), sentence.Absolute(p.LastAt.Time)))
+				p.Name, p.Pace, sentence.Agree(p.Pods, "the pod", "the last pod"), in(p.LastAt, "now"),
+				sentence.Absolute(p.LastAt.Time)))
 		}
 	}
 	if is := plan.Resumed; is != nil {
@@ -219,16 +222,12 @@ func Policies(plan *cliv1alpha1.TaintPlan) (lines []string) {
 func objections(plan *cliv1alpha1.TaintPlan) string {
 	free, asked := plan.Summary.Leave, 0
 	var parts, held []string
-	var slowest *cliv1alpha1.PlannedPolicy // whose pace lets pods leave after the last one is due
+	slowest := slowestOf(plan)
 	for i := range plan.Policies {
 		p := &plan.Policies[i]
 		free, asked = free-p.Asked-p.Held, asked+p.Asked
 		if p.Held > 0 {
 			held = append(held, fmt.Sprintf("%d %s held by policy %s", p.Held, are(p.Held), p.Name))
-		}
-		if p.LastAt != nil && p.LastAt.After(plan.Summary.Last.Time) && p.LastAt.After(plan.At.Time) &&
-			(slowest == nil || p.LastAt.After(slowest.LastAt.Time)) {
-			slowest = p
 		}
 	}
 	if asked == 0 && len(held) == 0 && slowest == nil {
@@ -245,6 +244,20 @@ func objections(plan *cliv1alpha1.TaintPlan) string {
 		parts = append(parts, fmt.Sprintf("%d %s if PodDisruptionBudgets allow it", asked, leave(asked)))
 	}
 	return ": " + strings.Join(append(parts, held...), ", ")
+}
+
+// slowestOf returns the slowest policy whose pace lets pods leave after the last one is due, or nil.
+func slowestOf(plan *cliv1alpha1.TaintPlan) (slowest *cliv1alpha1.PlannedPolicy) {
+	last := plan.Summary.Last.Time
+	if last.Before(plan.At.Time) {
+		last = plan.At.Time
+	}
+	for i := range plan.Policies {
+		if p := &plan.Policies[i]; p.LastAt != nil && p.LastAt.After(last) {
+			slowest, last = p, p.LastAt.Time
+		}
+	}
+	return slowest
 }
 
 func are(n int) string { return sentence.Agree(n, "is", "are") }
@@ -349,7 +362,8 @@ func LossesOf(plan *cliv1alpha1.TaintPlan) []Loss {
 func SimulatedLosses(s cliv1alpha1.SimulationSummary) []Loss {
 	return []Loss{
 		{command.LostPod, s.PodsLost, "pod", "leaves that no controller replaces", "leave that no controller replaces"},
-		{command.LostWorkload, s.WorkloadsLost, "workload", "has no ready replica for a while", "have no ready replica for a while"},
+		{command.LostWorkload, s.WorkloadsLost, "workload",
+			"has no ready replica for a while", "have no ready replica for a while"},
 		{command.Budget, s.BudgetsOverrun, "PodDisruptionBudget", "is overrun", "are overrun"},
 		{"", s.Preempted, "pod", "is preempted to make room for pods of higher priority", "are preempted to make room for pods of higher priority"},
 		{"", s.Held, "due pod", "is held by EvictionPolicies at the end", "are held by EvictionPolicies at the end"},

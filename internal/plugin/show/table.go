@@ -73,6 +73,10 @@ func Table[R any](p *Printer, columns []Column[R], rows []R) {
 		p.Line("%s:", strings.ToUpper(caption[:1])+caption[1:])
 	}
 	layOut(all, p.width())
+	printRows(p, all, len(rows))
+}
+
+func printRows(p *Printer, all []*laid, rows int) {
 	var titles, missing []string
 	for _, column := range all {
 		titles = append(titles, strings.ToUpper(column.title))

@@ -34,7 +34,7 @@ func HasFailed(node *corev1.Node) (failed, unreachable bool) {
 func ZonesOf(nodes []*corev1.Node) (zones []cliv1alpha1.ZoneNodes) {
 	by := map[string]cliv1alpha1.ZoneNodes{}
 	for _, node := range nodes {
-		name := strings.TrimPrefix(readiness.ZoneName(topology.GetZoneKey(node)), "/") // most clusters have no region
+		name := strings.Trim(readiness.ZoneName(topology.GetZoneKey(node)), "/") // most clusters have no region
 		zone := by[name]
 		zone.Zone = name
 		zone.Nodes++

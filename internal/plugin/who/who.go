@@ -172,98 +172,96 @@ func (q *question) sign(format string, args ...any) {
 // readClocks reads the state of the eviction clocks. One that is fresh counts more than one that is stale.
 func (q *question) readClocks() {
 	for _, account := range q.Signs.EvictionClocks {
-		switch clock := ClockOf(account, q.answer.At); clock.State {
-		case cliv1alpha1.ClockNotSet:
+		clock := ClockOf(account, q.answer.At)
+		if clock.Renewed == nil {
 			q.sign("The eviction clock in namespace %s is not set: it was cleared, or never renewed.", account.Namespace)
-		case cliv1alpha1.ClockFresh:
-			q.answer.Clock = clock.State
-			q.sign("The eviction clock in namespace %s is fresh: it was renewed at %s.", account.Namespace, Instant(clock.Renewed.Time))
-		case cliv1alpha1.ClockStale:
-			if q.answer.Clock == "" {
-				q.answer.Clock = clock.State
-			}
-			q.sign("The eviction clock in namespace %s is stale: it was last renewed at %s.", account.Namespace, Instant(clock.Renewed.Time))
+			continue
 		}
+		if q.answer.Clock != cliv1alpha1.ClockFresh {
+			q.answer.Clock = clock.State
+		}
+		q.sign("The eviction clock in namespace %s is %s: it was last renewed at %s.",
+			account.Namespace, strings.ToLower(string(clock.State)), Instant(clock.Renewed.Time))
 	}
 }
 
 // readProcess says whether Taintkeeper runs, and what its leader says about itself.
 func (q *question) readProcess() {
-	p := &q.answer.Process
+	p, at := &q.answer.Process, q.answer.At
 	p.Lease = q.Signs.NewestLease(func(lease *coordinationv1.Lease) bool {
-		return state.ElectsTaintkeeper(lease) && state.IsHeld(lease, q.answer.At)
+		return state.ElectsTaintkeeper(lease) && state.IsHeld(lease, at)
 	})
-	if p.Held = p.Lease != nil; !p.Held {
-		p.Lease = q.Signs.NewestLease(state.ElectsTaintkeeper)
-	}
-	if p.Held {
+	if p.Held = p.Lease != nil; p.Held {
 		p.Version = p.Lease.Labels[v1alpha1.VersionLabel]
 		if p.Leader = v1alpha1.LeaderOf(p.Lease); p.Leader != nil {
 			p.Controllers = p.Leader.Controllers
 		}
+	} else {
+		p.Lease = q.Signs.NewestLease(state.ElectsTaintkeeper)
 	}
 	for _, pod := range q.Pods {
 		if pod.Labels[v1alpha1.NameLabel] == v1alpha1.Name && !state.IsOver(pod) {
 			p.Replicas = append(p.Replicas, pod)
 		}
 	}
-	if p.State = q.processState(); p.State == Running && p.Mode == "" {
-		p.Mode = cliv1alpha1.ModeEnforce
-	}
-}
-
-// processState says whether Taintkeeper runs. If only its pods show it, that may not be known.
-func (q *question) processState() State {
-	p := &q.answer.Process
 	if q.acts() {
-		return Running
+		p.State, p.Mode = Running, cliv1alpha1.ModeEnforce
+		return
 	}
-	for _, pod := range p.Replicas {
-		mode := modesOfPods[pod.Labels[v1alpha1.ModeLabel]]
-		hasLed := p.Lease != nil && strings.HasPrefix(holder(p.Lease), pod.Name+"_") // and does not now
-		switch {
-		case !state.IsReady(pod) || mode == "" && hasLed:
-		case mode != "":
-			p.Mode, p.Version = mode, pod.Labels[v1alpha1.VersionLabel]
-			if mode == cliv1alpha1.ModeShadow {
-				p.Controllers = []string{Eviction}
-			}
-			return Running
-		default:
-			p.Why = fmt.Sprintf("pod %s/%s is ready, but no leader renews a Lease, as with --leader-elect=false or an older version, which you must upgrade", pod.Namespace, pod.Name)
-		}
-	}
+	q.readReplicas()
 	switch {
+	case p.Mode != "":
+		p.State = Running
 	case p.Why != "" || !q.Signs.LeasesKnown:
-		return Unknown
+		p.State = Unknown
 	case p.Lease == nil:
-		return Absent
+		p.State = Absent
+	default:
+		p.State = NotRunning
 	}
-	return NotRunning
 }
 
 // acts reports whether anything shows that a replica acts, rather than that its pod runs: its Leases, the eviction
 // clock, and, if it elects no leader, the events of its evictions.
 func (q *question) acts() bool {
-	lease := q.answer.Process.Lease
-	return state.IsHeld(lease, q.answer.At) || state.IsHeld(q.Signs.NewestLease(state.IsOfNodeHealth), q.answer.At) ||
-		q.answer.Clock == cliv1alpha1.ClockFresh || lease == nil && q.isRecent(q.Signs.EvictionsBy(state.Taintkeeper).Last)
+	p := &q.answer.Process
+	return p.Held || state.IsHeld(q.Signs.NewestLease(state.IsOfNodeHealth), q.answer.At) ||
+		q.answer.Clock == cliv1alpha1.ClockFresh || p.Lease == nil && q.isRecent(q.Signs.EvictionsBy(state.Taintkeeper).Last)
 }
 
-// modesOfPods are the modes that pods show. Pods that enforce show no mode: whether they do, their leader's Lease says.
-var modesOfPods = map[string]cliv1alpha1.Mode{
+// modes are the modes that pods show. Pods that enforce show no mode: whether they do, their leader's Lease says.
+var modes = map[string]cliv1alpha1.Mode{
 	v1alpha1.LabelShadow: cliv1alpha1.ModeShadow, v1alpha1.LabelDryRun: cliv1alpha1.ModeDryRun,
 }
 
-// taintkeeperEvicts reports whether Taintkeeper evicts. If a replica has left a clock that is stale, it has stopped.
-func (q *question) taintkeeperEvicts() Controller {
-	ifAbsent := Absent
-	if q.answer.Clock == cliv1alpha1.ClockStale {
-		ifAbsent = NotRunning
+// readReplicas reads the modes of ready pods. One that enforces may do so without a leader's Lease, unless it held one.
+func (q *question) readReplicas() {
+	p := &q.answer.Process
+	for _, pod := range p.Replicas {
+		mode := modes[pod.Labels[v1alpha1.ModeLabel]]
+		hasLed := p.Lease != nil && strings.HasPrefix(holder(p.Lease), pod.Name+"_") // and does not now
+		switch {
+		case !state.IsReady(pod) || p.Mode != "":
+		case mode != "":
+			p.Mode, p.Version, p.Why = mode, pod.Labels[v1alpha1.VersionLabel], ""
+			if mode == cliv1alpha1.ModeShadow {
+				p.Controllers = []string{Eviction}
+			}
+		case !hasLed:
+			p.Why = fmt.Sprintf("pod %s/%s is ready, but no leader renews a Lease, as with --leader-elect=false or an older version, which you must upgrade", pod.Namespace, pod.Name)
+		}
 	}
-	controller := q.taintkeeper(Eviction, ifAbsent, func() time.Time { return q.evicted(state.Taintkeeper) })
-	if q.answer.Clock == cliv1alpha1.ClockFresh { // only a leader that evicts renews it
+}
+
+// taintkeeperEvicts reports whether Taintkeeper evicts. If a replica has left a clock that is stale, it has stopped.
+// Only a leader that evicts renews it.
+func (q *question) taintkeeperEvicts() Controller {
+	controller := q.taintkeeper(Eviction, func() time.Time { return q.evicted(state.Taintkeeper) })
+	switch clock := q.answer.Clock; {
+	case clock == cliv1alpha1.ClockFresh:
 		return Controller{State: Running}
+	case clock == cliv1alpha1.ClockStale && controller.State == Absent:
+		return Controller{State: NotRunning}
 	}
 	return controller
 }
@@ -271,33 +269,37 @@ func (q *question) taintkeeperEvicts() Controller {
 // taintkeeperTaints reports whether Taintkeeper monitors node health, which it does not by default. If it does, it
 // renews a Lease next to those of the nodes.
 func (q *question) taintkeeperTaints() Controller {
-	lease := q.Signs.NewestLease(state.IsOfNodeHealth)
-	if lease == nil {
-		wrote := func() time.Time { return q.wrote(state.Taintkeeper, builtin.Conditions) }
-		return q.taintkeeper(NodeHealth, NotRunning, wrote)
+	if lease := q.Signs.NewestLease(state.IsOfNodeHealth); lease != nil {
+		q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, Instant(lease.Spec.RenewTime.Time))
+		return Controller{State: runs(state.IsRenewed(lease, q.answer.At))}
 	}
-	q.sign("Lease %s/%s was last renewed at %s.", lease.Namespace, lease.Name, Instant(lease.Spec.RenewTime.Time))
-	return Controller{State: runs(state.IsRenewed(lease, q.answer.At))}
+	controller := q.taintkeeper(NodeHealth, func() time.Time { return q.wrote(state.Taintkeeper, builtin.Conditions) })
+	if controller.State == Absent {
+		controller.State = NotRunning
+	}
+	return controller
 }
 
 // taintkeeper reports whether Taintkeeper runs a controller, according to what its leader says or, if it says nothing,
 // to when the controller last acted.
-func (q *question) taintkeeper(controller string, ifAbsent State, acted func() time.Time) Controller {
+func (q *question) taintkeeper(controller string, acted func() time.Time) Controller {
 	p := &q.answer.Process
-	q.leaderSigns()
 	switch {
 	case p.Leader != nil:
+		q.sign("Lease %s/%s is held by %s, which runs %s.", p.Lease.Namespace, p.Lease.Name, holder(p.Lease), strings.Join(p.Controllers, ", "))
 		return Controller{State: runs(p.Leader.Runs(controller))}
 	case p.State == Running && p.Mode != cliv1alpha1.ModeEnforce:
+		q.sign("A pod says that it runs Taintkeeper in mode %s.", p.Mode)
 		return Controller{State: NotRunning}
+	}
+	q.leaseSigns(v1alpha1.ElectionLease, p.Lease)
+	switch {
 	case (p.Held || p.Lease == nil) && q.isRecent(acted()):
 		return Controller{State: Running}
 	case p.Held:
 		return Controller{Why: fmt.Sprintf("Lease %s/%s does not say what %s runs: upgrade Taintkeeper", p.Lease.Namespace, p.Lease.Name, holder(p.Lease))}
 	case p.State == Running:
 		return Controller{Why: "nothing shows whether it runs the controller " + controller}
-	case p.State == Absent:
-		return Controller{State: ifAbsent}
 	}
 	return p.Controller
 }
@@ -307,19 +309,6 @@ func runs(does bool) State {
 		return Running
 	}
 	return NotRunning
-}
-
-// leaderSigns says who leads Taintkeeper, and what it runs.
-func (q *question) leaderSigns() {
-	p := &q.answer.Process
-	switch {
-	case p.Leader != nil:
-		q.sign("Lease %s/%s is held by %s, which runs %s.", p.Lease.Namespace, p.Lease.Name, holder(p.Lease), strings.Join(p.Controllers, ", "))
-	case p.State == Running && p.Mode != cliv1alpha1.ModeEnforce:
-		q.sign("A pod says that it runs Taintkeeper in mode %s.", p.Mode)
-	default:
-		q.leaseSigns(v1alpha1.ElectionLease, p.Lease)
-	}
 }
 
 // leaseSigns says who holds the Lease of a program.
@@ -337,37 +326,30 @@ func (q *question) leaseSigns(name string, lease *coordinationv1.Lease) {
 	}
 }
 
-// builtIn reports whether a controller of kube-controller-manager runs, according to its command line, its Lease, and
-// when it last acted.
+// builtIn reports whether a controller of kube-controller-manager runs, according to its Lease, its command lines, and
+// when it last acted. If its Lease shows that it is dead, its flags and its earlier actions do not count.
 func (q *question) builtIn(controller builtin.Controller, acted func() time.Time) Controller {
-	told := q.switchedOn(controller)
+	told := Unknown
+	for _, pod := range q.managers {
+		is := "disabled"
+		told = max(told, NotRunning)
+		if controller.RunsWith(builtin.CommandLine(pod)) {
+			told, is = Running, "enabled"
+		}
+		q.sign("Pod %s/%s runs %s with this task %s.", pod.Namespace, pod.Name, builtin.Program, is)
+	}
 	name, _ := builtin.Election(q.managers)
 	lease := q.answer.BuiltInLease
 	q.leaseSigns(name, lease)
-	switch {
-	case lease != nil && !state.IsHeld(lease, q.answer.At): // it is dead, whatever its flags and earlier actions were
+	if lease != nil && !state.IsHeld(lease, q.answer.At) {
 		return Controller{State: NotRunning}
-	case told != Unknown:
-		return Controller{State: told}
 	}
-	if at := acted(); q.isRecent(at) {
-		return Controller{State: Running, LastSeen: at}
-	}
-	return Controller{}
-}
-
-// switchedOn reports whether the command lines of kube-controller-manager's pods switch a controller on.
-func (q *question) switchedOn(controller builtin.Controller) State {
-	told := Unknown
-	for _, pod := range q.managers {
-		if controller.RunsWith(builtin.CommandLine(pod)) {
-			q.sign("Pod %s/%s runs %s with this task enabled.", pod.Namespace, pod.Name, builtin.Program)
-			return Running
+	if told == Unknown {
+		if at := acted(); q.isRecent(at) {
+			return Controller{State: Running, LastSeen: at}
 		}
-		told = NotRunning
-		q.sign("Pod %s/%s runs %s with this task disabled.", pod.Namespace, pod.Name, builtin.Program)
 	}
-	return told
+	return Controller{State: told}
 }
 
 // evicted returns when a program last wrote the event of an eviction, or zero.
