@@ -353,7 +353,8 @@ func effectOf(cluster *state.Cluster, change ending, now time.Time) (e effect) {
 		return policies.New(objects, cluster.Namespaces, cluster.BudgetsOf())
 	}
 	alone := set(change.object)
-	before, after := set(change.in(cluster.Policies, change.object)...), set(change.in(cluster.Policies, change.becomes)...)
+	before := set(change.in(cluster.Policies, change.object)...)
+	after := set(change.in(cluster.Policies, change.becomes)...)
 	pending := plan.Pending{Policies: alone}
 	live := state.LiveOf(state.Evictor{}, cluster.Nodes, cluster.Pods, now)
 	for node := range live.Nodes() {

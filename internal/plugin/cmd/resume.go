@@ -94,7 +94,8 @@ func endingOf(object *v1alpha1.EvictionPolicy, now time.Time) (ending, bool) {
 
 // in returns the policies with this one as given, or without it.
 func (e ending) in(all []*v1alpha1.EvictionPolicy, is *v1alpha1.EvictionPolicy) []*v1alpha1.EvictionPolicy {
-	all = slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.EvictionPolicy) bool { return other.Name == e.object.Name })
+	isThis := func(object *v1alpha1.EvictionPolicy) bool { return object.Name == e.object.Name }
+	all = slices.DeleteFunc(slices.Clone(all), isThis)
 	if is != nil {
 		all = append(all, is)
 	}

@@ -70,9 +70,9 @@ type Board struct {
 	sources map[string]*currency
 }
 
-// headRow has everything that exists only once. ToGo counts the pods that must leave, as all commands do. Evicted is how
-// many evictions the board saw, and Evictions are the last of them, newest first. Idle says that Taintkeeper does not
-// evict, and what that means. It is empty if Taintkeeper evicts, or if that is not known.
+// headRow has everything that exists only once. ToGo counts the pods that must leave, as all commands do. Evicted
+// counts the evictions that the board saw, and Evictions are the last of them, newest first. Idle says that Taintkeeper
+// does not evict, and what that means. It is empty if Taintkeeper evicts, or if that is not known.
 type headRow struct {
 	Zones     []zoneRow            `json:"zones,omitempty"`
 	ToGo      cliv1alpha1.PodsToGo `json:"toGo"`
