@@ -46,7 +46,8 @@ func ownsNoSchedule(t corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule && (t.Key == corev1.TaintNodeUnschedulable || SaysSick(t.Key))
 }
 
-// SaysSick reports whether a taint with this key says what is wrong with a node, so that it goes when the node recovers.
+// SaysSick reports whether a taint with this key says what is wrong with a node, so that it goes when the node
+// recovers.
 func SaysSick(key string) bool {
 	return slices.ContainsFunc(conditionTaints, func(rule conditionTaint) bool { return rule.key == key })
 }

@@ -141,7 +141,7 @@ func TestOnATimeoutTheObstaclesAreNamed(t *testing.T) {
 	newPod(t, node, "-later", tolerating(3600))
 	_, _, err := run(t, kubeconfig, "taint", node, "m:NoExecute", "--yes", "--wait", "--timeout=10s")
 	mustFail(t, err, "after 10s, 2 pods have not left, and the change is not undone\n",
-		"-held on node "+node+": is terminating: deletion waits for a controller to remove finalizer example.com/f",
+		"-held on node "+node+": is terminating: ", "It waits for the finalizer example.com/f: the controller that set it must remove it.",
 		"-later on node "+node+": is not due until ", "m:NoExecute is tolerated: m=*:NoExecute for 3600s")
 	mustHave(t, node, "m:NoExecute")
 }

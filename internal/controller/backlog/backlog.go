@@ -171,12 +171,7 @@ func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 		l.Lane = Ask
 	}
 	if b.lanes[l.Lane] != e.group.lane {
-		e.Leaving, e.unwanted = l, false
-		if e.inFlight {
-			return b.there(e.UID) && e.cancel(ErrWithdrawn)
-		}
-		b.move(e)
-		return false
+		return b.change(e, l)
 	}
 	same, ready := !e.unwanted && e.equal(l), l.mayBeTried(now)
 	news := e.unsure || l.Due.Sub(e.Due).Abs() >= time.Second
@@ -187,6 +182,16 @@ func (b *Backlog) update(e *Eviction, l Leaving, now time.Time) (cancel bool) {
 	if !same || e.unsure && ready {
 		b.goOn(e, ready, news)
 	}
+	return false
+}
+
+// change applies that a pod leaves in another way, and reports whether its try in flight must be cancelled first.
+func (b *Backlog) change(e *Eviction, l Leaving) (cancel bool) {
+	e.Leaving, e.unwanted = l, false
+	if e.inFlight {
+		return b.there(e.UID) && e.cancel(ErrWithdrawn)
+	}
+	b.move(e)
 	return false
 }
 

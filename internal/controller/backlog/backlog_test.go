@@ -98,7 +98,7 @@ func TestAPodChangesLanesOnceItsTryInFlightHasEnded(t *testing.T) {
 		e := begin(b, t0)[0]
 		e.Memo = "of the delete"
 		stay, cancel := b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0)
-		if len(stay) > 0 || len(cancel) != 1 || e.Cancelled() != ErrWithdrawn {
+		if len(stay) > 0 || len(cancel) != 1 || !errors.Is(e.Cancelled(), ErrWithdrawn) {
 			t.Fatalf("%s: %d may stay, and %d are cancelled because of %v", name, len(stay), len(cancel), e.Cancelled())
 		}
 		if begun := begin(b, t0.Add(sec)); len(begun) > 0 {

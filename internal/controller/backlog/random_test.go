@@ -99,13 +99,19 @@ func (h *history) begin() {
 		case e.Due.After(h.now) || e.Answer.After.After(h.now) || e.from.After(h.now):
 			h.Fatalf("%s is tried too early", e.UID)
 		}
-		switch want, ok := h.wanted[e.Node][e.UID]; {
-		case !ok:
-			h.Fatalf("%s is tried, and need not leave", e.UID)
-		case e.Lane != want.Lane && want.Answer.Free() || h.b.lanes[e.Lane] != e.group.lane:
-			h.Fatalf("%s is tried in lane %d, want %d", e.UID, e.Lane, want.Lane)
-		}
+		h.checkWanted(e)
 		h.inFlight[e.UID] = e
+	}
+}
+
+// checkWanted checks that a pod must leave, and in this lane. One that is held may stay in the lane of before.
+func (h *history) checkWanted(e *Eviction) {
+	want, ok := h.wanted[e.Node][e.UID]
+	if !ok {
+		h.Fatalf("%s is tried, and need not leave", e.UID)
+	}
+	if e.Lane != want.Lane && want.Answer.Free() || h.b.lanes[e.Lane] != e.group.lane {
+		h.Fatalf("%s is tried in lane %d, want %d", e.UID, e.Lane, want.Lane)
 	}
 }
 

@@ -277,8 +277,8 @@ func (o *checkOptions) printTable(report *cliv1alpha1.CheckReport) {
 // mostOfARule is how many different findings of a rule are printed.
 const mostOfARule = 10
 
-// printByRule prints the findings of each rule below its name, with what to do about them. Objects with the same finding
-// share it.
+// printByRule prints the findings of each rule below its name, with what to do about them. Objects with the same
+// finding share it.
 func (o *checkOptions) printByRule(findings []cliv1alpha1.CheckFinding) {
 	type same struct{ message, advice string }
 	for len(findings) > 0 {

@@ -286,12 +286,12 @@ func (r *Reader) Without(err error, follows string) error {
 
 // ListKind adds the objects of a kind in a namespace, or in all, to the cluster.
 func (r *Reader) ListKind(ctx context.Context, kind *state.Kind, namespace string) error {
-	add := func(object runtime.Object) error {
-		kind.Add(r.Cluster, object)
-		return nil
-	}
 	return r.within(namespace, func(namespace string) error {
-		return r.each(ctx, kind.Resource, fields.Everything(), kind.List(r.Clients, namespace), add)
+		list := kind.List(r.Clients, namespace)
+		return r.each(ctx, kind.Resource, fields.Everything(), list, func(object runtime.Object) error {
+			kind.Add(r.Cluster, object)
+			return nil
+		})
 	})
 }
 
