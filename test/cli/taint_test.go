@@ -119,7 +119,7 @@ func TestWaitReturnsWhenTheLastPodHasLeft(t *testing.T) {
 	out, errOut, err := run(t, kubeconfig, "taint", node, "m=1:NoExecute", "--yes", "--wait", "--timeout=1m")
 	await.Must(t, err)
 	mustSay(t, out, "node/"+node+" tainted\n")
-	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.\n", "All pods that must leave have left.\n")
+	mustSay(t, errOut, "2 of 3 pods on 1 node leave, 1 at once, 1 more within 3s.", "All pods that must leave have left.\n")
 	if took := time.Since(began); took < 3*time.Second {
 		t.Errorf("it takes %s", took)
 	}

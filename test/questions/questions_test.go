@@ -225,7 +225,7 @@ func TestOneCommandOnOneScreenAnswersEachQuestion(t *testing.T) {
 		{"May I taint this node now?", []string{"plan", healthy, taint, "--fail-on=lost-workload,lost-pod,budget"}, []string{"4 of 4 pods on 1 node leave"}},
 		{"Where will its pods go?", []string{"plan", healthy, taint, "--where-to"}, []string{"node-0"}},
 		{"Why is it stuck in Terminating?", []string{"why", podName("stuck", 0)}, []string{"terminating"}},
-		{"Why is it Pending?", []string{"why", podName("waiting", 0)}, []string{"taints keep it off 3 of "}},
+		{"Why is it Pending?", []string{"why", podName("waiting", 0)}, []string{"there is no node that it can go to", "Its node selector and node affinity allow 0 of "}},
 		{"Stop everything.", []string{"pause", "the", "network", "is", "down"}, []string{"pause created"}},
 	} {
 		t.Run(question.asks, func(t *testing.T) {
