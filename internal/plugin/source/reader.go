@@ -94,11 +94,21 @@ func Dial(env command.Env, flags *genericclioptions.ConfigFlags) (*Reader, error
 		return nil, err
 	}
 	config.WarningHandler = newWarnings(env.ErrOut)
+	reader, err := connectTo(env, flags, config)
+	if err != nil {
+		return nil, err
+	}
+	reader.Clock.Wall = env.Clock.Now
+	return reader, nil
+}
+
+// connectTo returns a Reader for the cluster that flags select, with its configuration.
+func connectTo(env command.Env, flags *genericclioptions.ConfigFlags, config *rest.Config) (*Reader, error) {
 	reader, err := Connect(config, show.NewProgress(env))
 	if err != nil {
 		return nil, err
 	}
-	reader.Clock.Wall, reader.Cluster.Location = env.Clock.Now, LocationOf(flags, config)
+	reader.Cluster.Location = LocationOf(flags, config)
 	reader.Home, _, _ = flags.ToRawKubeConfigLoader().Namespace()
 	return reader, nil
 }

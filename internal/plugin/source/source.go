@@ -29,7 +29,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/who"
 )
@@ -130,12 +129,7 @@ func (s *Source) Connect() (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := Connect(config, show.NewProgress(s.Env))
-	if err == nil {
-		reader.Cluster.Location = LocationOf(s.Config, config)
-		reader.Home, _, _ = s.Config.ToRawKubeConfigLoader().Namespace()
-	}
-	return reader, err
+	return connectTo(s.Env, s.Config, config)
 }
 
 // evictorOf returns who evicts according to files. Those that show nothing about Taintkeeper are no reason for a note.
