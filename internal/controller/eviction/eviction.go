@@ -308,27 +308,6 @@ func (e *Evictor) addKeeper(judge judge, calls api, metrics *metrics) error {
 // nodeQueue is the name of the queue of nodes in the workqueue metrics: upstream's.
 const nodeQueue = "noexec_taint_node"
 
-// taintChanges is the source of nodes whose NoExecute taints change.
-type taintChanges struct {
-	e     *Evictor
-	after time.Duration // the change
-}
-
-// Start implements source.TypedSource.
-func (s taintChanges) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
-	s.e.nodes.subscribe(func(name string) { queue.AddAfter(NodeRequest{name}, s.after) })
-	return nil
-}
-
-// String names the source in the log.
-func (s taintChanges) String() string { return "changes of NoExecute taints" }
-
-// WaitForSync implements source.TypedSyncingSource.
-func (s taintChanges) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.e.known()...)
-	return ctx.Err()
-}
-
 // nodeChanges is the source of nodes to decide about: nodes whose taints change, and tainted nodes whose pods change or
 // about whose pods policies give another answer.
 type nodeChanges struct {
@@ -342,7 +321,7 @@ func (s nodeChanges) String() string {
 }
 
 // Start implements source.TypedSource.
-func (s nodeChanges) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
+func (s nodeChanges) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
 	s.e.pods.Subscribe(func(change podcache.Change) {
 		if !concerns(change) {
 			return
@@ -359,8 +338,12 @@ func (s nodeChanges) Start(ctx context.Context, queue workqueue.TypedRateLimitin
 	if policies := s.e.config.Policies; policies != nil {
 		policies.Subscribe(func(node string) { queue.AddAfter(NodeRequest{node}, s.after) })
 	}
-	return taintChanges(s).Start(ctx, queue)
+	s.e.nodes.subscribe(func(name string) { queue.AddAfter(NodeRequest{name}, s.after) })
+	return nil
 }
 
 // WaitForSync implements source.TypedSyncingSource.
-func (s nodeChanges) WaitForSync(ctx context.Context) error { return taintChanges(s).WaitForSync(ctx) }
+func (s nodeChanges) WaitForSync(ctx context.Context) error {
+	cache.WaitFor(ctx, "", s.e.known()...)
+	return ctx.Err()
+}

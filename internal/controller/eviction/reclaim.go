@@ -110,5 +110,5 @@ func (s marks) String() string { return "marked pods" }
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s marks) WaitForSync(ctx context.Context) error {
-	return taintChanges{e: s.e}.WaitForSync(ctx)
+	return nodeChanges{e: s.e}.WaitForSync(ctx)
 }
