@@ -5,20 +5,8 @@
 package commandline
 
 import (
-	"slices"
-	"strconv"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
-
-// Of returns all arguments of a pod's command lines.
-func Of(pod *corev1.Pod) (words []string) {
-	for i := range pod.Spec.Containers {
-		words = slices.Concat(words, pod.Spec.Containers[i].Command, pod.Spec.Containers[i].Args)
-	}
-	return words
-}
 
 // ValueOf returns the value of a flag, or the given default. If the flag is set several times, the last one counts.
 func ValueOf(flag string, words []string, other string) string {
@@ -32,16 +20,4 @@ func ValueOf(flag string, words []string, other string) string {
 		}
 	}
 	return other
-}
-
-// IsOn reports whether a boolean flag is on. If it is set several times, the last one counts. Values are those that
-// pflag takes; a program does not start with others.
-func IsOn(flag string, words []string) (on bool) {
-	for _, word := range words {
-		if name, value, inOne := strings.Cut(word, "="); name == flag {
-			is, err := strconv.ParseBool(value)
-			on = !inOne || err == nil && is
-		}
-	}
-	return on
 }
