@@ -29,7 +29,7 @@ type decider struct {
 	queue   *queue
 	events  *events
 	metrics *metrics
-	witness *witness
+	builtIn BuiltIn // nil if it does not run
 
 	mu      sync.Mutex      // the later of two decisions about a node counts
 	leaving map[string]bool // nodes that pods must leave
@@ -48,16 +48,20 @@ func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	fires := d.witness.look(name)
+	var builtIn time.Time // when its next timer fires
+	if d.builtIn != nil {
+		builtIn = d.builtIn.Decided(name)
+	}
 	decided := d.decide(name)
 	d.keepAlive(name, decided.held)
 	d.tellHeld(name, decided.held)
 	d.tell(ctx, name, len(decided.leaving))
 	d.spare(ctx, name, d.queue.set(name, decided.leaving))
-	if fires = timeline.Next(fires, decided.again); fires.IsZero() {
+	next := timeline.Next(builtIn, decided.again)
+	if next.IsZero() {
 		return 0
 	}
-	return max(fires.Sub(d.judge.clock.Now()), time.Millisecond)
+	return max(next.Sub(d.judge.clock.Now()), time.Millisecond)
 }
 
 // decided is what was decided about the pods that must leave a node, now or later.

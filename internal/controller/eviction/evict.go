@@ -68,8 +68,7 @@ type executor struct {
 	decide  *decider
 	events  *events
 	metrics *metrics
-	builtIn BuiltIn
-	witness *witness
+	builtIn BuiltIn // nil if it does not run
 	rarely  rarely
 }
 
@@ -174,9 +173,10 @@ func (x *executor) try(ctx context.Context, t *try) {
 // evict makes one try. It decides again before each call that changes something. The caller has waited for the token of
 // the first call.
 func (x *executor) evict(ctx context.Context, t *try) (result, error) {
-	x.witness.lookSince(t.node, t.due)
-	if err := x.builtIn.Recorded(ctx); err != nil {
-		return "", notRecordedError{err}
+	if x.builtIn != nil {
+		if err := x.builtIn.Recorded(ctx, t.node, t.due); err != nil {
+			return "", notRecordedError{err}
+		}
 	}
 	pod, v, done, err := x.decideAgain(ctx, t, nil)
 	if done != "" || err != nil {

@@ -108,7 +108,7 @@ type Config struct {
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns restart with the process.
 	NeverStamp bool
-	// BuiltIn is told what the built-in controller is about to do, if it runs in the cluster and the admission policy
+	// BuiltIn records what the built-in controller is about to do, if it runs in the cluster and the admission policy
 	// of config/coexistence.yaml keeps it from evicting. Its marks are rewritten then, too. nil means that it does not
 	// run.
 	BuiltIn BuiltIn
@@ -122,6 +122,19 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Logger defaults to one that discards.
 	Logger logr.Logger
+}
+
+// BuiltIn follows what the built-in controller is about to do, and records it in the cluster; see coexist.Account. It
+// is called concurrently.
+type BuiltIn interface {
+	// Decided is called before a decision about a node takes effect. It returns at once, with the instant at which the
+	// node must be decided about again because a timer of the built-in fires; zero if there is none.
+	Decided(node string) time.Time
+	// Recorded returns once what the built-in does is recorded in the cluster, including what it does because pods of a
+	// node have been due since an instant. None of these may be evicted before then: if this process is killed, only the
+	// record keeps the built-in from deleting pods that took the names of evicted ones. If it returns an error, the
+	// built-in is left to evict.
+	Recorded(ctx context.Context, node string, since time.Time) error
 }
 
 func (c *Config) complete() error {
@@ -154,7 +167,6 @@ type Evictor struct {
 	events *events
 	parts  stage.Parts
 
-	witness *witness
 	queue   *queue
 	decider *decider
 }
@@ -169,9 +181,6 @@ func New(config Config) (*Evictor, error) {
 		events: newEvents(config.Mode, config.EventClient, config.Clock),
 	}
 	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
-	if config.BuiltIn != nil {
-		e.witness = newWitness(e.judge(), e.nodes, e.pods, config.BuiltIn)
-	}
 	there := func(pod types.UID) bool {
 		_, ok := e.pods.There(pod)
 		return ok
@@ -181,7 +190,7 @@ func New(config Config) (*Evictor, error) {
 	metrics := newMetrics()
 	e.decider = &decider{
 		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
-		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
+		builtIn: config.BuiltIn, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
 	}
 	if config.Registerer != nil {
 		backlog := backlogCollector{
@@ -231,7 +240,7 @@ func (e *Evictor) addControllers(metrics *metrics) error {
 	x := &executor{
 		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
 		queue: e.queue, decide: e.decider, events: e.events, metrics: metrics,
-		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
+		builtIn: e.config.BuiltIn,
 	}
 	execute := manager.RunnableFunc(func(ctx context.Context) error {
 		return x.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))

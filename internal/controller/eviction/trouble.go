@@ -131,3 +131,12 @@ func refuser(err error) string {
 	}
 	return reason(err)
 }
+
+// notRecordedError says that an eviction waits until the built-in's backlog is recorded. It hides the kind of the
+// underlying error, because the eviction of this pod was not refused.
+type notRecordedError struct{ cause error }
+
+// Error implements error.
+func (e notRecordedError) Error() string {
+	return "no pod is evicted before the built-in controller's backlog is recorded: " + e.cause.Error()
+}
