@@ -64,14 +64,7 @@ func newBuiltInTries(config AccountConfig, changed func(nodeTries)) *builtInTrie
 		rule: config.Rule, clock: config.Clock, nodes: config.Nodes, pods: config.Pods, changed: changed,
 		byNode: map[string]*triedNode{},
 	}
-	b.nodes.Subscribe(func(change nodecache.Change) {
-		switch before, after := change.Before, change.After; {
-		case after == nil:
-			b.seeNode(before.Name)
-		case !before.SameTaints(after):
-			b.seeNode(after.Name)
-		}
-	})
+	b.nodes.SubscribeTaints(func(name string) { b.seeNode(name) })
 	b.pods.Subscribe(b.seeChange)
 	return b
 }
@@ -120,8 +113,8 @@ func (b *builtInTries) seeChange(change podcache.Change) {
 
 // see sees some pods of a node, or all if its taints have changed. The caller holds the lock.
 func (b *builtInTries) see(name string, pods []*podcache.Pod) {
-	state, ok := b.nodes.Get(name)
-	if !ok || len(state.NoExecute) == 0 {
+	state, tainted := b.nodes.Tainted(name)
+	if !tainted {
 		state = nil
 	}
 	node := b.byNode[name]

@@ -39,7 +39,7 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
 		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
 	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
-	if often && x.rarely.allows(reason(err), x.judge.clock.Now()) {
+	if often && x.rarely.allows(reason(err), x.clock.Now()) {
 		log.Info("Eviction failed repeatedly, will retry")
 	} else {
 		log.V(1).Info("Eviction failed, will retry")
