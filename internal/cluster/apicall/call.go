@@ -10,6 +10,10 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
 	"golang.org/x/time/rate"
 )
 
@@ -31,11 +35,25 @@ func Token(ctx context.Context, limiter *rate.Limiter) error {
 	return cmp.Or(limiter.Wait(waiting), AbortCause(ctx))
 }
 
-// InFlight returns the context of a call that has begun. It continues when the given context ends: shutting down
-// prevents the next call, but does not stop the one in flight. It ends when the given context is aborted, see
-// Abortable.
+// GetNode waits for a token of the limiter and does a consistent read of a node.
+func GetNode(ctx context.Context, client kubernetes.Interface, limiter *rate.Limiter, name string) (*corev1.Node, error) {
+	if err := Token(ctx, limiter); err != nil {
+		return nil, err
+	}
+	ctx, cancel := InFlight(ctx)
+	defer cancel()
+	return client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// InFlight returns the context of a call that has begun. It continues when the given context is cancelled: shutting
+// down prevents the next call, but does not stop the one in flight. It ends after [Timeout], at the given context's
+// deadline, and when the given context is aborted, see [Abortable].
 func InFlight(ctx context.Context) (context.Context, context.CancelFunc) {
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	end := time.Now().Add(Timeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	call, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	aborted, ok := ctx.Value(abortKey{}).(context.Context)
 	if !ok {
 		return call, cancel

@@ -24,7 +24,7 @@ type NodeEdit struct {
 
 // PatchTaints writes the taints of a node and labels that belong to them, with the precondition that the node has not
 // changed since it was read. If it has, the list would undo the other change, and the API server answers with a
-// conflict. It returns the patched node. The context bounds the call; see [InFlight].
+// conflict. It returns the patched node. The call is bounded and goes on when the process ends; see [InFlight].
 func PatchTaints(
 	ctx context.Context, client kubernetes.Interface, read *corev1.Node, edit NodeEdit, options metav1.PatchOptions,
 ) (*corev1.Node, error) {
@@ -76,6 +76,8 @@ func patchPod(
 	if err != nil {
 		return nil, fmt.Errorf("encode a patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	ctx, cancel := InFlight(ctx)
+	defer cancel()
 	return client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, patch, metav1.PatchOptions{}, subresources...)
 }
 
@@ -101,5 +103,7 @@ func patchNode(
 	if err != nil {
 		return nil, fmt.Errorf("encode a patch of node %s: %w", read.Name, err)
 	}
+	ctx, cancel := InFlight(ctx)
+	defer cancel()
 	return client.CoreV1().Nodes().Patch(ctx, read.Name, kind, patch, options, subresources...)
 }

@@ -119,7 +119,7 @@ func (k *keeper) add(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, 
 	for _, taint := range lacks {
 		all = append(all, taints.ForNoTime(taint))
 	}
-	answer, err := k.api.patchTolerations(ctx, pod, all)
+	answer, err := apicall.PatchPodTolerations(ctx, k.api.client, unchanged(pod), all)
 	if err != nil {
 		return fmt.Errorf("add tolerations to pod %s: %w", pod.Key(), err)
 	}

@@ -230,36 +230,24 @@ func (k *Keeper) follow(told readiness.News) {
 }
 
 func (k *Keeper) addControllers(metrics *metrics) error {
-	calls := api{client: k.config.Client, limiter: k.config.Limiter}
 	backoff := apicall.RateLimiter[NodeRequest]()
 	log := stage.QuietErrors(k.config.Logger)
-	taint, err := stage.New(log, "node-health-taint", controller.TypedOptions[NodeRequest]{
+	err := stage.Add(&k.parts, log, "node-health-taint", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             backoff,
 		Reconciler: &reconciler{
 			dryRun: k.config.DryRun, clock: k.config.Clock, nodes: k.nodes, records: k.records,
-			api: calls, events: k.events, metrics: metrics, looks: &k.looks, unready: &k.markings, backoff: backoff,
+			client: k.config.Client, limiter: k.config.Limiter, events: k.events, metrics: metrics,
+			looks: &k.looks, unready: &k.markings, backoff: backoff,
 		},
-	}, source{&k.looks, k.lead})
-	if err != nil {
+	}, k.looks.from(k.lead))
+	if err != nil || k.config.DryRun {
 		return err
-	}
-	k.parts.InLeader(taint)
-	if k.config.DryRun {
-		return nil
 	}
 	marker := &marker{
-		nodes: k.nodes, pods: k.pods, clock: k.config.Clock, api: calls, events: k.events,
+		nodes: k.nodes, pods: k.pods, clock: k.config.Clock,
+		client: k.config.Client, limiter: k.config.Limiter, events: k.events,
 	}
-	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
-		MaxConcurrentReconciles: concurrentNodes,
-		RateLimiter:             apicall.Wait[NodeRequest](func(NodeRequest) time.Duration { return apicall.FirstBackoff }),
-		Reconciler:              marker,
-	}, source{&k.markings, k.mark})
-	if err != nil {
-		return err
-	}
-	k.parts.InLeader(mark)
 	k.pods.Subscribe(func(change podcache.Change) {
 		pod := change.After
 		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may be alive, and know better
@@ -269,5 +257,9 @@ func (k *Keeper) addControllers(metrics *metrics) error {
 			k.markings.add(pod.Node)
 		}
 	})
-	return nil
+	return stage.Add(&k.parts, log, "node-health-mark", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.Wait[NodeRequest](func(NodeRequest) time.Duration { return apicall.FirstBackoff }),
+		Reconciler:              marker,
+	}, k.markings.from(k.mark))
 }
