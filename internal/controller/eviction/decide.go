@@ -95,7 +95,7 @@ type decider struct {
 	mu      sync.Mutex      // the later of two decisions about a node counts
 	leaving map[string]bool // nodes that pods must leave
 	held    map[string]map[types.UID]heldPod
-	keep    keepFunc // nil if there is no keeper
+	keep    keepFunc // nil if there is no keepAlive
 	rarely  rarely
 }
 
