@@ -127,7 +127,7 @@ func (a *Account) Left(node string, pods int, since time.Time, stays bool) {
 	a.hold.restarted(at, a.perTry)
 	a.hold.tried(pods, since, at, a.perTry)
 	if stays {
-		a.hold.spare(node, spared{at: at, inherited: true})
+		a.hold.spareNode(node, spared{at: at, inherited: true})
 	}
 }
 

@@ -64,7 +64,7 @@ func (r *ClockRenewer) HandBack(ctx context.Context) error {
 	if succeeded {
 		return errors.Join(unrecorded, r.config.Account.record(ctx))
 	}
-	defer r.sayBacklog() // even without the permissions to hand back, because the backlog exists anyway
+	defer r.logBacklog() // even without the permissions to hand back, because the backlog exists anyway
 	if err := r.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
@@ -98,8 +98,8 @@ func (r *ClockRenewer) leave(ctx context.Context) (nodes []string) {
 	return nodes
 }
 
-// sayBacklog logs what is left of the built-in's evictions.
-func (r *ClockRenewer) sayBacklog() {
+// logBacklog logs what is left of the built-in's evictions.
+func (r *ClockRenewer) logBacklog() {
 	backlog := r.config.Account.Backlog()
 	if backlog.Until.IsZero() {
 		r.config.Logger.Info("kube-controller-manager has no backlog of evictions")

@@ -118,21 +118,21 @@ func (r *ClockRenewer) lead(ctx context.Context) error {
 	r.config.Pods.Subscribe(r.observe)
 	able := r.config.Clock.Now()
 	for ctx.Err() == nil {
-		next, err := r.try(ctx)
+		next, err := r.renewIfAble(ctx)
 		if !errors.Is(err, errSilent) && !errors.Is(err, errStalled) {
 			able = r.config.Clock.Now()
 		}
 		if unable := r.config.Clock.Since(able); unable > giveUpAfter {
 			return fmt.Errorf("give up leadership, so that another replica or a new process evicts: unable to evict for %s: %w", unable.Round(time.Second), err)
 		}
-		r.rest(ctx, next)
+		r.waitForNext(ctx, next)
 	}
 	return nil
 }
 
-// rest waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may have
+// waitForNext waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may have
 // begun to evict their pods.
-func (r *ClockRenewer) rest(ctx context.Context, d time.Duration) {
+func (r *ClockRenewer) waitForNext(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -143,21 +143,21 @@ func (r *ClockRenewer) rest(ctx context.Context, d time.Duration) {
 			return
 		case <-r.config.Account.spares:
 			if err := r.config.Account.record(ctx); err != nil {
-				r.say(err)
+				r.logChange(err)
 				return
 			}
 		}
 	}
 }
 
-// try renews the clock if this process can evict. It returns why it did not, and when to try next.
-func (r *ClockRenewer) try(ctx context.Context) (time.Duration, error) {
+// renewIfAble renews the clock if this process can evict. It returns why it did not, and when to try next.
+func (r *ClockRenewer) renewIfAble(ctx context.Context) (time.Duration, error) {
 	r.noteTerm(ctx)
 	err := r.unable(r.config.Clock.Now())
 	if err == nil {
 		err = r.renew(ctx)
 	}
-	r.say(err)
+	r.logChange(err)
 	if err != nil {
 		r.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
 		return retryEvery, err
@@ -205,8 +205,8 @@ func (r *ClockRenewer) hears(at time.Time) bool {
 	return hears
 }
 
-// say writes to the log when what keeps the clock from being renewed changes.
-func (r *ClockRenewer) say(err error) {
+// logChange writes to the log when what keeps the clock from being renewed changes.
+func (r *ClockRenewer) logChange(err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()

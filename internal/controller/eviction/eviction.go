@@ -277,7 +277,7 @@ func (e *Evictor) addControllers(w writer) error {
 		writer: w, mode: e.config.Mode, queue: e.queue, decide: e.decider, builtIn: e.config.BuiltIn,
 	}
 	e.parts.InLeader(manager.RunnableFunc(func(ctx context.Context) error {
-		return x.run(logr.NewContext(ctx, log.WithName("eviction-execute")))
+		return x.runTries(logr.NewContext(ctx, log.WithName("eviction-execute")))
 	}))
 	if e.config.Mode == DryRun {
 		return err

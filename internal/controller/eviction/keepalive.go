@@ -68,7 +68,7 @@ func (k *keepAlive) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 	if len(lacks) == 0 {
 		return reconcile.Result{}, nil
 	}
-	err := k.add(ctx, pod, v, lacks)
+	err := k.addTolerations(ctx, pod, v, lacks)
 	if err == nil || apicall.IsNotFound(err) || apicall.IsAnotherUID(err) || apicall.Stopping(ctx) {
 		return reconcile.Result{}, nil
 	}
@@ -113,8 +113,8 @@ func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.
 	return j.rule.Matcher.Unadmitted(all, pod.Tolerations())
 }
 
-// add adds tolerations of taints to a pod, on the condition that the pod has not changed since it was cached.
-func (k *keepAlive) add(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint) error {
+// addTolerations adds tolerations of taints to a pod, on the condition that the pod has not changed since it was cached.
+func (k *keepAlive) addTolerations(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint) error {
 	all := slices.Clone(pod.Tolerations())
 	for _, taint := range lacks {
 		all = append(all, taints.ForNoTime(taint))

@@ -57,8 +57,8 @@ func ownLease(dryRun bool) string {
 	return OwnLease
 }
 
-// run renews the lease once a second until the context ends, even while earlier renewals are under way.
-func (e *echoes) run(ctx context.Context) {
+// renewEachSecond renews the lease once a second until the context ends, even while earlier renewals are under way.
+func (e *echoes) renewEachSecond(ctx context.Context) {
 	ticker := time.NewTicker(renewEach)
 	defer ticker.Stop()
 	underWay := make(chan struct{}, renewalsAtOne)
@@ -285,9 +285,9 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// tellBlindness logs and writes an event when this process can no longer detect silence, and when it can again, until
+// watchBlindness logs and writes an event when this process can no longer detect silence, and when it can again, until
 // the context ends.
-func (c *Controller) tellBlindness(ctx context.Context) {
+func (c *Controller) watchBlindness(ctx context.Context) {
 	ticker := time.NewTicker(checkBlindnessEvery)
 	defer ticker.Stop()
 	blind := false

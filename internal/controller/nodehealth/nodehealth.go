@@ -130,9 +130,9 @@ func New(config Config) (*Controller, error) {
 	}
 	c.nodes.Subscribe(c.observe)
 	c.parts.InEveryReplica(
-		func(ctx context.Context) error { c.leases.run(ctx, config.LeaseClient); return nil },
-		func(ctx context.Context) error { c.tellBlindness(ctx); return nil },
-		func(ctx context.Context) error { echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
+		func(ctx context.Context) error { c.leases.watch(ctx, config.LeaseClient); return nil },
+		func(ctx context.Context) error { c.watchBlindness(ctx); return nil },
+		func(ctx context.Context) error { echoes.renewEachSecond(logr.NewContext(ctx, config.Logger)); return nil },
 		func(ctx context.Context) error { c.events.Run(ctx); return nil },
 	)
 	metrics := newMetrics()

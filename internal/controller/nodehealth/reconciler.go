@@ -57,7 +57,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	err := r.look(ctx, r.records.newest(known.Node))
+	err := r.syncNode(ctx, r.records.newest(known.Node))
 	switch {
 	case apicall.Stopping(ctx): // the next process continues
 		return reconcile.Result{}, nil
@@ -78,10 +78,10 @@ func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	}
 }
 
-// look brings the taints, labels and conditions of one node in line with its plan. Conflicts are common, because
-// kubelets and other clients write the same object. After a conflict, look reads the node live. That read can bring a
+// syncNode brings the taints, labels and conditions of one node in line with its plan. Conflicts are common, because
+// kubelets and other clients write the same object. After a conflict, it reads the node live. That read can bring a
 // sign of life.
-func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
+func (r *reconciler) syncNode(ctx context.Context, node *corev1.Node) error {
 	err := r.apply(ctx, node)
 	if !apierrors.IsConflict(err) {
 		return err
