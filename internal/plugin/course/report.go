@@ -247,7 +247,7 @@ type story struct {
 
 // lineKey is what all events in one line have in common.
 type lineKey struct {
-	topic         topic
+	topic        topic
 	zone, detail string
 }
 

@@ -67,7 +67,7 @@ type scheduler struct {
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
 	occupied  []occupied // the nodes with the pods that count, by index
-	podCounts    podCounts
+	podCounts podCounts
 	defaults  defaults
 	framework framework.Framework // all filters, and all scores except byItself
 	itself    framework.Framework // the scores byItself
