@@ -42,7 +42,9 @@ func Token(ctx context.Context, limiter *rate.Limiter) error {
 }
 
 // GetNode waits for a token of the limiter and does a consistent read of a node.
-func GetNode(ctx context.Context, client kubernetes.Interface, limiter *rate.Limiter, name string) (*corev1.Node, error) {
+func GetNode(
+	ctx context.Context, client kubernetes.Interface, limiter *rate.Limiter, name string,
+) (*corev1.Node, error) {
 	if err := Token(ctx, limiter); err != nil {
 		return nil, err
 	}

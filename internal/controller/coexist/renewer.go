@@ -93,7 +93,8 @@ type ClockRenewer struct {
 	said     string // why the clock is not renewed, as the log has it
 }
 
-// New makes a ClockRenewer. Nothing is renewed before Run is called, or a manager to which it was added starts and leads.
+// New makes a ClockRenewer. Nothing is renewed before Run is called, or a manager to which it was added starts and
+// leads.
 func New(config Config) (*ClockRenewer, error) {
 	r := &ClockRenewer{config: config, metrics: newMetrics(config.Account)}
 	if config.Registerer != nil {
@@ -130,8 +131,8 @@ func (r *ClockRenewer) lead(ctx context.Context) error {
 	return nil
 }
 
-// waitForNext waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may have
-// begun to evict their pods.
+// waitForNext waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may
+// have begun to evict their pods.
 func (r *ClockRenewer) waitForNext(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

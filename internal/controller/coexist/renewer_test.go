@@ -81,7 +81,7 @@ type scene struct {
 	t       *testing.T
 	client  *fake.Clientset
 	evictor *evictor
-	renewer  *ClockRenewer
+	renewer *ClockRenewer
 	stop    func()
 	hangs   atomic.Bool
 	denied  sync.Map                     // verbs that this process is not allowed to use

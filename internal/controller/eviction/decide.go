@@ -241,8 +241,8 @@ func (d *decider) logLeaving(ctx context.Context, name string, pods int) {
 	}
 }
 
-// reportEnded reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node is
-// gone, does not stay.
+// reportEnded reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node
+// is gone, does not stay.
 func (d *decider) reportEnded(ctx context.Context, name string, ended []spared) {
 	cancelled := 0
 	for _, e := range ended {

@@ -67,8 +67,8 @@ type executor struct {
 	rarely  rarely
 }
 
-// runTries starts one try after the other until the context ends, and waits for those in flight. It waits for our own rate
-// limit before it asks the queue, because a try that waits for a token would count as slow.
+// runTries starts one try after the other until the context ends, and waits for those in flight. It waits for our own
+// rate limit before it asks the queue, because a try that waits for a token would count as slow.
 func (x *executor) runTries(ctx context.Context) error {
 	var tries sync.WaitGroup
 	for x.api.token(ctx) == nil {
@@ -415,8 +415,8 @@ func (x *executor) reportRefusal(ctx context.Context, t *try, pod *podcache.Pod,
 	}
 }
 
-// withdrawn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete may
-// have been accepted anyway.
+// withdrawn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete
+// may have been accepted anyway.
 func (x *executor) withdrawn(ctx context.Context, t *try, done result, failure error) result {
 	switch done {
 	case resultDeleted, resultGone, resultReplaced:

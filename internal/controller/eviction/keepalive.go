@@ -37,8 +37,8 @@ const (
 	refusedFor = time.Minute
 )
 
-// keepAlive keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet that
-// starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
+// keepAlive keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet
+// that starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
 // tolerationSeconds (pkg/kubelet/lifecycle/predicate.go). So such a pod gets one, for 0 seconds, which changes neither
 // whether nor when the pod must leave.
 type keepAlive struct {
@@ -113,8 +113,11 @@ func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.
 	return j.rule.Matcher.Unadmitted(all, pod.Tolerations())
 }
 
-// addTolerations adds tolerations of taints to a pod, on the condition that the pod has not changed since it was cached.
-func (k *keepAlive) addTolerations(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint) error {
+// addTolerations adds tolerations of taints to a pod, on the condition that the pod has not changed since it was
+// cached.
+func (k *keepAlive) addTolerations(
+	ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint,
+) error {
 	all := slices.Clone(pod.Tolerations())
 	for _, taint := range lacks {
 		all = append(all, taints.ForNoTime(taint))

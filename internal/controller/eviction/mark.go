@@ -118,8 +118,8 @@ func (x *executor) readPod(ctx context.Context, pod *podcache.Pod) (*podcache.Po
 	return live, done, nil
 }
 
-// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or another
-// pod has its name. It tells the cache, which may still have the pod.
+// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or
+// another pod has its name. It tells the cache, which may still have the pod.
 func (x *executor) asAnswered(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
 	live := pod.AsOf(answer)
 	switch {

@@ -132,7 +132,10 @@ func New(config Config) (*Controller, error) {
 	c.parts.InEveryReplica(
 		func(ctx context.Context) error { c.leases.watch(ctx, config.LeaseClient); return nil },
 		func(ctx context.Context) error { c.watchBlindness(ctx); return nil },
-		func(ctx context.Context) error { echoes.renewEachSecond(logr.NewContext(ctx, config.Logger)); return nil },
+		func(ctx context.Context) error {
+			echoes.renewEachSecond(logr.NewContext(ctx, config.Logger))
+			return nil
+		},
 		func(ctx context.Context) error { c.events.Run(ctx); return nil },
 	)
 	metrics := newMetrics()
