@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -258,6 +260,76 @@ func TestEachControllerAsksForItsOwnRights(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unchecked are the rights that are granted and not checked at the start, because only a part of the work needs them.
+var unchecked = []string{
+	"patch pods",           // to keep held pods alive when their kubelets restart
+	"create pods/eviction", // for policies that ask the Eviction API; without it they hold pods, and say so
+	"get validatingadmissionpolicybindings.admissionregistration.k8s.io taintkeeper-held", // for a condition of a status
+	"get namespaces kube-node-lease in namespace kube-node-lease",                         // for the owner of a Lease
+	"create leases.coordination.k8s.io taintkeeper.dev in namespace kube-node-lease",      // a patch that finds none
+	"create leases.coordination.k8s.io dry-run.taintkeeper.dev in namespace kube-node-lease",
+}
+
+func TestWhatIsCheckedAtTheStartIsWhatTheManifestsGrant(t *testing.T) {
+	var checked []string
+	for _, args := range [][]string{
+		{"--controllers=*", "--coexist", "--metrics-bind-address=:8443"}, {"--controllers=*", "--dry-run"}, {"--shadow"},
+	} {
+		o := parse(t, args...)
+		for _, p := range neededPermissions(o, map[string]bool{rulesResource: true, policiesResource: true}) {
+			for _, verb := range p.verbs {
+				one := p
+				if verb == "create" {
+					one.name = ""
+				}
+				checked = append(checked, verb+" "+one.String())
+			}
+		}
+	}
+	granted := slices.Concat(rightsOf(t, config.RBAC), rightsOf(t, config.Coexistence))
+	for _, right := range checked {
+		if !slices.Contains(granted, right) {
+			t.Errorf("%q is checked at the start, and no manifest grants it", right)
+		}
+	}
+	for _, right := range granted {
+		if !slices.Contains(checked, right) && !slices.Contains(unchecked, right) {
+			t.Errorf("%q is granted, and nothing checks it", right)
+		}
+	}
+}
+
+// rightsOf returns the rights that the roles of a manifest give, in the words of a permission.
+func rightsOf(t *testing.T, manifest []byte) (all []string) {
+	t.Helper()
+	objects, err := config.Objects(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		var rules []rbacv1.PolicyRule
+		switch role := object.(type) {
+		case *rbacv1.ClusterRole:
+			rules = role.Rules
+		case *rbacv1.Role:
+			rules = role.Rules
+		}
+		for _, rule := range rules {
+			names := rule.ResourceNames
+			if len(names) == 0 {
+				names = []string{""}
+			}
+			for _, name := range names {
+				one := permission{resource: rule.Resources[0], group: rule.APIGroups[0], namespace: object.GetNamespace(), name: name}
+				for _, verb := range rule.Verbs {
+					all = append(all, verb+" "+one.String())
+				}
+			}
+		}
+	}
+	return all
 }
 
 func TestALimitAllowsABurstOfTwiceItsRateUnlessSaid(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -115,23 +117,23 @@ func checkCoexistence(server *apiversion.Info) error {
 	return nil
 }
 
-// permission is one permission that is needed.
+// permission is one permission that is needed. The manifests grant more than any flags need, and cannot say which flags
+// need what, so the permissions are listed here; a test compares the two.
 type permission struct {
-	verbs       []string
-	resource    string
-	subresource string
-	group       string
-	namespace   string
-	name        string // the object, or "" for all; never set for create
+	verbs     []string
+	resource  string // with a subresource behind a slash
+	group     string
+	namespace string
+	name      string // the object, or "" for all; never sent for create
 }
 
 func (p permission) String() string {
-	resource := p.resource
+	resource, subresource, _ := strings.Cut(p.resource, "/")
 	if p.group != "" {
 		resource += "." + p.group
 	}
-	if p.subresource != "" {
-		resource += "/" + p.subresource
+	if subresource != "" {
+		resource += "/" + subresource
 	}
 	if p.name != "" {
 		resource += " " + p.name
@@ -143,111 +145,62 @@ func (p permission) String() string {
 }
 
 // neededPermissions returns the permissions that the flags require. Our own resources need none unless they are served.
-func neededPermissions(o *options, served map[string]bool) []permission {
-	followsRules := o.enabled(controllerNodeTaintRule) && served[rulesResource]
-	followsPolicies := o.enabled(controllerEviction) && !o.shadow && served[policiesResource]
-	needed := append(neededForPods(o),
-		permission{verbs: nodeVerbs(o), resource: "nodes"},
-		permission{verbs: []string{"create", "patch"}, resource: "events"},
-	)
-	if o.changes() && (o.stampsTaints() || o.enabled(controllerNodeHealth) || followsRules) {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes"})
-	}
-	if o.enabled(controllerNodeHealth) {
-		needed = append(needed, neededForNodeHealth(o)...)
-	}
-	if followsRules {
-		needed = append(needed, neededForRules(o)...)
-	}
-	if followsPolicies {
-		needed = append(needed, neededForPolicies(o)...)
-	}
-	return append(needed, neededForTheProcess(o)...)
-}
+// Without the right to create pods/eviction, policies that ask the Eviction API hold pods, and say so.
+func neededPermissions(o *options, served map[string]bool) (needed []permission) {
+	var (
+		evicts  = o.enabled(controllerEviction)
+		health  = o.enabled(controllerNodeHealth)
+		rules   = o.enabled(controllerNodeTaintRule) && served[rulesResource]
+		follows = evicts && !o.shadow && served[policiesResource]
+		guards  = o.guardsMetrics()
 
-// neededForTheProcess returns the permissions for the election, for coexistence, and for clients of /metrics.
-func neededForTheProcess(o *options) (needed []permission) {
-	if o.elects() {
-		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
+		core, ours, leases = "", v1alpha1.GroupVersion.Group, coordinationv1.GroupName
+		all, own           = "", o.election.namespace
+		watch, patch       = []string{"list", "watch"}, []string{"patch"}
+		reads              = []string{"get", "list", "watch"}
+		lease              = nodehealth.OwnLease
+	)
+	if o.shadow { // it needs no live reads
+		reads = watch
 	}
-	if o.coexist {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: "serviceaccounts", namespace: o.election.namespace, name: coexist.ServiceAccount})
+	if o.dryRun {
+		lease = nodehealth.DryRunLease
 	}
-	if o.guardsMetrics() {
-		needed = append(needed,
-			permission{verbs: []string{"create"}, resource: "tokenreviews", group: "authentication.k8s.io"},
-			permission{verbs: []string{"create"}, resource: "subjectaccessreviews", group: "authorization.k8s.io"},
-		)
+	for _, p := range []struct {
+		when   bool
+		writes bool // it is needed only to change something
+		permission
+	}{
+		{o.watchesPods(), false, permission{watch, "pods", core, all, ""}},
+		{evicts, true, permission{[]string{"get", "delete"}, "pods", core, all, ""}},
+		{o.watchesPods(), true, permission{patch, "pods/status", core, all, ""}},
+		{true, false, permission{reads, "nodes", core, all, ""}},
+		{true, false, permission{[]string{"create", "patch"}, "events", core, all, ""}},
+		{o.stampsTaints() || health || rules, true, permission{patch, "nodes", core, all, ""}},
+
+		{health, false, permission{watch, "leases", leases, corev1.NamespaceNodeLease, ""}},
+		{health, true, permission{patch, "nodes/status", core, all, ""}},
+		{health, false, permission{patch, "leases", leases, corev1.NamespaceNodeLease, lease}},
+
+		{rules, false, permission{watch, rulesResource, ours, all, ""}},
+		{rules, true, permission{patch, rulesResource, ours, all, ""}},
+		{rules, true, permission{patch, rulesResource + "/status", ours, all, ""}},
+
+		{follows, false, permission{watch, policiesResource, ours, all, ""}},
+		{follows, false, permission{watch, "namespaces", core, all, ""}},
+		{follows, false, permission{watch, "poddisruptionbudgets", policyv1.GroupName, all, ""}},
+		{follows, true, permission{patch, policiesResource + "/status", ours, all, ""}},
+
+		{o.elects(), true, permission{[]string{"get", "create", "update"}, "leases", leases, own, o.election.name}},
+		{o.coexist, true, permission{patch, "serviceaccounts", core, own, coexist.ServiceAccount}},
+		{guards, false, permission{[]string{"create"}, "tokenreviews", authenticationv1.GroupName, all, ""}},
+		{guards, false, permission{[]string{"create"}, "subjectaccessreviews", authorizationv1.GroupName, all, ""}},
+	} {
+		if p.when && (!p.writes || o.changes()) {
+			needed = append(needed, p.permission)
+		}
 	}
 	return needed
-}
-
-// neededForPods returns the permissions on pods.
-func neededForPods(o *options) []permission {
-	if !o.watchesPods() {
-		return nil
-	}
-	needed := []permission{{verbs: []string{"list", "watch"}, resource: "pods"}}
-	if o.changes() && o.enabled(controllerEviction) {
-		needed = append(needed, permission{verbs: []string{"get", "delete"}, resource: "pods"})
-	}
-	if o.changes() {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: "pods", subresource: "status"})
-	}
-	return needed
-}
-
-// neededForRules returns the permissions that only NodeTaintRules need.
-func neededForRules(o *options) []permission {
-	group := v1alpha1.GroupVersion.Group
-	needed := []permission{{verbs: []string{"list", "watch"}, resource: rulesResource, group: group}}
-	if !o.changes() {
-		return needed
-	}
-	return append(needed,
-		permission{verbs: []string{"patch"}, resource: rulesResource, group: group},
-		permission{verbs: []string{"patch"}, resource: rulesResource, subresource: "status", group: group},
-	)
-}
-
-// neededForPolicies returns the permissions that only EvictionPolicies need. Without the right to create pods/eviction,
-// policies that ask the Eviction API hold pods, and say so.
-func neededForPolicies(o *options) []permission {
-	group, watched := v1alpha1.GroupVersion.Group, []string{"list", "watch"}
-	needed := []permission{
-		{verbs: watched, resource: policiesResource, group: group},
-		{verbs: watched, resource: "namespaces"},
-		{verbs: watched, resource: "poddisruptionbudgets", group: policyv1.GroupName},
-	}
-	if !o.changes() {
-		return needed
-	}
-	return append(needed,
-		permission{verbs: []string{"patch"}, resource: policiesResource, subresource: "status", group: group})
-}
-
-// neededForNodeHealth returns the permissions that only node health needs.
-func neededForNodeHealth(o *options) []permission {
-	leases := coordinationv1.GroupName
-	needed := []permission{
-		{verbs: []string{"list", "watch"}, resource: "leases", group: leases, namespace: corev1.NamespaceNodeLease},
-	}
-	own := nodehealth.DryRunLease
-	if o.changes() {
-		needed = append(needed, permission{verbs: []string{"patch"}, resource: "nodes", subresource: "status"})
-		own = nodehealth.OwnLease
-	}
-	return append(needed, permission{
-		verbs: []string{"patch"}, resource: "leases", group: leases, namespace: corev1.NamespaceNodeLease, name: own,
-	})
-}
-
-// nodeVerbs returns the verbs needed on nodes. Shadow mode evicts no pods, so it needs no live reads.
-func nodeVerbs(o *options) []string {
-	if o.shadow {
-		return []string{"list", "watch"}
-	}
-	return []string{"get", "list", "watch"}
 }
 
 // checkPermissions returns one error that names all missing permissions.
@@ -291,10 +244,10 @@ func servedResources(client kubernetes.Interface) (map[string]bool, error) {
 
 func refused(ctx context.Context, client kubernetes.Interface, needed permission) ([]string, error) {
 	var verbs []string
+	resource, subresource, _ := strings.Cut(needed.resource, "/")
 	for _, verb := range needed.verbs {
 		attributes := &authorizationv1.ResourceAttributes{
-			Verb: verb, Group: needed.group, Resource: needed.resource, Subresource: needed.subresource,
-			Namespace: needed.namespace,
+			Verb: verb, Group: needed.group, Resource: resource, Subresource: subresource, Namespace: needed.namespace,
 		}
 		if verb != "create" {
 			attributes.Name = needed.name

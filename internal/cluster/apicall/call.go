@@ -28,7 +28,7 @@ import (
 const Timeout = 35 * time.Second
 
 // Token waits for a token of a limiter; a nil limiter never waits. Call it before a decision and not within the call,
-// because a decision must not grow old in a queue. It fails when the context ends or is aborted.
+// because a decision must not grow old in a queue; see [Decide]. It fails when the context ends or is aborted.
 func Token(ctx context.Context, limiter *rate.Limiter) error {
 	if limiter == nil {
 		return cmp.Or(ctx.Err(), AbortCause(ctx))
@@ -39,6 +39,19 @@ func Token(ctx context.Context, limiter *rate.Limiter) error {
 		defer context.AfterFunc(aborted, cancel)() //nolint:contextcheck // it is the given context's own
 	}
 	return cmp.Or(limiter.Wait(waiting), AbortCause(ctx))
+}
+
+// Decide decides what to write. If there is anything, it waits for a token and decides again, because everything may
+// have changed meanwhile. It returns whether there is still something to write.
+func Decide[T any](ctx context.Context, limiter *rate.Limiter, decide func() (T, bool)) (what T, writes bool, err error) {
+	if what, writes = decide(); !writes {
+		return what, false, nil
+	}
+	if err := Token(ctx, limiter); err != nil {
+		return what, false, err
+	}
+	what, writes = decide()
+	return what, writes, nil
 }
 
 // GetNode waits for a token of the limiter and does a consistent read of a node.

@@ -49,9 +49,9 @@ const worthWaiting = 3 * time.Second
 // with due pods again, and records what it finds, for a successor too.
 func (r *ClockRenewer) HandBack(ctx context.Context) error {
 	r.mu.Lock()
-	led, term := r.leads, r.term
+	term := r.term
 	r.mu.Unlock()
-	if !led {
+	if term < 0 { // it has never renewed the clock
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.config.TakeOver+handBackTimeout)
@@ -149,19 +149,26 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noteTerm remembers the leaseTransitions of the Lease under which this process leads.
-func (r *ClockRenewer) noteTerm(ctx context.Context) {
+// noteTerm remembers the leaseTransitions of the Lease under which this process leads. The clock is not renewed before
+// they are known: a process that does not know them could not tell, when it stops, whether another has taken over.
+func (r *ClockRenewer) noteTerm(ctx context.Context) error {
 	r.mu.Lock()
 	known := r.term >= 0
 	r.mu.Unlock()
-	if known || r.config.Lease == "" {
-		return
+	if known {
+		return nil
 	}
-	if term, err := r.transitions(ctx); err == nil {
-		r.mu.Lock()
-		r.term = term
-		r.mu.Unlock()
+	var term int32
+	if r.config.Lease != "" {
+		var err error
+		if term, err = r.transitions(ctx); err != nil {
+			return fmt.Errorf("read Lease %s, under which this process leads: %w", r.config.Lease, err)
+		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.term = term
+	return nil
 }
 
 // succeeded waits for as long as a standby may take to see that the Lease is free, and reports whether another took it.

@@ -11,6 +11,7 @@
 package coexist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,8 +89,7 @@ type ClockRenewer struct {
 	parts   stage.Parts
 
 	mu       sync.Mutex
-	leads    bool      // or has led
-	term     int32     // the leaseTransitions when this process led; -1 if not known
+	term     int32     // the leaseTransitions under which this process leads or has led; -1 until that is known
 	renewed  time.Time // when the last renewal was accepted; zero for none
 	versions []string  // of the watches
 	moved    []time.Time
@@ -99,7 +99,7 @@ type ClockRenewer struct {
 // New makes a ClockRenewer. Nothing is renewed before Run is called, or a manager to which it was added starts and
 // leads.
 func New(config Config) (*ClockRenewer, error) {
-	r := &ClockRenewer{config: config, metrics: newMetrics(config.Account)}
+	r := &ClockRenewer{config: config, metrics: newMetrics(config.Account), term: -1}
 	if config.Registerer != nil {
 		if err := r.metrics.register(config.Registerer); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
@@ -116,9 +116,6 @@ func (r *ClockRenewer) Run(ctx context.Context) error { return r.parts.Run(ctx) 
 func (r *ClockRenewer) AddTo(mgr manager.Manager) error { return r.parts.AddTo(mgr) }
 
 func (r *ClockRenewer) lead(ctx context.Context) error {
-	r.mu.Lock()
-	r.leads, r.term = true, -1
-	r.mu.Unlock()
 	r.config.Pods.Subscribe(r.observe)
 	able := r.config.Clock.Now()
 	for ctx.Err() == nil {
@@ -156,8 +153,7 @@ func (r *ClockRenewer) waitForNext(ctx context.Context, d time.Duration) {
 
 // renewIfAble renews the clock if this process can evict. It returns why it did not, and when to try next.
 func (r *ClockRenewer) renewIfAble(ctx context.Context) (time.Duration, error) {
-	r.noteTerm(ctx)
-	err := r.unable(r.config.Clock.Now())
+	err := cmp.Or(r.unable(r.config.Clock.Now()), r.noteTerm(ctx))
 	if err == nil {
 		err = r.renew(ctx)
 	}

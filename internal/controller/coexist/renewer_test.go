@@ -425,6 +425,30 @@ func TestAShutdownWithAStandbyHandsNothingBack(t *testing.T) {
 	}, underLease)
 }
 
+// It could not tell whether another replica has taken over when it stops.
+func TestTheClockIsNotRenewedBeforeTheLeaseWasReadUnderWhichTheProcessLeads(t *testing.T) {
+	play(t, func(s *scene) {
+		var readable atomic.Bool
+		s.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !readable.Load(), nil, errors.New("etcdserver: request timed out")
+		})
+		s.lease(3)
+		s.pass(20 * time.Second)
+		if _, ok := s.age(); ok {
+			t.Error("the clock is renewed although the Lease could not be read")
+		}
+		readable.Store(true)
+		s.pass(2 * time.Second)
+		if _, ok := s.age(); !ok {
+			t.Error("the clock is not renewed although the Lease can be read")
+		}
+		s.stop()
+		if !s.handBack() {
+			t.Error("no replica took over, but the taint of the node with due pods is not touched")
+		}
+	}, underLease)
+}
+
 func TestAReplicaThatNeverLedHandsNothingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
+
 	"github.com/taintkeeper/taintkeeper/internal/instant"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -98,17 +100,26 @@ type decider struct {
 	leaving map[string]bool // nodes that pods must leave
 	held    map[string]map[types.UID]heldPod
 	keep    keepFunc // nil if there is no keepAlive
+	request func(node string, after time.Duration)
 	rarely  rarely
 }
 
-// Reconcile decides about all pods of one node, and requeues it for when the built-in's next timer there fires or
-// policies may no longer want to ask about a pod.
+// Reconcile decides about all pods of one node.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: d.decideNode(ctx, req.Name)}, nil
+	d.decideNode(ctx, req.Name)
+	return reconcile.Result{}, nil
 }
 
-// decideNode decides about all pods of a node, and returns when to look again if nothing changes; zero means never.
-func (d *decider) decideNode(ctx context.Context, name string) (again time.Duration) {
+// requestFrom has nodes requested from a queue.
+func (d *decider) requestFrom(queue workqueue.TypedRateLimitingInterface[NodeRequest]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.request = func(node string, after time.Duration) { queue.AddAfter(NodeRequest{node}, after) }
+}
+
+// decideNode decides about all pods of a node. It requests the node again for when the built-in's next timer there
+// fires or policies may no longer want to ask about a pod.
+func (d *decider) decideNode(ctx context.Context, name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var builtIn time.Time // when its next timer fires
@@ -120,11 +131,9 @@ func (d *decider) decideNode(ctx context.Context, name string) (again time.Durat
 	d.reportHeld(name, decided.held)
 	d.logLeaving(ctx, name, len(decided.leaving))
 	d.reportEnded(ctx, name, d.queue.set(name, decided.leaving))
-	next := instant.Next(builtIn, decided.again)
-	if next.IsZero() {
-		return 0
+	if next := instant.Next(builtIn, decided.again); !next.IsZero() {
+		d.request(name, max(next.Sub(d.clock.Now()), time.Millisecond))
 	}
-	return max(next.Sub(d.clock.Now()), time.Millisecond)
 }
 
 // decided is what was decided about the pods that must leave a node, now or later.

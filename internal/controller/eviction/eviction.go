@@ -269,12 +269,18 @@ type writer struct {
 // timeAdded.
 func (e *Evictor) addControllers(w writer) error {
 	log, quiet := e.config.Logger, stage.QuietErrors(e.config.Logger)
+	decides := e.nodesToDecide(0)
+	begin := decides.To
+	decides.To = func(queue workqueue.TypedRateLimitingInterface[NodeRequest]) {
+		e.decider.requestFrom(queue)
+		begin(queue)
+	}
 	err := stage.Add(&e.parts, log, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
 			return priorityqueue.New[NodeRequest](nodeQueue)
 		},
 		Reconciler: e.decider,
-	}, e.nodesToDecide(0))
+	}, decides)
 	x := &executor{
 		writer: w, mode: e.config.Mode, queue: e.queue, decide: e.decider, builtIn: e.config.BuiltIn,
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -54,48 +55,54 @@ var errStrippedToleration = errors.New(
 
 // Reconcile adds the tolerations that a pod lacks, if it is due and stays.
 func (k *keepAlive) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
-	if _, _, lacks := k.lacks(req); len(lacks) == 0 {
+	decide := func() (lacking, bool) { return k.lacks(req.UID) }
+	if _, lacks := decide(); !lacks || k.limiter.Wait(ctx) != nil {
 		return reconcile.Result{}, nil
 	}
-	if k.limiter.Wait(ctx) != nil || k.api.token(ctx) != nil { // the process ends
+	is, lacks, err := apicall.Decide(ctx, k.api.limiter, decide)
+	if !lacks || err != nil { // the process ends
 		return reconcile.Result{}, nil
 	}
 	if !k.api.writers.begin(req.UID) {
 		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
 	}
 	defer k.api.writers.end(req.UID)
-	pod, v, lacks := k.lacks(req)
-	if len(lacks) == 0 {
-		return reconcile.Result{}, nil
-	}
-	err := k.addTolerations(ctx, pod, v, lacks)
+	err = k.addTolerations(ctx, is)
 	if err == nil || apicall.IsNotFound(err) || apicall.IsAnotherUID(err) || apicall.Stopping(ctx) {
 		return reconcile.Result{}, nil
 	}
 	k.metrics.retries.WithLabelValues(reason(err)).Inc()
 	if !apierrors.IsConflict(err) && k.rarely.allows(reason(err), k.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot keep a due pod that stays alive: it ends if its kubelet restarts; still trying",
-			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
+			"pod", klog.KRef(is.pod.Namespace, is.pod.Name), "reason", err.Error())
 	}
 	return reconcile.Result{}, err
 }
 
-// lacks returns a pod, its verdict, and the taints of its node that it must tolerate to stay alive. There are none if
-// it is not due, is about to leave, or has finished.
-func (k *keepAlive) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
-	pod, ok := k.pods.There(req.UID)
+// lacking is a due pod that stays, and the taints of its node that it must tolerate to stay alive.
+type lacking struct {
+	pod     *podcache.Pod
+	verdict verdict.Verdict
+	taints  []corev1.Taint
+}
+
+// lacks returns what a pod must tolerate to stay alive, if it does not. It lacks nothing if it is not due, is about to
+// leave, or has finished.
+func (k *keepAlive) lacks(uid types.UID) (lacking, bool) {
+	pod, ok := k.pods.There(uid)
 	if !ok || pod.Flags.Has(podcache.Finished) {
-		return nil, verdict.Verdict{}, nil
+		return lacking{}, false
 	}
 	node, ok := k.nodes.Tainted(pod.Node)
 	if !ok {
-		return nil, verdict.Verdict{}, nil
+		return lacking{}, false
 	}
 	v, _ := k.over(pod, node.NoExecute)
 	if at := k.clock.Now(); !v.DueAt(at) || !v.DueAt(at.Add(-refusedFor)) && !k.holds(pod, node) {
-		return nil, verdict.Verdict{}, nil
+		return lacking{}, false
 	}
-	return pod, v, k.untolerated(pod, node.NoExecute)
+	untolerated := k.untolerated(pod, node.NoExecute)
+	return lacking{pod, v, untolerated}, len(untolerated) > 0
 }
 
 // holds reports whether a policy holds a due pod for more than a moment.
@@ -113,23 +120,20 @@ func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.
 	return j.rule.Matcher.Unadmitted(all, pod.Tolerations())
 }
 
-// addTolerations adds tolerations of taints to a pod, on the condition that the pod has not changed since it was
-// cached.
-func (k *keepAlive) addTolerations(
-	ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint,
-) error {
-	all := slices.Clone(pod.Tolerations())
-	for _, taint := range lacks {
+// addTolerations adds tolerations of the taints, on the condition that the pod has not changed since it was cached.
+func (k *keepAlive) addTolerations(ctx context.Context, is lacking) error {
+	all := slices.Clone(is.pod.Tolerations())
+	for _, taint := range is.taints {
 		all = append(all, taints.ForNoTime(taint))
 	}
-	answer, err := apicall.PatchPodTolerations(ctx, k.api.client, unchanged(pod), all)
+	answer, err := apicall.PatchPodTolerations(ctx, k.api.client, unchanged(is.pod), all)
 	if err != nil {
-		return fmt.Errorf("add tolerations to pod %s: %w", pod.Key(), err)
+		return fmt.Errorf("add tolerations to pod %s: %w", is.pod.Key(), err)
 	}
-	if len(k.rule.Matcher.Unadmitted(lacks, answer.Spec.Tolerations)) > 0 {
+	if len(k.rule.Matcher.Unadmitted(is.taints, answer.Spec.Tolerations)) > 0 {
 		return errStrippedToleration
 	}
-	k.events.keptAlive(pod, v, lacks)
+	k.events.keptAlive(is.pod, is.verdict, is.taints)
 	return nil
 }
 

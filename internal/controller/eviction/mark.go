@@ -166,37 +166,49 @@ type reclaimer struct {
 
 // Reconcile rewrites the mark of one pod, if it is wrong.
 func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
-	pod, ok := r.pods.There(req.UID)
-	if !ok || !r.marked(pod) {
-		return reconcile.Result{}, nil
+	is, wrong, err := apicall.Decide(ctx, r.api.limiter, func() (correction, bool) { return r.correct(req.UID) })
+	if !wrong {
+		return reconcile.Result{}, err
 	}
 	if !r.api.writers.begin(req.UID) {
 		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
 	}
 	defer r.api.writers.end(req.UID)
-	due, held, why := r.held(pod)
-	status, message := corev1.ConditionFalse, v1alpha1.UnmarkMessage
-	switch {
-	case held:
-		message = v1alpha1.StaysMessage(why.String())
-	case pod.Flags.Has(podcache.MarkedByUs):
-		return reconcile.Result{}, nil
-	case due:
-		status, message = corev1.ConditionTrue, v1alpha1.MarkMessage
-	}
-	if err := r.api.token(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
-	err := r.api.patchConditionOf(ctx, pod, status, message)
+	err = r.api.patchConditionOf(ctx, is.pod, is.status, is.message)
 	if apicall.IsNotFound(err) || apicall.IsAnotherUID(err) {
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("rewrite the mark of pod %s: %w", pod.Key(), err)
+		return reconcile.Result{}, fmt.Errorf("rewrite the mark of pod %s: %w", is.pod.Key(), err)
 	}
 	logf.FromContext(ctx).Info("Rewrote the mark of a pod",
-		"pod", klog.KRef(pod.Namespace, pod.Name), "disruptionTarget", status, "message", message)
+		"pod", klog.KRef(is.pod.Namespace, is.pod.Name), "disruptionTarget", is.status, "message", is.message)
 	return reconcile.Result{}, nil
+}
+
+// correction is the right mark of a pod.
+type correction struct {
+	pod     *podcache.Pod
+	status  corev1.ConditionStatus
+	message string
+}
+
+// correct returns the right mark of a pod, if it has a wrong one.
+func (r *reclaimer) correct(uid types.UID) (correction, bool) {
+	pod, ok := r.pods.There(uid)
+	if !ok || !r.marked(pod) {
+		return correction{}, false
+	}
+	due, held, why := r.held(pod)
+	switch {
+	case held:
+		return correction{pod, corev1.ConditionFalse, v1alpha1.StaysMessage(why.String())}, true
+	case pod.Flags.Has(podcache.MarkedByUs):
+		return correction{}, false
+	case due:
+		return correction{pod, corev1.ConditionTrue, v1alpha1.MarkMessage}, true
+	}
+	return correction{pod, corev1.ConditionFalse, v1alpha1.UnmarkMessage}, true
 }
 
 // marked reports whether a pod has a mark that can be wrong.

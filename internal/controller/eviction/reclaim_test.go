@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -111,6 +113,27 @@ func TestAMarkThatChangedMeanwhileIsRewrittenOnceItIsSeen(t *testing.T) {
 		w.wantMark("p", corev1.ConditionFalse, v1alpha1.UnmarkMessage)
 		if got := len(w.Did("patch p")); got != 3 {
 			t.Errorf("%d patches, want 3: two conflicts, and one that was accepted", got)
+		}
+	})
+}
+
+func TestAMarkIsDecidedAboutOnceItHasItsToken(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addStampedNode("n", "k:NoExecute")
+		pods := []string{"p", "q", "r", "s"}
+		for _, pod := range pods {
+			w.addPod(pod, markedByBuiltIn)
+		}
+		w.run(besideBuiltIn, func(c *Config) { c.Limiter = rate.NewLimiter(rate.Every(10*time.Second), 1) })
+		w.Pass(5 * sec)
+		w.Taint("n", "k-")
+		w.Pass(10 * time.Minute)
+		for _, pod := range pods {
+			for _, condition := range w.Pod(pod).Status.Conditions {
+				if condition.Type == corev1.DisruptionTarget && condition.Status != corev1.ConditionFalse {
+					t.Errorf("ten minutes after the untaint pod %s is marked: %q", pod, condition.Message)
+				}
+			}
 		}
 	})
 }

@@ -107,22 +107,27 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		s.forget(req)
 		return reconcile.Result{}, nil
 	}
-	past := s.past(req)
-	if wait := max(past.wait(s.clock.Now()), s.leaving(known)); wait > 0 {
+	if wait := max(s.past(req).wait(s.clock.Now()), s.leaving(known)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	err := s.stamp(ctx, req.Name)
+	return s.settle(ctx, req, s.stamp(ctx, req.Name))
+}
+
+// settle notes how a stamp went, and says when to look at the node again.
+func (s *stamper) settle(ctx context.Context, req NodeRequest, err error) (reconcile.Result, error) {
 	switch {
 	case apicall.Stopping(ctx): // the next process goes on
 		return reconcile.Result{}, nil
 	case err == nil || errors.Is(err, errStripped):
 		s.forget(req)
-		past = past.another(s.clock.Now())
+		past := s.past(req).another(s.clock.Now())
 		s.stamps.Store(req, past)
 		return reconcile.Result{RequeueAfter: past.rest()}, nil
 	case apicall.IsNotFound(err) || errors.Is(err, errApplied):
 		s.forget(req)
 		return reconcile.Result{}, nil
+	case errors.Is(err, errNotNow):
+		return reconcile.Result{RequeueAfter: firstStampAgain}, nil
 	}
 	s.metrics.retries.WithLabelValues(reason(err)).Inc()
 	if errors.Is(err, errUnconfirmed) {
@@ -188,6 +193,8 @@ func (s *stamper) past(req NodeRequest) stamps {
 }
 
 var (
+	// errNotNow says that nothing need be written any longer, or not yet.
+	errNotNow = errors.New("the node need not be stamped now")
 	// errStripped says that the answer to the write lacks what was written.
 	errStripped = errors.New("the API server accepted timeAdded, but its response does not contain it: a webhook removes it")
 	// errApplied says that a client owns the list of taints through server-side apply; if we wrote it, the client's
@@ -198,19 +205,22 @@ var (
 func (s *stamper) stamp(ctx context.Context, name string) error {
 	known, ok := s.nodes.Tainted(name)
 	if !ok {
-		return nil
+		return errNotNow
 	}
 	live, err := s.live.node(ctx, name, known.Tainted)
 	if err != nil {
 		return err
 	}
-	if err := s.api.token(ctx); err != nil {
+	// The taint that was read may have been removed and added again.
+	known, stamps, err := apicall.Decide(ctx, s.api.limiter, func() (*nodecache.Node, bool) {
+		known, ok := s.nodes.Tainted(name)
+		return known, ok && s.needs(known) && s.leaving(known) == 0
+	})
+	if err != nil {
 		return err
 	}
-	// The taint that was read may have been removed and added again.
-	known, ok = s.nodes.Tainted(name)
-	if !ok || !unstamped(known) {
-		return nil
+	if !stamps {
+		return errNotNow
 	}
 	if wentBack(known, live) {
 		return errUnconfirmed

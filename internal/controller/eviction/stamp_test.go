@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -145,6 +147,25 @@ func TestNextToTheBuiltInANodeOnWhichNoCountdownRunsIsNotStamped(t *testing.T) {
 		w.Pass(sec)
 		if at := w.Did("patch n"); len(at) != 1 {
 			t.Errorf("a pod with a running countdown came, and the node was patched at %v, want once", at)
+		}
+	})
+}
+
+// The built-in would try the due pod a second time.
+func TestNextToTheBuiltInAStampIsDecidedAboutOnceItHasItsToken(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addNode("n")
+		w.addPod("p", tolerating("k", 12))
+		w.addPod("q", tolerating("k", 3600))
+		w.run(besideBuiltIn, func(c *Config) { c.Limiter = rate.NewLimiter(rate.Every(10*time.Second), 1) })
+		w.Taint("n", "k:NoExecute")
+		w.Pass(2 * time.Minute)
+		deleted, stamped := w.Did("delete p"), w.Did("patch n")
+		if len(deleted) != 1 || len(stamped) != 1 {
+			t.Fatalf("p was deleted at %v, and n stamped at %v; want each once", deleted, stamped)
+		}
+		if stamped[0] >= 12*sec && stamped[0] < deleted[0] {
+			t.Errorf("the node is stamped at %s, while p is due (since 12s, until %s)", stamped[0], deleted[0])
 		}
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -523,6 +525,29 @@ func TestTheLegacyLabelsFollowTheStableOnes(t *testing.T) {
 		labels := w.Node("n").Labels
 		if labels["beta.kubernetes.io/os"] != "linux" || labels["beta.kubernetes.io/arch"] != "arm64" {
 			t.Errorf("labels are %v", labels)
+		}
+	})
+}
+
+func TestAPodsMarkIsDecidedAboutOnceItHasItsToken(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 3)
+		for i := range 6 {
+			w.addPod(fmt.Sprint("p", i), "a-0")
+		}
+		w.run(func(c *Config) { c.Limiter = rate.NewLimiter(0.1, 1) }) // one call in ten seconds
+		w.Pass(time.Minute)
+		w.falls("a-0")
+		for len(w.Did("patch pods p")) < 2 && w.Now() < 10*time.Minute {
+			w.Pass(time.Second)
+		}
+		w.Pass(2 * time.Second)
+		w.resumes("a-0")
+		heard := w.Now()
+		w.Pass(time.Minute)
+		marked := w.Did("patch pods p")
+		if len(marked) < 2 || marked[len(marked)-1] > heard {
+			t.Errorf("the node was heard at %s, and its pods are marked at %v", heard, marked)
 		}
 	})
 }

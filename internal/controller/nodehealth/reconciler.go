@@ -299,11 +299,15 @@ func (m *marker) silent(name string) bool {
 // mark sets the condition Ready of exactly this pod to False, and keeps its reason. A pod that is gone, or whose name
 // another pod has, is done.
 func (m *marker) mark(ctx context.Context, pod *podcache.Pod) error {
-	if err := apicall.Token(ctx, m.limiter); err != nil {
+	pod, marks, err := apicall.Decide(ctx, m.limiter, func() (*podcache.Pod, bool) {
+		is, ok := m.pods.Get(pod.UID)
+		return is, ok && is.Flags.Has(podcache.Ready) && m.silent(is.Node)
+	})
+	if !marks {
 		return err
 	}
 	exactly := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	_, err := apicall.PatchPodCondition(ctx, m.client, exactly, map[string]any{
+	_, err = apicall.PatchPodCondition(ctx, m.client, exactly, map[string]any{
 		"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(m.clock.Latest()),
 	})
 	switch {

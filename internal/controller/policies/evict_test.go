@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -546,4 +547,30 @@ func TestAPodThatWasReadyWhileThereWasNoPolicyIsAskedAbout(t *testing.T) {
 		w.Pass(20 * sec)
 		w.wantThere(1)
 	})
+}
+
+// That it has settled is found out by the eviction that wants to delete the pod, not by a change of its node.
+func TestTheDeadlineEndsRefusedAsksOfAPodWhoseBreakerHadToSettleToo(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){"due at once": func(*corev1.Pod) {}, "due after 10 s": scene.Tolerating("k", 10)} {
+		t.Run(name, func(t *testing.T) {
+			playAsking(t, func(w *asking) {
+				w.On("create", "pods", "eviction", func() error {
+					return apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New(`admission webhook "no" denied the request`))
+				})
+				spec := evicts(20 * time.Minute)
+				spec.Breaker = breakerOf(intstr.FromInt32(100)).Breaker // it settles for 10 s
+				w.add("ask", spec)
+				w.AddPod("web", "n", labeled("app", "web"), ready4ever, change)
+				w.run()
+				w.Until(10 * sec)
+				w.Taint("n", "k:NoExecute")
+				due := 10 * sec
+				if name != "due at once" {
+					due += 10 * sec
+				}
+				w.Until(40 * time.Minute)
+				w.wantLeft(left(due+20*time.Minute, "web"))
+			})
+		})
+	}
 }
