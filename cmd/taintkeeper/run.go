@@ -340,7 +340,8 @@ func (c *clients) newEviction(
 	var account *coexist.Account
 	if o.coexist {
 		account = coexist.NewAccount(coexist.AccountConfig{
-			Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
+			Client: c.api, Clock: c.clock, Nodes: nodes, Pods: pods, Rule: verdict.Rule{Matcher: o.matcher()},
+			Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
 		})
 		config.BuiltIn = account
 	}

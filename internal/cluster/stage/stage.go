@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -99,6 +100,39 @@ func New[request comparable](
 		return err
 	}), nil
 }
+
+// Add makes a stage that takes its requests from a source, and adds it to what runs in the leader.
+func Add[request comparable](
+	to *Parts, logger logr.Logger, name string, options controller.TypedOptions[request], from Source[request],
+) error {
+	stage, err := New(logger, name, options, from)
+	if err == nil {
+		to.InLeader(stage)
+	}
+	return err
+}
+
+// Source is where a stage takes its requests from.
+type Source[request comparable] struct {
+	// Of says in the log what the requests are about.
+	Of string
+	// To begins to add requests to the stage's queue, and returns at once.
+	To func(queue workqueue.TypedRateLimitingInterface[request])
+	// Wait returns when requests can be answered, or why they never can be. No request is answered before.
+	Wait func(ctx context.Context) error
+}
+
+// String names the source in the log.
+func (s Source[request]) String() string { return s.Of }
+
+// Start implements source.TypedSource.
+func (s Source[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	s.To(queue)
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s Source[request]) WaitForSync(ctx context.Context) error { return s.Wait(ctx) }
 
 // feeding is a runnable that a manager treats as a cache. Caches run in every replica, and end after what runs in the
 // leader. Otherwise the manager would first end what feeds the leader (controller-runtime, pkg/manager/internal.go).

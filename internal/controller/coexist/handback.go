@@ -54,7 +54,7 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.TakeOver+handBackTimeout)
 	defer cancel()
-	unrecorded := k.config.Account.Recorded(ctx) // before the wait, in which this process may be killed
+	unrecorded := k.config.Account.record(ctx) // before the wait, in which this process may be killed
 	succeeded := k.config.Lease != "" && k.succeeded(ctx, term)
 	working := k.config.Account.Working()
 	if working <= worthWaiting {
@@ -62,7 +62,7 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	}
 	nodes := k.leave(ctx)
 	if succeeded {
-		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
+		return errors.Join(unrecorded, k.config.Account.record(ctx))
 	}
 	defer k.sayBacklog() // even without the permissions to hand back, because the backlog exists anyway
 	if err := k.config.Account.HandBack(ctx); err != nil {
@@ -70,10 +70,10 @@ func (k *Keeper) HandBack(ctx context.Context) error {
 	}
 	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
 	if working > worthWaiting {
-		return k.config.Account.Recorded(ctx)
+		return k.config.Account.record(ctx)
 	}
 	pause(ctx, seenAfter)
-	return errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx))
+	return errors.Join(k.touchAll(ctx, nodes), k.config.Account.record(ctx))
 }
 
 // leave records what is left on nodes with due pods, and returns the names of the nodes whose pods all leave.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
 
 const (
@@ -97,18 +96,18 @@ func (h *hold) forget(at time.Time) {
 }
 
 // decided applies what the built-in does about a node, on the timeline. Each try takes it perTry.
-func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Duration) {
+func (h *hold) decided(d nodeTries, at time.Time, perTry time.Duration) {
 	h.restarted(at, perTry)
-	h.due = d.Due
-	h.tried(d.Tries, d.From, at, perTry)
+	h.due = d.due
+	h.tried(d.begun, d.from, at, perTry)
 	if h.over(at) {
 		return
 	}
-	switch is, listed := h.spared[d.Node]; {
-	case !d.Spared.Before(h.since()):
-		h.spare(d.Node, spared{at: d.Spared})
-	case listed && (!is.inherited || !d.Stays):
-		delete(h.spared, d.Node)
+	switch is, listed := h.spared[d.node]; {
+	case !d.spared.Before(h.since()):
+		h.spare(d.node, spared{at: d.spared})
+	case listed && (!is.inherited || !d.stays):
+		delete(h.spared, d.node)
 	}
 }
 

@@ -142,7 +142,7 @@ func (k *Keeper) rest(ctx context.Context, d time.Duration) {
 		case <-timer.C:
 			return
 		case <-k.config.Account.spares:
-			if err := k.config.Account.Recorded(ctx); err != nil {
+			if err := k.config.Account.record(ctx); err != nil {
 				k.say(err)
 				return
 			}

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const namespace = "kube-system"
@@ -126,9 +128,17 @@ func (s *scene) config() Config {
 	clock := &timeline.Clock{}
 	return Config{
 		Client: s.client, Clock: clock, Pods: podcache.New(s.client, clock), Evictor: s.evictor,
-		Account:   NewAccount(AccountConfig{Client: s.client, Clock: clock, Namespace: namespace}),
+		Account:   newAccount(s.client, clock),
 		Namespace: namespace, Logger: logr.Discard(),
 	}
+}
+
+// newAccount makes an Account that sees neither nodes nor pods.
+func newAccount(client kubernetes.Interface, clock *timeline.Clock) *Account {
+	caches := world.NewCaches(client, clock, false)
+	return NewAccount(AccountConfig{
+		Client: client, Clock: clock, Nodes: caches.Nodes, Pods: caches.Pods, Namespace: namespace,
+	})
 }
 
 func (s *scene) pass(d time.Duration) {

@@ -23,6 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -41,12 +42,8 @@ const (
 // tolerationSeconds (pkg/kubelet/lifecycle/predicate.go). So such a pod gets one, for 0 seconds, which changes neither
 // whether nor when the pod must leave.
 type keeper struct {
-	judge   judge
-	nodes   nodes
-	pods    *podcache.Cache
-	api     api
-	events  *events
-	metrics *metrics
+	writer
+
 	limiter *rate.Limiter
 	rarely  rarely
 }
@@ -76,7 +73,7 @@ func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Resul
 		return reconcile.Result{}, nil
 	}
 	k.metrics.retries.WithLabelValues(reason(err)).Inc()
-	if !apierrors.IsConflict(err) && k.rarely.allows(reason(err), k.judge.clock.Now()) {
+	if !apierrors.IsConflict(err) && k.rarely.allows(reason(err), k.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot keep a due pod that stays alive: it ends if its kubelet restarts; still trying",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
@@ -90,20 +87,20 @@ func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1
 	if !ok || pod.Flags.Has(podcache.Finished) {
 		return nil, verdict.Verdict{}, nil
 	}
-	node, ok := k.nodes.get(pod.Node)
+	node, ok := k.nodes.Tainted(pod.Node)
 	if !ok {
 		return nil, verdict.Verdict{}, nil
 	}
-	v, _ := k.judge.over(pod, node.NoExecute)
-	if at := k.judge.clock.Now(); !v.DueAt(at) || !v.DueAt(at.Add(-refusedFor)) && !k.holds(pod, node) {
+	v, _ := k.over(pod, node.NoExecute)
+	if at := k.clock.Now(); !v.DueAt(at) || !v.DueAt(at.Add(-refusedFor)) && !k.holds(pod, node) {
 		return nil, verdict.Verdict{}, nil
 	}
-	return pod, v, k.judge.untolerated(pod, node.NoExecute)
+	return pod, v, k.untolerated(pod, node.NoExecute)
 }
 
 // holds reports whether a policy holds a due pod for more than a moment.
 func (k *keeper) holds(pod *podcache.Pod, node *nodecache.Node) bool {
-	said := k.judge.says(pod, node, node.NoExecute)
+	said := k.says(pod, node, node.NoExecute)
 	return said.Stays() && said.Why != policy.PodUnread
 }
 
@@ -126,30 +123,23 @@ func (k *keeper) add(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, 
 	if err != nil {
 		return fmt.Errorf("add tolerations to pod %s: %w", pod.Key(), err)
 	}
-	if len(k.judge.rule.Matcher.Unadmitted(lacks, answer.Spec.Tolerations)) > 0 {
+	if len(k.rule.Matcher.Unadmitted(lacks, answer.Spec.Tolerations)) > 0 {
 		return errStrippedToleration
 	}
 	k.events.keptAlive(pod, v, lacks)
 	return nil
 }
 
-// stays is the source of due pods that stay, of which those that are due first come first.
-type stays struct{ decider *decider }
-
-// Start implements source.TypedSource.
-func (s stays) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
-	byDue, ok := queue.(priorityqueue.PriorityQueue[PodRequest])
-	if !ok {
-		return errors.New("the queue of pods to keep alive has no priorities")
+// podsToKeepAlive is the source of due pods that stay, of which those that are due first come first.
+func (e *Evictor) podsToKeepAlive() stage.Source[PodRequest] {
+	begin := func(queue workqueue.TypedRateLimitingInterface[PodRequest]) {
+		byDue := queue.(priorityqueue.PriorityQueue[PodRequest]) // controller-runtime's default
+		e.decider.onStay(func(pod PodRequest, due time.Time, after time.Duration) {
+			byDue.AddWithOpts(priorityqueue.AddOpts{Priority: new(-int(due.Unix())), After: after}, pod)
+		})
 	}
-	s.decider.onStay(func(pod PodRequest, due time.Time, after time.Duration) {
-		byDue.AddWithOpts(priorityqueue.AddOpts{Priority: new(-int(due.Unix())), After: after}, pod)
-	})
-	return nil
+	return stage.Source[PodRequest]{Of: "due pods that stay", To: begin, Wait: e.waitForKnown}
 }
-
-// String names the source in the log.
-func (stays) String() string { return "due pods that stay" }
 
 // keepFunc has a pod that is due kept alive after some time, if it still stays then.
 type keepFunc func(pod PodRequest, due time.Time, after time.Duration)
@@ -166,12 +156,12 @@ func (d *decider) onStay(keep keepFunc) {
 
 // keepAlive has the held pods of a node kept alive that would not survive a restart of their kubelet.
 func (d *decider) keepAlive(name string, held []heldPod) {
-	node, ok := d.nodes.get(name)
+	node, ok := d.nodes.Tainted(name)
 	if d.keep == nil || !ok {
 		return
 	}
 	for _, pod := range held {
-		if len(d.judge.untolerated(pod.Pod, node.NoExecute)) > 0 {
+		if len(d.untolerated(pod.Pod, node.NoExecute)) > 0 {
 			d.keep(requestFor(pod.Pod), pod.due, 0)
 		}
 	}
@@ -182,6 +172,6 @@ func (d *decider) refused(t *try) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.keep != nil {
-		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.judge.clock.Since(t.due)))
+		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.clock.Since(t.due)))
 	}
 }
