@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
@@ -38,14 +35,9 @@ import (
 // Each namespace has a reader of its own, which also matches labels, so no namespace waits for the pods or the
 // selectors of another. Safe for concurrent use.
 type facts struct {
-	client  kubernetes.Interface // decodes all labels
-	limiter *rate.Limiter
-	clock   *timeline.Clock
-	due     func(types.UID) (*podcache.Pod, bool) // the record of a pod, and whether the pod is due now
-	tell    func(nodes ...string)                 // called when something new is known about pods of nodes
-	log     logr.Logger
-	work    chan struct{} // signals that a namespace needs a reader
-	calls   chan struct{} // has room for the calls in flight
+	f     *Follower
+	work  chan struct{} // signals that a namespace needs a reader
+	calls chan struct{} // has room for the calls in flight
 
 	mu      sync.Mutex
 	in      map[string]*duePods  // by namespace
@@ -88,10 +80,9 @@ type fact struct {
 	seen, version uint64 // of its record when it was read, and of what was read
 }
 
-func newFacts(config *Config, due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string)) *facts {
+func newFacts(f *Follower) *facts {
 	return &facts{
-		client: config.Core, limiter: config.Limiter, clock: config.Clock, log: config.Logger,
-		due: due, tell: tell, work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight),
+		f: f, work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight),
 		in: map[string]*duePods{}, budgets: map[string][]*budget{},
 	}
 }
@@ -270,7 +261,7 @@ func (k *facts) follow() {
 	defer k.mu.Unlock()
 	for namespace, in := range k.in {
 		for uid, f := range in.pods {
-			switch pod, due := k.due(uid); {
+			switch pod, due := k.f.due(uid); {
 			case !due:
 				delete(in.pods, uid)
 			case !f.known, pod.Version != f.seen && pod.Version != f.version:
@@ -289,13 +280,13 @@ func (k *facts) serve(ctx context.Context, namespace string, in *duePods) {
 	for ctx.Err() == nil {
 		uid, changed := k.next(in)
 		if len(changed) > 0 {
-			k.tell(k.rematch(namespace, in, changed)...)
+			k.f.notify(k.rematch(namespace, in, changed)...)
 			continue
 		}
 		if uid == "" {
 			return
 		}
-		pod, due := k.due(uid)
+		pod, due := k.f.due(uid)
 		if !due {
 			k.end(in, uid, func(*fact) { delete(in.pods, uid) })
 			continue
@@ -304,7 +295,7 @@ func (k *facts) serve(ctx context.Context, namespace string, in *duePods) {
 			failures = 0
 			continue
 		} else if failures++; failures == 1 && ctx.Err() == nil {
-			k.log.Info("Cannot read a due pod, will retry; it stays meanwhile",
+			k.f.config.Logger.Info("Cannot read a due pod, will retry; it stays meanwhile",
 				"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 		}
 		select {
@@ -358,7 +349,7 @@ func (k *facts) read(ctx context.Context, in *duePods, pod *podcache.Pod) error 
 			f.unready = unready
 		}
 	})
-	k.tell(pod.Node)
+	k.f.notify(pod.Node)
 	return nil
 }
 
@@ -370,22 +361,22 @@ func (k *facts) live(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error
 	case k.calls <- struct{}{}:
 	}
 	defer func() { <-k.calls }()
-	if err := apicall.Token(ctx, k.limiter); err != nil {
+	if err := apicall.Token(ctx, k.f.config.Limiter); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return k.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	return k.f.config.Core.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
 // unready returns since when a pod has not been ready. If it has become ready meanwhile, the answer is now.
 func (k *facts) unready(live *corev1.Pod) time.Time {
 	for i := range live.Status.Conditions {
 		if c := &live.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
-			return k.clock.See().Since(&c.LastTransitionTime)
+			return k.f.config.Clock.See().Since(&c.LastTransitionTime)
 		}
 	}
-	return k.clock.Now()
+	return k.f.config.Clock.Now()
 }
 
 // end notes the end of a read.
@@ -418,7 +409,7 @@ func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes
 			f.budgets = selected
 		}
 		k.mu.Unlock()
-		if pod, due := k.due(uid); due {
+		if pod, due := k.f.due(uid); due {
 			nodes = append(nodes, pod.Node)
 		}
 	}

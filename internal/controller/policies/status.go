@@ -50,9 +50,9 @@ type report struct {
 	at     time.Time
 }
 
-// run writes statuses until the context ends, when a condition may have changed and every reportNumbers. It does not
-// count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
-func (r *reporter) run(ctx context.Context) error {
+// writeStatuses writes statuses until the context ends, when a condition may have changed and every reportNumbers. It
+// does not count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
+func (r *reporter) writeStatuses(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", r.f.config.Nodes, r.f.config.Pods) {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (f *Follower) tallies() map[string]*tally {
 	if len(all) == 0 {
 		return tallies
 	}
-	for _, name := range f.tainted() {
+	for _, name := range (cluster{f}).Tainted() {
 		f.with(func(e *policy.Engine, now time.Time) {
 			for _, is := range (cluster{f}).Leaving(name, now) {
 				decision := e.Decide(is, now)
