@@ -208,22 +208,27 @@ func (k *facts) selectors(namespace string) map[*budget]labels.Selector {
 	return all
 }
 
-// hasBudgets reports whether a namespace has any budget.
-func (k *facts) hasBudgets(namespace string) bool {
+// budgetsOf returns what is known about the budgets of a pod.
+func (k *facts) budgetsOf(pod *podcache.Pod, known fact) policy.Budgets {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.budgets[namespace]) > 0
+	switch {
+	case len(k.budgets[pod.Namespace]) == 0:
+		return policy.Budgets{}
+	case !known.known:
+		return policy.Budgets{Objects: policy.PodUnread}
+	case len(known.budgets) == 1 && !pod.Flags.Has(podcache.Ready) && known.budgets[0].sparesUnready:
+		return policy.Budgets{}
+	}
+	var names []string
+	for _, is := range known.budgets {
+		names = append(names, is.name)
+	}
+	return policy.BudgetsNamed(names...)
 }
 
-// spares reports whether a budget lets pods go that are not ready.
-func (k *facts) spares(is *budget) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return is.sparesUnready
-}
-
-// run reads pods and matches budgets until the context ends.
-func (k *facts) run(ctx context.Context) error {
+// readPods reads pods and matches budgets until the context ends.
+func (k *facts) readPods(ctx context.Context) error {
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	follow := time.NewTicker(followEvery)
@@ -392,8 +397,15 @@ func (k *facts) end(in *duePods, uid types.UID, note func(*fact)) {
 // rematch matches budgets with all pods of a namespace, without the lock. It returns the nodes of those for which that
 // is news.
 func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes []string) {
-	selectors := k.selectors(namespace)
-	for uid, of := range k.labeled(in) {
+	selectors, known := k.selectors(namespace), map[types.UID]fact{}
+	k.mu.Lock()
+	for uid, f := range in.pods {
+		if f.known {
+			known[uid] = *f
+		}
+	}
+	k.mu.Unlock()
+	for uid, of := range known {
 		selected := slices.Clone(of.budgets)
 		for _, is := range changed {
 			selected = slices.DeleteFunc(selected, func(other *budget) bool { return other == is })
@@ -414,19 +426,6 @@ func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes
 		}
 	}
 	return nodes
-}
-
-// labeled returns what is known about the pods that have been read.
-func (k *facts) labeled(in *duePods) map[types.UID]fact {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	known := map[types.UID]fact{}
-	for uid, f := range in.pods {
-		if f.known {
-			known[uid] = *f
-		}
-	}
-	return known
 }
 
 // unreadyNodes knows since when nodes have not been ready.

@@ -176,9 +176,8 @@ func key(object *policyv1.PodDisruptionBudget) string { return object.Namespace 
 // objection returns any objection to asking the Eviction API about a pod, regardless of what its budget allows now,
 // given what is known about the pod.
 func (f *Follower) objection(pod *podcache.Pod, known fact) policy.Budgets {
-	ready := pod.Flags.Has(podcache.Ready)
 	switch {
-	case !ready && known.unready.IsZero():
+	case !pod.Flags.Has(podcache.Ready) && known.unready.IsZero():
 		return policy.Budgets{Objects: policy.PodUnread}
 	case f.forbidden.Load():
 		return policy.Budgets{Objects: policy.NotPermitted}
@@ -186,16 +185,6 @@ func (f *Follower) objection(pod *podcache.Pod, known fact) policy.Budgets {
 		return policy.Budgets{}
 	case !f.budgets.informer.HasSynced():
 		return policy.Budgets{Objects: policy.BudgetsUnread}
-	case !f.facts.hasBudgets(pod.Namespace):
-		return policy.Budgets{}
-	case !known.known:
-		return policy.Budgets{Objects: policy.PodUnread}
-	case len(known.budgets) == 1 && !ready && f.facts.spares(known.budgets[0]):
-		return policy.Budgets{}
 	}
-	var names []string
-	for _, is := range known.budgets {
-		names = append(names, is.name)
-	}
-	return policy.BudgetsNamed(names...)
+	return f.facts.budgetsOf(pod, known)
 }
