@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -149,3 +150,31 @@ type synced struct{ cache.Cache }
 
 // WaitForCacheSync implements cache.Cache.
 func (synced) WaitForCacheSync(context.Context) bool { return true }
+
+// QuietErrors returns a logger that writes errors at level 1. It is for controllers whose reconcilers log persistent
+// failures themselves, because controller-runtime logs each error that a reconciler returns, which in an outage is one
+// for every node and try.
+func QuietErrors(logger logr.Logger) logr.Logger {
+	if logger.GetSink() == nil { // it discards
+		return logger
+	}
+	return logger.WithSink(quiet{logger.GetSink()})
+}
+
+type quiet struct{ logr.LogSink }
+
+// Error implements logr.LogSink.
+func (q quiet) Error(err error, message string, keysAndValues ...any) {
+	const level = 1
+	if q.Enabled(level) {
+		q.Info(level, message, append(slices.Clip(keysAndValues), "error", err)...)
+	}
+}
+
+// WithValues implements logr.LogSink.
+func (q quiet) WithValues(keysAndValues ...any) logr.LogSink {
+	return quiet{q.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (q quiet) WithName(name string) logr.LogSink { return quiet{q.LogSink.WithName(name)} }

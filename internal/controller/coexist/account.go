@@ -127,7 +127,7 @@ func (a *Account) Left(node string, pods int, since time.Time, stays bool) {
 	a.hold.restarted(at, a.perTry)
 	a.hold.tried(pods, since, at, a.perTry)
 	if stays {
-		a.hold.spare(node, spared{at: at, inherited: true})
+		a.hold.spareNode(node, spared{at: at, inherited: true})
 	}
 }
 
@@ -363,7 +363,7 @@ var needed = []authorizationv1.ResourceAttributes{
 
 // renew asks the API server whether we still may evict, and writes the server's time into the clock. A server that does
 // not answer within the time between two renewals counts as gone.
-func (k *Keeper) renew(ctx context.Context) error {
+func (k *ClockRenewer) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewEvery)
 	defer cancel()
 	if err := k.mayEvict(ctx); err != nil {
@@ -380,7 +380,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) mayEvict(ctx context.Context) error {
+func (k *ClockRenewer) mayEvict(ctx context.Context) error {
 	for _, attributes := range needed {
 		reviews := k.config.Client.AuthorizationV1().SelfSubjectAccessReviews()
 		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
@@ -397,7 +397,7 @@ func (k *Keeper) mayEvict(ctx context.Context) error {
 }
 
 // fresh reports whether a renewal of ours keeps the built-in from evicting now.
-func (k *Keeper) fresh() bool {
+func (k *ClockRenewer) fresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.renewed.IsZero() && k.config.Clock.Since(k.renewed) < Lapse

@@ -52,15 +52,15 @@ func (s *scene) annotate(annotations map[string]string) {
 
 // storm makes pods of node n due.
 func (s *scene) storm(tries int) {
-	s.keeper.config.Account.extend(nodeTries{node: "n", begun: tries, from: time.Now()})
+	s.renewer.config.Account.extend(nodeTries{node: "n", begun: tries, from: time.Now()})
 }
 
 // untaint spares node n.
 func (s *scene) untaint() {
-	s.keeper.config.Account.extend(nodeTries{node: "n", spared: time.Now(), stays: true})
+	s.renewer.config.Account.extend(nodeTries{node: "n", spared: time.Now(), stays: true})
 }
 
-func (s *scene) record() error { return s.keeper.config.Account.record(s.t.Context()) }
+func (s *scene) record() error { return s.renewer.config.Account.record(s.t.Context()) }
 
 func (s *scene) patches() (patches int) {
 	for _, action := range s.client.Actions() {
@@ -117,7 +117,7 @@ func TestWithoutPodsThatAreDueNothingIsRecorded(t *testing.T) {
 func TestWhilePodsAreDueEachRenewalRecordsThatTheBuiltInMayTryThemAllAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.keeper.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
+		s.renewer.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
 		s.pass(time.Hour)
 		if until := recordOf(s.account().Annotations).until; until.Before(time.Now().Add(slack + 50*time.Second)) {
 			t.Errorf("after an hour the record ends in %v", time.Until(until))
@@ -133,9 +133,9 @@ func TestWhilePodsAreDueEachRenewalRecordsThatTheBuiltInMayTryThemAllAgain(t *te
 // Working decides whether a hand-back makes the built-in look again. Nobody sees a restart, and without one it has given up.
 func TestWhetherTheBuiltInStillWorksIsNotAMatterOfARestartThatNobodySaw(t *testing.T) {
 	play(t, func(s *scene) {
-		s.keeper.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
+		s.renewer.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
 		s.pass(time.Minute)
-		if working := s.keeper.config.Account.Working(); working != 0 {
+		if working := s.renewer.config.Account.Working(); working != 0 {
 			t.Errorf("it works for another %v", working)
 		}
 	})
@@ -291,7 +291,7 @@ func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 				}
 				due := time.Now()
 				s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 100} })
-				if err := s.keeper.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
+				if err := s.renewer.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
 					t.Fatal(err)
 				}
 				got := recordOf(s.account().Annotations)
@@ -312,7 +312,7 @@ func whatLogSays(t *testing.T, before func(s *scene)) (said string) {
 		before(s)
 		s.stop()
 		s.pass(time.Second)
-		_ = s.keeper.HandBack(context.WithoutCancel(s.t.Context())) // another test checks what it returns
+		_ = s.renewer.HandBack(context.WithoutCancel(s.t.Context())) // another test checks what it returns
 	}, func(c *Config) {
 		c.Logger = funcr.New(func(_, line string) {
 			mu.Lock()
@@ -383,7 +383,7 @@ func TestTheMetricsSayWhatIsLeftOfTheBuiltInsBacklog(t *testing.T) {
 		s.pass(time.Millisecond)
 		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "1")
 		for i := range sparedNodes {
-			s.keeper.config.Account.extend(nodeTries{node: strconv.Itoa(i), spared: time.Now(), stays: true})
+			s.renewer.config.Account.extend(nodeTries{node: strconv.Itoa(i), spared: time.Now(), stays: true})
 		}
 		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "-1")
 		s.pass(10 * time.Minute)
@@ -412,7 +412,7 @@ func TestOneWrongDateDoesNotEndTheHold(t *testing.T) {
 // The answers to writes are lost, in a storm that began before this process: each is met by a conflict with its own record.
 func TestAConflictWithItsOwnRecordLengthensNoHold(t *testing.T) {
 	play(t, func(s *scene) {
-		clock, account := s.keeper.config.Clock, s.keeper.config.Account
+		clock, account := s.renewer.config.Clock, s.renewer.config.Account
 		clock.Heard(time.Now().Truncate(time.Second), time.Now())
 		account.extend(nodeTries{node: "n", begun: 100, from: clock.Now().Add(-5 * time.Second)})
 		if err := s.record(); err != nil {

@@ -72,7 +72,7 @@ func (f *followed) begun() (tries int) {
 	return tries
 }
 
-// last returns what was said last.
+// last returns the last report.
 func (f *followed) last() nodeTries {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -95,18 +95,18 @@ type decider struct {
 	mu      sync.Mutex      // the later of two decisions about a node counts
 	leaving map[string]bool // nodes that pods must leave
 	held    map[string]map[types.UID]heldPod
-	keep    keepFunc // nil if there is no keeper
+	keep    keepFunc // nil if there is no keepAlive
 	rarely  rarely
 }
 
 // Reconcile decides about all pods of one node, and requeues it for when the built-in's next timer there fires or
 // policies may no longer want to ask about a pod.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: d.look(ctx, req.Name)}, nil
+	return reconcile.Result{RequeueAfter: d.decideNode(ctx, req.Name)}, nil
 }
 
-// look decides about all pods of a node, and returns when to look again if nothing changes; zero means never.
-func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
+// decideNode decides about all pods of a node, and returns when to look again if nothing changes; zero means never.
+func (d *decider) decideNode(ctx context.Context, name string) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var builtIn time.Time // when its next timer fires
@@ -115,9 +115,9 @@ func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
 	}
 	decided := d.decide(name)
 	d.keepAlive(name, decided.held)
-	d.tellHeld(name, decided.held)
-	d.tell(ctx, name, len(decided.leaving))
-	d.spare(ctx, name, d.queue.set(name, decided.leaving))
+	d.reportHeld(name, decided.held)
+	d.logLeaving(ctx, name, len(decided.leaving))
+	d.reportEnded(ctx, name, d.queue.set(name, decided.leaving))
 	next := timeline.Next(builtIn, decided.again)
 	if next.IsZero() {
 		return 0
@@ -156,13 +156,13 @@ func (d *decider) decide(name string) (all decided) {
 		}
 	}
 	for i, said := range d.answers(name, tainted, due) {
-		all.add(due[i], leaving[i], said)
+		all.addDue(due[i], leaving[i], said)
 	}
 	return all
 }
 
-// add adds a due pod, and what policies say about it.
-func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
+// addDue adds a due pod, and what policies say about it.
+func (all *decided) addDue(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
 	if said.Stays() {
 		l.Answer = backlog.Answer{Held: said.Again.IsZero(), After: said.Again}
 		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer, due: l.Due})
@@ -183,9 +183,9 @@ type heldPod struct {
 	said   []policy.Why // the reasons that events have already reported
 }
 
-// tellHeld reports for each held pod why it is held, once for each reason. That a pod must be read first passes in a
+// reportHeld reports for each held pod why it is held, once for each reason. That a pod must be read first passes in a
 // moment, so there is no event for it.
-func (d *decider) tellHeld(node string, held []heldPod) {
+func (d *decider) reportHeld(node string, held []heldPod) {
 	now := make(map[types.UID]heldPod, len(held))
 	for _, pod := range held {
 		pod.said = d.held[node][pod.UID].said
@@ -227,8 +227,8 @@ func (d *decider) objections() map[objection]int {
 	return counts
 }
 
-// tell logs once that pods must leave a node. If the taint comes and goes, it logs at most once a minute.
-func (d *decider) tell(ctx context.Context, name string, pods int) {
+// logLeaving logs once that pods must leave a node. If the taint comes and goes, it logs at most once a minute.
+func (d *decider) logLeaving(ctx context.Context, name string, pods int) {
 	switch {
 	case pods == 0:
 		delete(d.leaving, name)
@@ -241,9 +241,9 @@ func (d *decider) tell(ctx context.Context, name string, pods int) {
 	}
 }
 
-// spare reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node is
-// gone, does not stay.
-func (d *decider) spare(ctx context.Context, name string, ended []spared) {
+// reportEnded reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node
+// is gone, does not stay.
+func (d *decider) reportEnded(ctx context.Context, name string, ended []spared) {
 	cancelled := 0
 	for _, e := range ended {
 		pod, ok := d.pods.There(e.pod)

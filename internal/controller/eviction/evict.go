@@ -67,9 +67,9 @@ type executor struct {
 	rarely  rarely
 }
 
-// run starts one try after the other until the context ends, and waits for those in flight. It waits for our own rate
-// limit before it asks the queue, because a try that waits for a token would count as slow.
-func (x *executor) run(ctx context.Context) error {
+// runTries starts one try after the other until the context ends, and waits for those in flight. It waits for our own
+// rate limit before it asks the queue, because a try that waits for a token would count as slow.
+func (x *executor) runTries(ctx context.Context) error {
 	var tries sync.WaitGroup
 	for x.api.token(ctx) == nil {
 		t, trying := x.queue.next(ctx)
@@ -83,7 +83,7 @@ func (x *executor) run(ctx context.Context) error {
 		defer close(ended)
 		tries.Wait()
 	}()
-	x.queue.drain(ended, stopWithin, func(node string) { x.decide.look(ctx, node) })
+	x.queue.drain(ended, stopWithin, func(node string) { x.decide.decideNode(ctx, node) })
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (x *executor) try(ctx context.Context, t *try) {
 			return
 		}
 	}
-	x.count(t, x.learn(ctx, t, result, err))
+	x.count(t, x.withdrawn(ctx, t, result, err))
 	x.queue.done(t, backlog.Over, true)
 }
 
@@ -345,7 +345,7 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 			return done, err
 		}
-		x.tellRefusal(ctx, t, pod, err)
+		x.reportRefusal(ctx, t, pod, err)
 		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
 	}
 	if t.unmarked != nil {
@@ -362,7 +362,7 @@ func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, 
 	if err := x.api.token(ctx); err != nil {
 		return "", err
 	}
-	live, done, err := x.look(ctx, pod)
+	live, done, err := x.readPod(ctx, pod)
 	if done != "" || err != nil {
 		return done, err
 	}
@@ -393,11 +393,11 @@ func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdic
 	return resultDeleted
 }
 
-// tellRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
+// reportRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
 // passing failure. The condition is False until the next try, because the pod is not about to end, and
 // kube-controller-manager would reset the condition after two minutes (kubernetes/kubernetes
 // pkg/controller/disruption).
-func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
+func (x *executor) reportRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
 	if !refused(err) || t.tries+1 < troubleAfter {
 		return
 	}
@@ -415,9 +415,9 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	}
 }
 
-// learn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete may
-// have been accepted anyway.
-func (x *executor) learn(ctx context.Context, t *try, done result, failure error) result {
+// withdrawn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete
+// may have been accepted anyway.
+func (x *executor) withdrawn(ctx context.Context, t *try, done result, failure error) result {
 	switch done {
 	case resultDeleted, resultGone, resultReplaced:
 		return done
@@ -427,7 +427,7 @@ func (x *executor) learn(ctx context.Context, t *try, done result, failure error
 		return resultGone
 	}
 	if failure != nil {
-		if ended := x.lookSoon(ctx, pod); ended != "" {
+		if ended := x.readPodSoon(ctx, pod); ended != "" {
 			return ended
 		}
 	}
@@ -445,11 +445,11 @@ func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
 	return leaves
 }
 
-// lookSoon asks what happened to a pod, with a short timeout. It returns a result if the pod has ended.
-func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
+// readPodSoon asks what happened to a pod, with a short timeout. It returns a result if the pod has ended.
+func (x *executor) readPodSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
 	defer time.AfterFunc(learnWithin, func() { abort(nil) }).Stop()
-	_, done, err := x.look(soon, pod)
+	_, done, err := x.readPod(soon, pod)
 	if err != nil && x.rarely.allows("learn", x.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
@@ -476,7 +476,7 @@ func (x *executor) outcome(ctx context.Context, t *try, result result, err error
 func (x *executor) settled(ctx context.Context, t *try, result result, outcome backlog.Outcome) {
 	switch {
 	case result == resultCancelled, result == resultHeld: // the caches show it, but the decider has not said so yet
-		x.decide.look(ctx, t.node)
+		x.decide.decideNode(ctx, t.node)
 	case outcome == backlog.Over:
 		x.count(t, result)
 	}

@@ -277,7 +277,7 @@ func (e *Evictor) addControllers(w writer) error {
 		writer: w, mode: e.config.Mode, queue: e.queue, decide: e.decider, builtIn: e.config.BuiltIn,
 	}
 	e.parts.InLeader(manager.RunnableFunc(func(ctx context.Context) error {
-		return x.run(logr.NewContext(ctx, log.WithName("eviction-execute")))
+		return x.runTries(logr.NewContext(ctx, log.WithName("eviction-execute")))
 	}))
 	if e.config.Mode == DryRun {
 		return err
@@ -291,7 +291,7 @@ func (e *Evictor) addControllers(w writer) error {
 		r := &reclaimer{writer: w, builtIn: e.config.BuiltIn != nil}
 		err = cmp.Or(err, stage.Add(&e.parts, log, "eviction-reclaim", onPods(r), e.podsToReclaim(r)))
 	}
-	k := &keeper{writer: w, limiter: rate.NewLimiter(keptPerSecond, 1)}
+	k := &keepAlive{writer: w, limiter: rate.NewLimiter(keptPerSecond, 1)}
 	err = cmp.Or(err, stage.Add(&e.parts, quiet, "eviction-keep-alive", onPods(k), e.podsToKeepAlive()))
 	if !e.config.NeverStamp {
 		s := newStamper(w, e.config.BuiltIn != nil)

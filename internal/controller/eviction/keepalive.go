@@ -37,11 +37,11 @@ const (
 	refusedFor = time.Minute
 )
 
-// keeper keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet that
-// starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
+// keepAlive keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet
+// that starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
 // tolerationSeconds (pkg/kubelet/lifecycle/predicate.go). So such a pod gets one, for 0 seconds, which changes neither
 // whether nor when the pod must leave.
-type keeper struct {
+type keepAlive struct {
 	writer
 
 	limiter *rate.Limiter
@@ -53,7 +53,7 @@ var errStrippedToleration = errors.New(
 	"the API server accepted a toleration, but its response does not contain it: a webhook removes it")
 
 // Reconcile adds the tolerations that a pod lacks, if it is due and stays.
-func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
+func (k *keepAlive) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
 	if _, _, lacks := k.lacks(req); len(lacks) == 0 {
 		return reconcile.Result{}, nil
 	}
@@ -68,7 +68,7 @@ func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Resul
 	if len(lacks) == 0 {
 		return reconcile.Result{}, nil
 	}
-	err := k.add(ctx, pod, v, lacks)
+	err := k.addTolerations(ctx, pod, v, lacks)
 	if err == nil || apicall.IsNotFound(err) || apicall.IsAnotherUID(err) || apicall.Stopping(ctx) {
 		return reconcile.Result{}, nil
 	}
@@ -82,7 +82,7 @@ func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Resul
 
 // lacks returns a pod, its verdict, and the taints of its node that it must tolerate to stay alive. There are none if
 // it is not due, is about to leave, or has finished.
-func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
+func (k *keepAlive) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
 	pod, ok := k.pods.There(req.UID)
 	if !ok || pod.Flags.Has(podcache.Finished) {
 		return nil, verdict.Verdict{}, nil
@@ -99,7 +99,7 @@ func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1
 }
 
 // holds reports whether a policy holds a due pod for more than a moment.
-func (k *keeper) holds(pod *podcache.Pod, node *nodecache.Node) bool {
+func (k *keepAlive) holds(pod *podcache.Pod, node *nodecache.Node) bool {
 	said := k.says(pod, node, node.NoExecute)
 	return said.Stays() && said.Why != policy.PodUnread
 }
@@ -113,13 +113,16 @@ func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.
 	return j.rule.Matcher.Unadmitted(all, pod.Tolerations())
 }
 
-// add adds tolerations of taints to a pod, on the condition that the pod has not changed since it was cached.
-func (k *keeper) add(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint) error {
+// addTolerations adds tolerations of taints to a pod, on the condition that the pod has not changed since it was
+// cached.
+func (k *keepAlive) addTolerations(
+	ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint,
+) error {
 	all := slices.Clone(pod.Tolerations())
 	for _, taint := range lacks {
 		all = append(all, taints.ForNoTime(taint))
 	}
-	answer, err := k.api.patchTolerations(ctx, pod, all)
+	answer, err := apicall.PatchPodTolerations(ctx, k.api.client, unchanged(pod), all)
 	if err != nil {
 		return fmt.Errorf("add tolerations to pod %s: %w", pod.Key(), err)
 	}

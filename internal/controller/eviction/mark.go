@@ -61,7 +61,7 @@ func (w *writers) end(pod types.UID) {
 // must not wait any longer.
 func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
 	if t.marked || pod.Flags.Has(podcache.MarkedByUs) {
-		live, done, err := x.look(ctx, pod)
+		live, done, err := x.readPod(ctx, pod)
 		if err != nil && !t.blocks(err) {
 			return t.newest(pod), "", nil // it must not block the delete
 		}
@@ -75,7 +75,7 @@ func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcac
 	}
 	answer, err := x.api.patchCondition(ctx, pod, corev1.ConditionTrue, v1alpha1.MarkMessage)
 	if err == nil {
-		live, done := x.show(pod, answer)
+		live, done := x.asAnswered(pod, answer)
 		return t.shown(live), done, nil
 	}
 	return x.unmarked(ctx, t, pod, err)
@@ -97,15 +97,15 @@ func (x *executor) unmarked(
 	if err := x.api.token(ctx); err != nil {
 		return nil, "", err
 	}
-	live, done, lookErr := x.look(ctx, pod)
+	live, done, lookErr := x.readPod(ctx, pod)
 	if lookErr != nil { // nor must this block the delete
 		live = t.newest(pod)
 	}
 	return live, done, nil
 }
 
-// look reads the pod. It returns a result when the eviction of the pod has ended.
-func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
+// readPod reads the pod. It returns a result when the eviction of the pod has ended.
+func (x *executor) readPod(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
 	answer, err := x.api.pod(ctx, pod)
 	switch {
 	case apicall.IsNotFound(err):
@@ -114,13 +114,13 @@ func (x *executor) look(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, 
 	case err != nil:
 		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
 	}
-	live, done := x.show(pod, answer)
+	live, done := x.asAnswered(pod, answer)
 	return live, done, nil
 }
 
-// show returns our pod as the API server returned it, and whether it has ended, because it is terminating or another
-// pod has its name. It tells the cache, which may still have the pod.
-func (x *executor) show(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
+// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or
+// another pod has its name. It tells the cache, which may still have the pod.
+func (x *executor) asAnswered(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
 	live := pod.AsOf(answer)
 	switch {
 	case live.UID != pod.UID:
@@ -143,7 +143,7 @@ func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (res
 	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
 		return "", nil
 	}
-	_, done, err := x.look(ctx, pod)
+	_, done, err := x.readPod(ctx, pod)
 	if err != nil {
 		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
 	}

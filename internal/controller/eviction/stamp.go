@@ -230,7 +230,7 @@ func (s *stamper) write(ctx context.Context, name string, live *corev1.Node, all
 		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written because the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
 		return errApplied
 	}
-	answer, err := s.api.patchTaints(ctx, live, all)
+	answer, err := apicall.PatchTaints(ctx, s.api.client, live, apicall.NodeEdit{Taints: all}, metav1.PatchOptions{})
 	switch {
 	case err == nil && !hasStamps(answer, all):
 		s.nodes.SetUnstampable(name, true)
