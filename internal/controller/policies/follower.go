@@ -151,7 +151,8 @@ func New(config Config) (*Follower, error) {
 // inEveryReplica returns what follows the cluster, so that a new leader knows the policies.
 func (f *Follower) inEveryReplica() []func(context.Context) error {
 	return []func(context.Context) error{
-		f.watchPolicies, f.namespaces.run, f.budgets.run, f.checkEvictionRight, f.facts.readPods, f.advanceEngine,
+		f.watchPolicies, f.namespaces.runWhenNeeded, f.budgets.runWhenNeeded, f.checkEvictionRight, f.facts.readPods,
+		f.advanceEngine,
 	}
 }
 

@@ -47,8 +47,8 @@ func newLazyInformer(
 // need makes the informer run.
 func (l *lazyInformer) need() { l.once.Do(func() { close(l.needed) }) }
 
-// run runs the informer from when it is needed until the context ends.
-func (l *lazyInformer) run(ctx context.Context) error {
+// runWhenNeeded runs the informer from when it is needed until the context ends.
+func (l *lazyInformer) runWhenNeeded(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-l.needed:
