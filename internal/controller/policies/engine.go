@@ -225,16 +225,20 @@ func (f *Follower) followPod(e *policy.Engine, before, after *podcache.Pod, now 
 	if ok {
 		f.lose(node, before)
 	}
-	var is *policy.Leaver
-	if ok && leaves && len(node.NoExecute) > 0 {
-		is = f.selected(f.policies, before, node)
+	if leaves {
+		f.countLeft(e, before, node, now)
 	}
-	switch {
-	case is != nil:
-		e.Left(is, now)
-	case leaves:
-		e.Gone(before.UID, now)
+}
+
+// countLeft counts a pod that leaves its node; nil if the node is gone. The caller holds the lock.
+func (f *Follower) countLeft(e *policy.Engine, pod *podcache.Pod, node *nodecache.Node, now time.Time) {
+	if node != nil && len(node.NoExecute) > 0 {
+		if is := f.selected(f.policies, pod, node); is != nil {
+			e.Left(is, now)
+			return
+		}
 	}
+	e.Gone(pod.UID, now)
 }
 
 // leavesNow reports whether a pod has started to leave its node.

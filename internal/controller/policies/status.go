@@ -174,7 +174,8 @@ func (t *tally) cases(p followed) []conditionCase {
 		holds = "would hold "
 	}
 	return []conditionCase{
-		{accepted, p.flaw != nil, false, "Invalid", fmt.Sprint("Part of the policy cannot be read, so it ", holds, "too many pods: ", p.flaw)},
+		{accepted, p.flaw != nil, false, "Invalid",
+			fmt.Sprint("Part of the policy cannot be read, so it ", holds, "too many pods: ", p.flaw)},
 		{accepted, p.DryRun, true, "Accepted", "The policy only reports: dryRun is true."},
 		{accepted, true, true, "Accepted", "The policy is in force."},
 		{holding, t.held > 0 && p.DryRun, false, "DryRun", "It " + holds + t.String() + "."},
