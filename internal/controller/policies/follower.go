@@ -40,6 +40,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -318,7 +319,7 @@ func (f *Follower) followed(object *v1alpha1.EvictionPolicy, was *followed) foll
 		is.resumed = b.ResumedAt.String()
 		switch {
 		case was == nil:
-			p.Breaker().ResumeAt(timeline.Earlier(p.Breaker().ResumedAt(), now))
+			p.Breaker().ResumeAt(instant.Earlier(p.Breaker().ResumedAt(), now))
 		case was.resumed == is.resumed:
 			p.Breaker().ResumeAt(was.Breaker().ResumedAt())
 		default:
@@ -332,7 +333,7 @@ func (f *Follower) followed(object *v1alpha1.EvictionPolicy, was *followed) foll
 		is.Halted = now
 	case until != nil:
 		least, _ := f.config.Clock.Ahead()
-		is.Halted, is.halted = timeline.Earlier(until.Add(-least), now), until
+		is.Halted, is.halted = instant.Earlier(until.Add(-least), now), until
 	}
 	return is
 }

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -72,7 +73,7 @@ func (f *Follower) selected(all []followed, pod *podcache.Pod, node *nodecache.N
 func (f *Follower) unreadySince(pod *podcache.Pod, node *nodecache.Node, known fact) time.Time {
 	since := f.unready.of(node, f.config.Clock)
 	if !pod.Flags.Has(podcache.Ready) {
-		since = timeline.Next(since, known.unready)
+		since = instant.Next(since, known.unready)
 	}
 	return since
 }

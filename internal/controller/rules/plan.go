@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 )
 
 // facts are what a rule sees of a node.
@@ -108,7 +108,7 @@ func (r *rule) sinceWhen(known *ruleNode, before *corev1.Node, is sighting) time
 		}
 		return r.dated(is)
 	case r.missed(before, is):
-		return timeline.Later(known.since, r.dated(is))
+		return instant.Later(known.since, r.dated(is))
 	}
 	return known.since
 }
@@ -285,6 +285,6 @@ func (p *planning) over(at time.Time) bool {
 	if !at.After(p.now) {
 		return true
 	}
-	p.next = timeline.Next(p.next, at)
+	p.next = instant.Next(p.next, at)
 	return false
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 )
 
 // Request requests a plan of a rule.
@@ -78,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 	if apicall.Stopping(ctx) { // the next process continues
 		return reconcile.Result{}, nil
 	}
-	next := timeline.Next(p.next, backoffs.Next(began)) // including what could have been tried again meanwhile
+	next := instant.Next(p.next, backoffs.Next(began)) // including what could have been tried again meanwhile
 	if !next.IsZero() {
 		r.requests.enqueue(max(next.Sub(r.clock.Now()), time.Nanosecond), request)
 	}

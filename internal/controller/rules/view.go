@@ -17,7 +17,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -228,13 +228,13 @@ func (v *view) plan(uid types.UID, listed []string, now time.Time) (outcome, boo
 	var until time.Time // when the next unanswered write is certain
 	for at, add := range v.unanswered {
 		if at.taint == f.rule.text {
-			unseen[at.node], until = true, timeline.Next(until, add.until)
+			unseen[at.node], until = true, instant.Next(until, add.until)
 		}
 	}
 	planning := planning{outcome: outcome{rule: f.rule}, now: now}
 	f.outcome = planning.plan(f.selected, f.nodes, unseen)
 	f.outcome.clean = f.outcome.clean && until.IsZero()
-	f.outcome.next = timeline.Next(f.outcome.next, until)
+	f.outcome.next = instant.Next(f.outcome.next, until)
 	return f.outcome, true
 }
 
