@@ -123,11 +123,14 @@ func (e *Engine) Next(now time.Time) (nodes, flipped []string, again time.Time) 
 	return slices.Sorted(maps.Keys(called)), flipped, again
 }
 
-// Look returns what the policies say about the due pods of a node. Those that lack places wait for them in line until
-// the next look, and no other pods of the node do.
+// Look returns what the policies say about the due pods of a node, which are nil if no policy selects them. Those that
+// lack places wait for them in line until the next look, and no other pods of the node do.
 func (e *Engine) Look(node string, due []*Leaver, now time.Time) []Said {
 	said, waiting := make([]Said, len(due)), make([]Waiting, 0, len(due))
 	for i, pod := range due {
+		if pod == nil {
+			continue
+		}
 		d := e.Decide(pod, now)
 		said[i] = d.Said
 		if len(d.places) > 0 {

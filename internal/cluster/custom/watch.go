@@ -55,11 +55,10 @@ type Watch[T client.Object] struct {
 	log       logr.Logger
 	reflector *cache.Reflector
 	changed   func(all []T, known bool)
-	listed    done          // all objects were known for the first time
-	absent    chan struct{} // closed when the resource was first found not to be installed
-	watchdog  *time.Timer   // calls broken
-	telling   sync.Mutex    // keeps what is told in order
-	said      string        // why Run cannot list or watch
+	listed    done        // all objects were known for the first time
+	watchdog  *time.Timer // calls broken
+	telling   sync.Mutex  // keeps what is told in order
+	said      string      // why Run cannot list or watch
 
 	mu      sync.Mutex
 	objects map[string]T
@@ -99,7 +98,7 @@ func New[T client.Object](
 ) *Watch[T] {
 	w := &Watch[T]{
 		resource: resource, client: from, log: log, changed: changed,
-		listed: done{resource.Kind, make(chan struct{})}, absent: make(chan struct{}), objects: map[string]T{},
+		listed: done{resource.Kind, make(chan struct{})}, objects: map[string]T{},
 	}
 	w.watchdog = time.AfterFunc(silentFor, w.broken)
 	w.watchdog.Stop()
@@ -264,15 +263,8 @@ func (w *Watch[T]) set(state state, objects map[string]T) {
 	w.state, w.objects = state, objects
 	w.mu.Unlock()
 	w.tell()
-	switch {
-	case state == installed && !cache.IsDone(w.listed):
+	if state == installed && !cache.IsDone(w.listed) {
 		close(w.listed.at)
-	case state == missing:
-		select {
-		case <-w.absent:
-		default:
-			close(w.absent)
-		}
 	}
 }
 
@@ -297,9 +289,6 @@ func (w *Watch[T]) Listed() bool { return cache.IsDone(w.listed) }
 
 // Checker reports when all objects are known for the first time.
 func (w *Watch[T]) Checker() cache.DoneChecker { return w.listed }
-
-// Absent is closed once the resource was found not to be installed.
-func (w *Watch[T]) Absent() <-chan struct{} { return w.absent }
 
 // Get returns an object. It must not be modified.
 func (w *Watch[T]) Get(name string) (T, bool) {

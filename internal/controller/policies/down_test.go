@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -30,8 +31,10 @@ func TestHeldPodsStayWhileTaintkeeperIsDownOnlyIfNothingEvictsThem(t *testing.T)
 		"the admission policy exempts a dry run": {down{binding: binding, exists: true}, tries, false, "DryRun"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if held, reason, message := test.down.says(followed{Policy: &test.policy}); held != test.held || reason != test.reason {
-				t.Errorf("it says %t, %s: %s; want %t, %s", held, reason, message, test.held, test.reason)
+			cases := test.down.cases(followed{Policy: &test.policy})
+			got := cases[slices.IndexFunc(cases, func(c conditionCase) bool { return c.when })]
+			if got.holds != test.held || got.reason != test.reason {
+				t.Errorf("it says %t, %s: %s; want %t, %s", got.holds, got.reason, got.message, test.held, test.reason)
 			}
 		})
 	}

@@ -4,15 +4,18 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -34,7 +37,7 @@ func (f *Follower) with(use func(e *policy.Engine, now time.Time)) {
 	}
 }
 
-// wake makes [Follower.advance] look at the engine.
+// wake makes [Follower.advanceEngine] look at the engine.
 func (f *Follower) wake() {
 	select {
 	case f.changed <- struct{}{}:
@@ -42,9 +45,9 @@ func (f *Follower) wake() {
 	}
 }
 
-// advance lets time pass in the engine, and tells about nodes whose answers change with it. Before all nodes and pods
-// are known, counts are meaningless.
-func (f *Follower) advance(ctx context.Context) error {
+// advanceEngine lets time pass in the engine, and notifies about nodes whose answers change with it. Before all nodes
+// and pods are known, counts are meaningless.
+func (f *Follower) advanceEngine(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", f.config.Nodes, f.config.Pods) {
 		return nil
 	}
@@ -61,7 +64,7 @@ func (f *Follower) advance(ctx context.Context) error {
 			f.config.Logger.Info("Breakers have tripped or closed", "policies", flipped)
 		}
 		if len(nodes) > 0 || len(flipped) > 0 {
-			f.tell(nodes...)
+			f.notify(nodes...)
 		}
 		soonest := time.After(advanceAtMost)
 		select {
@@ -100,21 +103,20 @@ func (f *Follower) Says(pod *podcache.Pod, node *nodecache.Node, taints []verdic
 
 // Look returns what the policies say about the due pods of a node. Pods that lack places in paces or budgets wait for
 // them in line until the next look, and no other pods of the node do.
-func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
-	said := make([]policy.Said, len(due))
+func (f *Follower) Look(name string, node *nodecache.Node, due []*podcache.Pod) (said []policy.Said) {
 	f.with(func(e *policy.Engine, now time.Time) {
-		var leavers []*policy.Leaver
-		var at []int // where they are among the due pods
+		leavers := make([]*policy.Leaver, len(due))
+		known := f.readAll()
 		for i, pod := range due {
-			switch is := f.leaver(pod, node, node.NoExecute); {
-			case !f.readAll():
-				said[i].Answer = policy.Unread
-			case is != nil:
-				leavers, at = append(leavers, is), append(at, i)
+			if known {
+				leavers[i] = f.leaver(pod, node, node.NoExecute)
 			}
 		}
-		for i, is := range e.Look(name, leavers, now) {
-			said[at[i]] = is
+		said = e.Look(name, leavers, now)
+		for i := range said {
+			if !known {
+				said[i].Answer = policy.Unread
+			}
 		}
 	})
 	f.reports(said...)
@@ -152,8 +154,8 @@ type cluster struct{ f *Follower }
 
 // Leaving implements [policy.Cluster].
 func (c cluster) Leaving(name string, _ time.Time) (leaving []*policy.Leaver) {
-	node, ok := c.f.config.Nodes.Get(name)
-	if !ok || len(node.NoExecute) == 0 {
+	node, ok := c.f.config.Nodes.Tainted(name)
+	if !ok {
 		return nil
 	}
 	for _, pod := range c.f.config.Pods.OnNode(name) {
@@ -168,15 +170,122 @@ func (c cluster) Leaving(name string, _ time.Time) (leaving []*policy.Leaver) {
 }
 
 // Tainted implements [policy.Cluster].
-func (c cluster) Tainted() []string { return c.f.tainted() }
-
-// Selected implements [policy.Cluster].
-func (c cluster) Selected(p *policy.Policy, leave int, now time.Time) int {
-	return c.f.selectedAtLeast(p, leave, now)
+func (c cluster) Tainted() (nodes []string) {
+	for _, node := range c.f.config.Nodes.All() {
+		if len(node.NoExecute) > 0 {
+			nodes = append(nodes, node.Name)
+		}
+	}
+	return nodes
 }
 
 // Read implements [policy.Cluster].
 func (c cluster) Read(pod *policy.Leaver) {
 	is := pod.Memo.(leaving)
 	c.f.facts.need(is.pod, is.known)
+}
+
+// podChanged applies a change of a pod that may change answers. The Evictor follows whether pods are due.
+func (f *Follower) podChanged(change podcache.Change) {
+	before, after := change.Before, change.After
+	stays := before != nil && after != nil
+	if stays && (before.Flags ^ after.Flags).Has(podcache.Ready) {
+		f.facts.turns(after)
+	}
+	if len(f.all()) == 0 {
+		return
+	}
+	name := cmp.Or(before, after).Node
+	_, tainted := f.config.Nodes.Tainted(name)
+	f.with(func(e *policy.Engine, now time.Time) {
+		if tainted {
+			e.MarkStale(name)
+		}
+		f.followPod(e, before, after, now)
+	})
+	if tainted && stays && seesOther(before, after) {
+		f.notify(name)
+	}
+}
+
+// followPod counts a pod that starts to leave its node, no matter who deleted it, and notes that policies may select
+// other pods than when these were counted. The caller holds the lock.
+func (f *Follower) followPod(e *policy.Engine, before, after *podcache.Pod, now time.Time) {
+	if before == nil {
+		f.counts.came = true
+		return
+	}
+	relabeled := after != nil && !podcache.SameLabels(before, after)
+	f.counts.came = f.counts.came || relabeled
+	leaves := leavesNow(before, after)
+	if !leaves && (!relabeled || before.Flags.Has(podcache.Terminating)) {
+		return
+	}
+	node, ok := f.config.Nodes.Get(before.Node)
+	if ok {
+		f.lose(node, before)
+	}
+	if leaves {
+		f.countLeft(e, before, node, now)
+	}
+}
+
+// countLeft counts a pod that leaves its node; nil if the node is gone. The caller holds the lock.
+func (f *Follower) countLeft(e *policy.Engine, pod *podcache.Pod, node *nodecache.Node, now time.Time) {
+	if node != nil && len(node.NoExecute) > 0 {
+		if is := f.selected(f.policies, pod, node); is != nil {
+			e.Left(is, now)
+			return
+		}
+	}
+	e.Gone(pod.UID, now)
+}
+
+// leavesNow reports whether a pod has started to leave its node.
+func leavesNow(before, after *podcache.Pod) bool {
+	return !before.Flags.Has(podcache.Terminating) && (after == nil || after.Flags.Has(podcache.Terminating))
+}
+
+// seesOther reports whether policies see another pod than before.
+func seesOther(before, after *podcache.Pod) bool {
+	const seen = podcache.Finished | podcache.Ready | podcache.Pending
+	return !podcache.SameLabels(before, after) || (before.Flags^after.Flags)&seen != 0
+}
+
+// nodeChanged applies a change of a node that may change answers. The Evictor follows its taints.
+func (f *Follower) nodeChanged(change nodecache.Change) {
+	before, after := change.Before, change.After
+	name := cmp.Or(before, after).Name
+	var taints []verdict.Taint
+	if after != nil {
+		taints = after.NoExecute
+	}
+	notifies := false
+	f.with(func(e *policy.Engine, now time.Time) {
+		f.unready.follow(before, after, now)
+		e.SetTaints(name, taints)
+		relabeled := f.followLabels(before, after)
+		switch {
+		case before == nil || !before.SameTaints(after):
+			e.MarkStale(name)
+		case len(taints) > 0 && len(f.policies) > 0:
+			notifies = relabeled || readiness.IsReady(before.Node) != readiness.IsReady(after.Node)
+		}
+	})
+	if notifies {
+		f.notify(name)
+	}
+}
+
+// followLabels notes that policies may select other pods because the labels of a node have changed, and reports whether
+// they have. The caller holds the lock.
+func (f *Follower) followLabels(before, after *nodecache.Node) bool {
+	if before != nil && after != nil && labels.Equals(before.Labels, after.Labels) {
+		return false
+	}
+	f.counts.came = f.counts.came || after != nil
+	if before != nil {
+		f.lose(before, f.config.Pods.OnNode(before.Name)...)
+	}
+	return true
 }

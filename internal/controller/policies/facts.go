@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
@@ -38,14 +35,9 @@ import (
 // Each namespace has a reader of its own, which also matches labels, so no namespace waits for the pods or the
 // selectors of another. Safe for concurrent use.
 type facts struct {
-	client  kubernetes.Interface // decodes all labels
-	limiter *rate.Limiter
-	clock   *timeline.Clock
-	due     func(types.UID) (*podcache.Pod, bool) // the record of a pod, and whether the pod is due now
-	tell    func(nodes ...string)                 // called when something new is known about pods of nodes
-	log     logr.Logger
-	work    chan struct{} // signals that a namespace needs a reader
-	calls   chan struct{} // has room for the calls in flight
+	f     *Follower
+	work  chan struct{} // signals that a namespace needs a reader
+	calls chan struct{} // has room for the calls in flight
 
 	mu      sync.Mutex
 	in      map[string]*duePods  // by namespace
@@ -88,10 +80,9 @@ type fact struct {
 	seen, version uint64 // of its record when it was read, and of what was read
 }
 
-func newFacts(config *Config, due func(types.UID) (*podcache.Pod, bool), tell func(nodes ...string)) *facts {
+func newFacts(f *Follower) *facts {
 	return &facts{
-		client: config.Core, limiter: config.Limiter, clock: config.Clock, log: config.Logger,
-		due: due, tell: tell, work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight),
+		f: f, work: make(chan struct{}, 1), calls: make(chan struct{}, readsInFlight),
 		in: map[string]*duePods{}, budgets: map[string][]*budget{},
 	}
 }
@@ -217,22 +208,27 @@ func (k *facts) selectors(namespace string) map[*budget]labels.Selector {
 	return all
 }
 
-// hasBudgets reports whether a namespace has any budget.
-func (k *facts) hasBudgets(namespace string) bool {
+// budgetsOf returns what is known about the budgets of a pod.
+func (k *facts) budgetsOf(pod *podcache.Pod, known fact) policy.Budgets {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.budgets[namespace]) > 0
+	switch {
+	case len(k.budgets[pod.Namespace]) == 0:
+		return policy.Budgets{}
+	case !known.known:
+		return policy.Budgets{Objects: policy.PodUnread}
+	case len(known.budgets) == 1 && !pod.Flags.Has(podcache.Ready) && known.budgets[0].sparesUnready:
+		return policy.Budgets{}
+	}
+	var names []string
+	for _, is := range known.budgets {
+		names = append(names, is.name)
+	}
+	return policy.BudgetsNamed(names...)
 }
 
-// spares reports whether a budget lets pods go that are not ready.
-func (k *facts) spares(is *budget) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return is.sparesUnready
-}
-
-// run reads pods and matches budgets until the context ends.
-func (k *facts) run(ctx context.Context) error {
+// readPods reads pods and matches budgets until the context ends.
+func (k *facts) readPods(ctx context.Context) error {
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	follow := time.NewTicker(followEvery)
@@ -270,7 +266,7 @@ func (k *facts) follow() {
 	defer k.mu.Unlock()
 	for namespace, in := range k.in {
 		for uid, f := range in.pods {
-			switch pod, due := k.due(uid); {
+			switch pod, due := k.f.due(uid); {
 			case !due:
 				delete(in.pods, uid)
 			case !f.known, pod.Version != f.seen && pod.Version != f.version:
@@ -289,13 +285,13 @@ func (k *facts) serve(ctx context.Context, namespace string, in *duePods) {
 	for ctx.Err() == nil {
 		uid, changed := k.next(in)
 		if len(changed) > 0 {
-			k.tell(k.rematch(namespace, in, changed)...)
+			k.f.notify(k.rematch(namespace, in, changed)...)
 			continue
 		}
 		if uid == "" {
 			return
 		}
-		pod, due := k.due(uid)
+		pod, due := k.f.due(uid)
 		if !due {
 			k.end(in, uid, func(*fact) { delete(in.pods, uid) })
 			continue
@@ -304,7 +300,7 @@ func (k *facts) serve(ctx context.Context, namespace string, in *duePods) {
 			failures = 0
 			continue
 		} else if failures++; failures == 1 && ctx.Err() == nil {
-			k.log.Info("Cannot read a due pod, will retry; it stays meanwhile",
+			k.f.config.Logger.Info("Cannot read a due pod, will retry; it stays meanwhile",
 				"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 		}
 		select {
@@ -358,7 +354,7 @@ func (k *facts) read(ctx context.Context, in *duePods, pod *podcache.Pod) error 
 			f.unready = unready
 		}
 	})
-	k.tell(pod.Node)
+	k.f.notify(pod.Node)
 	return nil
 }
 
@@ -370,22 +366,22 @@ func (k *facts) live(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error
 	case k.calls <- struct{}{}:
 	}
 	defer func() { <-k.calls }()
-	if err := apicall.Token(ctx, k.limiter); err != nil {
+	if err := apicall.Token(ctx, k.f.config.Limiter); err != nil {
 		return nil, err
 	}
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
-	return k.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	return k.f.config.Core.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
 // unready returns since when a pod has not been ready. If it has become ready meanwhile, the answer is now.
 func (k *facts) unready(live *corev1.Pod) time.Time {
 	for i := range live.Status.Conditions {
 		if c := &live.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
-			return k.clock.See().Since(&c.LastTransitionTime)
+			return k.f.config.Clock.See().Since(&c.LastTransitionTime)
 		}
 	}
-	return k.clock.Now()
+	return k.f.config.Clock.Now()
 }
 
 // end notes the end of a read.
@@ -401,8 +397,15 @@ func (k *facts) end(in *duePods, uid types.UID, note func(*fact)) {
 // rematch matches budgets with all pods of a namespace, without the lock. It returns the nodes of those for which that
 // is news.
 func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes []string) {
-	selectors := k.selectors(namespace)
-	for uid, of := range k.labeled(in) {
+	selectors, known := k.selectors(namespace), map[types.UID]fact{}
+	k.mu.Lock()
+	for uid, f := range in.pods {
+		if f.known {
+			known[uid] = *f
+		}
+	}
+	k.mu.Unlock()
+	for uid, of := range known {
 		selected := slices.Clone(of.budgets)
 		for _, is := range changed {
 			selected = slices.DeleteFunc(selected, func(other *budget) bool { return other == is })
@@ -418,24 +421,11 @@ func (k *facts) rematch(namespace string, in *duePods, changed []*budget) (nodes
 			f.budgets = selected
 		}
 		k.mu.Unlock()
-		if pod, due := k.due(uid); due {
+		if pod, due := k.f.due(uid); due {
 			nodes = append(nodes, pod.Node)
 		}
 	}
 	return nodes
-}
-
-// labeled returns what is known about the pods that have been read.
-func (k *facts) labeled(in *duePods) map[types.UID]fact {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	known := map[types.UID]fact{}
-	for uid, f := range in.pods {
-		if f.known {
-			known[uid] = *f
-		}
-	}
-	return known
 }
 
 // unreadyNodes knows since when nodes have not been ready.

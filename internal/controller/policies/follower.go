@@ -8,11 +8,10 @@
 // the caches. Anything that is not known yet makes an answer stricter: a pod leaves later, never sooner.
 //
 //	follower.go     the policies, and who is told when answers may change
-//	engine.go       the policy.Engine, which answers, behind one lock and one wake-up
-//	changes.go      which changes of pods and nodes change answers
+//	engine.go       the policy.Engine, which answers, behind one lock and one wake-up; what changes its answers
 //	selects.go      which policies select a pod, how many pods a policy selects, and the labels that this needs
 //	facts.go        what is read of due pods and of nodes: budgets, and since when they have not been ready
-//	budgets.go      PodDisruptionBudgets, and the right to ask the Eviction API
+//	watches.go      PodDisruptionBudgets, the right to ask the Eviction API, and namespaces
 //	status.go       what is written to a policy's status: its pods, and what ifDown does
 package policies
 
@@ -22,15 +21,15 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/taintkeeper/taintkeeper/internal/instant"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -41,6 +40,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -92,9 +92,10 @@ var resource = custom.Resource[*v1alpha1.EvictionPolicy]{
 type Follower struct {
 	config     Config
 	watch      *custom.Watch[*v1alpha1.EvictionPolicy]
-	namespaces *namespaces
+	namespaces lazyInformer
+	budgets    lazyInformer
+	forbidden  atomic.Bool // no permission to ask the Eviction API
 	parts      stage.Parts
-	budgets    *budgets
 	facts      *facts
 	known      chan struct{} // closed when the policies are known, or the resource is not installed
 	changed    chan struct{} // signals that the engine has something to do
@@ -132,37 +133,38 @@ func New(config Config) (*Follower, error) {
 		unready: unreadyNodes{},
 	}
 	f.engine = policy.NewEngine(cluster{f}, gatherFor)
-	f.namespaces = newNamespaces(config.Client, f.tellAll)
-	f.facts = newFacts(&config, f.due, f.tell)
-	f.budgets = newBudgets(config.Core, f.budgetChanged, f.tellAll)
-	f.watch = custom.New(config.Client, resource, config.Logger, f.set)
+	f.facts = newFacts(f)
+	f.namespaces = f.newNamespaces()
+	f.budgets = f.newBudgets()
+	f.watch = custom.New(config.Client, resource, config.Logger, f.setPolicies)
 	config.Pods.Subscribe(f.podChanged)
 	config.Nodes.Subscribe(f.nodeChanged)
-	f.parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.advance, f.budgets.run, f.facts.run)
+	f.parts.InEveryReplica(f.inEveryReplica()...)
 	if config.DryRun {
 		return f, nil
 	}
 	f.parts.InLeader(manager.RunnableFunc((&reporter{
 		f: f, written: map[types.UID]report{}, down: down{client: config.Core, binding: config.HeldBinding},
-	}).run))
+	}).writeStatuses))
 	return f, nil
+}
+
+// inEveryReplica returns what follows the cluster, so that a new leader knows the policies.
+func (f *Follower) inEveryReplica() []func(context.Context) error {
+	return []func(context.Context) error{
+		f.watchPolicies, f.namespaces.runWhenNeeded, f.budgets.runWhenNeeded, f.checkEvictionRight, f.facts.readPods,
+		f.advanceEngine,
+	}
 }
 
 // Run runs the Follower alone, without a manager or an election, until the context ends.
 func (f *Follower) Run(ctx context.Context) error { return f.parts.Run(ctx) }
 
-// AddTo adds the Follower to a manager. It follows in every replica, so that a new leader knows the policies.
+// AddTo adds the Follower to a manager.
 func (f *Follower) AddTo(mgr manager.Manager) error { return f.parts.AddTo(mgr) }
 
 // HasSynced reports whether the policies are known.
-func (f *Follower) HasSynced() bool {
-	select {
-	case <-f.known:
-		return true
-	default:
-		return false
-	}
-}
+func (f *Follower) HasSynced() bool { return cache.IsDone(f) }
 
 // Known reports whether all policies are known now.
 func (f *Follower) Known() bool { return f.watch.Known() }
@@ -181,56 +183,42 @@ func (f *Follower) Name() string { return "eviction policies" }
 // Done implements cache.DoneChecker: the channel is closed when the policies are known.
 func (f *Follower) Done() <-chan struct{} { return f.known }
 
-// follow watches the policies. A missing permission must not look like "there are no policies".
-func (f *Follower) follow(ctx context.Context) error {
+// watchPolicies watches the policies. A missing permission must not look like "there are no policies".
+func (f *Follower) watchPolicies(ctx context.Context) error {
 	if err := f.watch.Run(ctx); err != nil {
 		return fmt.Errorf("no evictions without the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
 	}
 	return nil
 }
 
-func (f *Follower) awaitKnown(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-f.watch.Absent():
-	case <-f.watch.Checker().Done():
-	}
-	close(f.known)
-	<-ctx.Done()
-	return nil
-}
-
-// set replaces all policies. Known reports whether these are all.
-func (f *Follower) set(objects []*v1alpha1.EvictionPolicy, known bool) {
+// setPolicies replaces all policies. Known reports whether these are all.
+func (f *Follower) setPolicies(objects []*v1alpha1.EvictionPolicy, known bool) {
 	if len(objects) > 0 {
 		f.namespaces.need()
 	}
 	all, before := make([]followed, 0, len(objects)), f.all()
+	compiled := make([]*policy.Policy, 0, len(objects))
 	for _, object := range objects {
-		was := slices.IndexFunc(before, func(p followed) bool { return p.Name == object.Name && p.uid == object.UID })
-		switch {
-		case was < 0:
-			all = append(all, f.first(object))
-		case before[was].generation == object.Generation: // what is counted for it stays
-			all = append(all, before[was])
-		default:
-			all = append(all, f.next(before[was], object))
+		var was *followed
+		same := func(p followed) bool { return p.Name == object.Name && p.uid == object.UID }
+		if i := slices.IndexFunc(before, same); i >= 0 {
+			was = &before[i]
 		}
-	}
-	if slices.ContainsFunc(all, followed.Asks) {
-		f.budgets.need()
+		is := f.followed(object, was)
+		if is.Asks() {
+			f.budgets.need()
+		}
+		all, compiled = append(all, is), append(compiled, is.Policy)
 	}
 	seen := f.watch.Listed() && f.config.Pods.HasSynced()
 	f.with(func(e *policy.Engine, now time.Time) {
 		f.policies, f.read = all, known
-		compiled := make([]*policy.Policy, 0, len(all))
-		for _, p := range all {
-			compiled = append(compiled, p.Policy)
-		}
 		e.Follow(compiled, now, seen)
 	})
 	f.keepLabels()
+	if known && !f.HasSynced() {
+		close(f.known)
+	}
 }
 
 // keepLabels makes the records of pods keep the labels by which policies select.
@@ -247,7 +235,7 @@ func (f *Follower) keepLabels() {
 			f.config.Pods.Relist(func() { go f.listed(number) })
 		}
 	})
-	f.tellAll()
+	f.notifyAll()
 }
 
 // listed notes that a list of all pods has brought the labels that were wanted when it was requested.
@@ -258,7 +246,7 @@ func (f *Follower) listed(number int) {
 		f.markLabeled(e)
 	})
 	if news {
-		f.tellAll()
+		f.notifyAll()
 	}
 }
 
@@ -276,8 +264,8 @@ func (f *Follower) Subscribe(changed func(node string)) {
 	f.subscribers = append(f.subscribers, changed)
 }
 
-// tell notifies subscribers that the answers about the pods of some nodes may have changed.
-func (f *Follower) tell(nodes ...string) {
+// notify tells subscribers that the answers about the pods of some nodes may have changed.
+func (f *Follower) notify(nodes ...string) {
 	var subscribers []func(string)
 	f.with(func(e *policy.Engine, _ time.Time) {
 		e.MarkStale(nodes...)
@@ -299,21 +287,12 @@ func (f *Follower) conditionMayChange() {
 	}
 }
 
-func (f *Follower) tellAll() {
+// notifyAll is notify about all nodes, after a change that can also change how many pods policies select.
+func (f *Follower) notifyAll() {
 	f.mu.Lock()
 	f.counts = counts{}
 	f.mu.Unlock()
-	f.tell(f.tainted()...)
-}
-
-// tainted returns the nodes with NoExecute taints.
-func (f *Follower) tainted() (nodes []string) {
-	for _, node := range f.config.Nodes.All() {
-		if len(node.NoExecute) > 0 {
-			nodes = append(nodes, node.Name)
-		}
-	}
-	return nodes
+	f.notify(cluster{f}.Tainted()...)
 }
 
 // all returns the policies. They must not be modified.
@@ -323,47 +302,38 @@ func (f *Follower) all() []followed {
 	return f.policies
 }
 
-// compile compiles a policy.
-func (f *Follower) compile(object *v1alpha1.EvictionPolicy) followed {
+// followed returns the version of a policy that an object has. was is the version before; nil if this process sees the
+// policy for the first time. Then its status says what happened before, and instants that are in the future according
+// to it are now. Otherwise a user resumed its breaker when this process saw that resumedAt changed, because the clock
+// that set it may be wrong.
+func (f *Follower) followed(object *v1alpha1.EvictionPolicy, was *followed) followed {
+	if was != nil && was.generation == object.Generation {
+		return *was // what is counted for it stays
+	}
 	p, err := policy.New(object)
 	if err != nil {
 		f.config.Logger.Error(err, "Part of an EvictionPolicy cannot be read, so it holds too many pods; correct it", "policy", object.Name)
 	}
-	is := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err}
+	is, now := followed{Policy: p, uid: object.UID, generation: object.Generation, flaw: err}, f.config.Clock.Now()
 	if b := object.Spec.Breaker; b != nil && b.ResumedAt != nil {
 		is.resumed = b.ResumedAt.String()
-	}
-	return is
-}
-
-// first returns a policy that is seen for the first time. Its status says what happened before. Instants that are in
-// the future according to it are now.
-func (f *Follower) first(object *v1alpha1.EvictionPolicy) followed {
-	is, now := f.compile(object), f.config.Clock.Now()
-	if is.resumed != "" {
-		is.Breaker().ResumeAt(instant.Earlier(is.Breaker().ResumedAt(), now))
+		switch {
+		case was == nil:
+			p.Breaker().ResumeAt(instant.Earlier(p.Breaker().ResumedAt(), now))
+		case was.resumed == is.resumed:
+			p.Breaker().ResumeAt(was.Breaker().ResumedAt())
+		default:
+			p.Breaker().ResumeAt(now)
+		}
 	}
 	switch until := object.Status.HaltedUntil; {
+	case was != nil:
+		is.Halted, is.halted = was.Halted, was.halted
 	case object.Status.Halted > 0: // the halt ended now, at the earliest
 		is.Halted = now
 	case until != nil:
 		least, _ := f.config.Clock.Ahead()
 		is.Halted, is.halted = instant.Earlier(until.Add(-least), now), until
-	}
-	return is
-}
-
-// next returns the next version of a policy. A user resumed its breaker when this process saw that resumedAt changed,
-// because the clock that set it may be wrong.
-func (f *Follower) next(was followed, object *v1alpha1.EvictionPolicy) followed {
-	is := f.compile(object)
-	is.Halted, is.halted = was.Halted, was.halted
-	switch {
-	case is.resumed == "":
-	case was.resumed == is.resumed:
-		is.Breaker().ResumeAt(was.Breaker().ResumedAt())
-	default:
-		is.Breaker().ResumeAt(f.config.Clock.Now())
 	}
 	return is
 }

@@ -309,14 +309,14 @@ func (w *world) standBy() (leads func()) {
 	evictor := w.evictor
 	process = w.replica(func(ctx context.Context, f *Follower, evictor func(context.Context) error) error {
 		var parts stage.Parts
-		parts.InEveryReplica(f.follow, f.awaitKnown, f.namespaces.run, f.advance, f.budgets.run, f.facts.run, func(ctx context.Context) error {
+		parts.InEveryReplica(append(f.inEveryReplica(), func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-lead:
 				return evictor(ctx)
 			}
-		})
+		})...)
 		return parts.Run(ctx)
 	})
 	w.evictor = evictor

@@ -4,7 +4,6 @@
 package policies
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,9 +50,9 @@ type report struct {
 	at     time.Time
 }
 
-// run writes statuses until the context ends, when a condition may have changed and every reportNumbers. It does not
-// count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
-func (r *reporter) run(ctx context.Context) error {
+// writeStatuses writes statuses until the context ends, when a condition may have changed and every reportNumbers. It
+// does not count before all nodes and pods are known, because breakers use the number of selected pods for a minute.
+func (r *reporter) writeStatuses(ctx context.Context) error {
 	if !cache.WaitFor(ctx, "", r.f.config.Nodes, r.f.config.Pods) {
 		return nil
 	}
@@ -119,19 +118,11 @@ func (r *reporter) write(
 // sameButNumbers reports whether no condition has changed, nor what the next leader must know about halts.
 func sameButNumbers(is, was v1alpha1.EvictionPolicyStatus) bool {
 	later := is.HaltedUntil != nil && (was.HaltedUntil == nil || was.HaltedUntil.Before(is.HaltedUntil))
-	if later || (is.Halted > 0) != (was.Halted > 0) {
-		return false
+	same := func(a, b metav1.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	}
-	if len(is.Conditions) != len(was.Conditions) || is.ObservedGeneration != was.ObservedGeneration {
-		return false
-	}
-	for _, c := range is.Conditions {
-		other := meta.FindStatusCondition(was.Conditions, c.Type)
-		if other == nil || other.Status != c.Status || other.Reason != c.Reason {
-			return false
-		}
-	}
-	return true
+	return !later && (is.Halted > 0) == (was.Halted > 0) && is.ObservedGeneration == was.ObservedGeneration &&
+		slices.EqualFunc(is.Conditions, was.Conditions, same)
 }
 
 // status returns the new status of a policy, based on its old one.
@@ -148,51 +139,54 @@ func (r *reporter) status(
 		is.Since = &since
 	}
 	is.Halted, is.HaltedUntil = number(t.halted), r.haltedUntil(p, t, was.HaltedUntil)
-	say := func(kind string, holds bool, reason, message string) {
+	if p.Breaker() == nil {
+		meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ConditionTripped)
+	}
+	said := ""
+	for _, c := range append(t.cases(p), r.down.cases(p)...) {
+		if !c.when || c.kind == said {
+			continue
+		}
+		said = c.kind
 		status := metav1.ConditionFalse
-		if holds {
+		if c.holds {
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&is.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: object.Generation,
+			Type: c.kind, Status: status, Reason: c.reason, Message: c.message, ObservedGeneration: object.Generation,
 		})
 	}
+	return is
+}
+
+// conditionCase is what a condition says in a case, unless an earlier case of the same condition applies.
+type conditionCase struct {
+	kind            string
+	when            bool // the case applies
+	holds           bool
+	reason, message string
+}
+
+// cases returns what the conditions say about the policy itself and about the pods that are due now.
+func (t *tally) cases(p followed) []conditionCase {
+	const accepted, holding, tripped = v1alpha1.ConditionAccepted, v1alpha1.ConditionHolding, v1alpha1.ConditionTripped
 	holds := "holds "
 	if p.DryRun {
 		holds = "would hold "
 	}
-	switch {
-	case p.flaw != nil:
-		say(v1alpha1.ConditionAccepted, false, "Invalid",
-			"Part of the policy cannot be read, so it "+holds+"too many pods: "+p.flaw.Error())
-	case p.DryRun:
-		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy only reports: dryRun is true.")
-	default:
-		say(v1alpha1.ConditionAccepted, true, "Accepted", "The policy is in force.")
+	return []conditionCase{
+		{accepted, p.flaw != nil, false, "Invalid",
+			fmt.Sprint("Part of the policy cannot be read, so it ", holds, "too many pods: ", p.flaw)},
+		{accepted, p.DryRun, true, "Accepted", "The policy only reports: dryRun is true."},
+		{accepted, true, true, "Accepted", "The policy is in force."},
+		{holding, t.held > 0 && p.DryRun, false, "DryRun", "It " + holds + t.String() + "."},
+		{holding, t.held > 0, true, string(t.reason()), "It " + holds + t.String() + "."},
+		{holding, t.settling > 0, false, string(policy.Settling), "No due pod is held. To see how many others are due, " +
+			sentence.Do(t.settling, "due pod", "waits", "wait") + "."},
+		{holding, true, false, "NothingHeld", "No due pod is held."},
+		{tripped, t.open != "", true, "TooManyDue", t.open + "."},
+		{tripped, p.Breaker() != nil, false, "FewDue", "The breaker allows the number of pods that would leave."},
 	}
-	switch {
-	case t.held == 0 && t.settling > 0:
-		say(v1alpha1.ConditionHolding, false, string(policy.Settling),
-			"No due pod is held. To see how many others are due, "+sentence.Counted(t.settling, "due pod")+
-				sentence.Agree(t.settling, " waits.", " wait."))
-	case t.held == 0:
-		say(v1alpha1.ConditionHolding, false, "NothingHeld", "No due pod is held.")
-	case p.DryRun:
-		say(v1alpha1.ConditionHolding, false, "DryRun", "It "+holds+t.String()+".")
-	default:
-		say(v1alpha1.ConditionHolding, true, string(t.reason()), "It "+holds+t.String()+".")
-	}
-	switch {
-	case p.Breaker() == nil:
-		meta.RemoveStatusCondition(&is.Conditions, v1alpha1.ConditionTripped)
-	case t.open != "":
-		say(v1alpha1.ConditionTripped, true, "TooManyDue", t.open+".")
-	default:
-		say(v1alpha1.ConditionTripped, false, "FewDue", "The breaker allows the number of pods that would leave.")
-	}
-	held, reason, message := r.down.says(p)
-	say(v1alpha1.ConditionHeldWhenDown, held, reason, message)
-	return is
 }
 
 // haltedUntil returns when the last halt ended, according to the API server's clock. It is up to two seconds later, so
@@ -242,7 +236,7 @@ func (f *Follower) tallies() map[string]*tally {
 	if len(all) == 0 {
 		return tallies
 	}
-	for _, name := range f.tainted() {
+	for _, name := range (cluster{f}).Tainted() {
 		f.with(func(e *policy.Engine, now time.Time) {
 			for _, is := range (cluster{f}).Leaving(name, now) {
 				decision := e.Decide(is, now)
@@ -314,10 +308,13 @@ func (t *tally) exemplify(pod *podcache.Pod) {
 }
 
 // reason is why most of the held pods are held.
-func (t *tally) reason() policy.Why {
-	return slices.MaxFunc(slices.Sorted(maps.Keys(t.why)), func(a, b policy.Why) int {
-		return cmp.Compare(t.why[a], t.why[b])
-	})
+func (t *tally) reason() (most policy.Why) {
+	for _, why := range slices.Sorted(maps.Keys(t.why)) {
+		if t.why[why] > t.why[most] {
+			most = why
+		}
+	}
+	return most
 }
 
 // String says which pods are held, and why.
@@ -345,9 +342,6 @@ type down struct {
 // lookDownEvery is how often the binding is looked up, at most.
 const lookDownEvery = time.Minute
 
-// builtInEvicts begins the messages about policies whose pods the built-in would evict.
-const builtInEvicts = "While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due"
-
 // look finds out whether the binding exists. If the API server does not say, the last answer remains valid.
 func (d *down) look(ctx context.Context, now time.Time) {
 	if d.binding == "" || now.Sub(d.looked) < lookDownEvery {
@@ -362,19 +356,17 @@ func (d *down) look(ctx context.Context, now time.Time) {
 	}
 }
 
-// says returns whether the pods that a policy holds would stay if Taintkeeper died, with the reason and the message of
-// condition HeldWhenDown.
-func (d *down) says(p followed) (held bool, reason, message string) {
-	switch {
-	case d.binding == "":
-		return true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."
-	case p.DryRun:
-		return false, "DryRun", builtInEvicts + ", because dryRun is true."
-	case p.IfDown != v1alpha1.IfDownHold:
-		return false, "BuiltInWouldEvict", builtInEvicts + ". To keep them, set ifDown to Hold."
-	case !d.exists:
-		return false, "NoAdmissionPolicy", fmt.Sprintf(builtInEvicts+", "+
-			"because ValidatingAdmissionPolicyBinding %s does not exist. Apply config/coexistence.yaml, or the chart of this version.", d.binding)
+// cases returns what a condition says about the pods that a policy holds if Taintkeeper dies.
+func (d *down) cases(p followed) []conditionCase {
+	const kind, evicts = v1alpha1.ConditionHeldWhenDown,
+		"While Taintkeeper is not running, the built-in controller evicts the selected pods when they are due"
+	return []conditionCase{
+		{kind, d.binding == "", true, "BuiltInOff", "Nothing else evicts while Taintkeeper is not running."},
+		{kind, p.DryRun, false, "DryRun", evicts + ", because dryRun is true."},
+		{kind, p.IfDown != v1alpha1.IfDownHold, false, "BuiltInWouldEvict", evicts + ". To keep them, set ifDown to Hold."},
+		{kind, !d.exists, false, "NoAdmissionPolicy", evicts + ", because ValidatingAdmissionPolicyBinding " + d.binding +
+			" does not exist. Apply config/coexistence.yaml, or the chart of this version."},
+		{kind, true, true, "AdmissionPolicy", "ValidatingAdmissionPolicy " + d.binding +
+			" keeps the built-in controller from evicting the selected pods."},
 	}
-	return true, "AdmissionPolicy", fmt.Sprintf("ValidatingAdmissionPolicy %s keeps the built-in controller from evicting the selected pods.", d.binding)
 }

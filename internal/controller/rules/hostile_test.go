@@ -136,11 +136,11 @@ func TestARuleThatIsRecreatedDuringTheListIsFollowed(t *testing.T) {
 // A reason changes long after the status did, and a new process sees only the new one.
 func TestARestartMakesNoTaintEarlyBecauseOfAReason(t *testing.T) {
 	v, f := aView(aRule(becauseOf("A")), after(1000), aNode("a", corev1.ConditionTrue, 0, because("B")))
-	v.brought(look{node: as(aNode("a", corev1.ConditionTrue, 0), because("A")), seen: verdict.SeenAt(after(1001)).Sight})
-	v.plan(f.object.UID, nil, after(1002))
+	v.setNode(sighting{node: as(aNode("a", corev1.ConditionTrue, 0), because("A")), seen: verdict.SeenAt(after(1001)).Sight})
+	v.plan(f.rule.object.UID, nil, after(1002))
 	w, _ := nodesOf(f)
 	v2, f2 := aView(aRule(becauseOf("A")), after(1002), as(aNode("a", corev1.ConditionTrue, 0), because("A")))
-	v2.plan(f2.object.UID, nil, after(1002))
+	v2.plan(f2.rule.object.UID, nil, after(1002))
 	w2, _ := nodesOf(f2)
 	if len(w2) != len(w) {
 		t.Errorf("one process taints %v, another that begins now %v", w, w2)
@@ -150,10 +150,10 @@ func TestARestartMakesNoTaintEarlyBecauseOfAReason(t *testing.T) {
 // A node was recreated, and the watch has not brought it yet.
 func TestAPlanIsNotCarriedOutOnAnotherNodeOfThatName(t *testing.T) {
 	v, f := aView(aRule(), after(100), aNode("a", corev1.ConditionTrue, 0))
-	v.plan(f.object.UID, nil, after(100))
+	v.plan(f.rule.object.UID, nil, after(100))
 	fresh := aNode("a", corev1.ConditionTrue, 100)
 	fresh.UID, fresh.ResourceVersion = "another", "99"
-	e, ok := v.edit(f.object.UID, f.rule, fresh, true, after(100))
+	e, ok := v.edit(f.rule, fresh, true, after(100))
 	if ok {
 		t.Errorf("taints another node with the name at once: %v", e.Taints)
 	}

@@ -1,21 +1,27 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules turns conditions of nodes into taints, according to NodeTaintRules.
+// Package rules turns conditions of nodes into taints, according to NodeTaintRules. In reading order:
 //
-// [planning.plan] is pure: from what a rule knows about its nodes, it derives which of them should have the taint, and
-// until when that holds. Around it:
-//
-//	watches     of nodes and rules
-//	view        what the watches have shown: the nodes, and for each rule those that concern it, with its newest plan
-//	reconciler  one work item per rule: plan, write the nodes, report in the rule's status
-//	edit        what a write changes on a node, decided from a live read of the node
+//	nodetaintrule.go  the watches of nodes and rules, and what requests a plan
+//	reconciler.go     one work item per rule: plan, write the nodes, report in the rule's status
+//	view.go           what the watches have shown: the nodes, and for each rule those that concern it, with its newest
+//	                  plan; and what a write changes on a node that was read live
+//	plan.go           pure: which nodes should have the taint, and until when that holds
+//	rule.go           which rules are accepted, and which continue others
+//	report.go         status, finalizer, events and metrics
 //
 // The reconciler is the only writer of the taints of rules and of the labels that say which rule owns them. It writes
 // each node with one patch, with the node's resourceVersion as a precondition. What it wrote is not remembered. Before
 // a rule with maxTainted adds a taint, a live list of the nodes with its label shows how many have it. Only an
 // unanswered write is remembered, until its call has ended in the API server, because it can still take effect after
 // that list.
+//
+// Two rules with one taint key and effect. The newer is refused, and its status names the older. When the older leaves,
+// the newer continues it if the whole taint is the same, value included: the nodes keep the taint, only the label
+// changes, as if the older rule had been edited. Users rename rules that way, and a gap would let pods onto broken
+// nodes for as long as it takes to write all nodes twice. If the value differs, the older rule removes its taint first,
+// as it does when one rule is deleted and another created, which is how users change a taint.
 package rules
 
 import (
@@ -35,6 +41,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
@@ -100,34 +107,34 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{nodes: config.Nodes}
-	view, events := newView(config.DryRun), newEvents(config.EventClient)
-	metrics, err := newMetrics(config.Registerer, view)
+	view, events := newView(config.DryRun), apicall.NewRecorder("taintkeeper", config.EventClient)
+	retries, err := newRetries(config.Registerer, view)
 	if err != nil {
 		return nil, fmt.Errorf("register the metrics: %w", err)
 	}
 	requests := &requests{view: view, nodes: config.Nodes}
 	watch := custom.New(config.Rules, resource, config.Logger, func(all []*v1alpha1.NodeTaintRule, _ bool) {
 		view.setRules(all, config.Clock.See())
-		requests.add(0, view.requests()...)
+		requests.enqueue(0, view.requests()...)
 	})
 	requests.rules = watch.Checker()
 	config.Nodes.Subscribe(func(change nodecache.Change) {
 		if change.After == nil {
-			requests.add(togetherWithin, view.went(change.Before.Name)...)
+			requests.enqueue(togetherWithin, view.dropNode(change.Before.Name)...)
 			return
 		}
-		is := look{node: change.After.Object(), seen: config.Clock.See(), gap: change.Gap}
-		requests.add(togetherWithin, view.brought(is)...)
+		is := sighting{node: change.After.Object(), seen: config.Clock.See(), gap: change.Gap}
+		requests.enqueue(togetherWithin, view.setNode(is)...)
 	})
 	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
 		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
 			dryRun: config.DryRun, clock: config.Clock, watch: watch, view: view,
-			events: events, metrics: metrics, requests: requests,
+			events: events, retries: retries, requests: requests,
 			api:   api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
 			notes: map[types.UID]*note{},
 		},
-	}, requests)
+	}, source.TypedFunc[Request](requests.start))
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +156,7 @@ func (c *Controller) AddTo(mgr manager.Manager) error { return c.parts.AddTo(mgr
 // HasSynced reports whether the nodes are known. Rules need not be: there may be no such resource.
 func (c *Controller) HasSynced() bool { return c.nodes.HasSynced() }
 
-// requests is the source of the reconciler. Requests from before it starts are dropped, because it then plans
-// everything.
+// requests feeds the reconciler. Requests from before it starts are dropped, because it then plans everything.
 type requests struct {
 	view         *view
 	nodes, rules cache.DoneChecker
@@ -159,30 +165,23 @@ type requests struct {
 	queue workqueue.TypedRateLimitingInterface[Request]
 }
 
-// String names the source in the log.
-func (r *requests) String() string { return "rules that changed, or whose nodes did" }
-
-// Start implements source.TypedSource.
-func (r *requests) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
+// start connects the queue of the reconciler, and requests plans of all rules once they and the nodes are known.
+func (r *requests) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
 	r.mu.Lock()
 	r.queue = queue
 	r.mu.Unlock()
 	go func() {
 		if cache.WaitFor(ctx, "", r.rules, r.nodes) {
-			r.add(0, r.view.requests()...)
+			r.enqueue(0, r.view.requests()...)
 		}
 	}()
 	return nil
 }
 
-// WaitForSync implements source.TypedSyncingSource: nothing is planned before the nodes are known.
-func (r *requests) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", r.nodes)
-	return ctx.Err()
-}
+func (r *requests) ready() bool { return cache.IsDone(r.rules) && cache.IsDone(r.nodes) }
 
-// add requests plans of rules within some time.
-func (r *requests) add(in time.Duration, rules ...Request) {
+// enqueue requests plans of rules within some time.
+func (r *requests) enqueue(in time.Duration, rules ...Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queue == nil {

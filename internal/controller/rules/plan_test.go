@@ -89,7 +89,7 @@ func aView(rule *v1alpha1.NodeTaintRule, at time.Time, nodes ...*corev1.Node) (*
 	b := newView(false)
 	b.setRules([]*v1alpha1.NodeTaintRule{rule}, verdict.SeenAt(at).Sight)
 	for _, node := range nodes {
-		b.brought(look{node: node, seen: verdict.SeenAt(at).Sight})
+		b.setNode(sighting{node: node, seen: verdict.SeenAt(at).Sight})
 	}
 	return b, b.rules[rule.UID]
 }
@@ -113,13 +113,13 @@ type aPlan struct {
 func (a aPlan) planned() *followed {
 	b, p := aView(a.rule, after(a.now), a.nodes...)
 	for _, name := range a.chosen {
-		if p.places[name] == nil { // it had the condition then
-			p.places[name] = &place{facts: facts{selected: true}, since: after(95)}
+		if p.nodes[name] == nil { // it had the condition then
+			p.nodes[name] = &ruleNode{facts: facts{selected: true}, since: after(95)}
 		}
-		p.places[name].wanted = true
+		p.nodes[name].wanted = true
 	}
 	for name, at := range a.refused {
-		p.places[name].refusal = &refusal{at: after(at)}
+		p.nodes[name].refusal = &refusal{at: after(at)}
 	}
 	b.plan(a.rule.UID, a.unseen, after(a.now))
 	return p
@@ -127,11 +127,11 @@ func (a aPlan) planned() *followed {
 
 // nodesOf returns the nodes that are to have the taint of a rule, and those that are to lose it.
 func nodesOf(p *followed) (want, leaving []string) {
-	for name, place := range p.places {
+	for name, node := range p.nodes {
 		switch {
-		case place.wanted:
+		case node.wanted:
 			want = append(want, name)
-		case place.owned || place.labeled:
+		case node.owned || node.labeled:
 			leaving = append(leaving, name)
 		}
 	}
@@ -245,10 +245,10 @@ func TestWhatThisProcessSawChangeCountsByItsOwnClockAndTheRestIsDated(t *testing
 			node := test.first
 			for i, change := range test.then {
 				next := as(node, change)
-				b.brought(look{node: next, seen: verdict.SeenAt(after(150 + 50*i)).Sight, gap: test.gap})
+				b.setNode(sighting{node: next, seen: verdict.SeenAt(after(150 + 50*i)).Sight, gap: test.gap})
 				node = next
 			}
-			if got := p.places["a"].since; !got.Equal(after(test.since)) {
+			if got := p.nodes["a"].since; !got.Equal(after(test.since)) {
 				t.Errorf("it counts from %s, want %d s after noon", got, test.since)
 			}
 		})
@@ -281,27 +281,11 @@ func TestOnlyWhatConcernsARuleMakesItBePlanned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := aNode("a", corev1.ConditionFalse, 0, labeled)
 			b, p := aView(aRule(onlyPoolX), after(100), node)
-			b.plan(p.object.UID, nil, after(100))
-			if got := len(b.brought(look{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight})) == 1; got != test.want {
+			b.plan(p.rule.object.UID, nil, after(100))
+			if got := len(b.setNode(sighting{node: as(node, test.change), seen: verdict.SeenAt(after(101)).Sight})) == 1; got != test.want {
 				t.Errorf("the rule is planned again: %v, want %v", got, test.want)
 			}
 		})
-	}
-}
-
-func TestRulesThatWentAreForgottenWhenTheirTaintsAreOff(t *testing.T) {
-	node := aNode("a", corev1.ConditionTrue, 0, fromRule)
-	b, p := aView(aRule(), after(100), node)
-	b.setRules(nil, verdict.SeenAt(after(101)).Sight)
-	b.plan(p.object.UID, nil, after(101))
-	e, ok := b.edit(p.object.UID, p.rule, node, false, after(101))
-	if !ok || len(e.Taints) != 0 || len(b.rules) != 1 {
-		t.Errorf("the taints %v of the rule that is gone stay (%v), and %d rules are known", e.Taints, ok, len(b.rules))
-	}
-	b.brought(look{node: as(node, func(n *corev1.Node) { n.Labels, n.Spec.Taints = nil, nil }), seen: verdict.SeenAt(after(102)).Sight})
-	b.plan(p.object.UID, nil, after(102))
-	if len(b.rules) != 0 {
-		t.Error("the rule is still known")
 	}
 }
 
@@ -320,11 +304,11 @@ func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			other := aNode("a", corev1.ConditionFalse, 0)
 			v, p := aView(aRule(atMost(intstr.FromInt32(1))), after(100), other, aNode("b", corev1.ConditionTrue, 0))
-			v.lost(p.object.UID, other, after(135))
+			v.noteUnanswered(other, p.rule.text, after(135))
 			if test.changed {
-				v.brought(look{node: as(other), seen: verdict.SeenAt(after(105)).Sight})
+				v.setNode(sighting{node: as(other), seen: verdict.SeenAt(after(105)).Sight})
 			}
-			planned, _ := v.plan(p.object.UID, nil, after(test.now))
+			planned, _ := v.plan(p.rule.object.UID, nil, after(test.now))
 			if want, _ := nodesOf(p); !slices.Equal(want, test.want) {
 				t.Errorf("wants the taint on %q, want %q", want, test.want)
 			}
@@ -358,7 +342,7 @@ func twentyRulesOf15000Nodes() (*view, []*corev1.Node) {
 			}
 		}
 		nodes = append(nodes, node)
-		b.brought(look{node: node, seen: verdict.SeenAt(noon).Sight})
+		b.setNode(sighting{node: node, seen: verdict.SeenAt(noon).Sight})
 	}
 	for _, rule := range b.requests() {
 		b.plan(rule.UID, nil, noon)
@@ -386,7 +370,7 @@ func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
 				at := i % len(nodes)
 				next := nodes[at].DeepCopy()
 				change(next, i)
-				for _, rule := range known.brought(look{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
+				for _, rule := range known.setNode(sighting{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
 					known.plan(rule.UID, nil, after(0))
 				}
 				nodes[at] = next

@@ -69,6 +69,7 @@ var happenings = []happening{
 	{"loses the rule's label:", 1, (*history).losesTheLabel},
 	{"is recreated:", 1, (*history).isRecreated},
 	{"the rule comes or goes, near", 2, (*history).ruleComesOrGoes},
+	{"a rule with the same taint comes or goes, near", 2, (*history).twinComesOrGoes},
 	{"the rule changes, near", 2, (*history).ruleChanges},
 	{"the Controller restarts, near", 2, func(h *history, _ string) { h.Stop(); h.run() }},
 	{"writes are refused, perhaps of", 3, (*history).writesAreRefused},
@@ -100,13 +101,17 @@ func (h *history) isRecreated(name string) {
 	})
 }
 
-func (h *history) ruleComesOrGoes(string) {
-	if !h.isGone("deadlock") {
-		h.deleteRule("deadlock") // again, if it is already being deleted
+func (h *history) ruleComesOrGoes(string) { h.comesOrGoes("deadlock") }
+
+func (h *history) twinComesOrGoes(string) { h.comesOrGoes("twin") }
+
+func (h *history) comesOrGoes(name string) {
+	if !h.isGone(name) {
+		h.deleteRule(name) // again, if it is already being deleted
 		return
 	}
 	seconds := func() time.Duration { return time.Duration(h.random.IntN(mostClear)) * time.Second }
-	h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)), comesAfter(seconds()), goesAfter(seconds()))
+	h.addRule(name, atMost(intstr.FromInt32(mostDeadlocked)), comesAfter(seconds()), goesAfter(seconds()))
 }
 
 // ruleChanges makes the rule report only, or do its work again.
@@ -236,7 +241,13 @@ func (h *history) heal() {
 		return
 	}
 	h.refuse.Store(nil)
+	if !h.isGone("twin") {
+		h.deleteRule("twin")
+	}
 	h.pass(2 * time.Minute) // a rule that was being deleted is gone by now
+	if !h.isGone("twin") {
+		h.T.Error("the rule with the same taint is still there")
+	}
 	if h.isGone("deadlock") {
 		h.addRule("deadlock", atMost(intstr.FromInt32(mostDeadlocked)))
 	}

@@ -7,15 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -23,6 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 )
 
 // Request requests a plan of a rule.
@@ -31,12 +36,8 @@ type Request struct {
 	UID  types.UID
 }
 
-const (
-	// concurrentNodes is how many nodes are changed at the same time.
-	concurrentNodes = 8
-	// heirsTake is how long a deleted rule waits before it checks whether another rule has taken over its taints.
-	heirsTake = time.Second
-)
+// concurrentNodes is how many nodes are changed at the same time.
+const concurrentNodes = 8
 
 // reconciler plans a rule and writes what the plan says. It is the only writer of rules' taints and labels. It handles
 // one rule at a time and plans only between its writes, so no plan needs to consider writes under way.
@@ -46,24 +47,22 @@ type reconciler struct {
 	watch    *custom.Watch[*v1alpha1.NodeTaintRule]
 	view     *view
 	api      api
-	events   *events
-	metrics  *metrics
+	events   *apicall.Recorder
+	retries  *prometheus.CounterVec
 	requests *requests
 	notes    map[types.UID]*note
 }
 
-// note is what this process has done and reported about a rule.
+// note is what this process has done about a rule.
 type note struct {
-	holding  string                       // the reason in the last event about its condition Holding, or empty
-	would    v1alpha1.NodeTaintRuleStatus // what a dry run has logged
-	written  *v1alpha1.NodeTaintRule      // the newest answer to a write of the rule
-	backoffs apicall.Backoffs[string]     // backoffs of its nodes, and of the rule itself
+	written  *v1alpha1.NodeTaintRule  // the rule as last written; in a dry run, as it would have been
+	backoffs apicall.Backoffs[string] // backoffs of its nodes, and of the rule itself
 }
 
 // Reconcile plans a rule, changes the nodes as the plan wants, and reports the result.
 func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.Result, error) {
-	if !r.watch.Listed() {
-		return reconcile.Result{}, nil // once all rules are known, there is another request
+	if !r.requests.ready() {
+		return reconcile.Result{}, nil // once all rules and nodes are known, there is another request
 	}
 	began := r.clock.Now()
 	p, ok := r.view.plan(request.UID, nil, began)
@@ -71,22 +70,18 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 		delete(r.notes, request.UID)
 		return reconcile.Result{}, nil
 	}
-	backoffs := &r.note(p).backoffs
+	if r.notes[request.UID] == nil {
+		r.notes[request.UID] = &note{}
+	}
+	backoffs := &r.notes[request.UID].backoffs
 	p, may, err := r.admit(ctx, p)
 	err = errors.Join(err, r.writeNodes(ctx, p, may), r.report(ctx, p))
-	if p.gone && p.clean {
-		delete(r.notes, request.UID)
-	}
 	if apicall.Stopping(ctx) { // the next process continues
 		return reconcile.Result{}, nil
 	}
-	now := r.clock.Now()
 	next := instant.Next(p.next, backoffs.Next(began)) // including what could have been tried again meanwhile
-	if len(p.pending) > 0 && !r.dryRun && !p.object.DeletionTimestamp.IsZero() {
-		next = instant.Next(next, now.Add(heirsTake))
-	}
 	if !next.IsZero() {
-		r.requests.add(max(next.Sub(now), time.Nanosecond), request)
+		r.requests.enqueue(max(next.Sub(r.clock.Now()), time.Nanosecond), request)
 	}
 	return reconcile.Result{}, err
 }
@@ -95,16 +90,16 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 // taints nodes. The rule must have our finalizer, so that it stays until its taints are removed. The API server must
 // say which nodes have the taint, so that there are never more than maxTainted. It returns a plan that takes that into
 // account.
-func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error) {
-	if p.rule.asIf || p.rule.frozen || p.clean || !p.object.DeletionTimestamp.IsZero() || !r.watch.Known() {
+func (r *reconciler) admit(ctx context.Context, p outcome) (outcome, bool, error) {
+	if p.rule.dryRun || !p.rule.inForce() || p.clean || !r.watch.Known() {
 		return p, false, nil
 	}
 	may := false
 	err := r.try(p, "", func() error {
-		if err := r.keepRule(ctx, p); err != nil {
+		if err := r.keep(ctx, p); err != nil {
 			return err
 		}
-		may = p.rule.spec.MaxTainted == nil
+		may = p.rule.object.Spec.MaxTainted == nil
 		if may || !p.adds {
 			return nil
 		}
@@ -112,7 +107,7 @@ func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error
 		if err != nil {
 			return err
 		}
-		if next, ok := r.view.plan(p.object.UID, listed, r.clock.Now()); ok {
+		if next, ok := r.view.plan(p.rule.object.UID, listed, r.clock.Now()); ok {
 			p, may = next, true
 		}
 		return nil
@@ -120,17 +115,8 @@ func (r *reconciler) admit(ctx context.Context, p planned) (planned, bool, error
 	return p, may, err
 }
 
-// keepRule gives a rule our finalizer.
-func (r *reconciler) keepRule(ctx context.Context, p planned) error {
-	object := r.newest(p)
-	if slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
-		return nil
-	}
-	return r.writeFinalizers(ctx, object, append(slices.Clone(object.Finalizers), v1alpha1.Finalizer))
-}
-
 // writeNodes changes the nodes as the plan wants.
-func (r *reconciler) writeNodes(ctx context.Context, p planned, may bool) error {
+func (r *reconciler) writeNodes(ctx context.Context, p outcome, may bool) error {
 	if r.dryRun {
 		return nil
 	}
@@ -155,7 +141,7 @@ func (r *reconciler) writeNodes(ctx context.Context, p planned, may bool) error 
 
 // writeNode changes a node as the plan wants. It decides from a live read, because the watch may lag behind the last
 // write.
-func (r *reconciler) writeNode(ctx context.Context, p planned, name string, may bool) error {
+func (r *reconciler) writeNode(ctx context.Context, p outcome, name string, may bool) error {
 	node, err := r.api.node(ctx, name)
 	if apicall.IsNotFound(err) {
 		return nil
@@ -163,52 +149,47 @@ func (r *reconciler) writeNode(ctx context.Context, p planned, name string, may 
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", name, err)
 	}
-	if err := r.api.token(ctx); err != nil {
-		return err
-	}
-	e, ok := r.view.edit(p.object.UID, p.rule, node, may, r.clock.Latest())
-	if !ok {
-		return nil
-	}
+	adds := false
 	began := r.clock.Now()
-	err = r.api.patchNode(ctx, e)
-	if err == nil {
-		logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.Taints)
-		return nil
-	}
+	err = r.api.call(ctx, func(ctx context.Context) error {
+		e, ok := r.view.edit(p.rule, node, may, r.clock.Latest())
+		if !ok {
+			return nil
+		}
+		adds, began = len(e.Taints) > len(node.Spec.Taints), r.clock.Now()
+		_, err := apicall.PatchTaints(ctx, r.api.client, node, e, metav1.PatchOptions{})
+		if err == nil {
+			logf.FromContext(ctx).V(1).Info("Wrote taints of rules", "node", name, "taints", e.Taints)
+		}
+		return err
+	})
 	switch {
-	case !e.adds:
+	case err == nil:
+		return nil
+	case !adds:
 	case apicall.Refused(err):
-		r.view.refused(p.object.UID, name, briefly(err), r.clock.Now())
+		r.view.noteRefusal(p.rule.object.UID, name, briefly(err), r.clock.Now())
 	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err) && !apierrors.IsTooManyRequests(err):
-		r.view.lost(p.object.UID, node, began.Add(apicall.Timeout))
+		r.view.noteUnanswered(node, p.rule.text, began.Add(apicall.Timeout))
 	}
 	return fmt.Errorf("write the taints of node %s: %w", name, err)
 }
 
-// note returns what this process has done and reported about a rule.
-func (r *reconciler) note(p planned) *note {
-	if r.notes[p.object.UID] == nil {
-		r.notes[p.object.UID] = &note{}
-	}
-	return r.notes[p.object.UID]
-}
-
 // newest returns a rule as it was last read or written, whichever is newer.
-func (r *reconciler) newest(p planned) *v1alpha1.NodeTaintRule {
-	object := p.object
-	if read, ok := r.watch.Get(p.rule.name); ok && read.UID == object.UID {
+func (r *reconciler) newest(p outcome) *v1alpha1.NodeTaintRule {
+	object := p.rule.object
+	if read, ok := r.watch.Get(object.Name); ok && read.UID == object.UID {
 		object = read
 	}
-	if written := r.note(p).written; written != nil && newer(written, object) {
+	if written := r.notes[object.UID].written; written != nil && !newer(object, written) {
 		return written
 	}
 	return object
 }
 
 // try calls a function for a rule, unless it failed a moment ago. It counts failures, and backs off.
-func (r *reconciler) try(p planned, what string, do func() error) error {
-	backoffs := &r.notes[p.object.UID].backoffs
+func (r *reconciler) try(p outcome, what string, do func() error) error {
+	backoffs := &r.notes[p.rule.object.UID].backoffs
 	if backoffs.Wait(what, r.clock.Now()) > 0 {
 		return nil
 	}
@@ -217,7 +198,64 @@ func (r *reconciler) try(p planned, what string, do func() error) error {
 		backoffs.Forget(what)
 		return nil
 	}
-	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
+	r.retries.WithLabelValues(apicall.Reason(err)).Inc()
 	backoffs.Fail(what, err, r.clock.Now())
 	return err
+}
+
+// api makes the calls of the reconciler.
+type api struct {
+	client  kubernetes.Interface
+	rules   client.Client
+	limiter *rate.Limiter // nil for no limit
+}
+
+// call makes a call once the rate limit allows it.
+func (a api) call(ctx context.Context, call func(ctx context.Context) error) error {
+	if err := apicall.Token(ctx, a.limiter); err != nil {
+		return err
+	}
+	ctx, cancel := apicall.InFlight(ctx)
+	defer cancel()
+	return call(ctx)
+}
+
+// node reads a node.
+func (a api) node(ctx context.Context, name string) (node *corev1.Node, err error) {
+	err = a.call(ctx, func(ctx context.Context) error {
+		node, err = a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	return node, err
+}
+
+// labeled reads the names of the nodes that have the label of a rule, or of one that it continues, live. It requests
+// only their metadata, which is cheap.
+func (a api) labeled(ctx context.Context, r *rule) (names []string, err error) {
+	for _, label := range r.labels() {
+		nodes := &metav1.PartialObjectMetadataList{}
+		nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := a.call(ctx, func(ctx context.Context) error {
+			return a.rules.List(ctx, nodes, client.MatchingLabels{label: r.print})
+		}); err != nil {
+			return nil, fmt.Errorf("list the nodes with the taint of rule %s: %w", r.object.Name, err)
+		}
+		for i := range nodes.Items {
+			names = append(names, nodes.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// briefly shortens a message of the API server to fit into an event.
+func briefly(err error) string {
+	const enough = 400
+	text := err.Error()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		text = status.Status().Message
+	}
+	if len(text) > enough {
+		text = strings.ToValidUTF8(text[:enough], "") + "..."
+	}
+	return text
 }

@@ -15,7 +15,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -24,21 +25,26 @@ import (
 )
 
 // report writes the status of a rule. It releases a rule that is being deleted once no node has its taint any longer.
-func (r *reconciler) report(ctx context.Context, p planned) error {
-	if p.gone {
-		return nil
-	}
+func (r *reconciler) report(ctx context.Context, p outcome) error {
 	return r.try(p, "status", func() error {
-		if !p.object.DeletionTimestamp.IsZero() {
-			return r.release(ctx, p)
+		if p.rule.object.DeletionTimestamp.IsZero() {
+			return r.writeStatus(ctx, p)
 		}
-		r.tellHolding(ctx, p)
-		return r.writeStatus(ctx, p)
+		return r.release(ctx, p)
 	})
 }
 
+// keep gives a rule our finalizer.
+func (r *reconciler) keep(ctx context.Context, p outcome) error {
+	object := r.newest(p)
+	if slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
+		return nil
+	}
+	return r.writeFinalizers(ctx, object, append(slices.Clone(object.Finalizers), v1alpha1.Finalizer))
+}
+
 // release removes our finalizer if, according to the API server too, no node has the rule's taint.
-func (r *reconciler) release(ctx context.Context, p planned) error {
+func (r *reconciler) release(ctx context.Context, p outcome) error {
 	object := r.newest(p)
 	if r.dryRun || !p.clean || !slices.Contains(object.Finalizers, v1alpha1.Finalizer) {
 		return nil
@@ -50,107 +56,119 @@ func (r *reconciler) release(ctx context.Context, p planned) error {
 	if len(late) > 0 {
 		p.pending = late
 		return errors.Join(r.writeNodes(ctx, p, false),
-			fmt.Errorf("node %s still had the taint of deleted rule %s, because the watch lags", late[0], p.rule.name))
+			fmt.Errorf("node %s still had the taint of deleted rule %s, because the watch lags", late[0], object.Name))
 	}
 	left := slices.DeleteFunc(slices.Clone(object.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
 	return r.writeFinalizers(ctx, object, left)
 }
 
+// writeFinalizers writes the finalizers of a rule, with the precondition that the rule has not changed since it was
+// read.
 func (r *reconciler) writeFinalizers(ctx context.Context, object *v1alpha1.NodeTaintRule, finalizers []string) error {
-	written, err := r.api.patchFinalizers(ctx, object, finalizers)
-	return r.wrote(object, written, err)
+	changed := object.DeepCopy()
+	changed.Finalizers = finalizers
+	_, err := r.writeRule(ctx, "finalizers", object.UID, changed, func(ctx context.Context) error {
+		return r.api.rules.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
+	})
+	return err
 }
 
-// wrote notes the answer to a write of a rule. A rule that no longer exists needs none.
-func (r *reconciler) wrote(object, written *v1alpha1.NodeTaintRule, err error) error {
-	if err == nil {
-		r.notes[object.UID].written = written
-	}
-	if apicall.IsNotFound(err) {
+// writeStatus writes the status of a rule, which has no other writer, if it changed.
+func (r *reconciler) writeStatus(ctx context.Context, p outcome) error {
+	object := r.newest(p)
+	changed := object.DeepCopy()
+	setStatus(&changed.Status, p)
+	if apiequality.Semantic.DeepEqual(changed.Status, object.Status) {
 		return nil
+	}
+	if r.dryRun {
+		r.notes[object.UID].written = changed
+		logf.FromContext(ctx).Info("Dry run: would write a rule's status", "rule", object.Name,
+			"reason", p.rule.ruling.reason, "selected", p.selected, "matching", p.matching,
+			"tainted", p.tainted, "held", p.held, "why", heldMessage(p))
+		return nil
+	}
+	wrote, err := r.writeRule(ctx, "status", object.UID, changed, func(ctx context.Context) error {
+		return r.api.rules.Status().Patch(ctx, changed, client.MergeFrom(object))
+	})
+	if wrote {
+		r.announce(ctx, p, object)
 	}
 	return err
 }
 
-// tellHolding reports that a rule has begun or ceased to hold nodes back.
-func (r *reconciler) tellHolding(ctx context.Context, p planned) {
-	note := r.note(p)
-	if note.holding == "" {
-		note.holding = saysHolding(r.newest(p))
+// writeRule makes a call that writes a rule, and reports whether it was written. A rule that no longer exists needs
+// nothing.
+func (r *reconciler) writeRule(
+	ctx context.Context, what string, uid types.UID, changed *v1alpha1.NodeTaintRule, patch func(context.Context) error,
+) (bool, error) {
+	err := r.api.call(ctx, patch)
+	switch {
+	case apicall.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("write the %s of rule %s: %w", what, changed.Name, err)
 	}
-	if note.holding == p.outcome.holding() {
+	if changed.UID == uid { // it may be another rule of that name by now
+		r.notes[uid].written = changed
+	}
+	return true, nil
+}
+
+// announce logs and records as events what has changed since a version of the rule: whether it is accepted, and whether
+// it holds nodes back.
+func (r *reconciler) announce(ctx context.Context, p outcome, before *v1alpha1.NodeTaintRule) {
+	log := logf.FromContext(ctx).WithValues("rule", before.Name, "dryRun", p.rule.dryRun)
+	about := &corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: before.Name, UID: before.UID,
+	}
+	if is := p.rule.ruling; is.reason != reasonOf(before, v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted) {
+		kind := corev1.EventTypeNormal
+		if !is.accepted() {
+			kind = corev1.EventTypeWarning
+		}
+		log.Info("Whether a rule is accepted has changed", "reason", is.reason, "message", is.message)
+		r.events.Eventf(about, kind, is.reason, "%s", is.message)
+	}
+	if p.holding() == reasonOf(before, v1alpha1.ConditionHolding, v1alpha1.ReasonNoNodeHeld) {
 		return
 	}
-	note.holding = p.outcome.holding()
-	log := logf.FromContext(ctx).WithValues("rule", p.rule.name, "dryRun", p.rule.asIf)
-	if p.outcome.held > 0 {
-		log.Info("Nodes wait for the taint of a rule", "held", p.outcome.held, "why", heldMessage(p))
-	} else {
+	suffix := ""
+	if p.rule.dryRun {
+		suffix = v1alpha1.DryRunSuffix
+	}
+	if p.held == 0 {
 		log.Info("No nodes wait for the taint of a rule any longer")
-	}
-	if !r.dryRun {
-		r.events.holding(p)
-	}
-}
-
-// writeStatus writes the status of a rule if it changed.
-func (r *reconciler) writeStatus(ctx context.Context, p planned) error {
-	object := r.newest(p)
-	status := statusOf(object, p)
-	if apiequality.Semantic.DeepEqual(status, object.Status) {
-		return nil
-	}
-	if r.dryRun {
-		r.wouldSay(ctx, p, status)
-		return nil
-	}
-	said := saysRefused(object)
-	written, err := r.api.patchStatus(ctx, object, status)
-	if err := r.wrote(object, written, err); err != nil || written == nil {
-		return err
-	}
-	if !p.verdict.accepted() && said != p.verdict.reason {
-		logf.FromContext(ctx).Info("A rule is not accepted", "rule", object.Name,
-			"reason", p.verdict.reason, "message", p.verdict.message)
-		r.events.refused(object, p.verdict)
-	}
-	if p.verdict.accepted() && said != "" {
-		logf.FromContext(ctx).Info("A rule is accepted now", "rule", object.Name)
-		r.events.accepted(object, p.verdict)
-	}
-	return nil
-}
-
-// wouldSay logs the status that a rule would get in a dry run, if it is news.
-func (r *reconciler) wouldSay(ctx context.Context, p planned, status v1alpha1.NodeTaintRuleStatus) {
-	for i := range status.Conditions {
-		status.Conditions[i].LastTransitionTime.Reset()
-	}
-	note := r.note(p)
-	if apiequality.Semantic.DeepEqual(note.would, status) {
+		r.events.Eventf(about, corev1.EventTypeNormal, "TaintNoLongerHeld",
+			"No node waits for taint %s any longer.%s", p.rule.text, suffix)
 		return
 	}
-	note.would = status
-	logf.FromContext(ctx).Info("Dry run: would write a rule's status", "rule", p.rule.name, "reason", p.verdict.reason,
-		"selected", p.outcome.selected, "matching", p.outcome.matching, "tainted", p.outcome.tainted, "held", p.outcome.held)
+	log.Info("Nodes wait for the taint of a rule", "held", p.held, "why", heldMessage(p))
+	r.events.Eventf(about, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)
 }
 
-// statusOf returns the status of a rule according to its newest plan.
-func statusOf(object *v1alpha1.NodeTaintRule, p planned) v1alpha1.NodeTaintRuleStatus {
-	plan, verdict, generation := p.outcome, p.verdict, p.object.Generation
-	status := *object.Status.DeepCopy()
+// reasonOf returns the reason of a condition of a rule, or another if it has no such condition.
+func reasonOf(object *v1alpha1.NodeTaintRule, condition, otherwise string) string {
+	if is := meta.FindStatusCondition(object.Status.Conditions, condition); is != nil {
+		return is.Reason
+	}
+	return otherwise
+}
+
+// setStatus sets the status of a rule according to its newest plan.
+func setStatus(status *v1alpha1.NodeTaintRuleStatus, p outcome) {
+	ruling, generation := p.rule.ruling, p.rule.object.Generation
 	status.ObservedGeneration = generation
-	status.Selected, status.Matching = int32(plan.selected), int32(plan.matching)
-	status.Tainted, status.Held = int32(plan.tainted), int32(plan.held)
+	status.Selected, status.Matching = int32(p.selected), int32(p.matching)
+	status.Tainted, status.Held = int32(p.tainted), int32(p.held)
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: statusIf(verdict.accepted()),
-		Reason: verdict.reason, Message: verdict.message, ObservedGeneration: generation,
+		Type: v1alpha1.ConditionAccepted, Status: statusIf(ruling.accepted()),
+		Reason: ruling.reason, Message: ruling.message, ObservedGeneration: generation,
 	})
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionHolding, Status: statusIf(plan.held > 0),
-		Reason: plan.holding(), Message: heldMessage(p), ObservedGeneration: generation,
+		Type: v1alpha1.ConditionHolding, Status: statusIf(p.held > 0),
+		Reason: p.holding(), Message: heldMessage(p), ObservedGeneration: generation,
 	})
-	return status
 }
 
 func statusIf(holds bool) metav1.ConditionStatus {
@@ -161,20 +179,19 @@ func statusIf(holds bool) metav1.ConditionStatus {
 }
 
 // heldMessage explains in sentences why nodes wait.
-func heldMessage(p planned) string {
-	plan := p.outcome
+func heldMessage(p outcome) string {
 	var sentences []string
-	if waiting := plan.held - plan.refused; waiting > 0 {
-		bound := fmt.Sprint(plan.bound)
-		if text := p.rule.spec.MaxTainted.String(); text != bound {
-			bound = fmt.Sprintf("%d (%s)", plan.bound, text)
+	if waiting := p.held - p.refused; waiting > 0 {
+		bound := fmt.Sprint(p.bound)
+		if text := p.rule.object.Spec.MaxTainted.String(); text != bound {
+			bound = fmt.Sprintf("%d (%s)", p.bound, text)
 		}
 		sentences = append(sentences, fmt.Sprintf("%s for taint %s: the rule selects %s and taints at most %s.",
-			sentence.Do(waiting, "node", "waits", "wait"), p.rule.text, sentence.Counted(plan.selected, "node"), bound))
+			sentence.Do(waiting, "node", "waits", "wait"), p.rule.text, sentence.Counted(p.selected, "node"), bound))
 	}
-	if plan.refused > 0 {
+	if p.refused > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s cannot get taint %s; Taintkeeper retries every minute. For node %s, the API server says: %s",
-			sentence.Counted(plan.refused, "node"), p.rule.text, plan.example, plan.why))
+			sentence.Counted(p.refused, "node"), p.rule.text, p.example, p.why))
 	}
 	if len(sentences) == 0 {
 		return "No node waits for the taint."
@@ -182,81 +199,23 @@ func heldMessage(p planned) string {
 	return strings.Join(sentences, " ")
 }
 
-// saysHolding returns what the status of a rule says about nodes that wait, as a reason.
-func saysHolding(object *v1alpha1.NodeTaintRule) string {
-	if said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHolding); said != nil {
-		return said.Reason
-	}
-	return v1alpha1.ReasonNoNodeHeld
-}
-
-// saysRefused returns the reason for which the rule is not accepted according to its status, or empty.
-func saysRefused(object *v1alpha1.NodeTaintRule) string {
-	said := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionAccepted)
-	if said == nil || said.Status != metav1.ConditionFalse {
-		return ""
-	}
-	return said.Reason
-}
-
-// events writes events on rules, in the background.
-type events struct{ *apicall.Recorder }
-
-func newEvents(client kubernetes.Interface) *events {
-	return &events{apicall.NewRecorder("taintkeeper", client)}
-}
-
-// refused records that a rule is not accepted.
-func (e *events) refused(rule *v1alpha1.NodeTaintRule, why ruling) {
-	e.Eventf(reference(rule), corev1.EventTypeWarning, why.reason, "%s", why.message)
-}
-
-// accepted records that a rule that was not accepted is accepted now.
-func (e *events) accepted(rule *v1alpha1.NodeTaintRule, why ruling) {
-	e.Eventf(reference(rule), corev1.EventTypeNormal, why.reason, "%s", why.message)
-}
-
-// holding records that a rule has begun or ceased to hold nodes back.
-func (e *events) holding(p planned) {
-	suffix := ""
-	if p.rule.onlyReports {
-		suffix = v1alpha1.DryRunSuffix
-	}
-	rule := reference(p.object)
-	if p.outcome.held == 0 {
-		e.Eventf(rule, corev1.EventTypeNormal, "TaintNoLongerHeld",
-			"No node waits for taint %s any longer.%s", p.rule.text, suffix)
-		return
-	}
-	e.Eventf(rule, corev1.EventTypeWarning, "TaintHeld", "%s%s", heldMessage(p), suffix)
-}
-
-func reference(rule *v1alpha1.NodeTaintRule) *corev1.ObjectReference {
-	return &corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeTaintRule", Name: rule.Name, UID: rule.UID,
-	}
-}
-
-// metrics holds what is counted as it happens; ruleCollector reports the rest.
-type metrics struct{ retries *prometheus.CounterVec }
-
-// newMetrics makes the metrics and registers them, if there is a registry.
-func newMetrics(registry prometheus.Registerer, view *view) (*metrics, error) {
-	m := &metrics{retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+// newRetries makes the counter of failed writes. It registers that and the numbers of the rules if there is a registry.
+func newRetries(registry prometheus.Registerer, view *view) (*prometheus.CounterVec, error) {
+	retries := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "taintkeeper_node_health_retries_total",
 		Help: "Failed updates of nodes, which are retried, by the API's reason.",
-	}, []string{"reason"})}
+	}, []string{"reason"})
 	if registry == nil {
-		return m, nil
+		return retries, nil
 	}
-	if err := registry.Register(m.retries); err != nil {
+	if err := registry.Register(retries); err != nil {
 		var known prometheus.AlreadyRegisteredError // node health counts in it, too
 		if !errors.As(err, &known) {
 			return nil, err
 		}
-		m.retries = known.ExistingCollector.(*prometheus.CounterVec)
+		retries = known.ExistingCollector.(*prometheus.CounterVec)
 	}
-	return m, registry.Register(ruleCollector{view})
+	return retries, registry.Register(ruleCollector{view})
 }
 
 // ruleCollector reports, at scrape time, what the rules do.
@@ -272,9 +231,9 @@ func (c ruleCollector) Describe(descs chan<- *prometheus.Desc) { descs <- ruleNo
 // Collect implements prometheus.Collector.
 func (c ruleCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, p := range c.view.all() {
-		counts := map[string]int{"matching": p.outcome.matching, "tainted": p.outcome.tainted, "held": p.outcome.held}
-		for state, count := range counts {
-			metrics <- prometheus.MustNewConstMetric(ruleNodesDesc, prometheus.GaugeValue, float64(count), p.rule.name, state)
+		for state, count := range map[string]int{"matching": p.matching, "tainted": p.tainted, "held": p.held} {
+			metrics <- prometheus.MustNewConstMetric(
+				ruleNodesDesc, prometheus.GaugeValue, float64(count), p.rule.object.Name, state)
 		}
 	}
 }

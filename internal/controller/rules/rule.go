@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -12,31 +13,51 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
 )
 
-// rule is a NodeTaintRule, prepared for planning.
+// rule is a version of a NodeTaintRule, prepared for planning.
 type rule struct {
-	name     string
-	text     string // its taint, as key=value:Effect
-	label    string // the key of the label of the nodes that have the taint from this rule
-	print    string // the label's value
+	object   *v1alpha1.NodeTaintRule
+	ruling   ruling
+	text     string   // its taint, as key=value:Effect
+	label    string   // the key of the label of the nodes that have the taint from this rule
+	print    string   // the label's value
+	inherits []string // the labels of the rules that it continues, see passOn
 	selector labels.Selector
-	spec     v1alpha1.NodeTaintRuleSpec
-	// onlyReports means that no node gets the taint from this rule, and that nodes lose it if they have it.
-	onlyReports bool
-	// asIf means that nothing is written, so what would be done counts as done.
-	asIf bool
-	// frozen means that the rule is invalid: its existing taints stay, and it adds none.
+	// dryRun means that no node gets the taint, and that nodes lose it if they have it. What would be done counts as done.
+	dryRun bool
+	// frozen means that the rule writes to no node: it is invalid, or another rule continues it.
 	frozen bool
+}
+
+// newRule prepares a rule for planning. A rule that is not accepted, or is being deleted, selects no node.
+func newRule(object *v1alpha1.NodeTaintRule, ruled ruling, dryRun bool) *rule {
+	r := &rule{
+		object: object, ruling: ruled, label: v1alpha1.TaintedLabelPrefix + object.Name, selector: labels.Nothing(),
+		dryRun: object.Spec.DryRun || dryRun, frozen: ruled.flawed() && object.DeletionTimestamp.IsZero(),
+	}
+	taint := r.taint()
+	r.text = taint.ToString()
+	r.print = fingerprint(r.text)
+	if selector, err := object.Spec.NodeSelector.Compile(); err == nil && r.inForce() {
+		r.selector = selector
+	}
+	return r
 }
 
 // taint returns the taint that a node gets, without timeAdded.
 func (r *rule) taint() corev1.Taint {
-	return corev1.Taint{Key: r.spec.Taint.Key, Value: r.spec.Taint.Value, Effect: r.spec.Taint.Effect}
+	is := r.object.Spec.Taint
+	return corev1.Taint{Key: is.Key, Value: is.Value, Effect: is.Effect}
 }
+
+// labels are the keys of the labels by which a node's taint belongs to the rule.
+func (r *rule) labels() []string { return append([]string{r.label}, r.inherits...) }
 
 // fingerprint is the value of the label for a taint. It distinguishes a rule's taint from one of an earlier rule with
 // the same name. A client that may write the label may write the taint, see [v1alpha1.TaintedLabelPrefix].
@@ -46,19 +67,39 @@ func fingerprint(taint string) string {
 	return hex.EncodeToString(sum[:enough])
 }
 
-// rivals reports whether two rules cannot both have their taints on a node, because they have the same key and effect,
-// or the same name.
-func (r *rule) rivals(other *rule) bool {
-	a, b := r.spec.Taint, other.spec.Taint
-	return a.Key == b.Key && a.Effect == b.Effect || r.label == other.label
+func (r *rule) inForce() bool { return r.ruling.accepted() && r.object.DeletionTimestamp.IsZero() }
+
+// passOn makes each rule that taints nodes continue the rules with the very same taint that are leaving: they are
+// deleted, or a rule takes precedence. No node loses the taint in between, as if the spec of one rule had been edited.
+// If only the value of the taint differs, the taint of the leaving rule is in the way until it is removed.
+func passOn(rules map[types.UID]*rule) {
+	for _, heir := range rules {
+		if !heir.inForce() || heir.dryRun {
+			continue
+		}
+		for _, r := range rules {
+			if r.text == heir.text && !r.inForce() && !r.frozen {
+				r.frozen = true
+				heir.inherits = append(heir.inherits, r.label)
+			}
+		}
+		slices.Sort(heir.inherits)
+	}
+}
+
+// same reports whether two versions of a rule are planned in the same way.
+func (r *rule) same(other *rule) bool {
+	return r.ruling == other.ruling && r.frozen == other.frozen &&
+		slices.Equal(r.inherits, other.inherits) && custom.SameSpec(r.object, other.object)
 }
 
 // bound returns the most nodes that may have the taint at once, and whether there is a bound.
 func (r *rule) bound(selected int) (int, bool) {
-	if r.spec.MaxTainted == nil {
+	bound := r.object.Spec.MaxTainted
+	if bound == nil {
 		return 0, false
 	}
-	most, err := intstr.GetScaledValueFromIntOrPercent(r.spec.MaxTainted, selected, false)
+	most, err := intstr.GetScaledValueFromIntOrPercent(bound, selected, false)
 	if err != nil {
 		return 0, true // judge refuses such a rule
 	}
@@ -84,16 +125,20 @@ func judge(object *v1alpha1.NodeTaintRule, all []*v1alpha1.NodeTaintRule) ruling
 	if flaw, found := flawOf(object); found {
 		return flaw
 	}
-	rivals := slices.DeleteFunc(slices.Clone(all), func(other *v1alpha1.NodeTaintRule) bool {
-		_, flawed := flawOf(other)
-		return flawed || other.Name == object.Name || !other.DeletionTimestamp.IsZero() ||
-			!sameTaint(other, object) || !older(other, object)
-	})
-	if len(rivals) > 0 {
-		winner := slices.MinFunc(rivals, compareAge)
-		return ruling{v1alpha1.ReasonTaintConflict, fmt.Sprintf("Rule %s has the same taint key and effect and takes precedence: delete one of the two.", winner.Name)}
+	winner := object
+	for _, other := range all {
+		a, b := other.Spec.Taint, object.Spec.Taint
+		if a.Key != b.Key || a.Effect != b.Effect || !other.DeletionTimestamp.IsZero() || compareAge(other, winner) >= 0 {
+			continue
+		}
+		if _, flawed := flawOf(other); !flawed {
+			winner = other
+		}
 	}
-	if object.Spec.DryRun {
+	switch {
+	case winner.Name != object.Name:
+		return ruling{v1alpha1.ReasonTaintConflict, fmt.Sprintf("Rule %s has the same taint key and effect and takes precedence: delete one of the two.", winner.Name)}
+	case object.Spec.DryRun:
 		return ruling{v1alpha1.ReasonAccepted, "The rule only reports: dryRun is true."}
 	}
 	return ruling{v1alpha1.ReasonAccepted, "The rule is in force."}
@@ -163,37 +208,9 @@ func builtIn(key string) bool {
 	})
 }
 
-func sameTaint(a, b *v1alpha1.NodeTaintRule) bool {
-	return a.Spec.Taint.Key == b.Spec.Taint.Key && a.Spec.Taint.Effect == b.Spec.Taint.Effect
-}
-
-func older(a, b *v1alpha1.NodeTaintRule) bool { return compareAge(a, b) < 0 }
-
+// compareAge puts older rules first.
 func compareAge(a, b *v1alpha1.NodeTaintRule) int {
-	if by := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); by != 0 {
-		return by
-	}
-	return strings.Compare(a.Name, b.Name)
-}
-
-// newRule prepares a rule for planning. A rule that is not accepted, or is being deleted, selects no node.
-func newRule(object *v1alpha1.NodeTaintRule, verdict ruling, dryRun bool) *rule {
-	deleted := !object.DeletionTimestamp.IsZero()
-	r := &rule{
-		name: object.Name, label: v1alpha1.TaintedLabelPrefix + object.Name, selector: labels.Nothing(), spec: object.Spec,
-		onlyReports: object.Spec.DryRun, asIf: object.Spec.DryRun || dryRun,
-		frozen: verdict.flawed() && !deleted,
-	}
-	taint := r.taint()
-	r.text = taint.ToString()
-	r.print = fingerprint(r.text)
-	if !verdict.accepted() || deleted {
-		return r
-	}
-	if selector, err := object.Spec.NodeSelector.Compile(); err == nil {
-		r.selector = selector
-	}
-	return r
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 // condition returns the condition of the given type of a node, or nil if it has none.

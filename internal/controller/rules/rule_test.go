@@ -436,7 +436,7 @@ func TestADeletedRuleStaysUntilItsTaintsAreOffAllNodes(t *testing.T) {
 	})
 }
 
-func TestTheTaintsOfARuleThatIsGoneGoWithOrWithoutAFinalizer(t *testing.T) {
+func TestAFinalizerThatAUserRemovedComesAgain(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addRule("deadlock")
@@ -838,6 +838,38 @@ func TestATakeOverBetweenTwoRulesWithOneTaintChangesOnlyTheOwner(t *testing.T) {
 	})
 }
 
+// The older rule had tainted more nodes than the younger may, on nodes that the younger does not select, too.
+func TestARuleContinuesADeletedOneAsIfThatHadBeenEdited(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		w.addZone("a", 4)
+		w.addZone("b", 1)
+		w.addRule("older", goesAfter(time.Hour))
+		w.Pass(time.Second)
+		w.addRule("younger", atMost(intstr.FromInt32(2)), goesAfter(time.Minute), func(r *v1alpha1.NodeTaintRule) {
+			r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelTopologyZone: "a"}}
+		})
+		w.run()
+		w.locks("a-0", "a-1", "a-2", "b-0")
+		w.waitForPlans()
+		w.deleteRule("older")
+		w.locks("a-3")
+		w.unlocks("a-2")
+		w.Pass(50 * time.Second)
+		w.wantDeadlocked("a-0", "a-1", "a-2")
+		w.wantStatus("younger", [4]int32{4, 3, 3, 1}, "Accepted", "MaxTainted")
+		if patches := w.Did("patch nodes a-0/"); len(patches) != 2 {
+			t.Errorf("a-0 was patched at %v, want once for the taint and once for the label", patches)
+		}
+		if !w.isGone("older") {
+			t.Error("the deleted rule is still there")
+		}
+		w.Pass(20 * time.Second)
+		w.wantDeadlocked("a-0", "a-1")
+		w.deleteRule("younger")
+		w.wantDeadlocked()
+	})
+}
+
 // The finalizer of the younger one cannot be written for now.
 func TestATakeOverWaitsForARuleThatCannotTaintYet(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
@@ -990,24 +1022,6 @@ func TestARefusedNodeThatLostItsTaintIsNotTriedWithoutPause(t *testing.T) {
 		w.locks("a-1")
 		w.Until(15 * time.Minute)
 		w.wantDeadlocked("a-1")
-	})
-}
-
-func TestATaintOfARuleThatWasRecreatedWithAnotherTaintGoes(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addZone("a", 3)
-		w.addRule("deadlock")
-		w.run()
-		w.locks("a-0")
-		w.waitForPlans()
-		w.wantDeadlocked("a-0")
-		rule := w.rule("deadlock")
-		rule.Finalizers = nil // by force
-		w.Must(nil, w.rules.Update(w.T.Context(), rule))
-		w.Must(nil, w.rules.Delete(w.T.Context(), rule))
-		w.addRule("deadlock", func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = "example.com/other" })
-		w.Until(time.Minute)
-		w.WantTaints("a-0", "example.com/other:NoSchedule")
 	})
 }
 

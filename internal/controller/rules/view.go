@@ -6,11 +6,8 @@ package rules
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/taintkeeper/taintkeeper/internal/instant"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -19,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -29,119 +27,106 @@ import (
 type view struct {
 	dryRun bool
 
-	mu    sync.Mutex
-	nodes map[string]*corev1.Node
-	rules map[types.UID]*followed // a rule that was recreated under its name is another rule
+	mu         sync.Mutex
+	nodes      map[string]*corev1.Node
+	rules      map[types.UID]*followed     // a rule that was recreated under its name is another rule
+	unanswered map[nodeTaint]unansweredAdd // by the node, and the text of the taint
 }
 
 // followed is a rule with its newest plan.
 type followed struct {
-	object     *v1alpha1.NodeTaintRule
-	verdict    ruling
-	rule       *rule
-	gone       bool // the rule no longer exists
-	selected   int
-	places     map[string]*place
-	outcome    outcome
-	unanswered map[string]unanswered // by node
+	rule     *rule
+	selected int
+	nodes    map[string]*ruleNode
+	outcome  outcome
 }
 
-// unanswered is a write of the rule's taint without an answer. As long as the node has the version that is the
-// precondition of the write, the taint may still be added, until the call has ended in the API server.
-type unanswered struct {
+// nodeTaint names a node and a taint, as text.
+type nodeTaint struct{ node, taint string }
+
+// unansweredAdd is a write without an answer that adds a taint to a node. As long as the node has the version that is
+// the precondition of the write, the taint may still be added, until the call has ended in the API server.
+type unansweredAdd struct {
 	version metav1.Object
 	until   time.Time
 }
 
-// planned is what is known about a rule as of its newest plan.
-type planned struct {
-	object  *v1alpha1.NodeTaintRule
-	verdict ruling
-	rule    *rule
-	gone    bool
-	outcome outcome
-	clean   bool      // no node has the taint, can have it, or is about to get it
-	adds    bool      // a node should get the taint
-	pending []string  // the nodes that are not as the rule wants them
-	next    time.Time // when anything changes with time alone, or zero
+// sighting is how this process sees a node.
+type sighting struct {
+	node *corev1.Node
+	seen verdict.Sight
+	gap  bool // versions of the node may have been missed since the last sighting
 }
 
 func newView(dryRun bool) *view {
-	return &view{dryRun: dryRun, nodes: map[string]*corev1.Node{}, rules: map[types.UID]*followed{}}
+	return &view{
+		dryRun: dryRun, nodes: map[string]*corev1.Node{}, rules: map[types.UID]*followed{},
+		unanswered: map[nodeTaint]unansweredAdd{},
+	}
 }
 
-// setRules notes which rules exist now. All must then be planned again, because one rule may take what another leaves.
+// setRules notes which rules exist now.
 func (v *view) setRules(all []*v1alpha1.NodeTaintRule, seen verdict.Sight) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for uid, f := range v.rules {
-		if !f.gone && !slices.ContainsFunc(all, func(o *v1alpha1.NodeTaintRule) bool { return o.UID == uid }) {
-			object := f.object.DeepCopy()
-			object.DeletionTimestamp = &metav1.Time{Time: seen.At}
-			f.gone = true
-			v.define(f, object, f.verdict, seen)
-		}
-	}
+	rules := make(map[types.UID]*rule, len(all))
 	for _, object := range all {
-		v.setRule(object, judge(object, all), seen)
+		rules[object.UID] = newRule(object, judge(object, all), v.dryRun)
 	}
-}
-
-func (v *view) setRule(object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) {
-	f, ok := v.rules[object.UID]
-	if ok && f.verdict == ruled && custom.SameSpec(f.object, object) {
-		return
-	}
-	if !ok {
-		f = &followed{unanswered: map[string]unanswered{}}
-		v.rules[object.UID] = f
-	}
-	v.define(f, object, ruled, seen)
-	maps.DeleteFunc(v.rules, func(_ types.UID, old *followed) bool { // what it has left belongs to the new one
-		return old.gone && old.rule.label == f.rule.label && old.rule.print == f.rule.print
-	})
-}
-
-// define sets the spec of a rule, and looks at all nodes again.
-func (v *view) define(f *followed, object *v1alpha1.NodeTaintRule, ruled ruling, seen verdict.Sight) {
-	before := f.places
-	if f.object != nil && !apiequality.Semantic.DeepEqual(f.object.Spec.Condition, object.Spec.Condition) {
-		for _, known := range before { // nothing is known about another condition
-			known.since = time.Time{}
+	passOn(rules)
+	for uid, r := range rules {
+		f, ok := v.rules[uid]
+		if !ok {
+			f = &followed{}
+			v.rules[uid] = f
+		}
+		if !ok || !f.rule.same(r) {
+			v.define(f, r, seen)
 		}
 	}
-	f.object, f.verdict, f.rule = object, ruled, newRule(object, ruled, v.dryRun)
-	f.places, f.selected = map[string]*place{}, 0
+	maps.DeleteFunc(v.rules, func(uid types.UID, _ *followed) bool { return rules[uid] == nil })
+}
+
+// define sets the version of a rule, and looks at all nodes again.
+func (v *view) define(f *followed, r *rule, seen verdict.Sight) {
+	known := f.nodes
+	if f.rule != nil && !apiequality.Semantic.DeepEqual(f.rule.object.Spec.Condition, r.object.Spec.Condition) {
+		for _, node := range known { // nothing is known about another condition
+			node.since = time.Time{}
+		}
+	}
+	f.rule, f.outcome.rule, f.nodes, f.selected = r, r, map[string]*ruleNode{}, 0
 	for name, node := range v.nodes {
-		f.sees(before[name], nil, look{node: node, seen: seen})
+		f.see(known[name], nil, sighting{node: node, seen: seen})
 	}
 }
 
-func (f *followed) request() Request { return Request{Name: f.object.Name, UID: f.object.UID} }
+func (f *followed) request() Request {
+	return Request{Name: f.rule.object.Name, UID: f.rule.object.UID}
+}
 
-// sees notes what a rule sees of a node, given what it knew about the node.
-func (f *followed) sees(known *place, before *corev1.Node, now look) {
+// see notes what a rule sees of a node, given what it knew about the node.
+func (f *followed) see(known *ruleNode, before *corev1.Node, now sighting) {
 	is := f.rule.facts(now.node)
 	if is.selected {
 		f.selected++
 	}
-	next := &place{facts: is}
+	next := &ruleNode{facts: is, owned: f.rule.owns(is, known)}
 	if known != nil {
-		next.wanted, next.refusal = known.wanted, known.refusal
+		next.wanted = known.wanted
+		if !next.owned {
+			next.refusal = known.refusal
+		}
 	}
-	next.owned = f.rule.owns(is, known)
-	if next.owned {
-		next.refusal = nil
-	}
-	if !is.matches() && !is.labeled && !next.has(f.rule) {
+	if !is.matches() && !is.marked() && !next.has(f.rule) {
 		return
 	}
-	next.since = sinceWhen(f.rule, known, before, now)
-	f.places[now.node.Name] = next
+	next.since = f.rule.sinceWhen(known, before, now)
+	f.nodes[now.node.Name] = next
 }
 
-// brought notes an existing node as the watch has brought it. It returns the rules that must be planned again.
-func (v *view) brought(now look) []Request {
+// setNode notes an existing node as the watch has brought it. It returns the rules that must be planned again.
+func (v *view) setNode(now sighting) []Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	node := now.node
@@ -162,17 +147,11 @@ func (v *view) brought(now look) []Request {
 	return news
 }
 
-// went notes that a node is gone. It returns the rules that must be planned again.
-func (v *view) went(name string) []Request {
+// dropNode notes that a node is gone. It returns the rules that must be planned again.
+func (v *view) dropNode(name string) []Request {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.forget(name)
-}
-
-// newer compares two versions of an object, which the API server counts up (KEP-5504).
-func newer(a, b metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order > 0
 }
 
 // sameForRules reports whether no rule can see a difference between two versions of a node.
@@ -185,21 +164,19 @@ func sameForRules(a, b *corev1.Node) bool {
 }
 
 // update notes what a rule sees of a changed node, and reports whether that is news.
-func (f *followed) update(before *corev1.Node, now look) bool {
-	if before == nil {
-		f.sees(nil, nil, now)
-		return true
+func (f *followed) update(before *corev1.Node, now sighting) bool {
+	if before != nil {
+		was := f.rule.facts(before)
+		if was == f.rule.facts(now.node) && !f.rule.missed(before, now) {
+			return false
+		}
+		if was.selected {
+			f.selected--
+		}
 	}
-	was := f.rule.facts(before)
-	if was == f.rule.facts(now.node) && !f.rule.missed(before, now) {
-		return false
-	}
-	if was.selected {
-		f.selected--
-	}
-	place := f.places[now.node.Name]
-	delete(f.places, now.node.Name)
-	f.sees(place, before, now)
+	known := f.nodes[now.node.Name]
+	delete(f.nodes, now.node.Name)
+	f.see(known, before, now)
 	return true
 }
 
@@ -214,8 +191,7 @@ func (v *view) forget(name string) []Request {
 		if f.rule.facts(node).selected {
 			f.selected--
 		}
-		delete(f.places, name)
-		delete(f.unanswered, name)
+		delete(f.nodes, name)
 		all = append(all, f.request())
 	}
 	return all
@@ -232,101 +208,120 @@ func (v *view) requests() []Request {
 	return all
 }
 
-// plan plans a rule, and its rivals, to which it may leave its nodes. It returns what is known about the rule
-// afterwards. listed are the nodes that have its label according to the API server, whether the watch has brought that
-// or not.
-func (v *view) plan(uid types.UID, listed []string, now time.Time) (planned, bool) {
+// plan plans a rule, and returns what is then known about it. listed are the nodes that have its label according to the
+// API server, whether the watch has brought that or not.
+func (v *view) plan(uid types.UID, listed []string, now time.Time) (outcome, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f, ok := v.rules[uid]
 	if !ok {
-		return planned{}, false
+		return outcome{}, false
 	}
-	for _, other := range v.rules {
-		if other != f && other.rule.rivals(f.rule) {
-			v.planOne(other, nil, now)
-		}
-	}
-	v.planOne(f, listed, now)
-	p := f.planned()
-	if f.gone && p.clean && len(f.places) == 0 {
-		delete(v.rules, uid)
-	}
-	return p, true
-}
-
-func (v *view) planOne(f *followed, listed []string, now time.Time) {
-	maps.DeleteFunc(f.unanswered, func(name string, u unanswered) bool {
-		node := v.nodes[name]
-		return node == nil || newer(node, u.version) || !u.until.After(now)
+	maps.DeleteFunc(v.unanswered, func(at nodeTaint, add unansweredAdd) bool {
+		node := v.nodes[at.node]
+		return node == nil || newer(node, add.version) || !add.until.After(now)
 	})
-	unseen := slices.AppendSeq(slices.Clone(listed), maps.Keys(f.unanswered))
-	slices.Sort(unseen)
-	planning := planning{rule: f.rule, now: now, blocked: v.blocked}
-	f.outcome = planning.plan(f.selected, f.places, slices.Compact(unseen))
-}
-
-func (f *followed) planned() planned {
-	p := planned{
-		object: f.object, verdict: f.verdict, rule: f.rule, gone: f.gone, outcome: f.outcome,
-		clean: len(f.unanswered) == 0, next: f.outcome.next,
+	unseen := map[string]bool{}
+	for _, name := range listed {
+		unseen[name] = true
 	}
-	for name, place := range f.places {
-		p.clean = p.clean && !place.owned && !place.labeled && !place.wanted
-		if !place.asPlanned(f.rule) {
-			p.pending = append(p.pending, name)
-			p.adds = p.adds || place.wantedBy(f.rule) && !place.owned
+	var until time.Time // when the next unanswered write is certain
+	for at, add := range v.unanswered {
+		if at.taint == f.rule.text {
+			unseen[at.node], until = true, instant.Next(until, add.until)
 		}
 	}
-	for _, u := range f.unanswered {
-		p.next = instant.Next(p.next, u.until)
-	}
-	slices.Sort(p.pending)
-	return p
+	planning := planning{outcome: outcome{rule: f.rule}, now: now}
+	f.outcome = planning.plan(f.selected, f.nodes, unseen)
+	f.outcome.clean = f.outcome.clean && until.IsZero()
+	f.outcome.next = instant.Next(f.outcome.next, until)
+	return f.outcome, true
 }
 
-// all returns what is known about the existing rules.
-func (v *view) all() []planned {
+// edit returns what must be written to a node that was read live so that it is as the newest plan of a rule wants it,
+// and false if nothing must be written. Anything that the plan did not know, such as another node of that name, is left
+// to the next plan. It adds the taint and the label only if admitted.
+func (v *view) edit(r *rule, node *corev1.Node, may bool, now time.Time) (e apicall.NodeEdit, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var all []planned
-	for _, f := range v.rules {
-		if !f.gone {
-			all = append(all, f.planned())
+	f, known := v.rules[r.object.UID], v.nodes[node.Name]
+	if f == nil || f.rule != r || known == nil || known.UID != node.UID || r.frozen {
+		return e, false
+	}
+	seen := f.nodes[node.Name]
+	wanted := seen.wantedBy(r)
+	if wanted && !may {
+		return e, false
+	}
+	if e.Taints, ok = r.taints(node, seen, now); !ok {
+		return e, false
+	}
+	e.Labels = r.labelChanges(node, wanted)
+	return e, len(e.Labels) > 0 || len(e.Taints) != len(node.Spec.Taints)
+}
+
+// labelChanges returns which labels a node gets, and loses: it has the rule's own if it has the taint.
+func (r *rule) labelChanges(node *corev1.Node, tainted bool) map[string]*string {
+	changes := map[string]*string{}
+	for _, label := range r.labels() {
+		has, wants := node.Labels[label] == r.print, tainted && label == r.label
+		switch {
+		case has && !wants:
+			changes[label] = nil
+		case wants && !has:
+			changes[label] = new(r.print)
 		}
 	}
-	slices.SortFunc(all, func(a, b planned) int { return strings.Compare(a.rule.name, b.rule.name) })
+	return changes
+}
+
+// taints returns the taints of a node that was read live, as the rule wants them, and false if it is not clear now what
+// it wants. seen is what the newest plan knew of the node; nil if nothing.
+func (r *rule) taints(node *corev1.Node, seen *ruleNode, now time.Time) (_ []corev1.Taint, ok bool) {
+	is, taints := r.facts(node), slices.Clone(node.Spec.Taints)
+	// A taint that was the rule's when it was seen still is, even if the plan no longer wants it; compare owns.
+	owned := is.standing == r.text && (is.marked() || seen != nil && seen.owned)
+	switch wanted := seen.wantedBy(r); {
+	case wanted && owned, !wanted && !owned:
+		return taints, true
+	case wanted:
+		taint := r.taint()
+		taint.TimeAdded = &metav1.Time{Time: now}
+		return append(taints, taint), is.matches() && is.standing == ""
+	}
+	taints = slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.ToString() == r.text })
+	return taints, !is.matches() || r.dryRun // otherwise the condition is back
+}
+
+// all returns the newest plans of all rules.
+func (v *view) all() (all []outcome) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range v.rules {
+		all = append(all, f.outcome)
+	}
 	return all
 }
 
-// blocked reports whether a node has a taint in the way of a rule's that is not about to be removed or taken over.
-func (v *view) blocked(name string, of *place) bool {
-	if of.standing == "" {
-		return false
-	}
-	for _, f := range v.rules {
-		if other := f.places[name]; other != nil && other.owned && other.standing == of.standing && !f.rule.frozen {
-			return false
-		}
-	}
-	return true
-}
-
-// refused notes that the API server definitely refused to taint a node. It is tried again later, and other nodes take
-// its place below the bound.
-func (v *view) refused(uid types.UID, node, why string, now time.Time) {
+// noteRefusal notes that the API server definitely refused to taint a node. It is tried again later, and other nodes
+// get the taint first.
+func (v *view) noteRefusal(uid types.UID, node, why string, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f, ok := v.rules[uid]; ok && f.places[node] != nil {
-		f.places[node].refusal = &refusal{now, why}
+	if f, ok := v.rules[uid]; ok && f.nodes[node] != nil {
+		f.nodes[node].refusal = &refusal{now, why}
 	}
 }
 
-// lost notes that it is not known whether a node was tainted by a call that has certainly ended by an instant.
-func (v *view) lost(uid types.UID, node *corev1.Node, until time.Time) {
+// noteUnanswered notes that it is not known whether a call, which has certainly ended by an instant, tainted a node.
+func (v *view) noteUnanswered(node *corev1.Node, taint string, until time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if f, ok := v.rules[uid]; ok {
-		f.unanswered[node.Name] = unanswered{node, until}
-	}
+	v.unanswered[nodeTaint{node.Name, taint}] = unansweredAdd{node, until}
+}
+
+// newer compares two versions of an object, which the API server counts up (KEP-5504).
+func newer(a, b metav1.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
 }
