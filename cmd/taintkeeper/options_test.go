@@ -203,12 +203,15 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	}
 }
 
-func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
+func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLookAndReport(t *testing.T) {
 	o := parse(t, "--shadow")
 	if err := o.validate(); err != nil || o.elects() {
 		t.Errorf("a shadow takes part in the election, or is refused: %v", err)
 	}
-	want := []string{"list, watch pods", "list, watch nodes", "create, patch events"}
+	want := []string{
+		"list, watch pods", "list, watch nodes", "create, patch events",
+		"patch configmaps taintkeeper-shadow in namespace kube-system",
+	}
 	if needed := permissionsOf(o, true); !slices.Equal(needed, want) {
 		t.Errorf("a shadow asks for %q, want %q", needed, want)
 	}
@@ -218,7 +221,7 @@ func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
 func permissionsOf(o *options, served bool) []string {
 	var needed []string
 	for _, right := range neededPermissions(o, map[string]bool{rulesResource: served, policiesResource: served}) {
-		if right.namespace != "kube-system" {
+		if right.namespace != "kube-system" || o.shadow {
 			needed = append(needed, strings.Join(right.verbs, ", ")+" "+right.String())
 		}
 	}

@@ -165,13 +165,17 @@ func neededPermissions(o *options, served map[string]bool) []permission {
 	return append(needed, neededForTheProcess(o)...)
 }
 
-// neededForTheProcess returns the permissions for the election, for coexistence, and for clients of /metrics.
+// neededForTheProcess returns the permissions for the election, for coexistence, for the report of shadow mode, and for
+// clients of /metrics.
 func neededForTheProcess(o *options) (needed []permission) {
 	if o.elects() {
 		needed = append(needed, permission{verbs: []string{"get", "create", "update"}, resource: "leases", group: "coordination.k8s.io", namespace: o.election.namespace, name: o.election.name})
 	}
 	if o.coexist {
 		needed = append(needed, permission{verbs: []string{"patch"}, resource: "serviceaccounts", namespace: o.election.namespace, name: coexist.ServiceAccount})
+	}
+	if o.shadow {
+		needed = append(needed, permission{verbs: []string{"patch"}, resource: "configmaps", namespace: o.election.namespace, name: v1alpha1.ShadowConfigMap})
 	}
 	if o.guardsMetrics() {
 		needed = append(needed,

@@ -143,7 +143,7 @@ func (c *collector) add(source string, object *unstructured.Unstructured) error 
 		return err
 	}
 	switch object.GroupVersionKind().GroupKind() {
-	case leaseKind, evictionClockKind, eventKind, holderKind:
+	case leaseKind, evictionClockKind, eventKind, holderKind, reportKind:
 		return c.addSign(object)
 	case state.Jobs.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		if c.addOwner(object) {
@@ -385,6 +385,7 @@ func cutOff(source string, objects int) error {
 var (
 	leaseKind         = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
 	evictionClockKind = schema.GroupKind{Kind: "ServiceAccount"}
+	reportKind        = schema.GroupKind{Kind: "ConfigMap"}
 	eventKind         = schema.GroupKind{Kind: "Event"}
 	// holderKind is the admission policy that an EvictionPolicy with ifDown: Hold needs.
 	holderKind = schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
@@ -423,6 +424,16 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		signs.AddEvent(event)
 		signs.AddFailure(event)
 		signs.FailuresKnown = true
+	case reportKind:
+		configMap := &corev1.ConfigMap{}
+		if err := convert(object.Object, configMap); err != nil {
+			return err
+		}
+		err := signs.AddShadow(configMap)
+		if signs.Shadow != nil {
+			signs.Heard(signs.Shadow.Time.Time)
+		}
+		return err
 	case holderKind:
 		holder := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := convert(object.Object, holder); err != nil {
