@@ -135,8 +135,8 @@ const (
 	ShadowUnjudged ShadowOutcome = "unjudged"
 )
 
-// ShadowOutcomes are all outcomes, with their meanings for people. An outcome that is a difference from the rule has the
-// reason of an event.
+// ShadowOutcomes are all outcomes, with their meanings for people. An outcome that is a difference from the rule has
+// the reason of an event.
 var ShadowOutcomes = []struct {
 	Outcome     ShadowOutcome
 	EventReason string

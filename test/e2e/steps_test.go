@@ -234,7 +234,7 @@ func leftByBuiltIn(pod string) Check {
 
 // reported wants shadow mode to report that one pod left on time and another one late.
 func reported(punctual, late string) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
+	return func(ctx context.Context, _ *Play) (Finding, error) {
 		report := &v1alpha1.ShadowReport{}
 		err := await.Poll(ctx, func(ctx context.Context) error {
 			found, err := cluster.ShadowReport(ctx, metav1.NamespaceSystem)

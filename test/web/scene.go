@@ -81,7 +81,8 @@ func (o *Objects) report() []corev1.ConfigMap {
 	if err != nil || o.Shadow.Time.IsZero() {
 		return nil
 	}
-	return []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: v1alpha1.ShadowConfigMap}, Data: data}}
+	meta := metav1.ObjectMeta{Namespace: "kube-system", Name: v1alpha1.ShadowConfigMap}
+	return []corev1.ConfigMap{{ObjectMeta: meta, Data: data}}
 }
 
 // feed answers the calls for a kind.

@@ -55,20 +55,13 @@ type expected struct {
 
 	marked  time.Time // when the built-in's mark was first seen
 	deleted time.Time // when the built-in deleted it
-	seen    time.Time // when the delete was seen
+	seen    time.Time // when it was seen that the pod was deleted
 
 	overdue  bool   // it is due and still exists
 	ahead    uint64 // how many evictions had been seen when it became due
 	reported bool   // as not evicted
 	counted  bool   // it is in the counter
 	judged   bool   // there is nothing more to report
-}
-
-// predecessor is a pod that had to leave and is gone.
-type predecessor struct {
-	uid       types.UID
-	node      string
-	due, gone time.Time
 }
 
 // expect returns the record of a pod, and makes one if there is none.
@@ -144,8 +137,8 @@ func (c *Comparison) unsure(node string) bool {
 	return false
 }
 
-// mustLeave notes that the pod must leave according to the newest verdict. Nothing can evict it before that can be seen:
-// a taint may arrive with an old timeAdded, and a shorter toleration may already have expired when it is set.
+// mustLeave notes that the pod must leave according to the newest verdict. Nothing can evict it before that can be
+// seen: a taint may arrive with an old timeAdded, and a shorter toleration may already have expired when it is set.
 func (e *expected) mustLeave(v verdict.Verdict, now time.Time, unsure bool) {
 	switch {
 	case v.Due.After(now):
@@ -175,42 +168,52 @@ func (c *Comparison) observe(change podcache.Change, seen verdict.Sight) {
 		return
 	}
 	before, newest := change.Before, cmp.Or(change.After, change.Before)
-	marked := newest.Flags.Has(podcache.MarkedByBuiltIn)
-	markedNow := marked && !before.Flags.Has(podcache.MarkedByBuiltIn)
-	deleted, e := deletedAt(change.Object, seen), c.byNode[before.Node][before.UID]
+	marked := newest.Flags.Has(podcache.MarkedByBuiltIn) && !before.Flags.Has(podcache.MarkedByBuiltIn)
+	switch terminated := before.Flags.Has(podcache.Terminating); {
+	case !terminated && (change.After == nil || newest.Flags.Has(podcache.Terminating)):
+		c.observeDelete(change, newest, seen)
+	case marked && terminated:
+		c.observeSecondMark(before, deletedAt(change.Object, seen), seen.At)
+	case marked:
+		e := c.expect(newest)
+		e.marked = cmp.Or(e.marked, seen.At)
+	}
+}
+
+// observeSecondMark notes that the built-in has marked a pod that was already terminating.
+func (c *Comparison) observeSecondMark(pod *podcache.Pod, deleted, now time.Time) {
+	if c.byNode[pod.Node][pod.UID] != nil || now.Sub(deleted) <= crossed {
+		return
+	}
+	e := c.expect(pod)
+	e.deleted, e.seen, e.judged = now, now, true
+	c.count(e, v1alpha1.ShadowTwice)
+	c.report(e, v1alpha1.ShadowTwice, "it was already terminating when the built-in marked it for deletion", now)
+}
+
+// observeDelete notes that a pod was deleted, by the built-in or by another client.
+func (c *Comparison) observeDelete(change podcache.Change, newest *podcache.Pod, seen verdict.Sight) {
+	pod, marked := change.Before, newest.Flags.Has(podcache.MarkedByBuiltIn)
+	deleted, e := deletedAt(change.Object, seen), c.byNode[pod.Node][pod.UID]
 	switch {
-	case before.Flags.Has(podcache.Terminating):
-		if markedNow && e == nil && seen.At.Sub(deleted) > crossed {
-			e = c.expect(before)
-			e.deleted, e.seen, e.judged = seen.At, seen.At, true
-			c.count(e, v1alpha1.ShadowTwice)
-			c.report(e, v1alpha1.ShadowTwice, "it was already terminating when the built-in marked it for deletion", seen.At)
-		}
-	case change.After != nil && !newest.Flags.Has(podcache.Terminating):
-		if markedNow {
-			e = c.expect(newest)
-			e.marked = cmp.Or(e.marked, seen.At)
-		}
 	case marked && change.Object == nil: // it left while the watch of pods was interrupted, so it is not known when
-		e = c.expect(before)
+		e = c.expect(pod)
 		c.count(e, v1alpha1.ShadowUnjudged)
-		c.takeBack(before.UID)
+		c.takeBack(pod.UID)
 		c.forget(e)
-	case !marked || !markedNow && c.isStale(e, markedAt(change.Object, seen), deleted):
-		if e != nil { // another client deleted it
-			if e.reported {
-				c.count(e, v1alpha1.ShadowNever)
-			}
-			c.gone(e, seen.At)
-			c.forget(e)
-		}
-	default:
+	case marked && (!pod.Flags.Has(podcache.MarkedByBuiltIn) || !e.isStale(markedAt(change.Object, seen), deleted)):
 		c.evictions++
-		e = c.expect(before)
-		if v, leaves := c.decide(before); leaves && !e.leaves {
-			e.mustLeave(v, deleted, c.unsure(before.Node))
+		e = c.expect(pod)
+		if v, leaves := c.decide(pod); leaves && !e.leaves {
+			e.mustLeave(v, deleted, c.unsure(pod.Node))
 		}
 		e.deleted, e.seen = deleted, seen.At
+	case e != nil: // another client deleted it
+		if e.reported {
+			c.count(e, v1alpha1.ShadowNever)
+		}
+		c.gone(e, seen.At)
+		c.forget(e)
 	}
 }
 
@@ -236,20 +239,19 @@ func markedAt(pod *corev1.Pod, seen verdict.Sight) time.Time {
 }
 
 // isStale reports whether a marked pod was deleted by another client, because it was not due and the mark is too old.
-func (c *Comparison) isStale(e *expected, marked, deleted time.Time) bool {
-	if e != nil && e.leaves && !e.due.After(deleted.Add(Tolerance)) {
-		return false
-	}
+func (e *expected) isStale(marked, deleted time.Time) bool {
 	if e != nil && e.marked.After(marked) {
 		marked = e.marked
 	}
-	return deleted.Sub(marked) > markHolds
+	due := e != nil && e.leaves && !e.due.After(deleted.Add(Tolerance))
+	return !due && deleted.Sub(marked) > markHolds
 }
 
 // gone notes that a pod that had to leave is gone or leaving. Its successor may have its name.
 func (c *Comparison) gone(e *expected, now time.Time) {
+	e.seen = cmp.Or(e.seen, now)
 	if !e.due.IsZero() {
-		c.predecessors[e.pod.Key()] = predecessor{uid: e.pod.UID, node: e.pod.Node, due: e.due, gone: now}
+		c.predecessors[e.pod.Key()] = e
 	}
 }
 
@@ -257,7 +259,7 @@ func (c *Comparison) gone(e *expected, now time.Time) {
 func (c *Comparison) forgetPredecessors(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.predecessors, func(_ types.NamespacedName, p predecessor) bool { return now.Sub(p.gone) > remembered })
+	maps.DeleteFunc(c.predecessors, func(_ types.NamespacedName, e *expected) bool { return now.Sub(e.seen) > remembered })
 }
 
 // examine decides again about all pods of a node and settles what can be settled. It returns how long to wait before
@@ -389,7 +391,7 @@ func (c *Comparison) outcome(e *expected) v1alpha1.ShadowOutcome {
 	case !e.justified() && (e.unsure || c.config.Nodes.Listed().After(e.deleted)):
 		return v1alpha1.ShadowUnjudged // a taint may have come and gone unseen
 	case !e.hadToLeave(e.deleted):
-		if p, ok := c.predecessors[e.pod.Key()]; ok && p.uid != e.pod.UID {
+		if p := c.predecessors[e.pod.Key()]; p != nil && p.pod.UID != e.pod.UID {
 			return v1alpha1.ShadowTwice
 		}
 		return v1alpha1.ShadowStayed

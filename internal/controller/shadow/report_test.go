@@ -63,15 +63,16 @@ func TestTheReportIsWrittenWithinTenSecondsOfAChangeEachMinuteAndAtTheEnd(t *tes
 
 func TestAReportThatCannotBeWrittenIsLoggedOncePerReasonAndWrittenLater(t *testing.T) {
 	play(t, func(w *world) {
-		w.refuses = errors.New("connection refused")
+		w.refusal.Store(new(errors.New("connection refused")))
 		w.run()
 		w.Until(2 * time.Minute)
-		w.refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, v1alpha1.ShadowConfigMap, nil)
+		var forbidden error = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, v1alpha1.ShadowConfigMap, nil)
+		w.refusal.Store(&forbidden)
 		w.Until(4 * time.Minute)
 		if len(w.log) != 2 || len(w.writes) > 0 {
 			t.Errorf("it logs %q, want two lines", w.log)
 		}
-		w.refuses = nil
+		w.refusal.Store(nil)
 		w.Until(4*time.Minute + 11*sec)
 		if len(w.writes) != 1 {
 			t.Errorf("%d writes, want one soon after it is possible", len(w.writes))

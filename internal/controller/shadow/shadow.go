@@ -73,7 +73,7 @@ type Comparison struct {
 	overdue   int    // pods that are due and still exist
 	evictions uint64 // all evictions by the built-in that were seen
 	// predecessors are pods that had to leave and are gone, by name, because the built-in deletes by name.
-	predecessors map[types.NamespacedName]predecessor
+	predecessors map[types.NamespacedName]*expected
 
 	counts      map[v1alpha1.ShadowOutcome]int
 	differences []v1alpha1.ShadowDifference // oldest first
@@ -87,7 +87,7 @@ func New(config Config) (*Comparison, error) {
 		config: config, timers: builtin.Timers{Rule: config.Rule}, lateness: newLateness(),
 		events:       apicall.NewRecorder("taintkeeper", config.EventClient),
 		byNode:       map[string]map[types.UID]*expected{},
-		predecessors: map[types.NamespacedName]predecessor{},
+		predecessors: map[types.NamespacedName]*expected{},
 		counts:       map[v1alpha1.ShadowOutcome]int{}, announced: map[string]time.Time{},
 	}
 	if config.Registerer != nil {

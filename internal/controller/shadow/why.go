@@ -24,6 +24,8 @@ const (
 	// evictionsPerSecond is roughly how many pods the built-in evicts per second with its default limit of 20 calls. A pod
 	// takes three calls, and its event a fourth.
 	evictionsPerSecond = 5
+	// gaveUp is what the built-in does with an eviction that is refused.
+	gaveUp = "tries five times within 50 ms and then forgets the pod"
 )
 
 // why explains an outcome as far as possible: the first explanation that applies to the pod counts. If the cause is
@@ -37,11 +39,11 @@ func (c *Comparison) why(e *expected, outcome v1alpha1.ShadowOutcome, now time.T
 		return cmp.Or(c.whyFirstCountdown(e, now), c.whyQueue(e, e.deleted), c.whyRestart(e), unknown)
 	case outcome == v1alpha1.ShadowNever && e.deleted.IsZero():
 		return cmp.Or(c.whyRefused(e), c.whyFirstCountdown(e, now), c.whyQueue(e, now),
-			"the built-in has not marked the pod; it was probably restarted and began a countdown again, or was refused: it tries five times within 50 ms and then forgets the pod")
+			"the built-in has not marked the pod; it was probably restarted and began a countdown again, or was refused: it "+gaveUp)
 	case outcome == v1alpha1.ShadowNever:
 		return "it was already counted as never evicted"
 	case outcome == v1alpha1.ShadowTwice:
-		return fmt.Sprintf("the built-in deletes by name, and the pod that had this name before had to leave node %s", c.predecessors[e.pod.Key()].node)
+		return fmt.Sprintf("the built-in deletes by name, and the pod that had this name before had to leave node %s", c.predecessors[e.pod.Key()].pod.Node)
 	case e.pod.Flags.Has(podcache.Mirror):
 		return "it is the mirror of a static pod, which only its kubelet can stop"
 	case e.untainted:
@@ -89,15 +91,15 @@ func (c *Comparison) whyFirstCountdown(e *expected, now time.Time) string {
 }
 
 func (c *Comparison) whyPredecessor(e *expected) string {
-	p, replaces := c.predecessors[e.pod.Key()]
-	if !replaces || p.uid == e.pod.UID || !near(e.deleted, p.due) {
+	p := c.predecessors[e.pod.Key()]
+	if p == nil || p.pod.UID == e.pod.UID || !near(e.deleted, p.due) {
 		return ""
 	}
 	return "the built-in knows pods by name, and went on with the countdown of the pod that had this name before"
 }
 
-// whyQueue applies if the time from due to an instant is at most what the built-in needs for all pods that were due with
-// the pod: those that were evicted since it became due, and those that wait.
+// whyQueue applies if the time from due to an instant is at most what the built-in needs for all pods that were due
+// with the pod: those that were evicted since it became due, and those that wait.
 func (c *Comparison) whyQueue(e *expected, at time.Time) string {
 	pods := c.overdue
 	if e.overdue {
@@ -122,13 +124,13 @@ func (c *Comparison) whyRestart(e *expected) string {
 }
 
 func (c *Comparison) whyRefused(e *expected) string {
-	switch {
-	case !e.marked.IsZero():
-		return fmt.Sprintf("the built-in marked it for deletion at %s, but it was not deleted; the built-in tries five times within 50 ms and then forgets the pod", c.timeOfDay(e.marked))
-	case e.pod.Flags.Has(podcache.MarkedByBuiltIn):
-		return "the built-in had marked it for deletion before this comparison began, and did not delete it"
+	when := "before this comparison began"
+	if !e.marked.IsZero() {
+		when = "at " + c.timeOfDay(e.marked)
+	} else if !e.pod.Flags.Has(podcache.MarkedByBuiltIn) {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("the built-in marked it for deletion %s, but it was not deleted; the built-in %s", when, gaveUp)
 }
 
 // seconds returns for how many seconds a taint is tolerated; zero if it is not.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,8 +33,8 @@ type world struct {
 
 	comparison *Comparison
 	writes     []write
-	refuses    error    // the API server refuses to write the report
-	log        []string // lines about the report
+	refusal    atomic.Pointer[error] // why the API server does not write the report
+	log        []string              // lines about the report
 }
 
 // write is a write of the report.
@@ -53,8 +54,8 @@ func play(t *testing.T, test func(w *world)) {
 	}, func(base *rig.World) {
 		w := &world{World: base}
 		w.Client.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if w.refuses != nil {
-				return true, nil, w.refuses
+			if refusal := w.refusal.Load(); refusal != nil {
+				return true, nil, *refusal
 			}
 			applied := &corev1.ConfigMap{}
 			w.Must(nil, json.Unmarshal(action.(clienttesting.PatchActionImpl).Patch, applied))

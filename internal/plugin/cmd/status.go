@@ -250,8 +250,8 @@ func lastErrorLine(r *cliv1alpha1.StatusReport) string {
 	return fmt.Sprintf("%s ago, %s: %s", sentence.Between(r.LastError.At.Time, r.At.Time), r.LastError.Object, r.LastError.Message)
 }
 
-// printShadow prints the report of shadow mode: all of it on request, and otherwise the newest differences of one that is
-// not old.
+// printShadow prints the report of shadow mode: all of it on request, and otherwise the newest differences of one that
+// is not old.
 func (o *statusOptions) printShadow(report *v1alpha1.ShadowReport, at time.Time) {
 	const newest = 10
 	if !o.report && (report == nil || report.IsOld(at)) { // a note says that it is old

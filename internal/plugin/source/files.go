@@ -143,7 +143,9 @@ func (c *collector) add(source string, object *unstructured.Unstructured) error 
 		return err
 	}
 	switch object.GroupVersionKind().GroupKind() {
-	case leaseKind, evictionClockKind, eventKind, holderKind, reportKind:
+	case reportKind:
+		return c.addReport(object)
+	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
 	case state.Jobs.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
 		if c.addOwner(object) {
@@ -424,16 +426,6 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		signs.AddEvent(event)
 		signs.AddFailure(event)
 		signs.FailuresKnown = true
-	case reportKind:
-		configMap := &corev1.ConfigMap{}
-		if err := convert(object.Object, configMap); err != nil {
-			return err
-		}
-		err := signs.AddShadow(configMap)
-		if signs.Shadow != nil {
-			signs.Heard(signs.Shadow.Time.Time)
-		}
-		return err
 	case holderKind:
 		holder := &admissionv1.ValidatingAdmissionPolicy{}
 		if err := convert(object.Object, holder); err != nil {
@@ -443,6 +435,19 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		signs.HoldersKnown = true
 	}
 	return nil
+}
+
+// addReport takes the report of shadow mode. Other ConfigMaps are not read.
+func (c *collector) addReport(object *unstructured.Unstructured) error {
+	configMap := &corev1.ConfigMap{}
+	if err := convert(object.Object, configMap); err != nil {
+		return err
+	}
+	err := c.cluster.Signs.AddShadow(configMap)
+	if report := c.cluster.Signs.Shadow; report != nil {
+		c.cluster.Signs.Heard(report.Time.Time)
+	}
+	return err
 }
 
 // hear finds out from nodes and events when the files were written at the earliest.
