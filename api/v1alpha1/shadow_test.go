@@ -39,7 +39,7 @@ func TestTheReportOfShadowModeIsReadBackUntilItIsOld(t *testing.T) {
 	}
 	for _, other := range []string{"", "{}", "no JSON"} {
 		if _, err := ParseShadowReport(&corev1.ConfigMap{Data: map[string]string{ShadowReportKey: other}}); err == nil {
-			t.Errorf("%q is taken for a report", other)
+			t.Errorf("%q is read as a report", other)
 		}
 	}
 }

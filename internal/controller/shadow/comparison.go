@@ -41,7 +41,7 @@ const (
 )
 
 // expected is what is known about the eviction of a pod that must leave its node, had to leave, or was evicted without
-// having to.
+// a cause.
 type expected struct {
 	pod *podcache.Pod // as it was before it was terminating
 
