@@ -137,7 +137,7 @@ func TestOfARealControlPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		tab := open(t, cluster.command(t, "nobody", nobody), look)
-		until(t, tab, `['nodes', 'pods', 'events', 'nodetaintrules'].every((kind) => document.getElementById('losses').textContent.includes('You may not list ' + kind + ': '))`)
+		until(t, tab, `['nodes', 'pods', 'events', 'configmaps', 'nodetaintrules'].every((kind) => document.getElementById('losses').textContent.includes('You may not list ' + kind + ': '))`)
 		expect(t, "the figures", value[string](t, tab, `[...document.querySelectorAll('#figures strong')].map((figure) => figure.textContent).join('')`), "–––––")
 	})
 
