@@ -288,7 +288,7 @@ func (c *clients) newNodeHealth(
 	nodes *nodecache.Cache, pods *podcache.Cache, limiter *rate.Limiter,
 	log logr.Logger, registerer prometheus.Registerer, o *options,
 ) ([]part, error) {
-	keeper, err := nodehealth.New(nodehealth.Config{
+	health, err := nodehealth.New(nodehealth.Config{
 		Client: c.api, LeaseClient: c.leases, EchoClient: c.echo, EventClient: c.events, Reconnect: c.reconnect,
 		Nodes: nodes, Pods: pods, Clock: c.clock,
 		Grace:      o.nodeHealth.Grace(),
@@ -304,7 +304,7 @@ func (c *clients) newNodeHealth(
 	if warning := o.nodeHealth.Grace().Warning(); warning != "" {
 		log.Info("The grace period for silent nodes is too short", "reason", warning)
 	}
-	parts := []part{{runs: keeper, synced: keeper.HasSynced, ready: keeper.Ready}}
+	parts := []part{{runs: health, synced: health.HasSynced, ready: health.Ready}}
 	if !o.dryRun {
 		parts = append(parts, part{runs: rivalWatch{c.rivals, log}})
 	}
@@ -340,7 +340,8 @@ func (c *clients) newEviction(
 	var account *coexist.Account
 	if o.coexist {
 		account = coexist.NewAccount(coexist.AccountConfig{
-			Client: c.api, Clock: c.clock, Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
+			Client: c.api, Clock: c.clock, Nodes: nodes, Pods: pods, Rule: verdict.Rule{Matcher: o.matcher()},
+			Namespace: o.election.namespace, KubeAPIQPS: o.coexistQPS,
 		})
 		config.BuiltIn = account
 	}
@@ -364,11 +365,11 @@ func (c *clients) newEviction(
 	if o.elects() {
 		coexisting.Lease, coexisting.TakeOver = o.election.name, o.election.takeOver()
 	}
-	keeper, err := coexist.New(coexisting)
+	renewer, err := coexist.New(coexisting)
 	if err != nil {
 		return nil, err
 	}
-	return append(parts, part{runs: keeper, stop: keeper.HandBack}), nil
+	return append(parts, part{runs: renewer, stop: renewer.HandBack}), nil
 }
 
 // customClient makes a client for our own resources. Whether they are installed is checked later, and repeatedly.

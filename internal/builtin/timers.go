@@ -97,6 +97,58 @@ func (t Timers) Replay(pod verdict.Pod, taints []verdict.Taint, started time.Tim
 	return timer
 }
 
+// Tries follows when the controller begins to try to evict one pod, as far as this can be seen from outside. It tries
+// the pod at once when it looks at the pod and the pod is due then, and when the pod's timer fires. When the controller
+// began to watch is not known, so the timer is the earliest instant at which the rule has made the pod due since the
+// pod has had to leave: the controller fires no sooner. It tries terminating pods, too. A restart, after which it tries
+// all due pods again, cannot be seen; see [Tries.Due]. The zero value is a pod that was not seen yet.
+type Tries struct {
+	fires  time.Time // the timer; zero if there is none
+	tried  bool
+	due    bool
+	stays  bool
+	spared time.Time
+}
+
+// See takes into account what the rule requires of the pod at an instant, whether it is terminating or not. looks means
+// that the controller looks at the pod because the pod is new, or its tolerations or the NoExecute taints of its node
+// have changed. It returns since when the pod is being tried, if that is new, or zero.
+func (t *Tries) See(v verdict.Verdict, looks, terminating bool, now time.Time) (began time.Time) {
+	if v.Leaves && (looks || !t.fires.IsZero()) {
+		t.fires = sooner(t.fires, v.Due)
+	}
+	if !t.fires.IsZero() && !t.fires.After(now) {
+		began, t.tried, t.fires = t.fires, true, time.Time{}
+	}
+	if !v.Leaves {
+		t.fires = time.Time{}
+	}
+	t.due = v.DueAt(now)
+	t.stays = !terminating && !t.due
+	switch {
+	case !t.stays:
+		t.spared = time.Time{}
+	case t.tried && t.spared.IsZero():
+		t.spared = now
+	}
+	return began
+}
+
+// Fires returns when the pod's timer fires; zero if it has none.
+func (t *Tries) Fires() time.Time { return t.fires }
+
+// Tried reports whether the pod was ever tried.
+func (t *Tries) Tried() bool { return t.tried }
+
+// Due reports whether the pod is due. If the controller restarts, it tries the pod again.
+func (t *Tries) Due() bool { return t.due }
+
+// Stays reports whether the pod stays, for now or for good.
+func (t *Tries) Stays() bool { return t.stays }
+
+// Spared returns since when the pod has stayed after a try; zero if it does not stay or was not tried.
+func (t *Tries) Spared() time.Time { return t.spared }
+
 // The defaults of the client with which the controller evicts: --kube-api-qps and --kube-api-burst.
 const (
 	qps   = 20
@@ -189,6 +241,14 @@ func Deletes(begin []time.Time) []time.Time {
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// sooner returns the earlier of two instants; zero means none.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
 		return b
 	}
 	return a

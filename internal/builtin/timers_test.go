@@ -5,6 +5,8 @@ package builtin_test
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +76,54 @@ func TestATimerIsKeptUntilThePodStaysOrMustLeaveNow(t *testing.T) {
 				t.Errorf("it leaves: %t, at %v, want %v s", timer.Leaves, timer.Due.Sub(noon), test.due)
 			}
 		})
+	}
+}
+
+// What coexistence records begins no later than what it stands for.
+func TestTriesBeginNoLaterThanTheControllersTimersFire(t *testing.T) {
+	const histories, length = 2000, 60
+	random := rand.New(rand.NewPCG(45, 1))
+	keys := []string{"one", "two", "three"}
+	fired := 0
+	for range histories {
+		var tries builtin.Tries
+		var timer verdict.Verdict
+		var taints []verdict.Taint
+		pod := verdict.Pod{Bound: noon}
+		for second := range length {
+			now := at(float64(second))
+			looks := second == 0
+			if random.IntN(8) == 0 {
+				key := keys[random.IntN(len(keys))]
+				before := len(taints)
+				taints = slices.DeleteFunc(taints, func(is verdict.Taint) bool { return is.Key == key })
+				if len(taints) == before {
+					taints = append(taints, taint(key, float64(second)))
+				}
+				looks = true
+			}
+			if random.IntN(16) == 0 {
+				pod.Tolerations = nil
+				for _, key := range keys {
+					pod.Tolerations = append(pod.Tolerations, tolerates(key, random.Int64N(30)-1))
+				}
+				looks = true
+			}
+			if looks {
+				timer = builtin.Timers{}.Look(timer, pod, taints, now)
+			}
+			tries.See(verdict.Rule{}.Decide(pod, taints), looks, false, now)
+			if timer.DueAt(now) {
+				fired++
+				if !tries.Tried() {
+					t.Fatalf("the timer fired after %d s, and no try has begun: %v, %v", second, pod.Tolerations, taints)
+				}
+				tries, timer, taints = builtin.Tries{}, verdict.Verdict{}, nil // another pod
+			}
+		}
+	}
+	if fired < histories {
+		t.Errorf("only %d timers fired", fired)
 	}
 }
 

@@ -1,6 +1,11 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package nodecache keeps a small record of every node. It is the process's only watch of nodes.
+//
+// In addition to what the objects say, it has two facts that only a watcher knows: when this process first saw a
+// NoExecute taint, and whether versions of a node may have been missed between two that were seen. Other packages
+// decide what follows from them. Nodes become records one by one, as they arrive, as in package podcache.
 package nodecache
 
 import (
@@ -68,6 +73,31 @@ func allNodes(client kubernetes.Interface) *cache.ListWatch {
 			return client.CoreV1().Nodes().Watch(ctx, options)
 		},
 	}
+}
+
+// Tainted returns a node, if it has NoExecute taints.
+func (c *Cache) Tainted(name string) (*Node, bool) {
+	node, ok := c.Get(name)
+	return node, ok && len(node.NoExecute) > 0
+}
+
+// Exists reports whether there is a node of that name, tainted or not.
+func (c *Cache) Exists(name string) bool {
+	_, exists := c.Get(name)
+	return exists
+}
+
+// SubscribeTaints calls the function with the name of every node whose NoExecute taints change or that is deleted, and
+// of each node that has some now. The function may ask for nodes, and must return quickly.
+func (c *Cache) SubscribeTaints(changed func(name string)) {
+	c.Subscribe(func(change Change) {
+		switch before, after := change.Before, change.After; {
+		case after == nil:
+			changed(before.Name)
+		case !before.SameTaints(after):
+			changed(after.Name)
+		}
+	})
 }
 
 // SetUnstampable notes whether writing timeAdded to the taints of a node was refused. If it was, a gap of the watch

@@ -1,14 +1,27 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package podcache keeps a small record of every pod that is bound to a node.
+//
+// Package eviction needs all pods of a tainted node at once, but only what the rule and the delete call need of each
+// pod. A Pod object decoded from the API takes about ten kilobytes; its record takes a few hundred bytes, whatever the
+// number of containers. Pods become records one by one, as they arrive. That holds for lists, too, streamed or in
+// pages: at most a page of pods is in memory in addition to the records.
 package podcache
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/intern"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/records"
@@ -174,5 +187,26 @@ func inherit(after, before *Pod) bool {
 func (p *Pod) staysDeleted(before *Pod) {
 	if before.Flags.Has(deleted) && !p.Flags.Has(Terminating) {
 		p.Flags |= Terminating | deleted
+	}
+}
+
+// Gather is how long changes of pods may wait before they are read, for a client that reads them together; see
+// apicall.Gathered. It is short compared with the time that a change takes through the API server, and much longer than
+// the time between two changes in a cluster large enough for it to matter.
+const Gather = 10 * time.Millisecond
+
+var bound = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+
+// boundPods lists and watches the pods that have a node.
+func boundPods(client kubernetes.Interface) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = bound
+			return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = bound
+			return client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, options)
+		},
 	}
 }

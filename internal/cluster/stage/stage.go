@@ -11,9 +11,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -100,6 +102,39 @@ func New[request comparable](
 	}), nil
 }
 
+// Add makes a stage that takes its requests from a source, and adds it to what runs in the leader.
+func Add[request comparable](
+	to *Parts, logger logr.Logger, name string, options controller.TypedOptions[request], from Source[request],
+) error {
+	stage, err := New(logger, name, options, from)
+	if err == nil {
+		to.InLeader(stage)
+	}
+	return err
+}
+
+// Source is where a stage takes its requests from.
+type Source[request comparable] struct {
+	// Of says in the log what the requests are about.
+	Of string
+	// To begins to add requests to the stage's queue, and returns at once.
+	To func(queue workqueue.TypedRateLimitingInterface[request])
+	// Wait returns when requests can be answered, or why they never can be. No request is answered before.
+	Wait func(ctx context.Context) error
+}
+
+// String names the source in the log.
+func (s Source[request]) String() string { return s.Of }
+
+// Start implements source.TypedSource.
+func (s Source[request]) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	s.To(queue)
+	return nil
+}
+
+// WaitForSync implements source.TypedSyncingSource.
+func (s Source[request]) WaitForSync(ctx context.Context) error { return s.Wait(ctx) }
+
 // feeding is a runnable that a manager treats as a cache. Caches run in every replica, and end after what runs in the
 // leader. Otherwise the manager would first end what feeds the leader (controller-runtime, pkg/manager/internal.go).
 type feeding struct{ manager.Runnable }
@@ -115,3 +150,31 @@ type synced struct{ cache.Cache }
 
 // WaitForCacheSync implements cache.Cache.
 func (synced) WaitForCacheSync(context.Context) bool { return true }
+
+// QuietErrors returns a logger that writes errors at level 1. It is for controllers whose reconcilers log persistent
+// failures themselves, because controller-runtime logs each error that a reconciler returns, which in an outage is one
+// for every node and try.
+func QuietErrors(logger logr.Logger) logr.Logger {
+	if logger.GetSink() == nil { // it discards
+		return logger
+	}
+	return logger.WithSink(quiet{logger.GetSink()})
+}
+
+type quiet struct{ logr.LogSink }
+
+// Error implements logr.LogSink.
+func (q quiet) Error(err error, message string, keysAndValues ...any) {
+	const level = 1
+	if q.Enabled(level) {
+		q.Info(level, message, append(slices.Clip(keysAndValues), "error", err)...)
+	}
+}
+
+// WithValues implements logr.LogSink.
+func (q quiet) WithValues(keysAndValues ...any) logr.LogSink {
+	return quiet{q.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (q quiet) WithName(name string) logr.LogSink { return quiet{q.LogSink.WithName(name)} }

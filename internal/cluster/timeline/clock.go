@@ -1,6 +1,13 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package timeline is the clock for Taintkeeper's deadlines: the monotonic clock of this process, which cannot be
+// set. Everything that this process saw happen is on it exactly, and needs no other clock.
+//
+// Only what the API server recorded before this process looked (the timeAdded of a taint, the binding of a pod) must
+// be dated, once, when it is first seen. For that the clock that is behind is used: the API server's, known from the
+// Date of its answers, or this machine's. A wrong clock can therefore make an eviction late, and early only in the
+// case that docs/concepts.md names. Setting a clock changes nothing.
 package timeline
 
 import (
@@ -176,3 +183,27 @@ func (l *listener) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery: client-go cancels abandoned requests
 // at the underlying connection.
 func (l *listener) WrappedRoundTripper() http.RoundTripper { return l.next }
+
+// Earlier returns the earlier of two instants.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Later returns the later of two instants.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Next returns the earlier of two instants. Either may be zero, which means none.
+func Next(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

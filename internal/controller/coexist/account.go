@@ -20,8 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
 const (
@@ -50,6 +52,11 @@ type AccountConfig struct {
 	Client kubernetes.Interface
 	// Clock must observe the answers to Client.
 	Clock *timeline.Clock
+	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches.
+	Nodes *nodecache.Cache
+	Pods  *podcache.Cache
+	// Rule decides; the zero value is Kubernetes' default.
+	Rule verdict.Rule
 	// Namespace is where the ServiceAccount is.
 	Namespace string
 	// KubeAPIQPS is how many calls a second kube-controller-manager may make; zero means DefaultKubeAPIQPS.
@@ -62,6 +69,7 @@ type Account struct {
 	config AccountConfig
 	perTry time.Duration // of the built-in
 	born   time.Time     // since when this process has observed what the built-in does
+	tries  *builtInTries
 	spares chan struct{} // signals that the spared nodes have changed
 
 	writing sync.Mutex // one write at a time; the fields below belong to the writer
@@ -75,27 +83,33 @@ type Account struct {
 	accepted time.Time       // when the last write was
 }
 
-// NewAccount makes an Account. It makes no call by itself.
+// NewAccount makes an Account. It makes no call by itself. From now on it follows what the built-in does, so it must be
+// made before what evicts.
 func NewAccount(config AccountConfig) *Account {
 	qps := config.KubeAPIQPS
 	if qps == 0 {
 		qps = DefaultKubeAPIQPS
 	}
-	return &Account{
+	a := &Account{
 		config: config,
 		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
 		born:   config.Clock.Now(),
 		spares: make(chan struct{}, 1),
 		sent:   map[string]bool{},
 	}
+	a.tries = newBuiltInTries(config, a.extend)
+	return a
 }
 
 // Decided implements eviction.BuiltIn.
-func (a *Account) Decided(d eviction.NodeDecision) {
+func (a *Account) Decided(node string) time.Time { return a.tries.seeNode(node) }
+
+// extend extends the hold by what the built-in does about a node.
+func (a *Account) extend(by nodeTries) {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.decided(d, at, a.perTry)
+	a.hold.decided(by, at, a.perTry)
 	if a.hold.record(at).spared != a.written.spared {
 		select {
 		case a.spares <- struct{}{}:
@@ -113,12 +127,18 @@ func (a *Account) Left(node string, pods int, since time.Time, stays bool) {
 	a.hold.restarted(at, a.perTry)
 	a.hold.tried(pods, since, at, a.perTry)
 	if stays {
-		a.hold.spare(node, spared{at: at, inherited: true})
+		a.hold.spareNode(node, spared{at: at, inherited: true})
 	}
 }
 
-// Recorded implements eviction.BuiltIn: it returns once the API server has what is known about the built-in's backlog.
-func (a *Account) Recorded(ctx context.Context) error {
+// Recorded implements eviction.BuiltIn.
+func (a *Account) Recorded(ctx context.Context, node string, since time.Time) error {
+	a.tries.seeNodeSince(node, since)
+	return a.record(ctx)
+}
+
+// record returns once the API server has what is known about the built-in's backlog.
+func (a *Account) record(ctx context.Context) error {
 	if a.isRecorded() {
 		return nil
 	}
@@ -343,7 +363,7 @@ var needed = []authorizationv1.ResourceAttributes{
 
 // renew asks the API server whether we still may evict, and writes the server's time into the clock. A server that does
 // not answer within the time between two renewals counts as gone.
-func (k *Keeper) renew(ctx context.Context) error {
+func (k *ClockRenewer) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewEvery)
 	defer cancel()
 	if err := k.mayEvict(ctx); err != nil {
@@ -360,7 +380,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) mayEvict(ctx context.Context) error {
+func (k *ClockRenewer) mayEvict(ctx context.Context) error {
 	for _, attributes := range needed {
 		reviews := k.config.Client.AuthorizationV1().SelfSubjectAccessReviews()
 		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
@@ -377,7 +397,7 @@ func (k *Keeper) mayEvict(ctx context.Context) error {
 }
 
 // fresh reports whether a renewal of ours keeps the built-in from evicting now.
-func (k *Keeper) fresh() bool {
+func (k *ClockRenewer) fresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.renewed.IsZero() && k.config.Clock.Since(k.renewed) < Lapse

@@ -22,9 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
 
 // account returns the ServiceAccount as the API server has it.
@@ -52,15 +52,15 @@ func (s *scene) annotate(annotations map[string]string) {
 
 // storm makes pods of node n due.
 func (s *scene) storm(tries int) {
-	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Tries: tries, From: time.Now()})
+	s.renewer.config.Account.extend(nodeTries{node: "n", begun: tries, from: time.Now()})
 }
 
 // untaint spares node n.
 func (s *scene) untaint() {
-	s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Spared: time.Now(), Stays: true})
+	s.renewer.config.Account.extend(nodeTries{node: "n", spared: time.Now(), stays: true})
 }
 
-func (s *scene) record() error { return s.keeper.config.Account.Recorded(s.t.Context()) }
+func (s *scene) record() error { return s.renewer.config.Account.record(s.t.Context()) }
 
 func (s *scene) patches() (patches int) {
 	for _, action := range s.client.Actions() {
@@ -117,7 +117,7 @@ func TestWithoutPodsThatAreDueNothingIsRecorded(t *testing.T) {
 func TestWhilePodsAreDueEachRenewalRecordsThatTheBuiltInMayTryThemAllAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Tries: 100, From: time.Now(), Due: 100})
+		s.renewer.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
 		s.pass(time.Hour)
 		if until := recordOf(s.account().Annotations).until; until.Before(time.Now().Add(slack + 50*time.Second)) {
 			t.Errorf("after an hour the record ends in %v", time.Until(until))
@@ -133,9 +133,9 @@ func TestWhilePodsAreDueEachRenewalRecordsThatTheBuiltInMayTryThemAllAgain(t *te
 // Working decides whether a hand-back makes the built-in look again. Nobody sees a restart, and without one it has given up.
 func TestWhetherTheBuiltInStillWorksIsNotAMatterOfARestartThatNobodySaw(t *testing.T) {
 	play(t, func(s *scene) {
-		s.keeper.config.Account.Decided(eviction.NodeDecision{Node: "n", Tries: 100, From: time.Now(), Due: 100})
+		s.renewer.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
 		s.pass(time.Minute)
-		if working := s.keeper.config.Account.Working(); working != 0 {
+		if working := s.renewer.config.Account.Working(); working != 0 {
 			t.Errorf("it works for another %v", working)
 		}
 	})
@@ -194,8 +194,8 @@ func TestANewLeaderKeepsWhatItFinds(t *testing.T) {
 		})
 		found := recordOf(s.account().Annotations)
 		next := s.config().Account
-		next.Decided(eviction.NodeDecision{Node: "n", Tries: 1, From: time.Now(), Spared: time.Now(), Stays: true})
-		if err := next.Recorded(s.t.Context()); err != nil {
+		next.extend(nodeTries{node: "n", begun: 1, from: time.Now(), spared: time.Now(), stays: true})
+		if err := next.record(s.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		got := recordOf(s.account().Annotations)
@@ -291,7 +291,7 @@ func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 				}
 				due := time.Now()
 				s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 100} })
-				if err := s.keeper.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
+				if err := s.renewer.HandBack(context.WithoutCancel(s.t.Context())); err != nil {
 					t.Fatal(err)
 				}
 				got := recordOf(s.account().Annotations)
@@ -312,7 +312,7 @@ func whatLogSays(t *testing.T, before func(s *scene)) (said string) {
 		before(s)
 		s.stop()
 		s.pass(time.Second)
-		_ = s.keeper.HandBack(context.WithoutCancel(s.t.Context())) // another test checks what it returns
+		_ = s.renewer.HandBack(context.WithoutCancel(s.t.Context())) // another test checks what it returns
 	}, func(c *Config) {
 		c.Logger = funcr.New(func(_, line string) {
 			mu.Lock()
@@ -383,7 +383,7 @@ func TestTheMetricsSayWhatIsLeftOfTheBuiltInsBacklog(t *testing.T) {
 		s.pass(time.Millisecond)
 		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "1")
 		for i := range sparedNodes {
-			s.keeper.config.Account.Decided(eviction.NodeDecision{Node: strconv.Itoa(i), Spared: time.Now(), Stays: true})
+			s.renewer.config.Account.extend(nodeTries{node: strconv.Itoa(i), spared: time.Now(), stays: true})
 		}
 		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "-1")
 		s.pass(10 * time.Minute)
@@ -396,13 +396,13 @@ func TestOneWrongDateDoesNotEndTheHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &timeline.Clock{}
 		clock.Heard(time.Now().Truncate(time.Second), time.Now())
-		a := NewAccount(AccountConfig{Clock: clock})
-		a.Decided(eviction.NodeDecision{Node: "n", Tries: 200, From: clock.Now(), Spared: clock.Now(), Stays: true})
+		a := newAccount(fake.NewClientset(), clock)
+		a.extend(nodeTries{node: "n", begun: 200, from: clock.Now(), spared: clock.Now(), stays: true})
 		clock.Heard(time.Now().Add(time.Hour).Truncate(time.Second), time.Now())
 		if a.isRecorded() {
 			t.Error("what was never written counts as recorded")
 		}
-		a.Decided(eviction.NodeDecision{Node: "m", Tries: 1, From: clock.Now()})
+		a.extend(nodeTries{node: "m", begun: 1, from: clock.Now()})
 		if left := a.Backlog(); !slices.Equal(left.Spared, []string{"n"}) || left.Evictions != 201 {
 			t.Errorf("after a Date of an hour ahead the backlog is %+v", left)
 		}
@@ -412,9 +412,9 @@ func TestOneWrongDateDoesNotEndTheHold(t *testing.T) {
 // The answers to writes are lost, in a storm that began before this process: each is met by a conflict with its own record.
 func TestAConflictWithItsOwnRecordLengthensNoHold(t *testing.T) {
 	play(t, func(s *scene) {
-		clock, account := s.keeper.config.Clock, s.keeper.config.Account
+		clock, account := s.renewer.config.Clock, s.renewer.config.Account
 		clock.Heard(time.Now().Truncate(time.Second), time.Now())
-		account.Decided(eviction.NodeDecision{Node: "n", Tries: 100, From: clock.Now().Add(-5 * time.Second)})
+		account.extend(nodeTries{node: "n", begun: 100, from: clock.Now().Add(-5 * time.Second)})
 		if err := s.record(); err != nil {
 			t.Fatal(err)
 		}

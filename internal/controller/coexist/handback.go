@@ -45,47 +45,47 @@ const worthWaiting = 3 * time.Second
 //
 // This process has seen nothing since it began to stop, but the built-in has continued. HandBack therefore reads nodes
 // with due pods again, and records what it finds, for a successor too.
-func (k *Keeper) HandBack(ctx context.Context) error {
-	k.mu.Lock()
-	led, term := k.leads, k.term
-	k.mu.Unlock()
+func (r *ClockRenewer) HandBack(ctx context.Context) error {
+	r.mu.Lock()
+	led, term := r.leads, r.term
+	r.mu.Unlock()
 	if !led {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.config.TakeOver+handBackTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.config.TakeOver+handBackTimeout)
 	defer cancel()
-	unrecorded := k.config.Account.Recorded(ctx) // before the wait, in which this process may be killed
-	succeeded := k.config.Lease != "" && k.succeeded(ctx, term)
-	working := k.config.Account.Working()
+	unrecorded := r.config.Account.record(ctx) // before the wait, in which this process may be killed
+	succeeded := r.config.Lease != "" && r.succeeded(ctx, term)
+	working := r.config.Account.Working()
 	if working <= worthWaiting {
 		pause(ctx, working)
 	}
-	nodes := k.leave(ctx)
+	nodes := r.leave(ctx)
 	if succeeded {
-		return errors.Join(unrecorded, k.config.Account.Recorded(ctx))
+		return errors.Join(unrecorded, r.config.Account.record(ctx))
 	}
-	defer k.sayBacklog() // even without the permissions to hand back, because the backlog exists anyway
-	if err := k.config.Account.HandBack(ctx); err != nil {
+	defer r.logBacklog() // even without the permissions to hand back, because the backlog exists anyway
+	if err := r.config.Account.HandBack(ctx); err != nil {
 		return fmt.Errorf("hand the evictions back to kube-controller-manager: %w", err)
 	}
-	k.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
+	r.config.Logger.Info("Handed the evictions back to kube-controller-manager", "nodesWithDuePods", len(nodes))
 	if working > worthWaiting {
-		return k.config.Account.Recorded(ctx)
+		return r.config.Account.record(ctx)
 	}
 	pause(ctx, seenAfter)
-	return errors.Join(k.touchAll(ctx, nodes), k.config.Account.Recorded(ctx))
+	return errors.Join(r.touchAll(ctx, nodes), r.config.Account.record(ctx))
 }
 
 // leave records what is left on nodes with due pods, and returns the names of the nodes whose pods all leave.
-func (k *Keeper) leave(ctx context.Context) (nodes []string) {
+func (r *ClockRenewer) leave(ctx context.Context) (nodes []string) {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(nodesAtOnce)
-	for name, overdue := range k.config.Evictor.Overdue() {
+	for name, overdue := range r.config.Evictor.Overdue() {
 		group.Go(func() error {
-			node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			spared := apierrors.IsNotFound(err) || err == nil && k.config.Evictor.Spares(node)
-			k.config.Account.Left(name, overdue.Pods, overdue.Since, spared)
+			node, err := r.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			spared := apierrors.IsNotFound(err) || err == nil && r.config.Evictor.Spares(node)
+			r.config.Account.Left(name, overdue.Pods, overdue.Since, spared)
 			if !spared { // one that cannot be read is touched, which returns the error
 				mu.Lock()
 				defer mu.Unlock()
@@ -98,18 +98,18 @@ func (k *Keeper) leave(ctx context.Context) (nodes []string) {
 	return nodes
 }
 
-// sayBacklog logs what is left of the built-in's evictions.
-func (k *Keeper) sayBacklog() {
-	backlog := k.config.Account.Backlog()
+// logBacklog logs what is left of the built-in's evictions.
+func (r *ClockRenewer) logBacklog() {
+	backlog := r.config.Account.Backlog()
 	if backlog.Until.IsZero() {
-		k.config.Logger.Info("kube-controller-manager has no backlog of evictions")
+		r.config.Logger.Info("kube-controller-manager has no backlog of evictions")
 		return
 	}
 	spared := strings.Join(backlog.Spared, " ")
 	if backlog.AllSpared {
 		spared = allNodes
 	}
-	k.config.Logger.Info("kube-controller-manager still has a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
+	r.config.Logger.Info("kube-controller-manager still has a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
 		"until", backlog.Until.UTC().Format(time.RFC3339), "evictionsAtMost", backlog.Evictions, "sparedNodes", spared)
 }
 
@@ -117,13 +117,13 @@ func (k *Keeper) sayBacklog() {
 const nodesAtOnce = 16
 
 // touchAll touches many nodes within the time that is left. It returns the first error.
-func (k *Keeper) touchAll(ctx context.Context, nodes []string) error {
+func (r *ClockRenewer) touchAll(ctx context.Context, nodes []string) error {
 	var failed atomic.Int32
 	var group errgroup.Group
 	group.SetLimit(nodesAtOnce)
 	for _, name := range nodes {
 		group.Go(func() error {
-			err := k.touch(ctx, name)
+			err := r.touch(ctx, name)
 			if err != nil {
 				failed.Add(1)
 			}
@@ -148,35 +148,35 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // noteTerm remembers the leaseTransitions of the Lease under which this process leads.
-func (k *Keeper) noteTerm(ctx context.Context) {
-	k.mu.Lock()
-	known := k.term >= 0
-	k.mu.Unlock()
-	if known || k.config.Lease == "" {
+func (r *ClockRenewer) noteTerm(ctx context.Context) {
+	r.mu.Lock()
+	known := r.term >= 0
+	r.mu.Unlock()
+	if known || r.config.Lease == "" {
 		return
 	}
-	if term, err := k.transitions(ctx); err == nil {
-		k.mu.Lock()
-		k.term = term
-		k.mu.Unlock()
+	if term, err := r.transitions(ctx); err == nil {
+		r.mu.Lock()
+		r.term = term
+		r.mu.Unlock()
 	}
 }
 
 // succeeded waits for as long as a standby may take to see that the Lease is free, and reports whether another took it.
-func (k *Keeper) succeeded(ctx context.Context, term int32) bool {
+func (r *ClockRenewer) succeeded(ctx context.Context, term int32) bool {
 	const every = 500 * time.Millisecond
-	err := wait.PollUntilContextTimeout(ctx, every, k.config.TakeOver, true, func(ctx context.Context) (bool, error) {
-		now, err := k.transitions(ctx)
+	err := wait.PollUntilContextTimeout(ctx, every, r.config.TakeOver, true, func(ctx context.Context) (bool, error) {
+		now, err := r.transitions(ctx)
 		return err == nil && now > term, nil
 	})
 	return err == nil
 }
 
 // transitions returns how often the Lease has changed hands.
-func (k *Keeper) transitions(ctx context.Context) (int32, error) {
+func (r *ClockRenewer) transitions(ctx context.Context) (int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, renewEvery)
 	defer cancel()
-	lease, err := k.config.Client.CoordinationV1().Leases(k.config.Namespace).Get(ctx, k.config.Lease, metav1.GetOptions{})
+	lease, err := r.config.Client.CoordinationV1().Leases(r.config.Namespace).Get(ctx, r.config.Lease, metav1.GetOptions{})
 	if err != nil {
 		return 0, err
 	}
@@ -184,18 +184,18 @@ func (k *Keeper) transitions(ctx context.Context) (int32, error) {
 }
 
 // touch sets the timeAdded of a node's NoExecute taints to now, unless the node has become spared.
-func (k *Keeper) touch(ctx context.Context, name string) error {
+func (r *ClockRenewer) touch(ctx context.Context, name string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		node, err := k.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := r.config.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if k.config.Evictor.Spares(node) {
-			k.config.Account.Left(name, 0, time.Time{}, true)
+		if r.config.Evictor.Spares(node) {
+			r.config.Account.Left(name, 0, time.Time{}, true)
 			return nil
 		}
-		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, k.config.Clock.Latest())}
-		_, err = apicall.PatchTaints(ctx, k.config.Client, node, edit, metav1.PatchOptions{})
+		edit := apicall.NodeEdit{Taints: touched(node.Spec.Taints, r.config.Clock.Latest())}
+		_, err = apicall.PatchTaints(ctx, r.config.Client, node, edit, metav1.PatchOptions{})
 		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {

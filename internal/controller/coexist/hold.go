@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
 
 const (
@@ -97,18 +96,18 @@ func (h *hold) forget(at time.Time) {
 }
 
 // decided applies what the built-in does about a node, on the timeline. Each try takes it perTry.
-func (h *hold) decided(d eviction.NodeDecision, at time.Time, perTry time.Duration) {
+func (h *hold) decided(d nodeTries, at time.Time, perTry time.Duration) {
 	h.restarted(at, perTry)
-	h.due = d.Due
-	h.tried(d.Tries, d.From, at, perTry)
+	h.due = d.due
+	h.tried(d.begun, d.from, at, perTry)
 	if h.over(at) {
 		return
 	}
-	switch is, listed := h.spared[d.Node]; {
-	case !d.Spared.Before(h.since()):
-		h.spare(d.Node, spared{at: d.Spared})
-	case listed && (!is.inherited || !d.Stays):
-		delete(h.spared, d.Node)
+	switch is, listed := h.spared[d.node]; {
+	case !d.spared.Before(h.since()):
+		h.spareNode(d.node, spared{at: d.spared})
+	case listed && (!is.inherited || !d.stays):
+		delete(h.spared, d.node)
 	}
 }
 
@@ -119,7 +118,7 @@ func (h *hold) tried(count int, from, at time.Time, perTry time.Duration) {
 	}
 	h.forget(at)
 	took := time.Duration(count) * perTry
-	h.add(tries{timeline.Later(from, at.Add(-longest)).Add(-before), timeline.Later(h.end(), at).Add(took)})
+	h.addTries(tries{timeline.Later(from, at.Add(-longest)).Add(-before), timeline.Later(h.end(), at).Add(took)})
 	h.known = timeline.Later(h.known, at).Add(took)
 }
 
@@ -127,12 +126,12 @@ func (h *hold) tried(count int, from, at time.Time, perTry time.Duration) {
 func (h *hold) restarted(at time.Time, perTry time.Duration) {
 	h.forget(at)
 	if h.due > 0 {
-		h.add(tries{at.Add(-before), at.Add(time.Duration(triesPerRestart*h.due) * perTry)})
+		h.addTries(tries{at.Add(-before), at.Add(time.Duration(triesPerRestart*h.due) * perTry)})
 	}
 }
 
-// add adds tries. Those that began soon after others, or end before them, count as part of these.
-func (h *hold) add(t tries) {
+// addTries adds tries. Those that began soon after others, or end before them, count as part of these.
+func (h *hold) addTries(t tries) {
 	if len(h.tries) == 0 {
 		h.tries = []tries{t}
 		return
@@ -145,7 +144,7 @@ func (h *hold) add(t tries) {
 	last.from, last.end = timeline.Earlier(last.from, t.from), timeline.Later(last.end, t.end)
 }
 
-func (h *hold) spare(node string, as spared) {
+func (h *hold) spareNode(node string, as spared) {
 	if h.spared == nil {
 		h.spared = map[string]spared{}
 	}
@@ -214,11 +213,11 @@ func (h *hold) merge(r record, at, witnessed time.Time) {
 	if !h.over(at) && r.since.Before(h.since()) && r.since.Before(witnessed) {
 		end = end.Add(h.left(at))
 	}
-	h.add(tries{r.since, timeline.Later(h.end(), end)})
+	h.addTries(tries{r.since, timeline.Later(h.end(), end)})
 	h.known = timeline.Later(h.known, end)
 	for name := range strings.FieldsSeq(r.spared) {
 		if _, ok := h.spared[name]; !ok {
-			h.spare(name, spared{at: at, inherited: true})
+			h.spareNode(name, spared{at: at, inherited: true})
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -21,7 +19,7 @@ const perTry = time.Second / 2
 
 // storm makes pods of a node due at an instant.
 func (h *hold) storm(at time.Time, node string, tries int) {
-	h.decided(eviction.NodeDecision{Node: node, Tries: tries, From: at}, at, perTry)
+	h.decided(nodeTries{node: node, begun: tries, from: at}, at, perTry)
 }
 
 func (h *hold) wantSpared(t *testing.T, want string) {
@@ -66,7 +64,7 @@ func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
 	const held = 100
 	const takes = held * triesPerRestart * perTry
 	var h hold
-	h.decided(eviction.NodeDecision{Node: "n", Tries: held, From: began, Due: held}, began, perTry)
+	h.decided(nodeTries{node: "n", begun: held, from: began, due: held}, began, perTry)
 	var last time.Time
 	for at := time.Duration(0); at <= time.Hour; at += renewEvery {
 		last = after(at)
@@ -81,7 +79,7 @@ func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
 	if got := len(h.tries); got > int((takes+slack)/renewEvery)+1 {
 		t.Errorf("it remembers %d tries", got)
 	}
-	h.decided(eviction.NodeDecision{Node: "n", Spared: last, Stays: true}, last, perTry)
+	h.decided(nodeTries{node: "n", spared: last, stays: true}, last, perTry)
 	h.wantSpared(t, "n")
 	end := last.Add(takes + slack)
 	if h.over(end.Add(-1)) || !h.over(end) {
@@ -92,12 +90,12 @@ func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
 // Nothing was tried for an hour, as far as this process knows, so no storm is known.
 func TestAnUntaintOfDuePodsSparesTheNodeWhetherAStormIsKnownOrNot(t *testing.T) {
 	var h hold
-	h.decided(eviction.NodeDecision{Node: "n", Tries: 4, From: began, Due: 4}, began, perTry)
+	h.decided(nodeTries{node: "n", begun: 4, from: began, due: 4}, began, perTry)
 	at := after(time.Hour)
 	if !h.over(at) {
 		t.Fatal("the storm is not over after an hour without a renewal")
 	}
-	h.decided(eviction.NodeDecision{Node: "n", Spared: at, Stays: true}, at, perTry)
+	h.decided(nodeTries{node: "n", spared: at, stays: true}, at, perTry)
 	h.wantSpared(t, "n")
 	if h.over(at.Add(4*triesPerRestart*perTry + slack - 1)) {
 		t.Error("the tries of a restarted built-in are not waited for")
@@ -107,8 +105,8 @@ func TestAnUntaintOfDuePodsSparesTheNodeWhetherAStormIsKnownOrNot(t *testing.T) 
 // Other pods stay due indefinitely.
 func TestANodeIsSparedUntilAllTriesAreOverThatBeganBefore(t *testing.T) {
 	var h hold
-	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began, Due: 11}, began, perTry)
-	h.decided(eviction.NodeDecision{Node: "n", Spared: began, Stays: true, Due: 10}, began, perTry)
+	h.decided(nodeTries{node: "n", begun: 1, from: began, due: 11}, began, perTry)
+	h.decided(nodeTries{node: "n", spared: began, stays: true, due: 10}, began, perTry)
 	end := 10*triesPerRestart*perTry + slack // all were due for the last time when the node was spared
 	for at := time.Duration(0); at < end; at += time.Second {
 		h.restarted(after(at), perTry)
@@ -148,7 +146,7 @@ func TestAStormBeginsWithItsFirstPodAndEndsWithTheHold(t *testing.T) {
 // What was due long before this process started can no longer be in the backlog.
 func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
 	var h hold
-	h.decided(eviction.NodeDecision{Node: "n", Tries: 1, From: began}, after(24*time.Hour), perTry)
+	h.decided(nodeTries{node: "n", begun: 1, from: began}, after(24*time.Hour), perTry)
 	if since := h.record(after(24 * time.Hour)).since; since.Before(after(24*time.Hour - longest - time.Minute)) {
 		t.Errorf("it began %v before", after(24*time.Hour).Sub(since))
 	}
@@ -156,8 +154,8 @@ func TestAStormBeginsNoEarlierThanABacklogCanLast(t *testing.T) {
 
 func TestANodeIsSparedAsLongAsAPodStaysThatWasTriedInThisStorm(t *testing.T) {
 	at := after(time.Second)
-	decide := func(h *hold, d eviction.NodeDecision) {
-		d.Node, d.From = "n", at
+	decide := func(h *hold, d nodeTries) {
+		d.node, d.from = "n", at
 		h.decided(d, at, perTry)
 	}
 	foundByTheNextLeader := func(h *hold) {
@@ -167,32 +165,32 @@ func TestANodeIsSparedAsLongAsAPodStaysThatWasTriedInThisStorm(t *testing.T) {
 		play func(h *hold)
 		want string
 	}{
-		"untainted":                     {func(h *hold) { decide(h, eviction.NodeDecision{Spared: at, Stays: true}) }, "n"},
-		"tolerated while others leave":  {func(h *hold) { decide(h, eviction.NodeDecision{Tries: 1, Spared: at, Stays: true}) }, "n"},
-		"never tried":                   {func(h *hold) { decide(h, eviction.NodeDecision{Stays: true}) }, ""},
-		"tried in a storm that is over": {func(h *hold) { decide(h, eviction.NodeDecision{Spared: began.Add(-time.Hour), Stays: true}) }, ""},
+		"untainted":                     {func(h *hold) { decide(h, nodeTries{spared: at, stays: true}) }, "n"},
+		"tolerated while others leave":  {func(h *hold) { decide(h, nodeTries{begun: 1, spared: at, stays: true}) }, "n"},
+		"never tried":                   {func(h *hold) { decide(h, nodeTries{stays: true}) }, ""},
+		"tried in a storm that is over": {func(h *hold) { decide(h, nodeTries{spared: began.Add(-time.Hour), stays: true}) }, ""},
 		"due again": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
-			decide(h, eviction.NodeDecision{Tries: 2})
+			decide(h, nodeTries{spared: at, stays: true})
+			decide(h, nodeTries{begun: 2})
 		}, ""},
 		"gone, and others stay": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
-			decide(h, eviction.NodeDecision{Stays: true})
+			decide(h, nodeTries{spared: at, stays: true})
+			decide(h, nodeTries{stays: true})
 		}, ""},
 		"spared by the leader before, and nothing is due": {func(h *hold) {
 			foundByTheNextLeader(h)
-			decide(h, eviction.NodeDecision{Stays: true})
+			decide(h, nodeTries{stays: true})
 		}, "n"},
 		"spared by the leader before, and another pod of the node is due": {func(h *hold) {
 			foundByTheNextLeader(h)
-			decide(h, eviction.NodeDecision{Tries: 1, Stays: true})
+			decide(h, nodeTries{begun: 1, stays: true})
 		}, "n"},
 		"spared by the leader before, and all are due again": {func(h *hold) {
 			foundByTheNextLeader(h)
-			decide(h, eviction.NodeDecision{Tries: 1})
+			decide(h, nodeTries{begun: 1})
 		}, ""},
 		"all is over": {func(h *hold) {
-			decide(h, eviction.NodeDecision{Spared: at, Stays: true})
+			decide(h, nodeTries{spared: at, stays: true})
 			h.storm(after(time.Hour), "m", 1)
 		}, ""},
 	} {
@@ -233,7 +231,7 @@ func TestWithTooManySparedNodesAllAreSpared(t *testing.T) {
 	var h hold
 	h.storm(began, "n", 1)
 	for i := range sparedNodes + 1 {
-		h.decided(eviction.NodeDecision{Node: fmt.Sprintf("n%d", i), Spared: began, Stays: true}, began, perTry)
+		h.decided(nodeTries{node: fmt.Sprintf("n%d", i), spared: began, stays: true}, began, perTry)
 	}
 	if spared := h.record(began).spared; spared != allNodes {
 		t.Errorf("%d bytes name the spared nodes, want %q", len(spared), allNodes)

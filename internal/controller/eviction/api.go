@@ -33,12 +33,7 @@ func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limi
 
 // node does a consistent read of a node.
 func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
-	if err := a.token(ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return apicall.GetNode(ctx, a.client, a.limiter, name)
 }
 
 // patchCondition sets the condition DisruptionTarget on exactly this pod, because the UID in the patch is a
@@ -46,8 +41,6 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 	status corev1.ConditionStatus, message string,
 ) (*corev1.Pod, error) {
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
 	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, a.clock.Latest()))
 }
 
@@ -55,20 +48,8 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
 	status corev1.ConditionStatus, message string,
 ) error {
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
 	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged(pod), condition(pod, status, message, a.clock.Latest()))
 	return err
-}
-
-// patchTolerations replaces the tolerations of exactly this pod, on the condition that the pod has not changed since it
-// was cached. It returns the patched pod.
-func (a api) patchTolerations(
-	ctx context.Context, pod *podcache.Pod, all []corev1.Toleration,
-) (*corev1.Pod, error) {
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return apicall.PatchPodTolerations(ctx, a.client, unchanged(pod), all)
 }
 
 // unchanged identifies the pod at the version that was cached.
@@ -123,12 +104,4 @@ func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-}
-
-// patchTaints writes the taints of a node, on the condition that nobody has changed the node since it was read. It
-// returns the patched node. The caller has waited for the token.
-func (a api) patchTaints(ctx context.Context, read *corev1.Node, taints []corev1.Taint) (*corev1.Node, error) {
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return apicall.PatchTaints(ctx, a.client, read, apicall.NodeEdit{Taints: taints}, metav1.PatchOptions{})
 }

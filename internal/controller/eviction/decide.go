@@ -12,52 +12,117 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"slices"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/verdict"
 )
+
+// judge decides, from the caches, which pods must leave, and when, on the timeline of its clock, and whether policies
+// object to that. All parts of an Evictor have the same.
+type judge struct {
+	nodes    *nodecache.Cache
+	pods     *podcache.Cache
+	rule     verdict.Rule
+	clock    *timeline.Clock
+	policies Policies // nil if there are none
+}
+
+// there reports whether a pod is there and not terminating, as far as is known.
+func (j judge) there(pod types.UID) bool {
+	_, ok := j.pods.There(pod)
+	return ok
+}
+
+// over returns the verdict on a pod on a node with the given taints, if it must leave. Only their kubelet can end
+// mirror pods (kubernetes/kubernetes#96363), and terminating pods are leaving already.
+func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict, bool) {
+	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+		return verdict.Verdict{}, false
+	}
+	v := j.rule.Decide(pod.Rule(), tainted)
+	return v, v.Leaves
+}
+
+// due reports whether a pod on a node with the given taints must leave now.
+func (j judge) due(pod *podcache.Pod, tainted []verdict.Taint) bool {
+	v, _ := j.over(pod, tainted)
+	return v.DueAt(j.clock.Now())
+}
+
+// answers returns what the policies say about the due pods of a node.
+func (j judge) answers(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said {
+	if j.policies == nil {
+		return make([]policy.Said, len(due))
+	}
+	return j.policies.Look(name, node, due)
+}
+
+// says returns what the policies say about a pod that is due because of some of these taints of its node.
+func (j judge) says(pod *podcache.Pod, node *nodecache.Node, tainted []verdict.Taint) policy.Said {
+	if j.policies == nil {
+		return policy.Said{}
+	}
+	return j.policies.Says(pod, node, tainted)
+}
+
+// held reports whether a pod is due on its node, according to the caches, and whether a policy holds it, and why.
+func (j judge) held(pod *podcache.Pod) (due, held bool, _ policy.Answer) {
+	node, ok := j.nodes.Tainted(pod.Node)
+	if !ok || !j.due(pod, node.NoExecute) {
+		return false, false, policy.Answer{}
+	}
+	said := j.says(pod, node, node.NoExecute)
+	return true, said.Stays(), said.Answer
+}
 
 // NodeRequest asks for a decision about the pods of a node.
 type NodeRequest struct{ Name string }
 
 // decider tells the queue which pods must leave.
 type decider struct {
-	judge   judge
-	nodes   nodes
-	pods    *podcache.Cache
+	judge
+
 	queue   *queue
 	events  *events
 	metrics *metrics
-	witness *witness
+	builtIn BuiltIn // nil if it does not run
 
 	mu      sync.Mutex      // the later of two decisions about a node counts
 	leaving map[string]bool // nodes that pods must leave
 	held    map[string]map[types.UID]heldPod
-	keep    keepFunc // nil if there is no keeper
+	keep    keepFunc // nil if there is no keepAlive
 	rarely  rarely
 }
 
 // Reconcile decides about all pods of one node, and requeues it for when the built-in's next timer there fires or
 // policies may no longer want to ask about a pod.
 func (d *decider) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: d.look(ctx, req.Name)}, nil
+	return reconcile.Result{RequeueAfter: d.decideNode(ctx, req.Name)}, nil
 }
 
-// look decides about all pods of a node, and returns when to look again if nothing changes; zero means never.
-func (d *decider) look(ctx context.Context, name string) (again time.Duration) {
+// decideNode decides about all pods of a node, and returns when to look again if nothing changes; zero means never.
+func (d *decider) decideNode(ctx context.Context, name string) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	fires := d.witness.look(name)
+	var builtIn time.Time // when its next timer fires
+	if d.builtIn != nil {
+		builtIn = d.builtIn.Decided(name)
+	}
 	decided := d.decide(name)
 	d.keepAlive(name, decided.held)
-	d.tellHeld(name, decided.held)
-	d.tell(ctx, name, len(decided.leaving))
-	d.spare(ctx, name, d.queue.set(name, decided.leaving))
-	if fires = timeline.Next(fires, decided.again); fires.IsZero() {
+	d.reportHeld(name, decided.held)
+	d.logLeaving(ctx, name, len(decided.leaving))
+	d.reportEnded(ctx, name, d.queue.set(name, decided.leaving))
+	next := timeline.Next(builtIn, decided.again)
+	if next.IsZero() {
 		return 0
 	}
-	return max(fires.Sub(d.judge.clock.Now()), time.Millisecond)
+	return max(next.Sub(d.clock.Now()), time.Millisecond)
 }
 
 // decided is what was decided about the pods that must leave a node, now or later.
@@ -71,12 +136,12 @@ type decided struct {
 func (d *decider) decide(name string) (all decided) {
 	var on, due []*podcache.Pod
 	var leaving []backlog.Leaving // the due ones
-	tainted, ok := d.nodes.get(name)
+	tainted, ok := d.nodes.Tainted(name)
 	if ok {
 		on = d.pods.OnNode(name)
 	}
 	for _, pod := range on {
-		v, leaves := d.judge.over(pod, tainted.NoExecute)
+		v, leaves := d.over(pod, tainted.NoExecute)
 		if !leaves {
 			continue
 		}
@@ -84,20 +149,20 @@ func (d *decider) decide(name string) (all decided) {
 			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Group: pod.Namespace,
 			Due: v.Due, Priority: pod.Priority,
 		}
-		if v.DueAt(d.judge.clock.Now()) {
+		if v.DueAt(d.clock.Now()) {
 			due, leaving = append(due, pod), append(leaving, l)
 		} else {
 			all.leaving = append(all.leaving, l)
 		}
 	}
-	for i, said := range d.judge.look(name, tainted, due) {
-		all.add(due[i], leaving[i], said)
+	for i, said := range d.answers(name, tainted, due) {
+		all.addDue(due[i], leaving[i], said)
 	}
 	return all
 }
 
-// add adds a due pod, and what policies say about it.
-func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
+// addDue adds a due pod, and what policies say about it.
+func (all *decided) addDue(pod *podcache.Pod, l backlog.Leaving, said policy.Said) {
 	if said.Stays() {
 		l.Answer = backlog.Answer{Held: said.Again.IsZero(), After: said.Again}
 		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer, due: l.Due})
@@ -109,23 +174,76 @@ func (all *decided) add(pod *podcache.Pod, l backlog.Leaving, said policy.Said) 
 	all.leaving = append(all.leaving, l)
 }
 
-// tell logs once that pods must leave a node. If the taint comes and goes, it logs at most once a minute.
-func (d *decider) tell(ctx context.Context, name string, pods int) {
+// heldPod is a due pod that a policy holds.
+type heldPod struct {
+	*podcache.Pod
+
+	answer policy.Answer
+	due    time.Time
+	said   []policy.Why // the reasons that events have already reported
+}
+
+// reportHeld reports for each held pod why it is held, once for each reason. That a pod must be read first passes in a
+// moment, so there is no event for it.
+func (d *decider) reportHeld(node string, held []heldPod) {
+	now := make(map[types.UID]heldPod, len(held))
+	for _, pod := range held {
+		pod.said = d.held[node][pod.UID].said
+		if pod.answer.Why != policy.PodUnread && !slices.Contains(pod.said, pod.answer.Why) {
+			pod.said = append(pod.said, pod.answer.Why)
+			d.events.held(pod.Pod, d.verdict(pod.Pod), pod.answer)
+		}
+		now[pod.UID] = pod
+	}
+	if d.held[node] = now; len(now) == 0 {
+		delete(d.held, node)
+	}
+}
+
+// verdict decides about a pod from the cache. It is empty if the pod's node is gone.
+func (d *decider) verdict(pod *podcache.Pod) (v verdict.Verdict) {
+	if node, ok := d.nodes.Tainted(pod.Node); ok {
+		v, _ = d.over(pod, node.NoExecute)
+	}
+	return v
+}
+
+// objection is the policy that objects to evictions, and its reason.
+type objection struct {
+	policy string
+	why    policy.Why
+}
+
+// objections counts the held pods by objection.
+func (d *decider) objections() map[objection]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	counts := map[objection]int{}
+	for _, pods := range d.held {
+		for _, pod := range pods {
+			counts[objection{pod.answer.Policy, pod.answer.Why}]++
+		}
+	}
+	return counts
+}
+
+// logLeaving logs once that pods must leave a node. If the taint comes and goes, it logs at most once a minute.
+func (d *decider) logLeaving(ctx context.Context, name string, pods int) {
 	switch {
 	case pods == 0:
 		delete(d.leaving, name)
 	case !d.leaving[name]:
 		d.leaving[name] = true
-		if !d.rarely.allows("leave "+name, d.judge.clock.Now()) {
+		if !d.rarely.allows("leave "+name, d.clock.Now()) {
 			return
 		}
 		logf.FromContext(ctx).Info("Pods must leave a tainted node", "node", name, "pods", pods)
 	}
 }
 
-// spare reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node is
-// gone, does not stay.
-func (d *decider) spare(ctx context.Context, name string, ended []spared) {
+// reportEnded reports what happened to evictions that are not in flight. A pod that ended in another way, or whose node
+// is gone, does not stay.
+func (d *decider) reportEnded(ctx context.Context, name string, ended []spared) {
 	cancelled := 0
 	for _, e := range ended {
 		pod, ok := d.pods.There(e.pod)
@@ -136,12 +254,12 @@ func (d *decider) spare(ctx context.Context, name string, ended []spared) {
 		if e.begun {
 			d.metrics.evictions.WithLabelValues(string(result)).Inc()
 		}
-		if ok && d.nodes.exists(name) {
+		if ok && d.nodes.Exists(name) {
 			d.events.cancelled(pod, e.due)
 			cancelled++
 		}
 	}
-	if cancelled > 0 && d.rarely.allows("stay "+name, d.judge.clock.Now()) {
+	if cancelled > 0 && d.rarely.allows("stay "+name, d.clock.Now()) {
 		logf.FromContext(ctx).Info("Evictions cancelled: the pods no longer need to leave their node", "node", name, "pods", cancelled)
 	}
 }

@@ -58,24 +58,18 @@ func requestFor(pod *podcache.Pod) PodRequest {
 
 // executor carries out the evictions that the queue returns.
 type executor struct {
-	judge   judge
+	writer
+
 	mode    Mode
-	nodes   nodes
-	pods    *podcache.Cache
-	live    *liveNodes
-	api     api
 	queue   *queue
 	decide  *decider
-	events  *events
-	metrics *metrics
-	builtIn BuiltIn
-	witness *witness
+	builtIn BuiltIn // nil if it does not run
 	rarely  rarely
 }
 
-// run starts one try after the other until the context ends, and waits for those in flight. It waits for our own rate
-// limit before it asks the queue, because a try that waits for a token would count as slow.
-func (x *executor) run(ctx context.Context) error {
+// runTries starts one try after the other until the context ends, and waits for those in flight. It waits for our own
+// rate limit before it asks the queue, because a try that waits for a token would count as slow.
+func (x *executor) runTries(ctx context.Context) error {
 	var tries sync.WaitGroup
 	for x.api.token(ctx) == nil {
 		t, trying := x.queue.next(ctx)
@@ -89,7 +83,7 @@ func (x *executor) run(ctx context.Context) error {
 		defer close(ended)
 		tries.Wait()
 	}()
-	x.queue.drain(ended, stopWithin, func(node string) { x.decide.look(ctx, node) })
+	x.queue.drain(ended, stopWithin, func(node string) { x.decide.decideNode(ctx, node) })
 	return nil
 }
 
@@ -167,16 +161,17 @@ func (x *executor) try(ctx context.Context, t *try) {
 			return
 		}
 	}
-	x.count(t, x.learn(ctx, t, result, err))
+	x.count(t, x.withdrawn(ctx, t, result, err))
 	x.queue.done(t, backlog.Over, true)
 }
 
 // evict makes one try. It decides again before each call that changes something. The caller has waited for the token of
 // the first call.
 func (x *executor) evict(ctx context.Context, t *try) (result, error) {
-	x.witness.lookSince(t.node, t.due)
-	if err := x.builtIn.Recorded(ctx); err != nil {
-		return "", notRecordedError{err}
+	if x.builtIn != nil {
+		if err := x.builtIn.Recorded(ctx, t.node, t.due); err != nil {
+			return "", notRecordedError{err}
+		}
 	}
 	pod, v, done, err := x.decideAgain(ctx, t, nil)
 	if done != "" || err != nil {
@@ -195,17 +190,37 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 	return x.carryOut(ctx, t, pod)
 }
 
+// begins reports whether the eviction of a pod may begin. If so, it takes places in paces and budgets until ends is
+// called.
+func (x *executor) begins(t *try, pod *podcache.Pod) bool {
+	node, ok := x.nodes.Tainted(pod.Node)
+	if x.policies == nil || !ok {
+		return true
+	}
+	t.begun = x.policies.Begin(pod, node, t.asks)
+	return t.begun
+}
+
+// ends gives back the places of a try if its pod stays. As long as it is not known what happened to a pod, it counts as
+// having left.
+func (x *executor) ends(t *try) {
+	if t.begun {
+		_, there := x.pods.There(t.UID)
+		x.policies.End(t.node, t.UID, there && !t.unanswered)
+	}
+}
+
 // cached decides from the caches. It returns a result when there is nothing left to do.
 func (x *executor) cached(t *try) (*podcache.Pod, *nodecache.Node, result) {
 	pod, ok := x.pods.There(t.UID)
 	if !ok {
 		return nil, nil, resultGone
 	}
-	tainted, ok := x.nodes.get(pod.Node)
-	if !ok || !x.judge.due(pod, tainted.NoExecute) {
+	tainted, ok := x.nodes.Tainted(pod.Node)
+	if !ok || !x.due(pod, tainted.NoExecute) {
 		return nil, nil, resultCancelled
 	}
-	said := x.judge.says(pod, tainted, tainted.NoExecute)
+	said := x.says(pod, tainted, tainted.NoExecute)
 	if said.Stays() || t.asks != (said.Step == policy.Ask) {
 		return nil, nil, resultHeld
 	}
@@ -255,18 +270,18 @@ func (x *executor) confirm(t *try, pod *podcache.Pod, tainted *nodecache.Node, n
 	if wentBack(tainted, newest) {
 		return verdict.Verdict{}, errUnconfirmed
 	}
-	at, confirmed := x.judge.clock.Now(), confirmedBy(tainted, newest.node, nil)
-	v, leaves := x.judge.over(pod, confirmed)
+	at, confirmed := x.clock.Now(), confirmedBy(tainted, newest.node, nil)
+	v, leaves := x.over(pod, confirmed)
 	if !leaves && passed.node != nil {
 		confirmed = confirmedBy(tainted, newest.node, passed.node)
-		v, _ = x.judge.over(pod, confirmed)
+		v, _ = x.over(pod, confirmed)
 		at = timeline.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {
 		return v, errUnconfirmed
 	}
 	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
-	if said := x.judge.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !t.asks {
+	if said := x.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !t.asks {
 		return v, errUnconfirmed
 	}
 	return v, nil
@@ -288,8 +303,8 @@ const clocksDiffer = 5 * time.Second
 // warnOfClocks logs periodically that this machine's clock and the API server's differ, because a restart makes
 // evictions late by that difference.
 func (x *executor) warnOfClocks(ctx context.Context) {
-	offset := x.judge.clock.Offset()
-	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.judge.clock.Now()) {
+	offset := x.clock.Offset()
+	if offset.Abs() >= clocksDiffer && x.rarely.allows("clocks differ", x.clock.Now()) {
 		logf.FromContext(ctx).Info("This machine's clock and the API server's differ: evictions can be late after a restart. Synchronize both with NTP", "serverAhead", offset.String())
 	}
 }
@@ -300,7 +315,7 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 	if x.mode == DryRun {
 		x.metrics.evictions.WithLabelValues(string(resultDryRun)).Inc()
 		logf.FromContext(ctx).Info("Dry run: would evict", "pod", klog.KRef(pod.Namespace, pod.Name),
-			"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
+			"node", pod.Node, "taint", v.Taint.ToString(), "due", x.clock.Shown(v.Due))
 	}
 }
 
@@ -330,7 +345,7 @@ func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verd
 		if done, err := x.ended(ctx, pod, err); done != "" || err != nil {
 			return done, err
 		}
-		x.tellRefusal(ctx, t, pod, err)
+		x.reportRefusal(ctx, t, pod, err)
 		return "", fmt.Errorf("delete pod %s: %w", pod.Key(), err)
 	}
 	if t.unmarked != nil {
@@ -347,7 +362,7 @@ func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, 
 	if err := x.api.token(ctx); err != nil {
 		return "", err
 	}
-	live, done, err := x.look(ctx, pod)
+	live, done, err := x.readPod(ctx, pod)
 	if done != "" || err != nil {
 		return done, err
 	}
@@ -372,17 +387,17 @@ func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, 
 // left notes that the API server has accepted the eviction of a pod.
 func (x *executor) left(ctx context.Context, pod *podcache.Pod, v verdict.Verdict) result {
 	x.pods.MarkTerminating(pod.UID)
-	x.metrics.deleted(x.judge.clock.Since(v.Due))
+	x.metrics.deleted(x.clock.Since(v.Due))
 	logf.FromContext(ctx).Info("Evicted", "pod", klog.KRef(pod.Namespace, pod.Name),
-		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.judge.clock.Shown(v.Due))
+		"node", pod.Node, "taint", v.Taint.ToString(), "due", x.clock.Shown(v.Due))
 	return resultDeleted
 }
 
-// tellRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
+// reportRefusal reports what refuses the delete of a pod, in an event and in the condition, once it is more than a
 // passing failure. The condition is False until the next try, because the pod is not about to end, and
 // kube-controller-manager would reset the condition after two minutes (kubernetes/kubernetes
 // pkg/controller/disruption).
-func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
+func (x *executor) reportRefusal(ctx context.Context, t *try, pod *podcache.Pod, err error) {
 	if !refused(err) || t.tries+1 < troubleAfter {
 		return
 	}
@@ -400,9 +415,9 @@ func (x *executor) tellRefusal(ctx context.Context, t *try, pod *podcache.Pod, e
 	}
 }
 
-// learn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete may
-// have been accepted anyway.
-func (x *executor) learn(ctx context.Context, t *try, done result, failure error) result {
+// withdrawn finds out what happened to an eviction that was cancelled because the pod need not leave now. Its delete
+// may have been accepted anyway.
+func (x *executor) withdrawn(ctx context.Context, t *try, done result, failure error) result {
 	switch done {
 	case resultDeleted, resultGone, resultReplaced:
 		return done
@@ -412,30 +427,30 @@ func (x *executor) learn(ctx context.Context, t *try, done result, failure error
 		return resultGone
 	}
 	if failure != nil {
-		if ended := x.lookSoon(ctx, pod); ended != "" {
+		if ended := x.readPodSoon(ctx, pod); ended != "" {
 			return ended
 		}
 	}
-	if tainted, ok := x.nodes.get(pod.Node); ok && x.leaves(pod, tainted.NoExecute) {
+	if tainted, ok := x.nodes.Tainted(pod.Node); ok && x.leaves(pod, tainted.NoExecute) {
 		return "" // if it must leave later, or again, that is another eviction
 	}
-	if x.nodes.exists(pod.Node) {
+	if x.nodes.Exists(pod.Node) {
 		x.events.cancelled(pod, t.due)
 	}
 	return resultCancelled
 }
 
 func (x *executor) leaves(pod *podcache.Pod, tainted []verdict.Taint) bool {
-	_, leaves := x.judge.over(pod, tainted)
+	_, leaves := x.over(pod, tainted)
 	return leaves
 }
 
-// lookSoon asks what happened to a pod, with a short timeout. It returns a result if the pod has ended.
-func (x *executor) lookSoon(ctx context.Context, pod *podcache.Pod) result {
+// readPodSoon asks what happened to a pod, with a short timeout. It returns a result if the pod has ended.
+func (x *executor) readPodSoon(ctx context.Context, pod *podcache.Pod) result {
 	soon, abort := apicall.Abortable(ctx)
 	defer time.AfterFunc(learnWithin, func() { abort(nil) }).Stop()
-	_, done, err := x.look(soon, pod)
-	if err != nil && x.rarely.allows("learn", x.judge.clock.Now()) {
+	_, done, err := x.readPod(soon, pod)
+	if err != nil && x.rarely.allows("learn", x.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot tell whether an eviction was cancelled in time",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
@@ -461,7 +476,7 @@ func (x *executor) outcome(ctx context.Context, t *try, result result, err error
 func (x *executor) settled(ctx context.Context, t *try, result result, outcome backlog.Outcome) {
 	switch {
 	case result == resultCancelled, result == resultHeld: // the caches show it, but the decider has not said so yet
-		x.decide.look(ctx, t.node)
+		x.decide.decideNode(ctx, t.node)
 	case outcome == backlog.Over:
 		x.count(t, result)
 	}

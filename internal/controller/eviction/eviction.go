@@ -52,6 +52,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
@@ -59,6 +62,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -108,7 +113,7 @@ type Config struct {
 	Mode Mode
 	// NeverStamp leaves NoExecute taints without timeAdded as they are. Their countdowns restart with the process.
 	NeverStamp bool
-	// BuiltIn is told what the built-in controller is about to do, if it runs in the cluster and the admission policy
+	// BuiltIn records what the built-in controller is about to do, if it runs in the cluster and the admission policy
 	// of config/coexistence.yaml keeps it from evicting. Its marks are rewritten then, too. nil means that it does not
 	// run.
 	BuiltIn BuiltIn
@@ -122,6 +127,41 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Logger defaults to one that discards.
 	Logger logr.Logger
+}
+
+// BuiltIn follows what the built-in controller is about to do, and records it in the cluster; see coexist.Account. It
+// is called concurrently.
+type BuiltIn interface {
+	// Decided is called before a decision about a node takes effect. It returns at once, with the instant at which the
+	// node must be decided about again because a timer of the built-in fires; zero if there is none.
+	Decided(node string) time.Time
+	// Recorded returns once what the built-in does is recorded in the cluster, including what it does because pods of a
+	// node have been due since an instant. None of these may be evicted before then: if this process is killed, only the
+	// record keeps the built-in from deleting pods that took the names of evicted ones. If it returns an error, the
+	// built-in is left to evict.
+	Recorded(ctx context.Context, node string, since time.Time) error
+}
+
+// Policies may object to evictions. They must answer at once, and are asked concurrently.
+type Policies interface {
+	// DoneChecker reports when the policies are known. No pod is evicted before then.
+	cache.DoneChecker
+	// Known reports whether all policies are known now. While they are not, they hold every pod.
+	Known() bool
+	// Look returns what they say about the due pods of a node. If only some pods may leave at a time, these pods wait in
+	// line until the next look, and no other pods of the node do. A node must therefore be looked at again when its pods
+	// or taints change.
+	Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said
+	// Says returns what they say about a pod that is due because of some of these taints of its node.
+	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said
+	// Begin takes the places of a pod when its eviction begins, with a delete or a request to the Eviction API. It
+	// reports false if the pod may not leave that way now. End is called when an eviction that began has ended; it is
+	// told whether the pod is known to stay.
+	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
+	End(node string, pod types.UID, stays bool)
+	// Subscribe calls a function with the name of each node that must be looked at again, because the answers about its
+	// pods may have changed.
+	Subscribe(changed func(node string))
 }
 
 func (c *Config) complete() error {
@@ -148,13 +188,10 @@ func (c *Config) complete() error {
 
 // Evictor combines everything that evicts: events and controllers.
 type Evictor struct {
-	config Config
-	nodes  nodes
-	pods   *podcache.Cache
-	events *events
-	parts  stage.Parts
+	judge
 
-	witness *witness
+	config  Config
+	parts   stage.Parts
 	queue   *queue
 	decider *decider
 }
@@ -164,37 +201,27 @@ func New(config Config) (*Evictor, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	e := &Evictor{
-		config: config, nodes: nodes{config.Nodes}, pods: config.Pods,
-		events: newEvents(config.Mode, config.EventClient, config.Clock),
+	e := &Evictor{config: config, judge: judge{
+		nodes: config.Nodes, pods: config.Pods, rule: config.Rule, clock: config.Clock, policies: config.Policies,
+	}}
+	calls := api{client: config.Client, limiter: config.Limiter, clock: config.Clock, writers: &writers{}}
+	w := writer{
+		judge: e.judge, api: calls, live: newLiveNodes(calls, config.Clock),
+		events: newEvents(config.Mode, config.EventClient, config.Clock), metrics: newMetrics(),
 	}
-	e.parts.InEveryReplica(func(ctx context.Context) error { e.events.Run(ctx); return nil })
-	if config.BuiltIn != nil {
-		e.witness = newWitness(e.judge(), e.nodes, e.pods, config.BuiltIn)
-	}
-	there := func(pod types.UID) bool {
-		_, ok := e.pods.There(pod)
-		return ok
-	}
+	e.parts.InEveryReplica(func(ctx context.Context) error { w.events.Run(ctx); return nil })
 	lanes := backlog.Lanes{backlog.Delete: backlog.LimitsFor(config.ConcurrentEvictions), backlog.Ask: asksLimits()}
-	e.queue = newQueue(lanes, config.Clock, there)
-	metrics := newMetrics()
+	e.queue = newQueue(lanes, config.Clock, e.there)
 	e.decider = &decider{
-		judge: e.judge(), nodes: e.nodes, pods: e.pods, queue: e.queue, events: e.events, metrics: metrics,
-		witness: e.witness, leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
+		judge: e.judge, queue: e.queue, events: w.events, metrics: w.metrics, builtIn: config.BuiltIn,
+		leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
 	}
 	if config.Registerer != nil {
-		backlog := backlogCollector{
-			nodes: e.nodes, stats: e.queue.stats, clock: config.Clock, decider: e.decider, policies: config.Policies,
-		}
-		if err := metrics.register(config.Registerer, backlog); err != nil {
+		if err := w.metrics.register(config.Registerer, backlogCollector{e.decider}); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	if err := e.addControllers(metrics); err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, e.addControllers(w)
 }
 
 func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
@@ -214,136 +241,160 @@ func (e *Evictor) HasSynced() bool {
 
 func (e *Evictor) known() []cache.DoneChecker {
 	known := []cache.DoneChecker{e.nodes, e.pods}
-	if e.config.Policies != nil {
-		known = append(known, e.config.Policies)
+	if e.policies != nil {
+		known = append(known, e.policies)
 	}
 	return known
 }
 
-func (e *Evictor) judge() judge {
-	return judge{rule: e.config.Rule, clock: e.config.Clock, policies: e.config.Policies}
+// waitForKnown returns when HasSynced, or when the context ends.
+func (e *Evictor) waitForKnown(ctx context.Context) error {
+	cache.WaitFor(ctx, "", e.known()...)
+	return ctx.Err()
 }
 
-func (e *Evictor) addControllers(metrics *metrics) error {
-	calls := api{client: e.config.Client, limiter: e.config.Limiter, clock: e.config.Clock, writers: &writers{}}
-	live := newLiveNodes(calls, e.config.Clock)
-	judge := e.judge()
-	x := &executor{
-		judge: judge, mode: e.config.Mode, nodes: e.nodes, pods: e.pods, live: live, api: calls,
-		queue: e.queue, decide: e.decider, events: e.events, metrics: metrics,
-		builtIn: cmp.Or[BuiltIn](e.config.BuiltIn, alone{}), witness: e.witness,
-	}
-	execute := manager.RunnableFunc(func(ctx context.Context) error {
-		return x.run(logr.NewContext(ctx, e.config.Logger.WithName("eviction-execute")))
-	})
-	decide, err := stage.New(e.config.Logger, "eviction-decide", controller.TypedOptions[NodeRequest]{
+// writer is what everything that writes to the API server shares.
+type writer struct {
+	judge
+
+	api     api
+	live    *liveNodes
+	events  *events
+	metrics *metrics
+}
+
+// addControllers adds the controllers: what decides, what carries that out, and what writes marks, tolerations and
+// timeAdded.
+func (e *Evictor) addControllers(w writer) error {
+	log, quiet := e.config.Logger, stage.QuietErrors(e.config.Logger)
+	err := stage.Add(&e.parts, log, "eviction-decide", controller.TypedOptions[NodeRequest]{
 		NewQueue: func(string, workqueue.TypedRateLimiter[NodeRequest]) workqueue.TypedRateLimitingInterface[NodeRequest] {
 			return priorityqueue.New[NodeRequest](nodeQueue)
 		},
 		Reconciler: e.decider,
-	}, nodeChanges{e: e})
-	if err != nil {
-		return err
+	}, e.nodesToDecide(0))
+	x := &executor{
+		writer: w, mode: e.config.Mode, queue: e.queue, decide: e.decider, builtIn: e.config.BuiltIn,
 	}
-	e.parts.InLeader(decide, execute)
-	return e.addWriters(judge, calls, live, metrics)
-}
-
-// addWriters adds the controllers that write marks, tolerations and timeAdded.
-func (e *Evictor) addWriters(judge judge, calls api, live *liveNodes, metrics *metrics) error {
-	err := cmp.Or(e.addReclaim(judge, calls), e.addKeeper(judge, calls, metrics))
-	if err != nil || e.config.neverStamps() {
-		return err
-	}
-	stamper := newStamper(judge, e.nodes, e.pods, live, calls, metrics)
-	stamper.sparing = e.config.BuiltIn != nil
-	stamp, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-stamp", controller.TypedOptions[NodeRequest]{
-		MaxConcurrentReconciles: concurrentWrites,
-		RateLimiter:             apicall.Wait[NodeRequest](stamper.wait),
-		Reconciler:              stamper,
-	}, nodeChanges{e: e, after: stampAfter})
-	if err != nil {
-		return err
-	}
-	e.parts.InLeader(stamp)
-	return nil
-}
-
-func (e *Evictor) addReclaim(judge judge, calls api) error {
-	if e.config.BuiltIn == nil && e.config.Policies == nil || e.config.Mode == DryRun {
-		return nil
-	}
-	r := &reclaimer{judge: judge, nodes: e.nodes, pods: e.pods, api: calls, builtIn: e.config.BuiltIn != nil}
-	reclaim, err := stage.New(e.config.Logger, "eviction-reclaim", controller.TypedOptions[PodRequest]{
-		MaxConcurrentReconciles: concurrentWrites,
-		RateLimiter:             apicall.RateLimiter[PodRequest](),
-		Reconciler:              r,
-	}, marks{e, r})
-	if err != nil {
-		return err
-	}
-	e.parts.InLeader(reclaim)
-	return nil
-}
-
-func (e *Evictor) addKeeper(judge judge, calls api, metrics *metrics) error {
+	e.parts.InLeader(manager.RunnableFunc(func(ctx context.Context) error {
+		return x.runTries(logr.NewContext(ctx, log.WithName("eviction-execute")))
+	}))
 	if e.config.Mode == DryRun {
-		return nil
-	}
-	keep, err := stage.New(stage.QuietErrors(e.config.Logger), "eviction-keep-alive", controller.TypedOptions[PodRequest]{
-		MaxConcurrentReconciles: concurrentWrites,
-		RateLimiter:             apicall.RateLimiter[PodRequest](),
-		Reconciler: &keeper{
-			judge: judge, nodes: e.nodes, pods: e.pods, api: calls, events: e.events, metrics: metrics,
-			limiter: rate.NewLimiter(keptPerSecond, 1),
-		},
-	}, stays{e.decider})
-	if err != nil {
 		return err
 	}
-	e.parts.InLeader(keep)
-	return nil
+	onPods := func(by reconcile.TypedReconciler[PodRequest]) controller.TypedOptions[PodRequest] {
+		return controller.TypedOptions[PodRequest]{
+			MaxConcurrentReconciles: concurrentWrites, RateLimiter: apicall.RateLimiter[PodRequest](), Reconciler: by,
+		}
+	}
+	if e.config.BuiltIn != nil || e.policies != nil {
+		r := &reclaimer{writer: w, builtIn: e.config.BuiltIn != nil}
+		err = cmp.Or(err, stage.Add(&e.parts, log, "eviction-reclaim", onPods(r), e.podsToReclaim(r)))
+	}
+	k := &keepAlive{writer: w, limiter: rate.NewLimiter(keptPerSecond, 1)}
+	err = cmp.Or(err, stage.Add(&e.parts, quiet, "eviction-keep-alive", onPods(k), e.podsToKeepAlive()))
+	if !e.config.NeverStamp {
+		s := newStamper(w, e.config.BuiltIn != nil)
+		err = cmp.Or(err, stage.Add(&e.parts, quiet, "eviction-stamp", controller.TypedOptions[NodeRequest]{
+			MaxConcurrentReconciles: concurrentWrites, RateLimiter: apicall.Wait[NodeRequest](s.wait), Reconciler: s,
+		}, e.nodesToDecide(stampAfter)))
+	}
+	return err
 }
 
 // nodeQueue is the name of the queue of nodes in the workqueue metrics: upstream's.
 const nodeQueue = "noexec_taint_node"
 
-// nodeChanges is the source of nodes to decide about: nodes whose taints change, and tainted nodes whose pods change or
-// about whose pods policies give another answer.
-type nodeChanges struct {
-	e     *Evictor
-	after time.Duration // the change
-}
-
-// String names the source in the log.
-func (s nodeChanges) String() string {
-	return "changes of NoExecute taints and of pods on tainted nodes"
-}
-
-// Start implements source.TypedSource.
-func (s nodeChanges) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
-	s.e.pods.Subscribe(func(change podcache.Change) {
-		if !concerns(change) {
-			return
+// nodesToDecide is the source of nodes to decide about, some time after the change: nodes whose taints change, and
+// tainted nodes whose pods change or about whose pods policies give another answer.
+func (e *Evictor) nodesToDecide(after time.Duration) stage.Source[NodeRequest] {
+	begin := func(queue workqueue.TypedRateLimitingInterface[NodeRequest]) {
+		add := func(node string) { queue.AddAfter(NodeRequest{node}, after) }
+		e.pods.Subscribe(func(change podcache.Change) {
+			if !concerns(change) {
+				return
+			}
+			for _, pod := range []*podcache.Pod{change.Before, change.After} {
+				if pod == nil {
+					continue
+				}
+				if _, tainted := e.nodes.Tainted(pod.Node); tainted {
+					add(pod.Node)
+				}
+			}
+		})
+		if e.policies != nil {
+			e.policies.Subscribe(add)
 		}
-		for _, pod := range []*podcache.Pod{change.Before, change.After} {
-			if pod == nil {
+		e.nodes.SubscribeTaints(add)
+	}
+	return stage.Source[NodeRequest]{
+		Of: "changes of NoExecute taints and of pods on tainted nodes", To: begin, Wait: e.waitForKnown,
+	}
+}
+
+// Overdue are the pods of a node that are due, not held by a policy, and still there.
+type Overdue struct {
+	Pods  int
+	Since time.Time // the first of them is due, on the timeline
+}
+
+// Overdue returns the pods that are due, not held by a policy, and still there, by the names of their nodes. It
+// includes pods that became due after the Evictor was stopped.
+func (e *Evictor) Overdue() map[string]Overdue {
+	all := map[string]Overdue{}
+	for node, leaving := range e.queue.due() {
+		var on Overdue
+		for _, l := range leaving {
+			pod, ok := e.pods.There(l.UID)
+			if !ok {
 				continue
 			}
-			if _, tainted := s.e.nodes.get(pod.Node); tainted {
-				queue.AddAfter(NodeRequest{pod.Node}, s.after)
+			if _, held, _ := e.held(pod); !held {
+				on = Overdue{Pods: on.Pods + 1, Since: timeline.Next(on.Since, l.Due)}
 			}
 		}
-	})
-	if policies := s.e.config.Policies; policies != nil {
-		policies.Subscribe(func(node string) { queue.AddAfter(NodeRequest{node}, s.after) })
+		if on.Pods > 0 {
+			all[node] = on
+		}
 	}
-	s.e.nodes.subscribe(func(name string) { queue.AddAfter(NodeRequest{name}, s.after) })
-	return nil
+	return all
 }
 
-// WaitForSync implements source.TypedSyncingSource.
-func (s nodeChanges) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.e.known()...)
-	return ctx.Err()
+// Spares reports whether a pod may stay on a node as the API server shows it now, although, as far as the Evictor last
+// knew, the pod was due. A taint that the Evictor did not know counts from now on.
+func (e *Evictor) Spares(live *corev1.Node) bool {
+	at := e.config.Clock.Now()
+	var known []verdict.Taint
+	if state, ok := e.nodes.Tainted(live.Name); ok && state.UID == live.UID {
+		known = state.NoExecute
+	}
+	var all []verdict.Taint
+	for _, taint := range taints.NoExecute(live.Spec.Taints) {
+		is := verdict.Taint{Taint: taint, Since: at}
+		same := func(k verdict.Taint) bool { return k.Key == taint.Key && k.Value == taint.Value }
+		if i := slices.IndexFunc(known, same); i >= 0 {
+			is = known[i]
+		}
+		all = append(all, is)
+	}
+	for _, l := range e.queue.dueOn(live.Name) {
+		if pod, ok := e.pods.There(l.UID); ok && !e.config.Rule.Decide(pod.Rule(), all).DueAt(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// Stalled reports whether a pod that was never tried has been due for longer than the given time, and nothing else was
+// tried in that time either. In that case, something is wrong with this process.
+func (e *Evictor) Stalled(after time.Duration) bool {
+	s, now := e.queue.stats()
+	return !s.Untried.IsZero() && now.Sub(s.Untried) > after && now.Sub(s.Begun) > after
+}
+
+// Versions returns the resourceVersions that the watches of nodes and of pods have reached. If the watches work, these
+// change about once a minute, with bookmarks, though the first comes only after two minutes.
+func (e *Evictor) Versions() []string {
+	return []string{e.nodes.LastSyncResourceVersion(), e.pods.LastSyncResourceVersion()}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -36,17 +37,13 @@ const (
 	refusedFor = time.Minute
 )
 
-// keeper keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet that
-// starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
+// keepAlive keeps due pods alive that stay because a policy holds them or something refuses their eviction. A kubelet
+// that starts ends those of its pods that have no toleration for a NoExecute taint of their node, whatever its
 // tolerationSeconds (pkg/kubelet/lifecycle/predicate.go). So such a pod gets one, for 0 seconds, which changes neither
 // whether nor when the pod must leave.
-type keeper struct {
-	judge   judge
-	nodes   nodes
-	pods    *podcache.Cache
-	api     api
-	events  *events
-	metrics *metrics
+type keepAlive struct {
+	writer
+
 	limiter *rate.Limiter
 	rarely  rarely
 }
@@ -56,7 +53,7 @@ var errStrippedToleration = errors.New(
 	"the API server accepted a toleration, but its response does not contain it: a webhook removes it")
 
 // Reconcile adds the tolerations that a pod lacks, if it is due and stays.
-func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
+func (k *keepAlive) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
 	if _, _, lacks := k.lacks(req); len(lacks) == 0 {
 		return reconcile.Result{}, nil
 	}
@@ -71,12 +68,12 @@ func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Resul
 	if len(lacks) == 0 {
 		return reconcile.Result{}, nil
 	}
-	err := k.add(ctx, pod, v, lacks)
+	err := k.addTolerations(ctx, pod, v, lacks)
 	if err == nil || apicall.IsNotFound(err) || apicall.IsAnotherUID(err) || apicall.Stopping(ctx) {
 		return reconcile.Result{}, nil
 	}
 	k.metrics.retries.WithLabelValues(reason(err)).Inc()
-	if !apierrors.IsConflict(err) && k.rarely.allows(reason(err), k.judge.clock.Now()) {
+	if !apierrors.IsConflict(err) && k.rarely.allows(reason(err), k.clock.Now()) {
 		logf.FromContext(ctx).Info("Cannot keep a due pod that stays alive: it ends if its kubelet restarts; still trying",
 			"pod", klog.KRef(pod.Namespace, pod.Name), "reason", err.Error())
 	}
@@ -85,25 +82,25 @@ func (k *keeper) Reconcile(ctx context.Context, req PodRequest) (reconcile.Resul
 
 // lacks returns a pod, its verdict, and the taints of its node that it must tolerate to stay alive. There are none if
 // it is not due, is about to leave, or has finished.
-func (k *keeper) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
+func (k *keepAlive) lacks(req PodRequest) (*podcache.Pod, verdict.Verdict, []corev1.Taint) {
 	pod, ok := k.pods.There(req.UID)
 	if !ok || pod.Flags.Has(podcache.Finished) {
 		return nil, verdict.Verdict{}, nil
 	}
-	node, ok := k.nodes.get(pod.Node)
+	node, ok := k.nodes.Tainted(pod.Node)
 	if !ok {
 		return nil, verdict.Verdict{}, nil
 	}
-	v, _ := k.judge.over(pod, node.NoExecute)
-	if at := k.judge.clock.Now(); !v.DueAt(at) || !v.DueAt(at.Add(-refusedFor)) && !k.holds(pod, node) {
+	v, _ := k.over(pod, node.NoExecute)
+	if at := k.clock.Now(); !v.DueAt(at) || !v.DueAt(at.Add(-refusedFor)) && !k.holds(pod, node) {
 		return nil, verdict.Verdict{}, nil
 	}
-	return pod, v, k.judge.untolerated(pod, node.NoExecute)
+	return pod, v, k.untolerated(pod, node.NoExecute)
 }
 
 // holds reports whether a policy holds a due pod for more than a moment.
-func (k *keeper) holds(pod *podcache.Pod, node *nodecache.Node) bool {
-	said := k.judge.says(pod, node, node.NoExecute)
+func (k *keepAlive) holds(pod *podcache.Pod, node *nodecache.Node) bool {
+	said := k.says(pod, node, node.NoExecute)
 	return said.Stays() && said.Why != policy.PodUnread
 }
 
@@ -116,40 +113,36 @@ func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.
 	return j.rule.Matcher.Unadmitted(all, pod.Tolerations())
 }
 
-// add adds tolerations of taints to a pod, on the condition that the pod has not changed since it was cached.
-func (k *keeper) add(ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint) error {
+// addTolerations adds tolerations of taints to a pod, on the condition that the pod has not changed since it was
+// cached.
+func (k *keepAlive) addTolerations(
+	ctx context.Context, pod *podcache.Pod, v verdict.Verdict, lacks []corev1.Taint,
+) error {
 	all := slices.Clone(pod.Tolerations())
 	for _, taint := range lacks {
 		all = append(all, taints.ForNoTime(taint))
 	}
-	answer, err := k.api.patchTolerations(ctx, pod, all)
+	answer, err := apicall.PatchPodTolerations(ctx, k.api.client, unchanged(pod), all)
 	if err != nil {
 		return fmt.Errorf("add tolerations to pod %s: %w", pod.Key(), err)
 	}
-	if len(k.judge.rule.Matcher.Unadmitted(lacks, answer.Spec.Tolerations)) > 0 {
+	if len(k.rule.Matcher.Unadmitted(lacks, answer.Spec.Tolerations)) > 0 {
 		return errStrippedToleration
 	}
 	k.events.keptAlive(pod, v, lacks)
 	return nil
 }
 
-// stays is the source of due pods that stay, of which those that are due first come first.
-type stays struct{ decider *decider }
-
-// Start implements source.TypedSource.
-func (s stays) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[PodRequest]) error {
-	byDue, ok := queue.(priorityqueue.PriorityQueue[PodRequest])
-	if !ok {
-		return errors.New("the queue of pods to keep alive has no priorities")
+// podsToKeepAlive is the source of due pods that stay, of which those that are due first come first.
+func (e *Evictor) podsToKeepAlive() stage.Source[PodRequest] {
+	begin := func(queue workqueue.TypedRateLimitingInterface[PodRequest]) {
+		byDue := queue.(priorityqueue.PriorityQueue[PodRequest]) // controller-runtime's default
+		e.decider.onStay(func(pod PodRequest, due time.Time, after time.Duration) {
+			byDue.AddWithOpts(priorityqueue.AddOpts{Priority: new(-int(due.Unix())), After: after}, pod)
+		})
 	}
-	s.decider.onStay(func(pod PodRequest, due time.Time, after time.Duration) {
-		byDue.AddWithOpts(priorityqueue.AddOpts{Priority: new(-int(due.Unix())), After: after}, pod)
-	})
-	return nil
+	return stage.Source[PodRequest]{Of: "due pods that stay", To: begin, Wait: e.waitForKnown}
 }
-
-// String names the source in the log.
-func (stays) String() string { return "due pods that stay" }
 
 // keepFunc has a pod that is due kept alive after some time, if it still stays then.
 type keepFunc func(pod PodRequest, due time.Time, after time.Duration)
@@ -166,12 +159,12 @@ func (d *decider) onStay(keep keepFunc) {
 
 // keepAlive has the held pods of a node kept alive that would not survive a restart of their kubelet.
 func (d *decider) keepAlive(name string, held []heldPod) {
-	node, ok := d.nodes.get(name)
+	node, ok := d.nodes.Tainted(name)
 	if d.keep == nil || !ok {
 		return
 	}
 	for _, pod := range held {
-		if len(d.judge.untolerated(pod.Pod, node.NoExecute)) > 0 {
+		if len(d.untolerated(pod.Pod, node.NoExecute)) > 0 {
 			d.keep(requestFor(pod.Pod), pod.due, 0)
 		}
 	}
@@ -182,6 +175,6 @@ func (d *decider) refused(t *try) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.keep != nil {
-		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.judge.clock.Since(t.due)))
+		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.clock.Since(t.due)))
 	}
 }

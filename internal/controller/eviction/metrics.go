@@ -15,7 +15,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -94,14 +93,7 @@ func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollec
 
 // backlogCollector reports pending and due evictions, counted at scrape time, because a gauge that is kept in step by
 // hand drifts.
-type backlogCollector struct {
-	nodes nodes
-	stats func() (backlog.Stats, time.Time)
-	clock *timeline.Clock
-
-	decider  *decider
-	policies Policies // nil if there are none
-}
+type backlogCollector struct{ *decider }
 
 var (
 	pendingDesc = prometheus.NewDesc("taintkeeper_pending_evictions",
@@ -139,19 +131,25 @@ func (c backlogCollector) Describe(descs chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c backlogCollector) Collect(metrics chan<- prometheus.Metric) {
-	ahead, at := c.stats()
+	ahead, at := c.queue.stats()
 	gauge := func(desc *prometheus.Desc, value float64) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
+	}
+	tainted := 0
+	for _, node := range c.nodes.All() {
+		if len(node.NoExecute) > 0 {
+			tainted++
+		}
 	}
 	gauge(pendingDesc, float64(ahead.Pending))
 	gauge(dueDesc, float64(ahead.Due))
 	gauge(overdueDesc, ahead.Overdue(at).Seconds())
-	gauge(taintedDesc, float64(c.nodes.count()))
+	gauge(taintedDesc, float64(tainted))
 	gauge(offsetDesc, c.clock.Offset().Seconds())
 	for by, count := range ahead.Refused {
 		metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(count), by)
 	}
-	for by, count := range c.decider.objections() {
+	for by, count := range c.objections() {
 		metrics <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(count), by.policy, string(by.why))
 	}
 	switch {

@@ -149,7 +149,7 @@ func (q *queue) done(t *try, outcome backlog.Outcome, withdrawn bool) bool {
 const drainEvery = 100 * time.Millisecond
 
 // drain waits until the tries in flight have ended, and cancels those that take longer than a limit. Pods can still be
-// spared meanwhile, because look decides about a node again.
+// spared meanwhile, because decideNode decides about a node again.
 func (q *queue) drain(ended <-chan struct{}, limit time.Duration, look func(node string)) {
 	for {
 		select {

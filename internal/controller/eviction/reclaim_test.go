@@ -14,7 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 )
 
-func besideBuiltIn(c *Config) { c.BuiltIn = &backlogBook{} }
+func besideBuiltIn(c *Config) { c.BuiltIn = &builtIn{} }
 
 // markedByBuiltIn makes a pod one that kube-controller-manager has marked and not deleted.
 func markedByBuiltIn(pod *corev1.Pod) {

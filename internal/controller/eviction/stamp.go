@@ -27,24 +27,18 @@ import (
 // kubectl, not the API server), and sets another when not-ready becomes unreachable. Without the right timeAdded, no
 // deadline survives this process. Until it is written, or if the write is refused, the taint counts from first sight.
 type stamper struct {
+	writer
+
 	// sparing leaves alone nodes on which no countdown runs. Each write makes the built-in controller, if it runs, try all
 	// due pods of the node again.
 	sparing bool
-	judge   judge
-	nodes   nodes
-	pods    *podcache.Cache
-	live    *liveNodes
-	api     api
-	metrics *metrics
 	lag     workqueue.TypedRateLimiter[NodeRequest] // waits for the watch, which are not failures
 	stamps  sync.Map                                // NodeRequest -> stamps
 }
 
-func newStamper(
-	judge judge, nodes nodes, pods *podcache.Cache, live *liveNodes, api api, metrics *metrics,
-) *stamper {
+func newStamper(w writer, sparing bool) *stamper {
 	return &stamper{
-		judge: judge, nodes: nodes, pods: pods, live: live, api: api, metrics: metrics,
+		writer: w, sparing: sparing,
 		lag: workqueue.NewTypedItemExponentialFailureRateLimiter[NodeRequest](firstUnconfirmed, lastUnconfirmed),
 	}
 }
@@ -105,8 +99,8 @@ func (s stamps) another(at time.Time) stamps {
 
 // Reconcile stamps one node, and requeues it until it is stamped or there is nothing to stamp.
 func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Result, error) {
-	known, ok := s.nodes.get(req.Name)
-	if !ok && !s.nodes.exists(req.Name) {
+	known, ok := s.nodes.Tainted(req.Name)
+	if !ok && !s.nodes.Exists(req.Name) {
 		s.stamps.Delete(req)
 	}
 	if !ok || !s.needs(known) {
@@ -114,7 +108,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	past := s.past(req)
-	if wait := max(past.wait(s.judge.clock.Now()), s.leaving(known)); wait > 0 {
+	if wait := max(past.wait(s.clock.Now()), s.leaving(known)); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := s.stamp(ctx, req.Name)
@@ -123,7 +117,7 @@ func (s *stamper) Reconcile(ctx context.Context, req NodeRequest) (reconcile.Res
 		return reconcile.Result{}, nil
 	case err == nil || errors.Is(err, errStripped):
 		s.forget(req)
-		past = past.another(s.judge.clock.Now())
+		past = past.another(s.clock.Now())
 		s.stamps.Store(req, past)
 		return reconcile.Result{RequeueAfter: past.rest()}, nil
 	case apicall.IsNotFound(err) || errors.Is(err, errApplied):
@@ -145,9 +139,9 @@ func (s *stamper) needs(tainted *nodecache.Node) bool {
 
 // counts reports whether the countdown of a pod on a node runs.
 func (s *stamper) counts(tainted *nodecache.Node) bool {
-	at := s.judge.clock.Now()
+	at := s.clock.Now()
 	return slices.ContainsFunc(s.pods.OnNode(tainted.Name), func(pod *podcache.Pod) bool {
-		v, _ := s.judge.over(pod, tainted.NoExecute)
+		v, _ := s.over(pod, tainted.NoExecute)
 		return v.PendingAt(at)
 	})
 }
@@ -159,9 +153,9 @@ func (s *stamper) leaving(tainted *nodecache.Node) time.Duration {
 	if !s.sparing {
 		return 0
 	}
-	at := s.judge.clock.Now()
+	at := s.clock.Now()
 	leaving := func(pod *podcache.Pod) bool {
-		v, _ := s.judge.over(pod, tainted.NoExecute)
+		v, _ := s.over(pod, tainted.NoExecute)
 		return v.DueAt(at) && at.Sub(v.Due) < leavesWithin
 	}
 	if slices.ContainsFunc(s.pods.OnNode(tainted.Name), leaving) {
@@ -202,7 +196,7 @@ var (
 )
 
 func (s *stamper) stamp(ctx context.Context, name string) error {
-	known, ok := s.nodes.get(name)
+	known, ok := s.nodes.Tainted(name)
 	if !ok {
 		return nil
 	}
@@ -214,14 +208,14 @@ func (s *stamper) stamp(ctx context.Context, name string) error {
 		return err
 	}
 	// The taint that was read may have been removed and added again.
-	known, ok = s.nodes.get(name)
+	known, ok = s.nodes.Tainted(name)
 	if !ok || !unstamped(known) {
 		return nil
 	}
 	if wentBack(known, live) {
 		return errUnconfirmed
 	}
-	now := s.judge.clock.See().Second()
+	now := s.clock.See().Second()
 	all, complete := stamp(known, live.node, now, s.lag.NumRequeues(NodeRequest{name}) >= unconfirmedTries)
 	if !complete {
 		return errUnconfirmed
@@ -236,7 +230,7 @@ func (s *stamper) write(ctx context.Context, name string, live *corev1.Node, all
 		logf.FromContext(ctx).Info("timeAdded of a NoExecute taint is not written because the node's taints are managed by server-side apply: its countdowns will not survive a restart", "node", name, "manager", manager)
 		return errApplied
 	}
-	answer, err := s.api.patchTaints(ctx, live, all)
+	answer, err := apicall.PatchTaints(ctx, s.api.client, live, apicall.NodeEdit{Taints: all}, metav1.PatchOptions{})
 	switch {
 	case err == nil && !hasStamps(answer, all):
 		s.nodes.SetUnstampable(name, true)

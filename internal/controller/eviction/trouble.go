@@ -39,7 +39,7 @@ func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome
 	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
 		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
 	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
-	if often && x.rarely.allows(reason(err), x.judge.clock.Now()) {
+	if often && x.rarely.allows(reason(err), x.clock.Now()) {
 		log.Info("Eviction failed repeatedly, will retry")
 	} else {
 		log.V(1).Info("Eviction failed, will retry")
@@ -130,4 +130,13 @@ func refuser(err error) string {
 		return "policy " + found[1]
 	}
 	return reason(err)
+}
+
+// notRecordedError says that an eviction waits until the built-in's backlog is recorded. It hides the kind of the
+// underlying error, because the eviction of this pod was not refused.
+type notRecordedError struct{ cause error }
+
+// Error implements error.
+func (e notRecordedError) Error() string {
+	return "no pod is evicted before the built-in controller's backlog is recorded: " + e.cause.Error()
 }

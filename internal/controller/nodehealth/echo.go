@@ -57,8 +57,8 @@ func ownLease(dryRun bool) string {
 	return OwnLease
 }
 
-// run renews the lease once a second until the context ends, even while earlier renewals are under way.
-func (e *echoes) run(ctx context.Context) {
+// renewEachSecond renews the lease once a second until the context ends, even while earlier renewals are under way.
+func (e *echoes) renewEachSecond(ctx context.Context) {
 	ticker := time.NewTicker(renewEach)
 	defer ticker.Stop()
 	underWay := make(chan struct{}, renewalsAtOne)
@@ -277,17 +277,17 @@ const checkBlindnessEvery = 10 * time.Second
 
 // Ready returns why no node can be considered silent at present. It returns nil if nodes can be, or could be until less
 // than blindAfter ago.
-func (k *Keeper) Ready() error {
-	if since := k.records.sinceEcho(k.config.Clock.Now()); since > blindAfter {
+func (c *Controller) Ready() error {
+	if since := c.records.sinceEcho(c.config.Clock.Now()); since > blindAfter {
 		return fmt.Errorf("no renewal of our own lease %s in kube-node-lease has come back on the watch for %s, so no node is considered silent; see docs/node-health.md",
-			ownLease(k.config.DryRun), since.Truncate(time.Second))
+			ownLease(c.config.DryRun), since.Truncate(time.Second))
 	}
 	return nil
 }
 
-// tellBlindness logs and writes an event when this process can no longer detect silence, and when it can again, until
+// watchBlindness logs and writes an event when this process can no longer detect silence, and when it can again, until
 // the context ends.
-func (k *Keeper) tellBlindness(ctx context.Context) {
+func (c *Controller) watchBlindness(ctx context.Context) {
 	ticker := time.NewTicker(checkBlindnessEvery)
 	defer ticker.Stop()
 	blind := false
@@ -297,18 +297,18 @@ func (k *Keeper) tellBlindness(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		why := k.Ready()
+		why := c.Ready()
 		if was := blind; was == (why != nil) {
 			continue
 		}
 		blind = why != nil
 		if blind {
-			k.config.Logger.Info("Node health is blind: its own Lease renewals do not arrive on the watch", "why", why.Error())
+			c.config.Logger.Info("Node health is blind: its own Lease renewals do not arrive on the watch", "why", why.Error())
 		} else {
-			k.config.Logger.Info("Node health is no longer blind: its own Lease renewals arrive on the watch again")
+			c.config.Logger.Info("Node health is no longer blind: its own Lease renewals arrive on the watch again")
 		}
-		if k.looks.started() {
-			k.events.blindness(why)
+		if c.looks.started() {
+			c.events.blindness(why)
 		}
 	}
 }

@@ -342,13 +342,13 @@ func TestKubeletsHaveTimeToRenewWhenAStandbyBecomesTheLeader(t *testing.T) {
 	})
 }
 
-// standsBy starts a Keeper in a replica that is not the leader. The returned function makes it the leader.
+// standsBy starts a Controller in a replica that is not the leader. The returned function makes it the leader.
 func (w *world) standsBy() (leads func()) {
 	w.T.Helper()
-	keeper, caches := w.keeper()
+	health, caches := w.health()
 	standby := &bubble.Replica{}
 	w.Must(nil, caches.AddTo(standby))
-	w.Must(nil, keeper.AddTo(standby))
+	w.Must(nil, health.AddTo(standby))
 	return standby.StandsBy(w.T)
 }
 

@@ -214,7 +214,7 @@ func (w *world) wantCourses(courses []course, scene scene) {
 	}
 }
 
-// wantHeld wants the Keeper to have reported in an event that a node is held back, and the forecast to expect no rate.
+// wantHeld wants the Controller to have reported in an event that a node is held back, and the forecast to expect no rate.
 func (w *world) wantHeld(course course) {
 	w.T.Helper()
 	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {

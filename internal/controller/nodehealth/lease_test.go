@@ -250,7 +250,7 @@ func TestALivingKubeletIsNotFoughtOverItsPods(t *testing.T) {
 
 func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		k, _ := w.keeper()
+		k, _ := w.health()
 		bubble.Run(t, "the events", func(ctx context.Context) error { k.events.Run(ctx); return nil })
 		bubble.Run(t, "the cache of nodes", k.nodes.Run)
 		w.comeAndGo(100)
@@ -262,8 +262,8 @@ func TestAStandbyForgetsNodesThatWent(t *testing.T) {
 
 func TestADryRunForgetsNodesThatWent(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
-		k, caches := w.keeper(func(c *Config) { c.DryRun = true })
-		w.Run("the Keeper", caches.With(k.Run))
+		k, caches := w.health(func(c *Config) { c.DryRun = true })
+		w.Run("the Controller", caches.With(k.Run))
 		w.comeAndGo(20, func(n *corev1.Node) { readiness.Condition(n, corev1.NodeReady).Status = corev1.ConditionUnknown })
 		if got := k.remembered(); got != 0 {
 			t.Errorf("%d nodes that are gone are remembered", got)
@@ -271,8 +271,8 @@ func TestADryRunForgetsNodesThatWent(t *testing.T) {
 	})
 }
 
-// remembered returns how many nodes a Keeper knows something about.
-func (k *Keeper) remembered() int {
+// remembered returns how many nodes a Controller knows something about.
+func (k *Controller) remembered() int {
 	count := 0
 	for _, known := range k.records.nodes {
 		if known.seen {

@@ -34,8 +34,8 @@ type leases struct {
 	once    sync.Once
 }
 
-// run watches until the context ends. Errors are logged and retried with backoff, indefinitely.
-func (l *leases) run(ctx context.Context, client kubernetes.Interface) {
+// watch watches until the context ends. Errors are logged and retried with backoff, indefinitely.
+func (l *leases) watch(ctx context.Context, client kubernetes.Interface) {
 	api := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	watches := listwatch.Bounded(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -45,7 +45,7 @@ const troubleAfter = 3
 // GatherLeases is how long renewals of leases may be batched before they are read. Kubelets renew every ten seconds.
 const GatherLeases = 100 * time.Millisecond
 
-// Config configures a Keeper.
+// Config configures a Controller.
 type Config struct {
 	// Client reads, watches and writes.
 	Client kubernetes.Interface
@@ -56,7 +56,7 @@ type Config struct {
 	// Reconnect closes the connection of LeaseClient, whose watch then restarts. It is nil if the connection cannot be
 	// closed.
 	Reconnect func()
-	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Keeper.
+	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Controller.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Grace is how long nodes may be silent.
@@ -77,7 +77,7 @@ type Config struct {
 
 func (c *Config) complete() error {
 	if c.Client == nil || c.Nodes == nil || c.Pods == nil {
-		return errors.New("a Keeper needs a Client, Nodes and Pods")
+		return errors.New("a Controller needs a Client, Nodes and Pods")
 	}
 	if c.LeaseClient == nil {
 		c.LeaseClient = c.Client
@@ -100,8 +100,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Keeper combines all parts of node health: the watch of leases, events and controllers.
-type Keeper struct {
+// Controller combines all parts of node health: the watch of leases, events and controllers.
+type Controller struct {
 	config   Config
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
@@ -113,108 +113,111 @@ type Keeper struct {
 	parts    stage.Parts
 }
 
-// New assembles a Keeper. Nothing runs before Run is called or a manager to which it was added starts.
-func New(config Config) (*Keeper, error) {
+// New assembles a Controller. Nothing runs before Run is called or a manager to which it was added starts.
+func New(config Config) (*Controller, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{
+	c := &Controller{
 		config: config, nodes: config.Nodes, pods: config.Pods,
 		records: newRecords(config.Grace, config.Policy, config.Clock.Now()),
 		events:  newEvents(config.DryRun, config.EventClient),
 	}
-	k.leases = &leases{records: k.records, clock: config.Clock, follow: k.follow, synced: make(chan struct{})}
+	c.leases = &leases{records: c.records, clock: config.Clock, follow: c.follow, synced: make(chan struct{})}
 	echoes := &echoes{
-		client: config.EchoClient, clock: config.Clock, records: k.records, reconnect: config.Reconnect,
+		client: config.EchoClient, clock: config.Clock, records: c.records, reconnect: config.Reconnect,
 		lease: ownLease(config.DryRun),
 	}
-	k.nodes.Subscribe(k.observe)
-	k.parts.InEveryReplica(
-		func(ctx context.Context) error { k.leases.run(ctx, config.LeaseClient); return nil },
-		func(ctx context.Context) error { k.tellBlindness(ctx); return nil },
-		func(ctx context.Context) error { echoes.run(logr.NewContext(ctx, config.Logger)); return nil },
-		func(ctx context.Context) error { k.events.Run(ctx); return nil },
+	c.nodes.Subscribe(c.observe)
+	c.parts.InEveryReplica(
+		func(ctx context.Context) error { c.leases.watch(ctx, config.LeaseClient); return nil },
+		func(ctx context.Context) error { c.watchBlindness(ctx); return nil },
+		func(ctx context.Context) error {
+			echoes.renewEachSecond(logr.NewContext(ctx, config.Logger))
+			return nil
+		},
+		func(ctx context.Context) error { c.events.Run(ctx); return nil },
 	)
 	metrics := newMetrics()
 	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, k.records, config.Clock); err != nil {
+		if err := metrics.register(config.Registerer, c.records, config.Clock); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	return k, k.addControllers(metrics)
+	return c, c.addControllers(metrics)
 }
 
-// Run runs the Keeper alone, without a manager or an election, until the context ends.
-func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
+// Run runs the Controller alone, without a manager or an election, until the context ends.
+func (c *Controller) Run(ctx context.Context) error { return c.parts.Run(ctx) }
 
-// AddTo adds the Keeper to a manager. The watch of leases and events run in every replica, so that a standby has
+// AddTo adds the Controller to a manager. The watch of leases and events run in every replica, so that a standby has
 // received signs of life itself. The controllers run only in the leader.
-func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
+func (c *Controller) AddTo(mgr manager.Manager) error { return c.parts.AddTo(mgr) }
 
 // HasSynced reports whether the watches have brought their first lists.
-func (k *Keeper) HasSynced() bool {
-	return k.nodes.HasSynced() && cache.IsDone(k.leases) && k.pods.HasSynced()
+func (c *Controller) HasSynced() bool {
+	return c.nodes.HasSynced() && cache.IsDone(c.leases) && c.pods.HasSynced()
 }
 
 // observe notes a change of a node.
-func (k *Keeper) observe(change nodecache.Change) {
-	seen := k.config.Clock.See()
+func (c *Controller) observe(change nodecache.Change) {
+	seen := c.config.Clock.See()
 	if change.After == nil {
 		gone := change.Before.Node
-		k.follow(k.records.forgetNode(gone.Name, seen.At))
-		if k.acts() {
-			k.events.removed(gone)
+		c.follow(c.records.forgetNode(gone.Name, seen.At))
+		if c.acts() {
+			c.events.removed(gone)
 		}
 		return
 	}
 	node := change.After.Node
-	k.follow(k.records.put(node, seen))
+	c.follow(c.records.put(node, seen))
 	if change.Before == nil || concerns(change.Before.Node, node) {
-		k.looks.add(node.Name)
+		c.looks.add(node.Name)
 	}
-	if change.Before == nil && !change.Initial && k.acts() {
-		k.events.registered(node)
+	if change.Before == nil && !change.Initial && c.acts() {
+		c.events.registered(node)
 	}
 }
 
 // acts reports whether this replica acts.
-func (k *Keeper) acts() bool { return k.looks.started() && !k.config.DryRun }
+func (c *Controller) acts() bool { return c.looks.started() && !c.config.DryRun }
 
 // lead begins to act. Every node is counted before the first one is planned.
-func (k *Keeper) lead(ctx context.Context) error {
-	all, err := k.known(ctx)
+func (c *Controller) lead(ctx context.Context) error {
+	all, err := c.known(ctx)
 	if err != nil {
 		return err
 	}
-	k.follow(k.records.lead(all, k.config.Clock.See()))
+	c.follow(c.records.lead(all, c.config.Clock.See()))
 	for _, node := range all {
-		k.looks.add(node.Name)
+		c.looks.add(node.Name)
 	}
 	return nil
 }
 
 // mark begins to mark pods.
-func (k *Keeper) mark(ctx context.Context) error {
-	all, err := k.known(ctx)
+func (c *Controller) mark(ctx context.Context) error {
+	all, err := c.known(ctx)
 	for _, node := range all {
-		k.markings.add(node.Name)
+		c.markings.add(node.Name)
 	}
 	return err
 }
 
 // known waits for the first lists, and returns all nodes.
-func (k *Keeper) known(ctx context.Context) ([]*corev1.Node, error) {
-	cache.WaitFor(ctx, "", k.nodes, k.leases, k.pods)
+func (c *Controller) known(ctx context.Context) ([]*corev1.Node, error) {
+	cache.WaitFor(ctx, "", c.nodes, c.leases, c.pods)
 	var all []*corev1.Node
-	for _, known := range k.nodes.All() {
+	for _, known := range c.nodes.All() {
 		all = append(all, known.Node)
 	}
 	return all, ctx.Err()
 }
 
 // follow logs what has changed, and requests the nodes whose plans may have changed.
-func (k *Keeper) follow(told readiness.News) {
-	log := k.config.Logger
+func (c *Controller) follow(told readiness.News) {
+	log := c.config.Logger
 	for _, is := range told.States {
 		log.Info("Zone state changed", "zone", is.Name, "state", is.State, "before", is.Before,
 			"nodes", is.Size, "notReady", is.NotReady, "nodesPerSecond", is.Rate)
@@ -226,48 +229,40 @@ func (k *Keeper) follow(told readiness.News) {
 	if told.Recovered {
 		log.Info("Some nodes are ready again: every node gets its full grace period again, and nodes are tainted at the rates of their zones")
 	}
-	k.looks.add(told.Wake...)
+	c.looks.add(told.Wake...)
 }
 
-func (k *Keeper) addControllers(metrics *metrics) error {
-	calls := api{client: k.config.Client, limiter: k.config.Limiter}
+func (c *Controller) addControllers(metrics *metrics) error {
 	backoff := apicall.RateLimiter[NodeRequest]()
-	log := stage.QuietErrors(k.config.Logger)
-	taint, err := stage.New(log, "node-health-taint", controller.TypedOptions[NodeRequest]{
+	log := stage.QuietErrors(c.config.Logger)
+	err := stage.Add(&c.parts, log, "node-health-taint", controller.TypedOptions[NodeRequest]{
 		MaxConcurrentReconciles: concurrentNodes,
 		RateLimiter:             backoff,
 		Reconciler: &reconciler{
-			dryRun: k.config.DryRun, clock: k.config.Clock, nodes: k.nodes, records: k.records,
-			api: calls, events: k.events, metrics: metrics, looks: &k.looks, unready: &k.markings, backoff: backoff,
+			dryRun: c.config.DryRun, clock: c.config.Clock, nodes: c.nodes, records: c.records,
+			client: c.config.Client, limiter: c.config.Limiter, events: c.events, metrics: metrics,
+			looks: &c.looks, unready: &c.markings, backoff: backoff,
 		},
-	}, source{&k.looks, k.lead})
-	if err != nil {
+	}, c.looks.from(c.lead))
+	if err != nil || c.config.DryRun {
 		return err
-	}
-	k.parts.InLeader(taint)
-	if k.config.DryRun {
-		return nil
 	}
 	marker := &marker{
-		nodes: k.nodes, pods: k.pods, clock: k.config.Clock, api: calls, events: k.events,
+		nodes: c.nodes, pods: c.pods, clock: c.config.Clock,
+		client: c.config.Client, limiter: c.config.Limiter, events: c.events,
 	}
-	mark, err := stage.New(log, "node-health-mark", controller.TypedOptions[NodeRequest]{
-		MaxConcurrentReconciles: concurrentNodes,
-		RateLimiter:             apicall.Wait[NodeRequest](func(NodeRequest) time.Duration { return apicall.FirstBackoff }),
-		Reconciler:              marker,
-	}, source{&k.markings, k.mark})
-	if err != nil {
-		return err
-	}
-	k.parts.InLeader(mark)
-	k.pods.Subscribe(func(change podcache.Change) {
+	c.pods.Subscribe(func(change podcache.Change) {
 		pod := change.After
 		if pod == nil || change.Before != nil && change.Before.Node == pod.Node { // its kubelet may be alive, and know better
 			return
 		}
 		if pod.Flags.Has(podcache.Ready) && marker.silent(pod.Node) {
-			k.markings.add(pod.Node)
+			c.markings.add(pod.Node)
 		}
 	})
-	return nil
+	return stage.Add(&c.parts, log, "node-health-mark", controller.TypedOptions[NodeRequest]{
+		MaxConcurrentReconciles: concurrentNodes,
+		RateLimiter:             apicall.Wait[NodeRequest](func(NodeRequest) time.Duration { return apicall.FirstBackoff }),
+		Reconciler:              marker,
+	}, c.markings.from(c.mark))
 }

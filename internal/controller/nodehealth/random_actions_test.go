@@ -37,7 +37,7 @@ var actions = []action{
 	{"is recreated:", 2, (*history).isRecreated},
 	{"is recreated and never posts:", 2, (*history).isRecreatedAndNeverPosts},
 	{"loses its lease:", 6, (*history).losesItsLease},
-	{"the Keeper restarts, near", 1, (*history).restarts},
+	{"the Controller restarts, near", 1, (*history).restarts},
 	{"the watch of leases breaks, near", 2, (*history).leasesBreak},
 	{"the watch of leases hangs, near", 2, (*history).leasesHang},
 	{"leases cannot be written, near", 2, (*history).leasesCannotBeWritten},
@@ -136,7 +136,7 @@ func (h *history) isRecreatedAndNeverPosts(name string) {
 	}
 }
 
-// replace deletes a node and its lease, and creates another under its name. The Keeper sees both, or only the end.
+// replace deletes a node and its lease, and creates another under its name. The Controller sees both, or only the end.
 func (h *history) replace(name string, change ...func(*corev1.Node)) {
 	zone := h.Node(name).Labels[corev1.LabelTopologyZone]
 	h.Must(nil, h.Client.CoreV1().Nodes().Delete(h.T.Context(), name, metav1.DeleteOptions{}))
@@ -158,7 +158,7 @@ func (h *history) losesItsLease(name string) {
 		return
 	}
 	h.deleteLease(name)
-	if h.random.IntN(3) > 0 { // make the Keeper look
+	if h.random.IntN(3) > 0 { // make the Controller look
 		h.ChangeNode(name, func(n *corev1.Node) { n.Labels["somebody"] = h.Start.String() })
 	}
 	synctest.Wait()
@@ -171,7 +171,7 @@ func (h *history) deleteLease(name string) {
 	}
 }
 
-// restarts restarts the Keeper, unless it could not even begin: one that ends before its lists are complete says so as
+// restarts restarts the Controller, unless it could not even begin: one that ends before its lists are complete says so as
 // an error.
 func (h *history) restarts(string) {
 	if h.watch.IsBroken() {
@@ -219,7 +219,7 @@ func (h *history) troubleEnds(string) {
 	h.refusal.Store(nil)
 }
 
-// inTrouble reports whether the Keeper can at present not be expected to notice silence.
+// inTrouble reports whether the Controller can at present not be expected to notice silence.
 func (h *history) inTrouble() bool {
 	return h.watch.IsBroken() || h.watch.IsHeld() || h.NoLeases.Load() || h.refusal.Load() != nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
 
-// What a history allows the Keeper.
+// What a history allows the Controller.
 const (
-	// seesAgain is for how long an outage can last for the Keeper after its end: client-go tries to open a watch again,
-	// and the Keeper to change a node, every 30 s at least.
+	// seesAgain is for how long an outage can last for the Controller after its end: client-go tries to open a watch again,
+	// and the Controller to change a node, every 30 s at least.
 	seesAgain = time.Minute
 	// noticesWithin is twice the longer grace period: gaps between echoes count for little.
 	noticesWithin = 2 * readiness.DefaultStartupGrace
@@ -69,7 +69,7 @@ func (h *history) foreignTaintsStay(node *corev1.Node) {
 }
 
 // noNodeIsCalledSilentBeforeItsGracePeriodIsOver knows when each kubelet gave its last sign of life, whatever the
-// Keeper could see of it. This is the promise without any leniency.
+// Controller could see of it. This is the promise without any leniency.
 func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.Node) {
 	known, grace := h.known[node.Name], readiness.DefaultStartupGrace
 	if known.posted {
@@ -80,7 +80,7 @@ func (h *history) noNodeIsCalledSilentBeforeItsGracePeriodIsOver(node *corev1.No
 	}
 }
 
-// noLiveNodeIsCalledSilent whatever the Keeper and the kubelets can see of the API server.
+// noLiveNodeIsCalledSilent whatever the Controller and the kubelets can see of the API server.
 func (h *history) noLiveNodeIsCalledSilent(node *corev1.Node) {
 	if calledSilent(node) && !h.known[node.Name].silent && !h.Silent[node.Name] {
 		h.violated("node %s lives, and is considered silent", node.Name)
@@ -95,7 +95,7 @@ func calledSilent(node *corev1.Node) bool {
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
 }
 
-// aSilentNodeIsCalledSo counts only the time in which the Keeper has a fair chance (see notices).
+// aSilentNodeIsCalledSo counts only the time in which the Controller has a fair chance (see notices).
 func (h *history) aSilentNodeIsCalledSo(node *corev1.Node) {
 	if known := h.known[node.Name]; known.unnoticed > h.noticesWithin && !calledSilent(node) {
 		h.violated("node %s, silent for %s and %s of them with nothing in the way, is not called so", node.Name, time.Since(known.lastSign), known.unnoticed)
@@ -159,7 +159,7 @@ func latestToken(node *corev1.Node) time.Time {
 	return latest
 }
 
-// forgetsTokens notes the zones in which no taint tells a Keeper that begins now of the latest token.
+// forgetsTokens notes the zones in which no taint tells a Controller that begins now of the latest token.
 func (h *history) forgetsTokens() {
 	latest := map[string]time.Time{}
 	for _, name := range h.nodes {
@@ -210,7 +210,7 @@ func (h *history) forgives() {
 	}
 }
 
-// everyZoneMayBeDisrupted reports whether no node that counts is ready and renews. Sometimes the Keeper already thinks
+// everyZoneMayBeDisrupted reports whether no node that counts is ready and renews. Sometimes the Controller already thinks
 // so although the silent nodes are not yet marked as silent.
 func (h *history) everyZoneMayBeDisrupted() bool {
 	return !slices.ContainsFunc(h.nodes, func(name string) bool {

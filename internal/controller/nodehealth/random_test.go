@@ -29,11 +29,11 @@ const (
 	longestPause     = 12 // seconds, after an action
 )
 
-// TestRandomHistories plays random histories of a cluster with the whole Keeper, and checks the invariants after each
-// action and each second. A history is the same for the same seed; only in which order the Keeper's goroutines run in
+// TestRandomHistories plays random histories of a cluster with the whole Controller, and checks the invariants after each
+// action and each second. A history is the same for the same seed; only in which order the Controller's goroutines run in
 // an instant is not. To play others, raise randomHistories.
 //
-// Three are enough: with each of two faults put into the Keeper (a zone whose rate changes begins a full limiter, a
+// Three are enough: with each of two faults put into the Controller (a zone whose rate changes begins a full limiter, a
 // lease that is gone takes its last sign of life with it) at least one of them fails.
 func TestRandomHistories(t *testing.T) { playHistories(t, func(*history) {}) }
 
@@ -129,7 +129,7 @@ type history struct {
 // witness is what a history knows about a node.
 type witness struct {
 	lastSign  time.Time     // that its kubelet really gave
-	unnoticed time.Duration // of silence in which a Keeper with a fair chance has not called it silent
+	unnoticed time.Duration // of silence in which a Controller with a fair chance has not called it silent
 	ready     time.Duration // for how long it has said so without anything that keeps its taints from being removed
 	posted    bool          // it has a condition Ready
 	silent    bool          // it is called so
@@ -197,7 +197,7 @@ func (h *history) play() {
 	}
 }
 
-// heal ends all trouble. Then every node and taint must be as its kubelet says, and the Keeper as able as
+// heal ends all trouble. Then every node and taint must be as its kubelet says, and the Controller as able as
 // ever.
 func (h *history) heal() {
 	if h.T.Failed() {
@@ -240,7 +240,7 @@ func (h *history) pass(d time.Duration) {
 	}
 }
 
-// connectsAnew ends a watch of leases that hangs when the Keeper asks for that.
+// connectsAnew ends a watch of leases that hangs when the Controller asks for that.
 func (h *history) connectsAnew(c *Config) { c.Reconnect = h.reconnects }
 
 // renews renews a kubelet's lease, or makes it again as kubelets do.

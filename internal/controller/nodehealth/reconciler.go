@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
+
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,7 +40,8 @@ type reconciler struct {
 	clock   *timeline.Clock
 	nodes   *nodecache.Cache
 	records *records
-	api     api
+	client  kubernetes.Interface
+	limiter *rate.Limiter // nil for no limit
 	events  *events
 	metrics *metrics
 	looks   *requests                               // nodes whose plans may have changed
@@ -54,7 +57,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req NodeRequest) (reconcile.
 	if !ok {
 		return reconcile.Result{}, nil
 	}
-	err := r.look(ctx, r.records.newest(known.Node))
+	err := r.syncNode(ctx, r.records.newest(known.Node))
 	switch {
 	case apicall.Stopping(ctx): // the next process continues
 		return reconcile.Result{}, nil
@@ -75,16 +78,16 @@ func (r *reconciler) failed(ctx context.Context, req NodeRequest, err error) {
 	}
 }
 
-// look brings the taints, labels and conditions of one node in line with its plan. Conflicts are common, because
-// kubelets and other clients write the same object. After a conflict, look reads the node live. That read can bring a
+// syncNode brings the taints, labels and conditions of one node in line with its plan. Conflicts are common, because
+// kubelets and other clients write the same object. After a conflict, it reads the node live. That read can bring a
 // sign of life.
-func (r *reconciler) look(ctx context.Context, node *corev1.Node) error {
+func (r *reconciler) syncNode(ctx context.Context, node *corev1.Node) error {
 	err := r.apply(ctx, node)
 	if !apierrors.IsConflict(err) {
 		return err
 	}
 	r.metrics.retries.WithLabelValues(apicall.Reason(err)).Inc()
-	live, err := r.api.readNode(ctx, node.Name)
+	live, err := apicall.GetNode(ctx, r.client, r.limiter, node.Name)
 	if err != nil {
 		return fmt.Errorf("read node %s, which others have changed: %w", node.Name, err)
 	}
@@ -138,13 +141,13 @@ func (r *reconciler) setUnknown(ctx context.Context, facts readiness.Facts, cond
 		}
 		return readiness.WithConditions(node, conditions), nil
 	}
-	if err := r.api.token(ctx); err != nil {
+	if err := apicall.Token(ctx, r.limiter); err != nil {
 		return nil, err
 	}
 	if conditions = r.decide(facts).Conditions; len(conditions) == 0 { // heard meanwhile, or no fresh echo
 		return node, nil
 	}
-	changed, err := r.api.patchConditions(ctx, node, conditions)
+	changed, err := apicall.PatchNodeConditions(ctx, r.client, node, conditions)
 	if err != nil {
 		return nil, fmt.Errorf("set the conditions of silent node %s to Unknown: %w", node.Name, err)
 	}
@@ -186,7 +189,7 @@ func (r *reconciler) retaint(ctx context.Context, facts readiness.Facts, d decis
 
 // write waits for the rate limit, plans again, and writes a part of that plan.
 func (r *reconciler) write(ctx context.Context, facts readiness.Facts, part func(readiness.Plan) readiness.Plan) error {
-	if err := r.api.token(ctx); err != nil {
+	if err := apicall.Token(ctx, r.limiter); err != nil {
 		return err
 	}
 	p := part(r.decide(facts).Plan)
@@ -196,7 +199,8 @@ func (r *reconciler) write(ctx context.Context, facts readiness.Facts, part func
 	if !p.Retaints {
 		p.Taints = facts.Node.Spec.Taints
 	}
-	changed, err := r.api.patchTaints(ctx, facts.Node, apicall.NodeEdit{Taints: p.Taints, Labels: p.Labels})
+	edit := apicall.NodeEdit{Taints: p.Taints, Labels: p.Labels}
+	changed, err := apicall.PatchTaints(ctx, r.client, facts.Node, edit, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("write the taints of node %s: %w", facts.Node.Name, err)
 	}
@@ -230,74 +234,14 @@ func (r *requests) addAfter(name string, wait time.Duration) {
 
 func (r *requests) started() bool { return r.queue.Load() != nil }
 
-// source is the source of a controller's requests.
-type source struct {
-	*requests
-
-	begin func(context.Context) error // requests all nodes, once they are known
-}
-
-// String names the source in the log.
-func (s source) String() string { return "nodes that changed, fell silent or may be tainted" }
-
-// Start implements source.TypedSource.
-func (s source) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[NodeRequest]) error {
-	s.queue.Store(&queue)
-	return nil
-}
-
-// WaitForSync implements source.TypedSyncingSource. Nothing is reconciled before it returns.
-func (s source) WaitForSync(ctx context.Context) error { return s.begin(ctx) }
-
-// api makes the calls about nodes and pods.
-type api struct {
-	client  kubernetes.Interface
-	limiter *rate.Limiter // nil for no limit
-}
-
-// token waits for a token of the rate limit.
-func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
-
-// readNode reads a node live. The API server has told the caller that it changed.
-func (a api) readNode(ctx context.Context, name string) (*corev1.Node, error) {
-	if err := a.token(ctx); err != nil {
-		return nil, err
+// from is these requests as the source of a controller. Nothing is reconciled before begin returns, which requests all
+// nodes once they are known.
+func (r *requests) from(begin func(context.Context) error) stage.Source[NodeRequest] {
+	return stage.Source[NodeRequest]{
+		Of:   "nodes that changed, fell silent or may be tainted",
+		To:   func(queue workqueue.TypedRateLimitingInterface[NodeRequest]) { r.queue.Store(&queue) },
+		Wait: begin,
 	}
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-}
-
-// patchConditions writes conditions of a node, with the precondition that the node has not changed since it was read,
-// and returns the patched node. The caller has waited for the token.
-func (a api) patchConditions(
-	ctx context.Context, read *corev1.Node, conditions []corev1.NodeCondition,
-) (*corev1.Node, error) {
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return apicall.PatchNodeConditions(ctx, a.client, read, conditions)
-}
-
-// patchTaints writes the taints and labels of a node in one call, with the same precondition. The caller has waited for
-// the token.
-func (a api) patchTaints(ctx context.Context, read *corev1.Node, edit apicall.NodeEdit) (*corev1.Node, error) {
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	return apicall.PatchTaints(ctx, a.client, read, edit, metav1.PatchOptions{})
-}
-
-// patchPodNotReady sets the condition Ready of exactly this pod to False, and keeps its reason.
-func (a api) patchPodNotReady(ctx context.Context, pod *podcache.Pod, at time.Time) error {
-	if err := a.token(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := apicall.InFlight(ctx)
-	defer cancel()
-	exactly := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	_, err := apicall.PatchPodCondition(ctx, a.client, exactly, map[string]any{
-		"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(at),
-	})
-	return err
 }
 
 // marker sets the condition Ready of the pods of a silent node to False, so that no Service sends them traffic. Their
@@ -306,7 +250,8 @@ type marker struct {
 	nodes    *nodecache.Cache
 	pods     *podcache.Cache
 	clock    *timeline.Clock
-	api      api
+	client   kubernetes.Interface
+	limiter  *rate.Limiter // nil for no limit
 	events   *events
 	backoffs apicall.Backoffs[types.UID] // pods that could not be marked
 }
@@ -351,9 +296,16 @@ func (m *marker) silent(name string) bool {
 	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// mark marks one pod. A pod that is gone, or whose name another pod has, is done.
+// mark sets the condition Ready of exactly this pod to False, and keeps its reason. A pod that is gone, or whose name
+// another pod has, is done.
 func (m *marker) mark(ctx context.Context, pod *podcache.Pod) error {
-	err := m.api.patchPodNotReady(ctx, pod, m.clock.Latest())
+	if err := apicall.Token(ctx, m.limiter); err != nil {
+		return err
+	}
+	exactly := metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	_, err := apicall.PatchPodCondition(ctx, m.client, exactly, map[string]any{
+		"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(m.clock.Latest()),
+	})
 	switch {
 	case apicall.IsNotFound(err), apicall.IsAnotherUID(err):
 		return nil

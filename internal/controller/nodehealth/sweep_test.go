@@ -72,8 +72,8 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesAndPodsTheSameNodesAreTainted(
 	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
 		got := playOutages(t, func(w *world) {
 			k.Lives(w.World, func(r bubble.Request) bool { return r.Resource != "leases" }, func(client *bubble.Slow) func(context.Context) error {
-				keeper, caches := w.keeper(func(c *Config) { c.Client, c.EventClient = client, w.Client })
-				return caches.With(keeper.Run)
+				health, caches := w.health(func(c *Config) { c.Client, c.EventClient = client, w.Client })
+				return caches.With(health.Run)
 			})
 		})
 		for name, want := range undisturbed {

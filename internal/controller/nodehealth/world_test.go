@@ -25,7 +25,7 @@ const excludeDisruption = "node.kubernetes.io/exclude-disruption"
 // defaultGrace is the default of the flag.
 var defaultGrace = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Startup: readiness.DefaultStartupGrace}
 
-// world is a cluster with our whole Keeper at work in it, and kubelets that renew their leases.
+// world is a cluster with our whole Controller at work in it, and kubelets that renew their leases.
 type world struct {
 	*rig.World
 
@@ -45,20 +45,20 @@ func play(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// run starts a Keeper.
+// run starts a Controller.
 func (w *world) run(change ...func(*Config)) {
 	w.T.Helper()
-	keeper, caches := w.keeper(change...)
-	w.Run("the Keeper", caches.With(keeper.Run))
+	health, caches := w.health(change...)
+	w.Run("the Controller", caches.With(health.Run))
 }
 
-// keeper returns a Keeper, and the caches that it uses.
-func (w *world) keeper(change ...func(*Config)) (*Keeper, rig.Caches) {
+// health returns a Controller, and the caches that it uses.
+func (w *world) health(change ...func(*Config)) (*Controller, rig.Caches) {
 	w.T.Helper()
 	config := w.config(change...)
-	keeper, err := New(config)
+	health, err := New(config)
 	w.Must(nil, err)
-	return keeper, rig.Caches{Nodes: config.Nodes, Pods: config.Pods}
+	return health, rig.Caches{Nodes: config.Nodes, Pods: config.Pods}
 }
 
 // config returns the defaults of the flags, changed as wanted, with metrics of its own.

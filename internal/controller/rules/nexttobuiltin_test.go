@@ -40,7 +40,7 @@ func (w *world) runNextToNodeHealth() {
 func (w *world) runNextToNodeHealthThatWaits(grace time.Duration) {
 	w.T.Helper()
 	controller, caches := w.controller()
-	keeper, err := nodehealth.New(nodehealth.Config{
+	health, err := nodehealth.New(nodehealth.Config{
 		Client: w.Client, Nodes: caches.Nodes, Pods: caches.Pods,
 		Grace: readiness.Grace{Monitor: grace, Startup: grace},
 		Policy: readiness.Policy{
@@ -49,7 +49,7 @@ func (w *world) runNextToNodeHealthThatWaits(grace time.Duration) {
 		},
 	})
 	w.Must(nil, err)
-	bubble.Run(w.T, "node health", caches.With(keeper.Run))
+	bubble.Run(w.T, "node health", caches.With(health.Run))
 	bubble.Run(w.T, "the Controller", controller.Run)
 	w.Pass(planningTime)
 }

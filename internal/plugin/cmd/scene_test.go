@@ -69,8 +69,10 @@ func (t *transcript) String() string {
 
 // take returns the output since the last call.
 func (t *transcript) take() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	defer t.text.Reset()
-	return t.String()
+	return t.text.String()
 }
 
 // play runs a scene with some objects.

@@ -204,11 +204,11 @@ func count(is bool) int {
 	return 0
 }
 
-// tale is the subject of a line of the story. Lines of one instant are in this order.
-type tale int
+// topic is the subject of a line of the story. Lines of one instant are in this order.
+type topic int
 
 const (
-	silent tale = iota
+	silent topic = iota
 	back
 	taintsSet
 	serverIsDown
@@ -224,10 +224,10 @@ const (
 )
 
 // ofWorkloads reports whether each line is about one workload.
-func (t tale) ofWorkloads() bool { return t >= withoutRoom }
+func (t topic) ofWorkloads() bool { return t >= withoutRoom }
 
-// stories are the tales of steps.
-var stories = map[stepKind]tale{falls: silent, comesBack: back, retaints: taintsSet}
+// stories are the topics of steps.
+var stories = map[stepKind]topic{falls: silent, comesBack: back, retaints: taintsSet}
 
 // together is how far apart events in the same line can be.
 const together = time.Minute
@@ -247,7 +247,7 @@ type story struct {
 
 // lineKey is what all events in one line have in common.
 type lineKey struct {
-	tale         tale
+	topic        topic
 	zone, detail string
 }
 
@@ -262,8 +262,8 @@ type line struct {
 }
 
 // add records that something happened to a node, or to a pod on it, and returns the line for it.
-func (s *story) add(at time.Time, tale tale, zone, detail, name string) *line {
-	key := lineKey{tale, zone, detail}
+func (s *story) add(at time.Time, topic topic, zone, detail, name string) *line {
+	key := lineKey{topic, zone, detail}
 	is := s.open[key]
 	if is == nil || at.Sub(is.to) > together {
 		is = &line{lineKey: key, from: at, known: map[string]bool{}}
@@ -289,8 +289,8 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 	events := make([]cliv1alpha1.SimulationEvent, 0, len(s.lines))
 	for i := 0; i < len(s.lines); {
 		first, alike := s.lines[i], 1
-		for first.tale.ofWorkloads() && i+alike < len(s.lines) &&
-			s.lines[i+alike].tale == first.tale && s.lines[i+alike].from.Equal(first.from) {
+		for first.topic.ofWorkloads() && i+alike < len(s.lines) &&
+			s.lines[i+alike].topic == first.topic && s.lines[i+alike].from.Equal(first.from) {
 			alike++
 		}
 		told := alike
@@ -315,11 +315,11 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 }
 
 func (is *line) compare(other *line) int {
-	if order := cmp.Or(is.from.Compare(other.from), cmp.Compare(is.tale, other.tale)); order != 0 || is.tale == taintsSet {
+	if order := cmp.Or(is.from.Compare(other.from), cmp.Compare(is.topic, other.topic)); order != 0 || is.topic == taintsSet {
 		return order // steps at the same time stay in their order
 	}
 	order := cmp.Compare(is.zone, other.zone)
-	if is.tale.ofWorkloads() {
+	if is.topic.ofWorkloads() {
 		order = cmp.Or(cmp.Compare(other.lasts, is.lasts), cmp.Compare(other.number, is.number))
 	}
 	return cmp.Or(order, cmp.Compare(is.detail, other.detail))
@@ -327,7 +327,7 @@ func (is *line) compare(other *line) int {
 
 // message is the text of the line.
 func (is *line) message() string {
-	switch is.tale {
+	switch is.topic {
 	case silent:
 		return is.nodes("falls silent", "fall silent")
 	case back:

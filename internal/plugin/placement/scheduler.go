@@ -67,7 +67,7 @@ type scheduler struct {
 	snapshot  *schedulercache.Snapshot
 	counted   *counted
 	occupied  []occupied // the nodes with the pods that count, by index
-	census    census
+	podCounts podCounts
 	defaults  defaults
 	framework framework.Framework // all filters, and all scores except byItself
 	itself    framework.Framework // the scores byItself
@@ -96,7 +96,7 @@ func newScheduler(ctx context.Context, cluster *state.Cluster,
 	}
 	s := &scheduler{
 		cache: schedulercache.New(ctx, nil, false, false), snapshot: schedulercache.NewEmptySnapshot(),
-		census: census{}, defaults: defaultsOf(factory), pods: len(pods),
+		podCounts: podCounts{}, defaults: defaultsOf(factory), pods: len(pods),
 		terminating: map[types.UID]bool{}, said: map[string]*fwk.Status{},
 		nominated: &nominations{pods: map[string][]fwk.PodInfo{}, on: map[types.UID]string{}},
 	}
@@ -108,7 +108,7 @@ func newScheduler(ctx context.Context, cluster *state.Cluster,
 		if err := s.cache.AddPod(noLogs, pod); err != nil {
 			return nil, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		if err := s.census.add(pod, 1); err != nil {
+		if err := s.podCounts.add(pod, 1); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +220,7 @@ func (s *scheduler) remove(pod *corev1.Pod) error {
 		delete(s.terminating, pod.UID)
 		return nil
 	}
-	return s.census.add(pod, -1)
+	return s.podCounts.add(pod, -1)
 }
 
 // terminate marks a pod as terminating; it stays on its node. Plugins see it after the next update.
@@ -232,7 +232,7 @@ func (s *scheduler) terminate(pod *corev1.Pod) error {
 		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	s.terminating[pod.UID] = true
-	return s.census.add(pod, -1)
+	return s.podCounts.add(pod, -1)
 }
 
 // place puts a pod on the node with the best score of those that fit, and returns its name.
@@ -256,7 +256,7 @@ func (s *scheduler) bind(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if err := s.cache.AddPod(noLogs, &placed); err != nil {
 		return err
 	}
-	if err := s.census.add(&placed, 1); err != nil {
+	if err := s.podCounts.add(&placed, 1); err != nil {
 		return err
 	}
 	return s.update()
@@ -277,7 +277,7 @@ func (s *scheduler) count(pod *corev1.Pod, sample []int) []fwk.NodeInfo {
 		return toScore
 	}
 	s.counted.nodes = []fwk.NodeInfo{&s.occupied[0]} // without any node the plugin would not score at all
-	pods := s.census.find(pod.Namespace, s.defaults.selector(pod))
+	pods := s.podCounts.find(pod.Namespace, s.defaults.selector(pod))
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		place, known := s.places[name]
 		if !known {

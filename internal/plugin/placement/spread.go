@@ -22,9 +22,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
-// census counts pods by namespace and labels on each node. PodTopologySpread examines all pods of all nodes for each
-// pod that it spreads by default, which is almost every pod. With a census it examines only those that it counts.
-type census map[string]*residents // by namespace
+// podCounts counts pods by namespace and labels on each node. PodTopologySpread examines all pods of all nodes for each
+// pod that it spreads by default, which is almost every pod. With these counts it examines only those that it counts.
+type podCounts map[string]*residents // by namespace
 
 // residents are the pods of a namespace.
 type residents struct {
@@ -42,7 +42,7 @@ type alike struct {
 }
 
 // add adds pods, or removes them if the number is negative. Terminating pods do not count.
-func (c census) add(pod *corev1.Pod, number int) error {
+func (c podCounts) add(pod *corev1.Pod, number int) error {
 	if pod.DeletionTimestamp != nil {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (r *residents) like(pod *corev1.Pod) (*alike, error) {
 
 // find returns the pods that a selector matches, by node. An empty selector matches none, because the plugin then
 // counts nothing.
-func (c census) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
+func (c podCounts) find(namespace string, selector labels.Selector) map[string][]fwk.PodInfo {
 	found := map[string][]fwk.PodInfo{}
 	if selector.Empty() || c[namespace] == nil {
 		return found

@@ -30,9 +30,9 @@ func oursWith(ctx context.Context, w *world, change func(*nodehealth.Config)) er
 		Client: w.client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Grace: grace, Policy: policy,
 	}
 	change(&config)
-	keeper, err := nodehealth.New(config)
+	health, err := nodehealth.New(config)
 	if err != nil {
-		return fmt.Errorf("assemble the Keeper: %w", err)
+		return fmt.Errorf("assemble the Controller: %w", err)
 	}
-	return caches.With(keeper.Run)(ctx)
+	return caches.With(health.Run)(ctx)
 }

@@ -57,7 +57,7 @@ func Ours(client *fake.Clientset) (func(context.Context) error, error) {
 	return caches.With(evictor.Run), nil
 }
 
-// OursWithNodeHealth is our whole Keeper and Evictor in one process, as the steps about kubelets want them.
+// OursWithNodeHealth is our whole node health Controller and Evictor in one process, as the steps about kubelets want them.
 func OursWithNodeHealth(client *fake.Clientset) (func(context.Context) error, error) {
 	return Keeping(readiness.Grace{Monitor: NodeGrace, Startup: NodeStartupGrace})(client)
 }
@@ -76,7 +76,7 @@ func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Contex
 		return nil, err
 	}
 	rate := float32(time.Second) / float32(NodeTokenEvery)
-	keeper, err := nodehealth.New(nodehealth.Config{
+	health, err := nodehealth.New(nodehealth.Config{
 		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
 		Grace: grace,
 		Policy: readiness.Policy{
@@ -89,7 +89,7 @@ func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Contex
 	}
 	return caches.With(func(ctx context.Context) error {
 		both, ctx := errgroup.WithContext(ctx)
-		both.Go(func() error { return keeper.Run(ctx) })
+		both.Go(func() error { return health.Run(ctx) })
 		both.Go(func() error { return evictor.Run(ctx) })
 		return both.Wait()
 	}), nil

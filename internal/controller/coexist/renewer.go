@@ -58,7 +58,7 @@ type Evictor interface {
 	Spares(live *corev1.Node) bool
 }
 
-// Config is what a Keeper needs.
+// Config is what a ClockRenewer needs.
 type Config struct {
 	Client kubernetes.Interface
 	// Clock listens to the answers that Client gets.
@@ -78,8 +78,8 @@ type Config struct {
 	Logger     logr.Logger
 }
 
-// Keeper renews the eviction clock. It is safe for concurrent use.
-type Keeper struct {
+// ClockRenewer renews the eviction clock. It is safe for concurrent use.
+type ClockRenewer struct {
 	config  Config
 	metrics *metrics
 	parts   stage.Parts
@@ -93,46 +93,47 @@ type Keeper struct {
 	said     string // why the clock is not renewed, as the log has it
 }
 
-// New makes a Keeper. Nothing is renewed before Run is called, or a manager to which it was added starts and leads.
-func New(config Config) (*Keeper, error) {
-	k := &Keeper{config: config, metrics: newMetrics(config.Account)}
+// New makes a ClockRenewer. Nothing is renewed before Run is called, or a manager to which it was added starts and
+// leads.
+func New(config Config) (*ClockRenewer, error) {
+	r := &ClockRenewer{config: config, metrics: newMetrics(config.Account)}
 	if config.Registerer != nil {
-		if err := k.metrics.register(config.Registerer); err != nil {
+		if err := r.metrics.register(config.Registerer); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	k.parts.InLeader(manager.RunnableFunc(k.lead))
-	return k, nil
+	r.parts.InLeader(manager.RunnableFunc(r.lead))
+	return r, nil
 }
 
 // Run renews the clock, without a manager or an election, until the context ends.
-func (k *Keeper) Run(ctx context.Context) error { return k.parts.Run(ctx) }
+func (r *ClockRenewer) Run(ctx context.Context) error { return r.parts.Run(ctx) }
 
-// AddTo adds the Keeper to a manager. It renews only in the leader.
-func (k *Keeper) AddTo(mgr manager.Manager) error { return k.parts.AddTo(mgr) }
+// AddTo adds the ClockRenewer to a manager. It renews only in the leader.
+func (r *ClockRenewer) AddTo(mgr manager.Manager) error { return r.parts.AddTo(mgr) }
 
-func (k *Keeper) lead(ctx context.Context) error {
-	k.mu.Lock()
-	k.leads, k.term = true, -1
-	k.mu.Unlock()
-	k.config.Pods.Subscribe(k.observe)
-	able := k.config.Clock.Now()
+func (r *ClockRenewer) lead(ctx context.Context) error {
+	r.mu.Lock()
+	r.leads, r.term = true, -1
+	r.mu.Unlock()
+	r.config.Pods.Subscribe(r.observe)
+	able := r.config.Clock.Now()
 	for ctx.Err() == nil {
-		next, err := k.try(ctx)
+		next, err := r.renewIfAble(ctx)
 		if !errors.Is(err, errSilent) && !errors.Is(err, errStalled) {
-			able = k.config.Clock.Now()
+			able = r.config.Clock.Now()
 		}
-		if unable := k.config.Clock.Since(able); unable > giveUpAfter {
+		if unable := r.config.Clock.Since(able); unable > giveUpAfter {
 			return fmt.Errorf("give up leadership, so that another replica or a new process evicts: unable to evict for %s: %w", unable.Round(time.Second), err)
 		}
-		k.rest(ctx, next)
+		r.waitForNext(ctx, next)
 	}
 	return nil
 }
 
-// rest waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may have
-// begun to evict their pods.
-func (k *Keeper) rest(ctx context.Context, d time.Duration) {
+// waitForNext waits for the next try. Nodes that are spared meanwhile are recorded at once, because the built-in may
+// have begun to evict their pods.
+func (r *ClockRenewer) waitForNext(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
@@ -141,28 +142,28 @@ func (k *Keeper) rest(ctx context.Context, d time.Duration) {
 			return
 		case <-timer.C:
 			return
-		case <-k.config.Account.spares:
-			if err := k.config.Account.Recorded(ctx); err != nil {
-				k.say(err)
+		case <-r.config.Account.spares:
+			if err := r.config.Account.record(ctx); err != nil {
+				r.logChange(err)
 				return
 			}
 		}
 	}
 }
 
-// try renews the clock if this process can evict. It returns why it did not, and when to try next.
-func (k *Keeper) try(ctx context.Context) (time.Duration, error) {
-	k.noteTerm(ctx)
-	err := k.unable(k.config.Clock.Now())
+// renewIfAble renews the clock if this process can evict. It returns why it did not, and when to try next.
+func (r *ClockRenewer) renewIfAble(ctx context.Context) (time.Duration, error) {
+	r.noteTerm(ctx)
+	err := r.unable(r.config.Clock.Now())
 	if err == nil {
-		err = k.renew(ctx)
+		err = r.renew(ctx)
 	}
-	k.say(err)
+	r.logChange(err)
 	if err != nil {
-		k.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
+		r.metrics.renewals.WithLabelValues(renewalNotDone).Inc()
 		return retryEvery, err
 	}
-	k.metrics.renewals.WithLabelValues(renewalDone).Inc()
+	r.metrics.renewals.WithLabelValues(renewalDone).Inc()
 	return renewEvery, nil
 }
 
@@ -174,67 +175,67 @@ var (
 )
 
 // unable returns why this process cannot evict, as far as it can tell.
-func (k *Keeper) unable(at time.Time) error {
+func (r *ClockRenewer) unable(at time.Time) error {
 	switch {
-	case !k.config.Evictor.HasSynced():
+	case !r.config.Evictor.HasSynced():
 		return errNotSynced
-	case !k.hears(at):
+	case !r.hears(at):
 		return errSilent
-	case k.config.Evictor.Stalled(stalledAfter):
+	case r.config.Evictor.Stalled(stalledAfter):
 		return errStalled
 	}
 	return nil
 }
 
 // hears reports whether both watches brought something recently.
-func (k *Keeper) hears(at time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	versions := k.config.Evictor.Versions()
-	if len(k.moved) == 0 {
-		k.moved = make([]time.Time, len(versions))
-		k.versions = make([]string, len(versions))
+func (r *ClockRenewer) hears(at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	versions := r.config.Evictor.Versions()
+	if len(r.moved) == 0 {
+		r.moved = make([]time.Time, len(versions))
+		r.versions = make([]string, len(versions))
 	}
 	hears := true
 	for i, version := range versions {
-		if version != k.versions[i] || k.moved[i].IsZero() {
-			k.versions[i], k.moved[i] = version, at
+		if version != r.versions[i] || r.moved[i].IsZero() {
+			r.versions[i], r.moved[i] = version, at
 		}
-		hears = hears && at.Sub(k.moved[i]) <= silentFor
+		hears = hears && at.Sub(r.moved[i]) <= silentFor
 	}
 	return hears
 }
 
-// say writes to the log when what keeps the clock from being renewed changes.
-func (k *Keeper) say(err error) {
+// logChange writes to the log when what keeps the clock from being renewed changes.
+func (r *ClockRenewer) logChange(err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()
 	}
-	k.mu.Lock()
-	before := k.said
-	k.said = now
-	k.mu.Unlock()
+	r.mu.Lock()
+	before := r.said
+	r.said = now
+	r.mu.Unlock()
 	switch {
 	case now == before:
 	case err != nil:
-		k.config.Logger.Info("The eviction clock is not being renewed; once the clock is 30 s old, kube-controller-manager evicts", "reason", now)
+		r.config.Logger.Info("The eviction clock is not being renewed; once the clock is 30 s old, kube-controller-manager evicts", "reason", now)
 	default:
-		k.config.Logger.Info("The eviction clock is being renewed; kube-controller-manager does not evict")
+		r.config.Logger.Info("The eviction clock is being renewed; kube-controller-manager does not evict")
 	}
 }
 
 // observe counts the pods that the built-in marks, and warns of one that it marks although the clock is renewed.
-func (k *Keeper) observe(change podcache.Change) {
+func (r *ClockRenewer) observe(change podcache.Change) {
 	if !newlyMarked(change) {
 		return
 	}
-	if !k.fresh() {
-		k.metrics.foreignMarks.WithLabelValues(clockStale).Inc()
+	if !r.fresh() {
+		r.metrics.foreignMarks.WithLabelValues(clockStale).Inc()
 		return
 	}
-	k.metrics.foreignMarks.WithLabelValues(clockFresh).Inc()
-	k.config.Logger.Info("kube-controller-manager has marked a pod for eviction although the eviction clock is being renewed; check that the ValidatingAdmissionPolicy taintkeeper-coexistence (taintkeeper-coexistence.NAMESPACE outside kube-system) and its binding exist",
+	r.metrics.foreignMarks.WithLabelValues(clockFresh).Inc()
+	r.config.Logger.Info("kube-controller-manager has marked a pod for eviction although the eviction clock is being renewed; check that the ValidatingAdmissionPolicy taintkeeper-coexistence (taintkeeper-coexistence.NAMESPACE outside kube-system) and its binding exist",
 		"pod", klog.KRef(change.After.Namespace, change.After.Name), "node", change.After.Node)
 }
 

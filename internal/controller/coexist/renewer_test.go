@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const namespace = "kube-system"
@@ -74,12 +76,12 @@ func (e *evictor) Versions() []string {
 	return []string{strconv.FormatInt(e.heard.Unix()/60, 10)}
 }
 
-// scene is a Keeper in virtual time.
+// scene is a ClockRenewer in virtual time.
 type scene struct {
 	t       *testing.T
 	client  *fake.Clientset
 	evictor *evictor
-	keeper  *Keeper
+	renewer *ClockRenewer
 	stop    func()
 	hangs   atomic.Bool
 	denied  sync.Map                     // verbs that this process is not allowed to use
@@ -112,12 +114,12 @@ func play(t *testing.T, test func(s *scene), change ...func(*Config)) {
 		for _, apply := range change {
 			apply(&config)
 		}
-		keeper, err := New(config)
+		renewer, err := New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.keeper = keeper
-		s.stop = bubble.Run(t, "the Keeper", keeper.Run)
+		s.renewer = renewer
+		s.stop = bubble.Run(t, "the ClockRenewer", renewer.Run)
 		test(s)
 	})
 }
@@ -126,9 +128,17 @@ func (s *scene) config() Config {
 	clock := &timeline.Clock{}
 	return Config{
 		Client: s.client, Clock: clock, Pods: podcache.New(s.client, clock), Evictor: s.evictor,
-		Account:   NewAccount(AccountConfig{Client: s.client, Clock: clock, Namespace: namespace}),
+		Account:   newAccount(s.client, clock),
 		Namespace: namespace, Logger: logr.Discard(),
 	}
+}
+
+// newAccount makes an Account that sees neither nodes nor pods.
+func newAccount(client kubernetes.Interface, clock *timeline.Clock) *Account {
+	caches := world.NewCaches(client, clock, false)
+	return NewAccount(AccountConfig{
+		Client: client, Clock: clock, Nodes: caches.Nodes, Pods: caches.Pods, Namespace: namespace,
+	})
 }
 
 func (s *scene) pass(d time.Duration) {
@@ -232,13 +242,13 @@ func TestAProcessThatCannotEvictGivesUpTheLead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scene{client: fake.NewClientset(), evictor: &evictor{}}
-				keeper, err := New(s.config())
+				renewer, err := New(s.config())
 				if err != nil {
 					t.Fatal(err)
 				}
 				s.evictor.set(test.begin)
 				began := time.Now()
-				err = keeper.Run(t.Context())
+				err = renewer.Run(t.Context())
 				if took := time.Since(began); err == nil || took > test.after+giveUpAfter+2*renewEvery {
 					t.Errorf("it gave up the lead after %v: %v", took, err)
 				}
@@ -286,7 +296,7 @@ func (s *scene) handBack() (touched bool) {
 		s.t.Fatal(err)
 	}
 	s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 1, "gone": 1} })
-	if err := s.keeper.HandBack(s.t.Context()); err != nil {
+	if err := s.renewer.HandBack(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	node, err := s.client.CoreV1().Nodes().Get(s.t.Context(), "n", metav1.GetOptions{})
@@ -325,7 +335,7 @@ func TestAHandBackThatFailsForManyNodesIsReportedInOneSentence(t *testing.T) {
 		s.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("refused")
 		})
-		err := s.keeper.HandBack(s.t.Context())
+		err := s.renewer.HandBack(s.t.Context())
 		if err == nil || !strings.Contains(err.Error(), "1000 of 1000 nodes") || strings.Count(err.Error(), "refused") != 1 {
 			t.Errorf("told as %v", err)
 		}
@@ -369,7 +379,7 @@ func TestTheAPIServersHaveASecondToSeeThatTheClockIsGoneBeforeTheBuiltInTriesAga
 	})
 }
 
-// underLease makes the Keeper one of a replica that was elected.
+// underLease makes the ClockRenewer one of a replica that was elected.
 func underLease(c *Config) { c.Lease, c.TakeOver = "taintkeeper", 5*time.Second }
 
 func (s *scene) lease(transitions int32) {
@@ -423,11 +433,11 @@ func TestAReplicaThatNeverLedHandsNothingBack(t *testing.T) {
 			return true, nil, errors.New("refused")
 		})
 		s := &scene{client: client, evictor: &evictor{}}
-		keeper, err := New(s.config())
+		renewer, err := New(s.config())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := keeper.HandBack(t.Context()); err != nil {
+		if err := renewer.HandBack(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
