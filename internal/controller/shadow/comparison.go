@@ -112,11 +112,11 @@ func (c *Comparison) taints(node string) []verdict.Taint {
 
 // decide returns the verdict on a pod, and whether it must leave, by the rule of package eviction.
 func (c *Comparison) decide(pod *podcache.Pod) (verdict.Verdict, bool) {
-	taints := c.taints(pod.Node)
-	if len(taints) == 0 || pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+	node, tainted := c.config.Nodes.Tainted(pod.Node)
+	if !tainted || pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
 		return verdict.Verdict{}, false
 	}
-	v := c.config.Rule.Decide(pod.Rule(), taints)
+	v := c.config.Rule.Decide(pod.Rule(), node.NoExecute)
 	return v, v.Leaves
 }
 
@@ -267,7 +267,7 @@ func (c *Comparison) forgetPredecessors(now time.Time) {
 func (c *Comparison) examine(node string, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, exists := c.config.Nodes.Get(node); !exists { // its pods are left to pod garbage collection
+	if !c.config.Nodes.Exists(node) { // its pods are left to pod garbage collection
 		for _, e := range c.byNode[node] {
 			if !e.deleted.IsZero() {
 				c.count(e, v1alpha1.ShadowUnjudged)

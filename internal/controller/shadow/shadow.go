@@ -136,14 +136,7 @@ func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 			}
 		}
 	})
-	c.config.Nodes.Subscribe(func(change nodecache.Change) {
-		switch before, after := change.Before, change.After; {
-		case after == nil:
-			queue.Add(before.Name)
-		case !before.SameTaints(after):
-			queue.Add(after.Name)
-		}
-	})
+	c.config.Nodes.SubscribeTaints(queue.Add)
 	return nil
 }
 
