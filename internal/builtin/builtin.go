@@ -3,7 +3,9 @@
 
 // Package builtin says which controllers kube-controller-manager runs, from what it leaves in the cluster: the command
 // lines of its pods, and the fields of nodes that it wrote. It also says what its taint-eviction-controller does with
-// pods ([Timers] and [Queue]). It is pure. Taintkeeper's process and its plugin both ask it, so they cannot disagree.
+// pods: what its timers do ([Timers], [Tries] from outside), how long its evictions take ([Queue]), and what must be
+// kept from it for a while ([Hold]). It is pure. Taintkeeper's process and its plugin both ask it, so they cannot
+// disagree.
 package builtin
 
 import (

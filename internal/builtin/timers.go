@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -83,7 +85,9 @@ func seconds(reason verdict.Reason) int64 {
 // Replay returns the timer of a pod on a node with the given taints, which were set in the order in which they count
 // from. Timers begin again when the process starts, so nothing counts from before that.
 func (t Timers) Replay(pod verdict.Pod, taints []verdict.Taint, started time.Time) (timer verdict.Verdict) {
-	sees := func(taint verdict.Taint) time.Time { return later(later(taint.Since, pod.Bound), started) }
+	sees := func(taint verdict.Taint) time.Time {
+		return instant.Later(instant.Later(taint.Since, pod.Bound), started)
+	}
 	var instants []time.Time
 	for _, taint := range taints {
 		instants = append(instants, sees(taint))
@@ -115,7 +119,7 @@ type Tries struct {
 // have changed. It returns since when the pod is being tried, if that is new, or zero.
 func (t *Tries) See(v verdict.Verdict, looks, terminating bool, now time.Time) (began time.Time) {
 	if v.Leaves && (looks || !t.fires.IsZero()) {
-		t.fires = sooner(t.fires, v.Due)
+		t.fires = instant.Next(t.fires, v.Due)
 	}
 	if !t.fires.IsZero() && !t.fires.After(now) {
 		began, t.tried, t.fires = t.fires, true, time.Time{}
@@ -219,8 +223,8 @@ func (q *Queue) Advance(until time.Time, deleted func(pod int, at time.Time)) {
 // pass returns when a call passes the limiter.
 func (q *Queue) pass(at time.Time) time.Time {
 	const each = time.Second / qps
-	q.passes = later(q.passes, at.Add(-burst*each)).Add(each)
-	return later(q.passes, at)
+	q.passes = instant.Later(q.passes, at.Add(-burst*each)).Add(each)
+	return instant.Later(q.passes, at)
 }
 
 // Deletes returns when the pods are deleted whose evictions begin at the given instants, which are sorted.
@@ -237,19 +241,4 @@ func Deletes(begin []time.Time) []time.Time {
 		}
 		q.Advance(at, func(pod int, at time.Time) { all[pod] = at })
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// sooner returns the earlier of two instants; zero means none.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 )
 
 // breaker is the memory of a policy's breaker.
@@ -112,9 +114,9 @@ func (e *Engine) lookAtBreakers(now time.Time) (flipped []string, news bool, aga
 		if is.open != was.open {
 			flipped = append(flipped, name)
 		}
-		again = sooner(again, b.latch.Closes(b.policy.breaker))
+		again = instant.Next(again, b.latch.Closes(b.policy.breaker))
 	}
-	return flipped, news, sooner(again, e.recount)
+	return flipped, news, instant.Next(again, e.recount)
 }
 
 // count counts the nodes whose demand may be another than when they were counted, and then for all breakers. It counts
@@ -124,7 +126,7 @@ func (e *Engine) count(now time.Time) {
 		e.recount = time.Time{}
 		for node, is := range e.demands {
 			if is.again.IsZero() || is.again.After(now) {
-				e.recount = sooner(e.recount, is.again)
+				e.recount = instant.Next(e.recount, is.again)
 				continue
 			}
 			e.stale[node] = struct{}{}
@@ -154,7 +156,7 @@ func (e *Engine) countOn(node string, now time.Time) {
 	delete(e.demands, node)
 	if len(is.of) > 0 || !is.again.IsZero() {
 		e.demands[node] = is
-		e.recount = sooner(e.recount, is.again)
+		e.recount = instant.Next(e.recount, is.again)
 	}
 	for policy, of := range is.of {
 		if e.total[policy] == nil {
@@ -169,7 +171,7 @@ func (on *nodeDemand) add(pod *Leaver, now time.Time) (unread bool) {
 	if slices.ContainsFunc(pod.By, (*Policy).MayHalt) {
 		for _, cause := range pod.Causes {
 			if cause.Due.After(now) {
-				on.again = sooner(on.again, cause.Due)
+				on.again = instant.Next(on.again, cause.Due)
 			}
 		}
 	}
@@ -178,7 +180,7 @@ func (on *nodeDemand) add(pod *Leaver, now time.Time) (unread bool) {
 			continue
 		}
 		said, counts := p.Counts(pod.By, pod.Pod, pod.Causes, now)
-		on.again = sooner(on.again, sooner(said.Again, pod.Turns))
+		on.again = instant.Next(on.again, instant.Next(said.Again, pod.Turns))
 		if !counts {
 			continue
 		}

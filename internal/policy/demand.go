@@ -3,7 +3,11 @@
 
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+)
 
 // Demand is what a breaker counts: the pods that would start to leave now if no policy had a breaker. A pod that
 // something else keeps, such as a Hold, a pause or a full budget, cannot leave when the breaker closes, so it does not
@@ -41,7 +45,7 @@ func (p *Policy) Counts(policies []*Policy, pod *Pod, causes []Cause, now time.T
 		return other.withoutBreaker(pod, cause, now)
 	})
 	if at := p.breaker.resumedAt; at.After(now) {
-		said.Again = sooner(said.Again, at)
+		said.Again = instant.Next(said.Again, at)
 	}
 	return said, due && !said.Stays()
 }
@@ -76,7 +80,7 @@ func (p *Policy) countsAt(policies []*Policy, pod *Pod, causes []Cause, at time.
 	said, counts := p.Counts(policies, &then, causes, at)
 	next = said.Again
 	if pod.Unready && pod.Since.After(at) {
-		next = sooner(next, pod.Since)
+		next = instant.Next(next, pod.Since)
 	}
 	if !counts {
 		return Hold, next

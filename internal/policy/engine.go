@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -106,7 +108,7 @@ func (e *Engine) Next(now time.Time) (nodes, flipped []string, again time.Time) 
 	}
 	e.pending = false
 	if e.gathers(now) {
-		again = sooner(again, e.gathered)
+		again = instant.Next(again, e.gathered)
 	} else {
 		var news bool
 		var next time.Time
@@ -116,7 +118,7 @@ func (e *Engine) Next(now time.Time) (nodes, flipped []string, again time.Time) 
 				called[node] = struct{}{}
 			}
 		}
-		again = sooner(again, next)
+		again = instant.Next(again, next)
 	}
 	return slices.Sorted(maps.Keys(called)), flipped, again
 }
@@ -155,7 +157,7 @@ func (e *Engine) Decide(pod *Leaver, now time.Time) Decision {
 	e.note(pod, now)
 	d := Decision{pod: pod.Pod, state: e.state}
 	d.Said = Decide(pod.By, d.pod, pod.Causes, now, d.state)
-	d.Again = sooner(d.Again, pod.Turns)
+	d.Again = instant.Next(d.Again, pod.Turns)
 	if d.Stays() {
 		if d.Why == PodUnread && pod.Budgets.Objects == PodUnread {
 			e.cluster.Read(pod)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -104,7 +106,7 @@ type Cause struct {
 
 // seen returns the later of due and first seen as due.
 func (c Cause) seen() time.Time {
-	return later(c.Due, c.Seen)
+	return instant.Later(c.Due, c.Seen)
 }
 
 // CausesOf returns the taints of a node because of which a pod must leave according to a rule, now or later. They point

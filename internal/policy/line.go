@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -180,7 +182,7 @@ func (l *Line) Call(now time.Time) (nodes map[string]struct{}, next time.Time) {
 		return true
 	})
 	for _, until := range l.called {
-		next = sooner(next, until)
+		next = instant.Next(next, until)
 	}
 	if next.Equal(Later) {
 		next = time.Time{}

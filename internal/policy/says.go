@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -84,24 +86,17 @@ func (p *Policy) brakes(seen, now time.Time, state State) Answer {
 	if p.breaker == nil || p.breaker.Resumed(seen, now) {
 		return Answer{}
 	}
-	settled, resumes := later(seen, state.Counts).Add(p.breaker.Settle), p.breaker.resumes(seen)
+	settled, resumes := instant.Later(seen, state.Counts).Add(p.breaker.Settle), p.breaker.resumes(seen)
 	switch {
 	case state.Open != "":
 		return p.answer(Hold, BreakerOpen, resumes, state.Open)
 	case state.Counts.Equal(Later):
 	case now.Before(settled):
-		return p.answer(Wait, Settling, sooner(settled, resumes), "")
+		return p.answer(Wait, Settling, instant.Next(settled, resumes), "")
 	case state.Unread:
 		return p.answer(Wait, PodUnread, resumes, "")
 	}
 	return Answer{}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // acts is lines 4, 6 and 7: what the action says until its deadline ends it. Line 5 is in between, because a pace
@@ -206,7 +201,7 @@ func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state f
 	for _, p := range policies {
 		if p.breaker != nil {
 			since, next := p.countsSince(policies, pod, causes, now)
-			counts[p], again = since, sooner(again, next)
+			counts[p], again = since, instant.Next(again, next)
 		}
 	}
 	said := decide(policies, causes, now, func(p *Policy, cause Cause) Answer {
@@ -214,23 +209,15 @@ func Decide(policies []*Policy, pod *Pod, causes []Cause, now time.Time, state f
 		is.Counts = counts[p]
 		return p.Says(pod, cause, now, is)
 	})
-	said.Again = sooner(said.Again, again)
+	said.Again = instant.Next(said.Again, again)
 	return said
-}
-
-// sooner returns the earlier of two instants, of which zero is none.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // decide is [Decide] with what one policy says about a pod that is due because of a taint.
 func decide(policies []*Policy, causes []Cause, now time.Time, says func(*Policy, Cause) Answer) (said Said) {
 	next := func(at time.Time) {
 		if at.After(now) {
-			said.Again = sooner(said.Again, at)
+			said.Again = instant.Next(said.Again, at)
 		}
 	}
 	found := false

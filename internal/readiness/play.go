@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -61,7 +63,7 @@ func NewPlay(nodes []*corev1.Node, grace Grace, policy Policy, at time.Time) *Pl
 		grace: grace, zones: NewZones(policy), nodes: map[string]*played{},
 		falls: map[time.Time][]string{}, looks: map[time.Time][]string{},
 	}
-	at = instant(at)
+	at = asKey(at)
 	for _, node := range nodes {
 		is := &played{node: node, posted: node, member: Member{Name: node.Name}}
 		p.nodes[node.Name] = is
@@ -72,8 +74,8 @@ func NewPlay(nodes []*corev1.Node, grace Grace, policy Policy, at time.Time) *Pl
 	return p
 }
 
-// instant returns a time that can be a key.
-func instant(at time.Time) time.Time { return at.Round(0).UTC() }
+// asKey returns a time that can be a key.
+func asKey(at time.Time) time.Time { return at.Round(0).UTC() }
 
 // Fall makes a node give no more signs of life. It gave the last one at the given instant, or now if that is zero or
 // later. A node that is unknown or already silent stays as it is.
@@ -104,24 +106,10 @@ func (p *Play) Fall(name string, sign, now time.Time) {
 func (p *Play) await(is *played, now time.Time) {
 	is.falls = is.ends
 	if is.falls.Before(p.extraUntil) {
-		is.falls = earlier(p.extraUntil, is.ends.Add(ExtraGrace))
+		is.falls = instant.Earlier(p.extraUntil, is.ends.Add(ExtraGrace))
 	}
-	is.falls = p.after(later(is.falls, now))
+	is.falls = p.after(instant.Later(is.falls, now))
 	p.falls[is.falls] = append(p.falls[is.falls], is.node.Name)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // uncounted is how much of an outage does not count as silence.
@@ -160,9 +148,9 @@ func (p *Play) Retaint(name string, taints []corev1.Taint, now time.Time) {
 func (p *Play) Outage(now, until time.Time) {
 	before := uncounted(p.down.Sub(p.wentDown))
 	if now.After(p.down) {
-		p.wentDown, before = instant(now), 0
+		p.wentDown, before = asKey(now), 0
 	}
-	p.down = instant(until)
+	p.down = asKey(until)
 	long := uncounted(p.down.Sub(p.wentDown))
 	if long > 0 {
 		p.extraUntil = p.down.Add(ExtraGrace)
@@ -185,7 +173,7 @@ func (p *Play) Outage(now, until time.Time) {
 
 // after returns an instant, or the end of an outage that it is in.
 func (p *Play) after(at time.Time) time.Time {
-	if at = instant(at); at.Before(p.down) {
+	if at = asKey(at); at.Before(p.down) {
 		return p.down
 	}
 	return at
@@ -211,7 +199,7 @@ func (p *Play) Next() (next time.Time) {
 
 // Run plays one instant, which [Play.Next] has returned or which is before that, and returns which nodes changed.
 func (p *Play) Run(now time.Time) (changed []Changed) {
-	now = instant(now)
+	now = asKey(now)
 	names, fallen := p.looks[now], p.falls[now]
 	for _, name := range fallen {
 		p.nodes[name].is = Silent

@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -172,7 +173,7 @@ func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
 	if !pod.Leaves {
 		return departure{}, false
 	}
-	leaves := timeline.Later(pod.Due.Time, r.planned.At.Time)
+	leaves := instant.Later(pod.Due.Time, r.planned.At.Time)
 	if pod.Answer != nil {
 		if pod.Answer.LeavesAt == nil {
 			return departure{}, false
@@ -187,8 +188,8 @@ func (r *round) departure(pod *cliv1alpha1.PlannedPod) (departure, bool) {
 	is.from, is.by = is.at, is.at
 	for _, policy := range r.planned.Policies {
 		if pod.Answer != nil && policy.LastAt != nil {
-			is.from = timeline.Earlier(is.from, timeline.Later(pod.Due.Time, r.planned.At.Time).Add(later))
-			is.by = timeline.Later(is.by, timeline.Earlier(policy.LastAt.Time, leaves.Add(patience)).Add(later))
+			is.from = instant.Earlier(is.from, instant.Later(pod.Due.Time, r.planned.At.Time).Add(later))
+			is.by = instant.Later(is.by, instant.Earlier(policy.LastAt.Time, leaves.Add(patience)).Add(later))
 		}
 	}
 	return is, true
@@ -204,7 +205,7 @@ func (r *round) compare() (int, time.Duration) {
 		planned[name] = true
 		if at, leaves := r.departure(pod); leaves {
 			due[name] = at
-			end = timeline.Later(end, at.by)
+			end = instant.Later(end, at.by)
 		}
 	}
 	left := r.departures(planned, len(due), end.Add(time.Second))

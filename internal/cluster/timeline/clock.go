@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -86,7 +88,7 @@ func (c *Clock) See() verdict.Sight {
 	seen := verdict.Sight{At: now, Latest: c.wall()}
 	if c.server.heard() {
 		from, _ := c.server.known.bounds(monotonic)
-		seen.Earliest, seen.Behind = from, Earlier(from, seen.Latest)
+		seen.Earliest, seen.Behind = from, instant.Earlier(from, seen.Latest)
 		_, seen.Latest = c.server.widest(monotonic)
 	}
 	return seen
@@ -183,27 +185,3 @@ func (l *listener) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery: client-go cancels abandoned requests
 // at the underlying connection.
 func (l *listener) WrappedRoundTripper() http.RoundTripper { return l.next }
-
-// Earlier returns the earlier of two instants.
-func Earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// Later returns the later of two instants.
-func Later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-// Next returns the earlier of two instants. Either may be zero, which means none.
-func Next(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}

@@ -3,7 +3,11 @@
 
 package timeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+)
 
 const (
 	// 1/drift is the most by which a second of this machine and a second of the API server's usually differ. While the
@@ -49,7 +53,7 @@ func (s *server) widest(at time.Time) (from, to time.Time) {
 		return from, to
 	}
 	otherFrom, otherTo := s.other.bounds(at)
-	return Earlier(from, otherFrom), Later(to, otherTo)
+	return instant.Earlier(from, otherFrom), instant.Later(to, otherTo)
 }
 
 // answered notes the Date of an answer: at some instant between asked and came, the API server's clock showed a time in
@@ -60,7 +64,7 @@ func (s *server) answered(date, asked, came time.Time) {
 	if s.heard() {
 		earliest, latest := s.known.bounds(came)
 		if !next.from.After(latest) && !next.to.Before(earliest) {
-			next.from, next.to = Later(next.from, earliest), Earlier(next.to, latest)
+			next.from, next.to = instant.Later(next.from, earliest), instant.Earlier(next.to, latest)
 		} else {
 			s.other = reckoning{at: came, from: earliest, to: latest}
 		}

@@ -34,6 +34,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -298,7 +300,7 @@ func (b *Backlog) wait(e *Eviction, from time.Time) {
 
 // retry makes a failed eviction wait until its backoff is over and its answer allows a try.
 func (b *Backlog) retry(e *Eviction, rested time.Time) {
-	e.rested, e.from = rested, latest(rested, e.Leaving.from())
+	e.rested, e.from = rested, instant.Later(rested, e.Leaving.from())
 	if !e.Answer.Held {
 		b.put(e, &e.group.lane.failed)
 	}
@@ -337,7 +339,7 @@ func (b *Backlog) Next(now time.Time) (_ *Eviction, again time.Time) {
 		if e != nil {
 			return e, time.Time{}
 		}
-		again = earliest(again, then)
+		again = instant.Next(again, then)
 	}
 	return nil, again
 }
@@ -355,13 +357,13 @@ func (b *Backlog) next(l *lane, now time.Time) (_ *Eviction, again time.Time) {
 		}
 	}
 	if !l.pending.empty() {
-		again = earliest(again, l.pending.first().from)
+		again = instant.Next(again, l.pending.first().from)
 	}
 	if !l.failed.empty() {
-		again = earliest(again, latest(l.failed.first().from, l.paced))
+		again = instant.Next(again, instant.Later(l.failed.first().from, l.paced))
 	}
 	if !l.spared.empty() {
-		again = earliest(again, l.spared.first().refused.Add(rememberRefusal))
+		again = instant.Next(again, l.spared.first().refused.Add(rememberRefusal))
 	}
 	return nil, again
 }
@@ -374,7 +376,7 @@ func (l *lane) young(now time.Time) (young, retries int, slow time.Time) {
 			continue
 		}
 		young++
-		slow = earliest(slow, at)
+		slow = instant.Next(slow, at)
 		if e.retry {
 			retries++
 		}
@@ -392,7 +394,7 @@ func (b *Backlog) wake(l *lane, now time.Time) {
 		b.take(e)
 		b.put(e, e.turn())
 	}
-	if !l.failed.empty() && !latest(l.failed.first().from, l.paced).After(now) {
+	if !l.failed.empty() && !instant.Later(l.failed.first().from, l.paced).After(now) {
 		e := l.failed.first()
 		b.take(e)
 		b.put(e, &e.group.retries)
@@ -448,7 +450,7 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 	case b.lanes[e.Lane] != l:
 		b.move(e)
 	case withdrawn && o.kind != failed: // the pod must leave again, which is another eviction
-		b.renew(e, latest(e.Leaving.from(), now))
+		b.renew(e, instant.Later(e.Leaving.from(), now))
 	case o.kind == later, o.kind == unsure:
 		e.unsure = o.kind == unsure
 		b.wait(e, now.Add(o.after))
@@ -512,7 +514,7 @@ func (b *Backlog) Stop(limit time.Duration, now time.Time) (cancel []*Eviction, 
 		for _, e := range l.inFlight {
 			switch at := e.began.Add(limit); {
 			case at.After(now):
-				again = earliest(again, at)
+				again = instant.Next(again, at)
 			case e.cancel(ErrNoRoom):
 				cancel = append(cancel, e)
 			}

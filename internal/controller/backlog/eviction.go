@@ -7,6 +7,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -35,7 +37,7 @@ func (l Leaving) from() time.Time {
 	if l.Answer.Held {
 		return time.Time{}
 	}
-	return latest(l.Due, l.Answer.After)
+	return instant.Later(l.Due, l.Answer.After)
 }
 
 func (l Leaving) mayBeTried(now time.Time) bool { return !l.Answer.Held && !l.from().After(now) }

@@ -6,7 +6,6 @@ package backlog
 import (
 	"cmp"
 	"container/heap"
-	"time"
 )
 
 // ordered is a heap whose elements know their positions, so that each can be removed.
@@ -78,19 +77,4 @@ func (o *ordered[T]) Pop() any {
 	o.all[last], o.all = none, o.all[:last]
 	*o.at(x) = 0
 	return x
-}
-
-// earliest returns the earlier of two instants; zero means none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

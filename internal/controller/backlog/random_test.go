@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -168,7 +170,7 @@ func (h *history) end(seed uint64) {
 			if again.IsZero() {
 				break
 			}
-			h.now = latest(h.now, again)
+			h.now = instant.Later(h.now, again)
 		}
 	}
 	left := 0

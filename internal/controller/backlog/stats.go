@@ -3,7 +3,11 @@
 
 package backlog
 
-import "time"
+import (
+	"time"
+
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+)
 
 // Stats are counted on demand, so no gauge needs to be kept in step.
 type Stats struct {
@@ -39,16 +43,16 @@ func (s *Stats) count(e *Eviction, now time.Time) {
 	switch {
 	case e.Due.After(now):
 		s.Pending++
-		s.Next = earliest(s.Next, e.Due)
+		s.Next = instant.Next(s.Next, e.Due)
 		return
 	case e.Answer.Held || e.Answer.After.After(now): // mayBeTried would copy more of each than it needs
 		s.Held++
 		return
 	}
 	s.Due++
-	s.Oldest = earliest(s.Oldest, e.Due)
+	s.Oldest = instant.Next(s.Oldest, e.Due)
 	if e.began.IsZero() && e.Lane == Delete {
-		s.Untried = earliest(s.Untried, e.Due)
+		s.Untried = instant.Next(s.Untried, e.Due)
 	}
 	if e.Refuser != "" {
 		s.Refused[e.Refuser]++

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,8 +69,7 @@ type AccountConfig struct {
 // built-in may do. The hold makes it safe for this process to stop at any moment. It is safe for concurrent use.
 type Account struct {
 	config AccountConfig
-	perTry time.Duration // of the built-in
-	born   time.Time     // since when this process has observed what the built-in does
+	born   time.Time // since when this process has observed what the built-in does
 	tries  *builtInTries
 	spares chan struct{} // signals that the spared nodes have changed
 
@@ -77,8 +78,8 @@ type Account struct {
 	version string     // the ServiceAccount's resourceVersion
 
 	mu       sync.Mutex
-	hold     hold
-	written  record
+	hold     builtin.Hold
+	written  builtin.Record
 	sent     map[string]bool // what this process wrote, even if it got no answer
 	accepted time.Time       // when the last write was
 }
@@ -92,10 +93,10 @@ func NewAccount(config AccountConfig) *Account {
 	}
 	a := &Account{
 		config: config,
-		perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second)),
 		born:   config.Clock.Now(),
 		spares: make(chan struct{}, 1),
 		sent:   map[string]bool{},
+		hold:   builtin.NewHold(qps),
 	}
 	a.tries = newBuiltInTries(config, a.extend)
 	return a
@@ -105,12 +106,12 @@ func NewAccount(config AccountConfig) *Account {
 func (a *Account) Decided(node string) time.Time { return a.tries.seeNode(node) }
 
 // extend extends the hold by what the built-in does about a node.
-func (a *Account) extend(by nodeTries) {
+func (a *Account) extend(by builtin.NodeTries) {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.decided(by, at, a.perTry)
-	if a.hold.record(at).spared != a.written.spared {
+	a.hold.Decided(by, at)
+	if a.hold.Record(at).Spared != a.written.Spared {
 		select {
 		case a.spares <- struct{}{}:
 		default: // it is known already
@@ -118,17 +119,12 @@ func (a *Account) extend(by nodeTries) {
 	}
 }
 
-// Left records, once nothing more is decided, how many pods of a node are due, and since when the first of them has
-// been due, on the timeline. The built-in may try them once more. If some pods stay, the node is spared.
+// Left records what is left on a node once nothing more is decided; see [builtin.Hold.Leave].
 func (a *Account) Left(node string, pods int, since time.Time, stays bool) {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.hold.restarted(at, a.perTry)
-	a.hold.tried(pods, since, at, a.perTry)
-	if stays {
-		a.hold.spareNode(node, spared{at: at, inherited: true})
-	}
+	a.hold.Leave(node, pods, since, stays, at)
 }
 
 // Recorded implements eviction.BuiltIn.
@@ -156,7 +152,7 @@ func (a *Account) isRecorded() bool {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.written.covers(a.hold.record(at))
+	return a.written.Covers(a.hold.Record(at))
 }
 
 // Renew writes the eviction clock.
@@ -184,8 +180,8 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 		}
 		at := a.config.Clock.Now()
 		a.mu.Lock()
-		a.hold.restarted(at, a.perTry)
-		next := a.hold.record(at)
+		a.hold.Restarted(at)
+		next := a.hold.Record(at)
 		a.mu.Unlock()
 		answer, err := a.patch(ctx, next, annotations)
 		if apierrors.IsConflict(err) { // another process has written
@@ -202,34 +198,35 @@ func (a *Account) write(ctx context.Context, annotations map[string]any) error {
 }
 
 // note records that a record was written, and reports whether that is enough: after a stall it is not.
-func (a *Account) note(answer *corev1.ServiceAccount, next record) bool {
+func (a *Account) note(answer *corev1.ServiceAccount, next builtin.Record) bool {
 	a.version = answer.ResourceVersion
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.accepted.IsZero() && at.Sub(a.accepted) > stallAfter {
-		a.hold.stalled(a.accepted, at)
+		a.hold.Stalled(a.accepted, at)
 	}
 	a.accepted = at
-	if !next.until.IsZero() {
+	if !next.Until.IsZero() {
 		a.written = next
 	}
-	return a.written.covers(a.hold.record(at))
+	return a.written.Covers(a.hold.Record(at))
 }
 
 // read merges what the ServiceAccount has into the hold. It uses a patch that changes nothing, because that needs no
 // right to get.
 func (a *Account) read(ctx context.Context) error {
-	answer, err := a.patch(ctx, record{}, nil)
+	answer, err := a.patch(ctx, builtin.Record{}, nil)
 	if err != nil {
 		return err
 	}
-	found := recordOf(answer.Annotations).moved(a.config.Clock.Ahead())
+	least, most := a.config.Clock.Ahead()
+	found := moved(recordOf(answer.Annotations), least, most)
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.sent[textOf(answer.Annotations)] { // what this process wrote itself is not news
-		a.hold.merge(found, at, a.born)
+		a.hold.Merge(found, at, a.born)
 	}
 	a.written = found
 	a.known, a.version = true, answer.ResourceVersion
@@ -238,10 +235,12 @@ func (a *Account) read(ctx context.Context) error {
 
 // patch writes a record, if there is one, and annotations; a nil value removes an annotation. It writes only if the
 // ServiceAccount has not changed since it was read.
-func (a *Account) patch(ctx context.Context, r record, annotations map[string]any) (*corev1.ServiceAccount, error) {
+func (a *Account) patch(
+	ctx context.Context, r builtin.Record, annotations map[string]any,
+) (*corev1.ServiceAccount, error) {
 	all := map[string]any{}
 	maps.Copy(all, annotations)
-	if !r.until.IsZero() {
+	if !r.Until.IsZero() {
 		maps.Copy(all, a.annotationsOf(r))
 	}
 	body := map[string]any{}
@@ -269,13 +268,13 @@ func (a *Account) patch(ctx context.Context, r record, annotations map[string]an
 
 // annotationsOf returns the annotations of a record, on the API server's clock, and remembers that they were sent. If
 // API servers' clocks differ, the hold is slightly too long, but within what the policy of every server accepts.
-func (a *Account) annotationsOf(r record) map[string]any {
+func (a *Account) annotationsOf(r builtin.Record) map[string]any {
 	least, most := a.config.Clock.Ahead()
-	until := timeline.Earlier(r.until.Add(most), a.config.Clock.Now().Add(least+ahead))
+	until := instant.Earlier(r.Until.Add(most), a.config.Clock.Now().Add(least+builtin.Ahead))
 	written := map[string]string{
-		BacklogSince:  r.since.Add(least).UTC().Format(time.RFC3339),
+		BacklogSince:  r.Since.Add(least).UTC().Format(time.RFC3339),
 		BacklogUntil:  until.Add(time.Second - 1).UTC().Format(time.RFC3339),
-		BacklogSpared: r.spared,
+		BacklogSpared: r.Spared,
 	}
 	const many = 1000
 	a.mu.Lock()
@@ -297,22 +296,22 @@ func textOf(annotations map[string]string) string {
 }
 
 // recordOf reads a record from annotations, on the API server's clock. One that cannot be read counts as none.
-func recordOf(annotations map[string]string) record {
+func recordOf(annotations map[string]string) builtin.Record {
 	since, sinceErr := time.Parse(time.RFC3339, annotations[BacklogSince])
 	until, untilErr := time.Parse(time.RFC3339, annotations[BacklogUntil])
 	if errors.Join(sinceErr, untilErr) != nil {
-		return record{}
+		return builtin.Record{}
 	}
-	return record{since: since, until: until, spared: annotations[BacklogSpared]}
+	return builtin.Record{Since: since, Until: until, Spared: annotations[BacklogSpared]}
 }
 
 // moved returns a record that was read, moved to the timeline. The API server's clock is ahead of the timeline by
 // between least and most, so the result holds slightly too much.
-func (r record) moved(least, most time.Duration) record {
-	if r.until.IsZero() {
+func moved(r builtin.Record, least, most time.Duration) builtin.Record {
+	if r.Until.IsZero() {
 		return r
 	}
-	r.since, r.until = r.since.Add(-most), r.until.Add(-least)
+	r.Since, r.Until = r.Since.Add(-most), r.Until.Add(-least)
 	return r
 }
 
@@ -334,7 +333,7 @@ func (a *Account) Working() time.Duration {
 	at := a.config.Clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.hold.working(at)
+	return a.hold.Working(at)
 }
 
 // Backlog returns the built-in's backlog as this process knows it.
@@ -343,62 +342,13 @@ func (a *Account) Backlog() Backlog {
 	_, most := a.config.Clock.Ahead()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.hold.forget(at); a.hold.over(at) {
+	if a.hold.Record(at).Until.IsZero() {
 		return Backlog{}
 	}
 	backlog := Backlog{
-		Until:     a.hold.until(at).Add(most),
-		Evictions: int((a.hold.left(at) + a.perTry - 1) / a.perTry),
+		Until:     a.hold.Until(at).Add(most),
+		Evictions: a.hold.Tries(at),
 	}
-	backlog.Spared, backlog.AllSpared = a.hold.nodes()
+	backlog.Spared, backlog.AllSpared = a.hold.Nodes()
 	return backlog
-}
-
-// needed are the permissions without which nothing is evicted.
-var needed = []authorizationv1.ResourceAttributes{
-	{Verb: "patch", Resource: "pods", Subresource: "status"},
-	{Verb: "delete", Resource: "pods"},
-	{Verb: "get", Resource: "nodes"},
-}
-
-// renew asks the API server whether we still may evict, and writes the server's time into the clock. A server that does
-// not answer within the time between two renewals counts as gone.
-func (k *ClockRenewer) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, renewEvery)
-	defer cancel()
-	if err := k.mayEvict(ctx); err != nil {
-		return err
-	}
-	at := k.config.Clock.Now()
-	if err := k.config.Account.Renew(ctx); err != nil {
-		return err
-	}
-	k.mu.Lock()
-	k.renewed = at
-	k.mu.Unlock()
-	k.metrics.renewed.Set(float64(k.config.Clock.Shown(at).Unix()))
-	return nil
-}
-
-func (k *ClockRenewer) mayEvict(ctx context.Context) error {
-	for _, attributes := range needed {
-		reviews := k.config.Client.AuthorizationV1().SelfSubjectAccessReviews()
-		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("ask the API server for our permissions: %w", err)
-		}
-		if !review.Status.Allowed {
-			return fmt.Errorf("missing permission: %s %s", attributes.Verb, attributes.Resource)
-		}
-	}
-	return nil
-}
-
-// fresh reports whether a renewal of ours keeps the built-in from evicting now.
-func (k *ClockRenewer) fresh() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return !k.renewed.IsZero() && k.config.Clock.Since(k.renewed) < Lapse
 }

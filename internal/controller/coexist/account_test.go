@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -50,14 +52,17 @@ func (s *scene) annotate(annotations map[string]string) {
 	}
 }
 
+// slack is how much longer than computed the hold lasts at least.
+const slack = 2 * time.Minute
+
 // storm makes pods of node n due.
 func (s *scene) storm(tries int) {
-	s.renewer.config.Account.extend(nodeTries{node: "n", begun: tries, from: time.Now()})
+	s.renewer.config.Account.extend(builtin.NodeTries{Node: "n", Begun: tries, From: time.Now()})
 }
 
 // untaint spares node n.
 func (s *scene) untaint() {
-	s.renewer.config.Account.extend(nodeTries{node: "n", spared: time.Now(), stays: true})
+	s.renewer.config.Account.extend(builtin.NodeTries{Node: "n", Spared: time.Now(), Stays: true})
 }
 
 func (s *scene) record() error { return s.renewer.config.Account.record(s.t.Context()) }
@@ -95,7 +100,7 @@ func TestAStormIsRecordedOnceForAllItsPods(t *testing.T) {
 			t.Errorf("%d patches, want one", patches)
 		}
 		found := recordOf(s.account().Annotations)
-		if found.until.Before(time.Now().Add(slack)) || found.since.After(time.Now()) {
+		if found.Until.Before(time.Now().Add(slack)) || found.Since.After(time.Now()) {
 			t.Errorf("recorded are %+v", found)
 		}
 	})
@@ -117,23 +122,24 @@ func TestWithoutPodsThatAreDueNothingIsRecorded(t *testing.T) {
 func TestWhilePodsAreDueEachRenewalRecordsThatTheBuiltInMayTryThemAllAgain(t *testing.T) {
 	play(t, func(s *scene) {
 		s.pass(time.Second)
-		s.renewer.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
+		s.renewer.config.Account.extend(builtin.NodeTries{Node: "n", Begun: 100, From: time.Now(), Due: 100})
 		s.pass(time.Hour)
-		if until := recordOf(s.account().Annotations).until; until.Before(time.Now().Add(slack + 50*time.Second)) {
+		if until := recordOf(s.account().Annotations).Until; until.Before(time.Now().Add(slack + 50*time.Second)) {
 			t.Errorf("after an hour the record ends in %v", time.Until(until))
 		}
 		s.untaint()
 		s.pass(time.Millisecond)
-		if found := recordOf(s.account().Annotations); found.spared != "n" || found.until.Before(time.Now().Add(slack)) {
+		if found := recordOf(s.account().Annotations); found.Spared != "n" || found.Until.Before(time.Now().Add(slack)) {
 			t.Errorf("after the untaint the record is %+v", found)
 		}
 	})
 }
 
-// Working decides whether a hand-back makes the built-in look again. Nobody sees a restart, and without one it has given up.
+// Working decides whether a hand-back makes the built-in look again. Nobody sees a restart, and without one it has
+// given up.
 func TestWhetherTheBuiltInStillWorksIsNotAMatterOfARestartThatNobodySaw(t *testing.T) {
 	play(t, func(s *scene) {
-		s.renewer.config.Account.extend(nodeTries{node: "n", begun: 100, from: time.Now(), due: 100})
+		s.renewer.config.Account.extend(builtin.NodeTries{Node: "n", Begun: 100, From: time.Now(), Due: 100})
 		s.pass(time.Minute)
 		if working := s.renewer.config.Account.Working(); working != 0 {
 			t.Errorf("it works for another %v", working)
@@ -173,12 +179,12 @@ func TestTheHoldGrowsByATimeInWhichTheAPIServerStoodStill(t *testing.T) {
 		s.pass(time.Second)
 		s.storm(100)
 		s.pass(renewEvery)
-		before := recordOf(s.account().Annotations).until
+		before := recordOf(s.account().Annotations).Until
 		s.refuse(func() error { return errors.New("etcd does not answer") })
 		s.pass(40 * time.Second)
 		s.refuse(nil)
 		s.pass(2 * retryEvery)
-		grown := recordOf(s.account().Annotations).until.Sub(before)
+		grown := recordOf(s.account().Annotations).Until.Sub(before)
 		if grown < 40*time.Second || grown > 50*time.Second {
 			t.Errorf("it grew by %v, want the 40 s", grown)
 		}
@@ -194,12 +200,12 @@ func TestANewLeaderKeepsWhatItFinds(t *testing.T) {
 		})
 		found := recordOf(s.account().Annotations)
 		next := s.config().Account
-		next.extend(nodeTries{node: "n", begun: 1, from: time.Now(), spared: time.Now(), stays: true})
+		next.extend(builtin.NodeTries{Node: "n", Begun: 1, From: time.Now(), Spared: time.Now(), Stays: true})
 		if err := next.record(s.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		got := recordOf(s.account().Annotations)
-		if !got.since.Equal(found.since) || got.until.Before(found.until) || got.until.After(found.until.Add(2*time.Second)) || got.spared != "a b n" {
+		if !got.Since.Equal(found.Since) || got.Until.Before(found.Until) || got.Until.After(found.Until.Add(2*time.Second)) || got.Spared != "a b n" {
 			t.Errorf("the record is %+v, want %+v with one more try and node n", got, found)
 		}
 	})
@@ -213,10 +219,10 @@ func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
 		if err := s.record(); err != nil {
 			t.Fatal(err)
 		}
-		foreign := record{since: time.Now().Add(-time.Minute).Truncate(time.Second), until: time.Now().Add(8 * time.Minute).Truncate(time.Second), spared: "other"}
+		foreign := builtin.Record{Since: time.Now().Add(-time.Minute).Truncate(time.Second), Until: time.Now().Add(8 * time.Minute).Truncate(time.Second), Spared: "other"}
 		s.annotate(map[string]string{
-			BacklogSince: foreign.since.UTC().Format(time.RFC3339), BacklogUntil: foreign.until.UTC().Format(time.RFC3339),
-			BacklogSpared: foreign.spared,
+			BacklogSince: foreign.Since.UTC().Format(time.RFC3339), BacklogUntil: foreign.Until.UTC().Format(time.RFC3339),
+			BacklogSpared: foreign.Spared,
 		})
 		var conflicts atomic.Int32
 		s.refuse(func() error {
@@ -226,7 +232,7 @@ func TestAWriteOverAnotherReplicasIsRefusedAndMergesBoth(t *testing.T) {
 			return apierrors.NewConflict(corev1.Resource("serviceaccounts"), ServiceAccount, errors.New("changed"))
 		})
 		s.pass(renewEvery)
-		if got := recordOf(s.account().Annotations); !got.since.Equal(foreign.since) || !got.until.Equal(foreign.until) || got.spared != "other" {
+		if got := recordOf(s.account().Annotations); !got.Since.Equal(foreign.Since) || !got.Until.Equal(foreign.Until) || got.Spared != "other" {
 			t.Errorf("the record is %+v, want all of %+v", got, foreign)
 		}
 	})
@@ -269,7 +275,7 @@ func TestAHandBackTakesTheClockAwayLeavesTheHoldAndMakesTheBuiltInTryNoPodTwiceA
 				if _, ok := s.age(); ok {
 					t.Error("the clock is still there")
 				}
-				if got := recordOf(s.account().Annotations); !got.since.Equal(before.since) || got.until.Before(before.until) {
+				if got := recordOf(s.account().Annotations); !got.Since.Equal(before.Since) || got.Until.Before(before.Until) {
 					t.Errorf("the record is %+v, want what there was: %+v", got, before)
 				}
 			})
@@ -295,7 +301,7 @@ func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := recordOf(s.account().Annotations)
-				if got.spared != "n" || got.since.After(due) {
+				if got.Spared != "n" || got.Since.After(due) {
 					t.Errorf("the record is %+v, want n to be spared, since %v at the latest", got, due)
 				}
 			})
@@ -382,8 +388,8 @@ func TestTheMetricsSayWhatIsLeftOfTheBuiltInsBacklog(t *testing.T) {
 		s.untaint()
 		s.pass(time.Millisecond)
 		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "1")
-		for i := range sparedNodes {
-			s.renewer.config.Account.extend(nodeTries{node: strconv.Itoa(i), spared: time.Now(), stays: true})
+		for i := range 1000 {
+			s.renewer.config.Account.extend(builtin.NodeTries{Node: strconv.Itoa(i), Spared: time.Now(), Stays: true})
 		}
 		want(strconv.FormatInt(time.Now().Add(175*time.Second).Unix(), 10), "100", "-1")
 		s.pass(10 * time.Minute)
@@ -397,24 +403,25 @@ func TestOneWrongDateDoesNotEndTheHold(t *testing.T) {
 		clock := &timeline.Clock{}
 		clock.Heard(time.Now().Truncate(time.Second), time.Now())
 		a := newAccount(fake.NewClientset(), clock)
-		a.extend(nodeTries{node: "n", begun: 200, from: clock.Now(), spared: clock.Now(), stays: true})
+		a.extend(builtin.NodeTries{Node: "n", Begun: 200, From: clock.Now(), Spared: clock.Now(), Stays: true})
 		clock.Heard(time.Now().Add(time.Hour).Truncate(time.Second), time.Now())
 		if a.isRecorded() {
 			t.Error("what was never written counts as recorded")
 		}
-		a.extend(nodeTries{node: "m", begun: 1, from: clock.Now()})
+		a.extend(builtin.NodeTries{Node: "m", Begun: 1, From: clock.Now()})
 		if left := a.Backlog(); !slices.Equal(left.Spared, []string{"n"}) || left.Evictions != 201 {
 			t.Errorf("after a Date of an hour ahead the backlog is %+v", left)
 		}
 	})
 }
 
-// The answers to writes are lost, in a storm that began before this process: each is met by a conflict with its own record.
+// The answers to writes are lost, in a storm that began before this process: each is met by a conflict with its own
+// record.
 func TestAConflictWithItsOwnRecordLengthensNoHold(t *testing.T) {
 	play(t, func(s *scene) {
 		clock, account := s.renewer.config.Clock, s.renewer.config.Account
 		clock.Heard(time.Now().Truncate(time.Second), time.Now())
-		account.extend(nodeTries{node: "n", begun: 100, from: clock.Now().Add(-5 * time.Second)})
+		account.extend(builtin.NodeTries{Node: "n", Begun: 100, From: clock.Now().Add(-5 * time.Second)})
 		if err := s.record(); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
@@ -23,34 +25,19 @@ type builtInTries struct {
 	clock   *timeline.Clock
 	nodes   *nodecache.Cache
 	pods    *podcache.Cache
-	changed func(nodeTries) // is called with what is new about a node, one call at a time
+	changed func(builtin.NodeTries) // is called with what is new about a node, one call at a time
 
 	mu     sync.Mutex
 	byNode map[string]*triedNode
 	due    int // pods of all nodes
 }
 
-// nodeTries is what the built-in does about the pods of a node, and which of them stay.
-type nodeTries struct {
-	node string
-	// begun is how many tries have begun since the last call, from the instant of the first of these.
-	begun int
-	from  time.Time
-	// due is how many pods of all nodes are due now, including those that are held, refused or terminating. If the
-	// built-in restarts, it tries all of them again.
-	due int
-	// spared is when the last pod that the built-in tried and that stays was spared; zero if there is none.
-	spared time.Time
-	// stays reports whether some pod of the node stays, for now or for good, whether it was tried or not.
-	stays bool
-}
-
 // triedNode is a node with NoExecute taints, or with pods that were tried.
 type triedNode struct {
 	state  *nodecache.Node // nil without taints
 	pods   map[types.UID]*triedPod
-	last   nodeTries // as last said; its due is of this node
-	looked time.Time // when all its pods were seen last
+	last   builtin.NodeTries // as last said; its due is of this node
+	looked time.Time         // when all its pods were seen last
 }
 
 type triedPod struct {
@@ -59,7 +46,7 @@ type triedPod struct {
 	seen *podcache.Pod
 }
 
-func newBuiltInTries(config AccountConfig, changed func(nodeTries)) *builtInTries {
+func newBuiltInTries(config AccountConfig, changed func(builtin.NodeTries)) *builtInTries {
 	b := &builtInTries{
 		rule: config.Rule, clock: config.Clock, nodes: config.Nodes, pods: config.Pods, changed: changed,
 		byNode: map[string]*triedNode{},
@@ -79,7 +66,7 @@ func (b *builtInTries) seeNode(name string) (next time.Time) {
 	if node := b.byNode[name]; node != nil {
 		node.looked = at
 		for _, pod := range node.pods {
-			next = timeline.Next(next, pod.Fires())
+			next = instant.Next(next, pod.Fires())
 		}
 	}
 	return next
@@ -103,7 +90,7 @@ func (b *builtInTries) seeChange(change podcache.Change) {
 	if before := change.Before; before != nil && (change.After == nil || change.After.Node != before.Node) {
 		if node := b.byNode[before.Node]; node != nil && node.pods[before.UID] != nil {
 			delete(node.pods, before.UID)
-			b.report(before.Node, node, nodeTries{})
+			b.report(before.Node, node, builtin.NodeTries{})
 		}
 	}
 	if change.After != nil {
@@ -130,7 +117,7 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 		pods = b.pods.OnNode(name)
 	}
 	at := b.clock.Now()
-	var news nodeTries
+	var news builtin.NodeTries
 	for _, pod := range pods {
 		known := node.pods[pod.UID]
 		decides := retainted || known == nil || !podcache.SameTolerations(known.seen, pod)
@@ -140,8 +127,8 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 		}
 		known.seen = pod
 		if began := known.See(b.decide(pod, state), decides, pod.Flags.Has(podcache.Terminating), at); !began.IsZero() {
-			news.begun++
-			news.from = timeline.Next(news.from, began)
+			news.Begun++
+			news.From = instant.Next(news.From, began)
 		}
 	}
 	b.report(name, node, news)
@@ -157,24 +144,24 @@ func (b *builtInTries) decide(pod *podcache.Pod, on *nodecache.Node) verdict.Ver
 
 // report passes on what is new about a node, and forgets the node if it has neither taints nor pods that were tried.
 // The caller holds the lock.
-func (b *builtInTries) report(name string, node *triedNode, news nodeTries) {
-	is, idle := nodeTries{node: name}, node.state == nil
+func (b *builtInTries) report(name string, node *triedNode, news builtin.NodeTries) {
+	is, idle := builtin.NodeTries{Node: name}, node.state == nil
 	for _, pod := range node.pods {
-		is.stays = is.stays || pod.Stays()
+		is.Stays = is.Stays || pod.Stays()
 		if pod.Due() {
-			is.due++
+			is.Due++
 		}
-		is.spared = timeline.Later(is.spared, pod.Spared())
+		is.Spared = instant.Later(is.Spared, pod.Spared())
 		idle = idle && !pod.Tried()
 	}
 	if idle {
 		delete(b.byNode, name)
 	}
-	if news.begun == 0 && is == node.last {
+	if news.Begun == 0 && is == node.last {
 		return
 	}
-	b.due += is.due - node.last.due
+	b.due += is.Due - node.last.Due
 	node.last = is
-	is.begun, is.from, is.due = news.begun, news.from, b.due
+	is.Begun, is.From, is.Due = news.Begun, news.From, b.due
 	b.changed(is)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,7 +25,7 @@ type followed struct {
 	tries *builtInTries
 
 	mu  sync.Mutex
-	all []nodeTries
+	all []builtin.NodeTries
 }
 
 // follow runs a test in such a cluster, which has node n. The Evictor starts with begin.
@@ -56,7 +58,7 @@ func (f *followed) Recorded(_ context.Context, node string, since time.Time) err
 	return nil
 }
 
-func (f *followed) add(is nodeTries) {
+func (f *followed) add(is builtin.NodeTries) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, is)
@@ -67,13 +69,13 @@ func (f *followed) begun() (tries int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, is := range f.all {
-		tries += is.begun
+		tries += is.Begun
 	}
 	return tries
 }
 
 // last returns the last report.
-func (f *followed) last() nodeTries {
+func (f *followed) last() builtin.NodeTries {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.all[len(f.all)-1]
@@ -140,7 +142,7 @@ func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 				w.Pass(time.Second)
 				test.play(w)
 				w.Pass(time.Second)
-				if got := built.last().due; got != test.want {
+				if got := built.last().Due; got != test.want {
 					t.Errorf("%d pods are reported as due, want %d", got, test.want)
 				}
 			})
@@ -174,7 +176,7 @@ func TestPodsThatWereDueAndStayAreReported(t *testing.T) {
 				w.Pass(time.Second)
 				test.spare(w)
 				w.Pass(time.Second)
-				if got := !built.last().spared.IsZero(); got != test.want {
+				if got := !built.last().Spared.IsZero(); got != test.want {
 					t.Errorf("reported as spared: %t, want %t", got, test.want)
 				}
 			})
@@ -193,7 +195,7 @@ func TestATaintThatComesAndGoesBetweenTwoDecisionsIsReportedToo(t *testing.T) {
 		if tries := built.begun(); tries != 1 {
 			t.Errorf("%d tries are reported, want one", tries)
 		}
-		if built.last().spared.IsZero() {
+		if built.last().Spared.IsZero() {
 			t.Error("the node is not reported as spared")
 		}
 	})
@@ -230,7 +232,7 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 				}
 				w.Taint("n", map[bool]string{true: "soon-", false: "late-"}[name == "the pod tolerates it for longer"])
 				w.Pass(time.Second)
-				if built.last().spared.IsZero() {
+				if built.last().Spared.IsZero() {
 					t.Error("the node is not reported as spared")
 				}
 			})

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +38,7 @@ const seenAfter = time.Second
 const worthWaiting = 3 * time.Second
 
 // HandBack gives the evictions back to the built-in at once if this process led and no other takes over. It removes the
-// clock. What is left of the built-in's backlog stays refused: see hold.
+// clock. What is left of the built-in's backlog stays refused: see [builtin.Hold].
 //
 // Then it changes timeAdded on nodes with due pods. The built-in has forgotten these pods, and decides about a node
 // again when a taint changes; their tolerationSeconds count again from then on. As long as the built-in still tries
@@ -107,7 +109,7 @@ func (r *ClockRenewer) logBacklog() {
 	}
 	spared := strings.Join(backlog.Spared, " ")
 	if backlog.AllSpared {
-		spared = allNodes
+		spared = builtin.AllNodes
 	}
 	r.config.Logger.Info("kube-controller-manager still has a backlog of evictions; the admission policy keeps it from deleting pods that should stay",
 		"until", backlog.Until.UTC().Format(time.RFC3339), "evictionsAtMost", backlog.Evictions, "sparedNodes", spared)

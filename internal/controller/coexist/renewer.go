@@ -7,7 +7,7 @@
 // eviction, as long as an annotation of a ServiceAccount, the eviction clock, was renewed within the last 30 seconds.
 // The leader renews it every 5 seconds. If it dies the clock stops, and the built-in evicts again; none of our
 // processes needs to run for that. Evictions that the built-in began meanwhile stay refused for some minutes, as
-// further annotations say: see hold.
+// further annotations say: see [builtin.Hold].
 package coexist
 
 import (
@@ -16,6 +16,9 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -204,6 +207,55 @@ func (r *ClockRenewer) hears(at time.Time) bool {
 		hears = hears && at.Sub(r.moved[i]) <= silentFor
 	}
 	return hears
+}
+
+// needed are the permissions without which nothing is evicted.
+var needed = []authorizationv1.ResourceAttributes{
+	{Verb: "patch", Resource: "pods", Subresource: "status"},
+	{Verb: "delete", Resource: "pods"},
+	{Verb: "get", Resource: "nodes"},
+}
+
+// renew asks the API server whether we still may evict, and writes the server's time into the clock. A server that does
+// not answer within the time between two renewals counts as gone.
+func (r *ClockRenewer) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery)
+	defer cancel()
+	if err := r.mayEvict(ctx); err != nil {
+		return err
+	}
+	at := r.config.Clock.Now()
+	if err := r.config.Account.Renew(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.renewed = at
+	r.mu.Unlock()
+	r.metrics.renewed.Set(float64(r.config.Clock.Shown(at).Unix()))
+	return nil
+}
+
+func (r *ClockRenewer) mayEvict(ctx context.Context) error {
+	for _, attributes := range needed {
+		reviews := r.config.Client.AuthorizationV1().SelfSubjectAccessReviews()
+		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("ask the API server for our permissions: %w", err)
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("missing permission: %s %s", attributes.Verb, attributes.Resource)
+		}
+	}
+	return nil
+}
+
+// fresh reports whether a renewal of ours keeps the built-in from evicting now.
+func (r *ClockRenewer) fresh() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.renewed.IsZero() && r.config.Clock.Since(r.renewed) < Lapse
 }
 
 // logChange writes to the log when what keeps the clock from being renewed changes.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/types"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -118,7 +120,7 @@ func (d *decider) decideNode(ctx context.Context, name string) (again time.Durat
 	d.reportHeld(name, decided.held)
 	d.logLeaving(ctx, name, len(decided.leaving))
 	d.reportEnded(ctx, name, d.queue.set(name, decided.leaving))
-	next := timeline.Next(builtIn, decided.again)
+	next := instant.Next(builtIn, decided.again)
 	if next.IsZero() {
 		return 0
 	}
@@ -168,7 +170,7 @@ func (all *decided) addDue(pod *podcache.Pod, l backlog.Leaving, said policy.Sai
 		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer, due: l.Due})
 	}
 	if said.Step == policy.Ask {
-		all.again = timeline.Next(all.again, said.Again)
+		all.again = instant.Next(all.again, said.Again)
 		l.Lane = backlog.Ask
 	}
 	all.leaving = append(all.leaving, l)

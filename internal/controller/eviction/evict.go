@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -20,7 +22,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
@@ -238,7 +239,7 @@ func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Po
 ) {
 	pod, tainted, done := x.cached(t)
 	for done == "" {
-		after := timeline.Later(pod.Seen(), tainted.Tainted)
+		after := instant.Later(pod.Seen(), tainted.Tainted)
 		live, err := x.live.node(ctx, pod.Node, after)
 		if err != nil {
 			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
@@ -275,7 +276,7 @@ func (x *executor) confirm(t *try, pod *podcache.Pod, tainted *nodecache.Node, n
 	if !leaves && passed.node != nil {
 		confirmed = confirmedBy(tainted, newest.node, passed.node)
 		v, _ = x.over(pod, confirmed)
-		at = timeline.Earlier(at, passed.started)
+		at = instant.Earlier(at, passed.started)
 	}
 	if !v.DueAt(at) {
 		return v, errUnconfirmed

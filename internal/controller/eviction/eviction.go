@@ -42,6 +42,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -351,7 +353,7 @@ func (e *Evictor) Overdue() map[string]Overdue {
 				continue
 			}
 			if _, held, _ := e.held(pod); !held {
-				on = Overdue{Pods: on.Pods + 1, Since: timeline.Next(on.Since, l.Due)}
+				on = Overdue{Pods: on.Pods + 1, Since: instant.Next(on.Since, l.Due)}
 			}
 		}
 		if on.Pods > 0 {

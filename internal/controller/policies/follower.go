@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -339,14 +341,14 @@ func (f *Follower) compile(object *v1alpha1.EvictionPolicy) followed {
 func (f *Follower) first(object *v1alpha1.EvictionPolicy) followed {
 	is, now := f.compile(object), f.config.Clock.Now()
 	if is.resumed != "" {
-		is.Breaker().ResumeAt(timeline.Earlier(is.Breaker().ResumedAt(), now))
+		is.Breaker().ResumeAt(instant.Earlier(is.Breaker().ResumedAt(), now))
 	}
 	switch until := object.Status.HaltedUntil; {
 	case object.Status.Halted > 0: // the halt ended now, at the earliest
 		is.Halted = now
 	case until != nil:
 		least, _ := f.config.Clock.Ahead()
-		is.Halted, is.halted = timeline.Earlier(until.Add(-least), now), until
+		is.Halted, is.halted = instant.Earlier(until.Add(-least), now), until
 	}
 	return is
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +25,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/listwatch"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -89,7 +90,7 @@ func (f *Follower) selected(pod *podcache.Pod, node *nodecache.Node) *policy.Lea
 func (f *Follower) unreadySince(pod *podcache.Pod, node *nodecache.Node, known fact) time.Time {
 	since := f.unready.of(node, f.config.Clock)
 	if !pod.Flags.Has(podcache.Ready) {
-		since = timeline.Next(since, known.unready)
+		since = instant.Next(since, known.unready)
 	}
 	return since
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +26,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
@@ -272,7 +273,7 @@ func (t *tally) add(is *policy.Leaver, p *policy.Policy, together *policy.Decisi
 	case alone.Stays() && (together.Stays() || p.DryRun):
 		t.held++
 		t.why[alone.Why]++
-		t.since = timeline.Next(t.since, due)
+		t.since = instant.Next(t.since, due)
 		t.exemplify(is.Memo.(leaving).pod)
 	case alone.Step == policy.Ask && together.Step == policy.Ask:
 		t.asking++
@@ -294,7 +295,7 @@ func (t *tally) halts(p *policy.Policy, causes []policy.Cause, now time.Time) {
 		}
 		on = on || !cause.Halt.Since.IsZero()
 		if from := p.DeadlineFrom(cause); from.After(cause.Due) {
-			t.until = timeline.Later(t.until, from)
+			t.until = instant.Later(t.until, from)
 		}
 	}
 	if on {

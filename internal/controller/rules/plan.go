@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -282,6 +283,6 @@ func (p *planning) over(at time.Time) bool {
 	if !at.After(p.now) {
 		return true
 	}
-	p.next = timeline.Next(p.next, at)
+	p.next = instant.Next(p.next, at)
 	return false
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,9 +81,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.
 		return reconcile.Result{}, nil
 	}
 	now := r.clock.Now()
-	next := timeline.Next(p.next, backoffs.Next(began)) // including what could have been tried again meanwhile
+	next := instant.Next(p.next, backoffs.Next(began)) // including what could have been tried again meanwhile
 	if len(p.pending) > 0 && !r.dryRun && !p.object.DeletionTimestamp.IsZero() {
-		next = timeline.Next(next, now.Add(heirsTake))
+		next = instant.Next(next, now.Add(heirsTake))
 	}
 	if !next.IsZero() {
 		r.requests.add(max(next.Sub(now), time.Nanosecond), request)

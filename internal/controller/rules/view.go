@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +20,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/custom"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -278,7 +279,7 @@ func (f *followed) planned() planned {
 		}
 	}
 	for _, u := range f.unanswered {
-		p.next = timeline.Next(p.next, u.until)
+		p.next = instant.Next(p.next, u.until)
 	}
 	slices.Sort(p.pending)
 	return p

@@ -10,12 +10,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
@@ -126,7 +127,7 @@ func (s *simulation) wasOn(p *pod, n *node) {
 	p.stage = terminating
 	s.recount(p)
 	if !p.stays() { // the deletion timestamp includes the grace period
-		s.goneFrom(p, timeline.Later(s.start, p.DeletionTimestamp.Time))
+		s.goneFrom(p, instant.Later(s.start, p.DeletionTimestamp.Time))
 	}
 }
 
@@ -335,7 +336,7 @@ var unchanged = map[stepKind]string{falls: "silent already", comesBack: "not sil
 
 // goesDown makes the API server unavailable, or prolongs that.
 func (s *simulation) goesDown(is step, now time.Time) {
-	from, until := timeline.Later(now, s.down), now.Add(is.down)
+	from, until := instant.Later(now, s.down), now.Add(is.down)
 	if !until.After(from) {
 		s.note("Step %d changes nothing because the API server is already down at that time.", is.number)
 		return

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +19,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -311,7 +312,7 @@ func (e *evicting) begin(s *simulation, due []leaver, now time.Time) {
 		}
 		e.queue.Add(now)
 		e.begun = append(e.begun, l)
-		e.calls.set(timeline.Later(now, s.start))
+		e.calls.set(instant.Later(now, s.start))
 	}
 }
 
@@ -319,7 +320,7 @@ func (e *evicting) begin(s *simulation, due []leaver, now time.Time) {
 func (e *evicting) call(s *simulation, now time.Time) {
 	begun, leader := e.begun, e.leaders
 	e.queue.Advance(now, func(number int, at time.Time) {
-		s.queue.add(timeline.Later(at, now), calls, func(now time.Time) {
+		s.queue.add(instant.Later(at, now), calls, func(now time.Time) {
 			if l := begun[number]; l.stage == bound && leader == e.leaders && !now.Before(s.down) {
 				s.evict(l, now)
 			}

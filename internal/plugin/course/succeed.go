@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/placement"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
@@ -55,12 +56,12 @@ func (s *simulation) succeed(p *pod, now time.Time) {
 	s.waiting = append(s.waiting, next)
 	next.after = now.Add(s.makers.Backoff(p.Pod))
 	if !p.first && !p.ready {
-		next.after = timeline.Later(next.after, now.Add(max(s.options.StartDelay, time.Second)))
+		next.after = instant.Later(next.after, now.Add(max(s.options.StartDelay, time.Second)))
 	}
 	// All pods that its Job has yet to create wait at least until this one is created.
 	for _, other := range s.ofJob[metav1.GetControllerOfNoCopy(next.Pod).UID] {
 		if other.stage == waiting && other.after.After(now) {
-			other.after = timeline.Later(other.after, next.after)
+			other.after = instant.Later(other.after, next.after)
 		}
 	}
 	next.is.NotReady = next.after

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,7 +27,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -190,7 +191,7 @@ func (s *Set) Course(
 			return course
 		}
 		course.Last = said.Answer
-		if at = timeline.Next(said.Again, is.Turns); at.IsZero() {
+		if at = instant.Next(said.Again, is.Turns); at.IsZero() {
 			return course
 		}
 	}
@@ -229,7 +230,7 @@ func (s *Set) Released(selecting []*policy.Policy, causes []policy.Cause, at, en
 // FactsAt returns what policies need to know about a pod at an instant, without its budgets.
 func (s *Set) FactsAt(pod Pod, node Node, at time.Time) *policy.Pod {
 	is := s.facts(pod, node)
-	is.NotReadySince(timeline.Next(pod.NotReady, node.NotReady), at)
+	is.NotReadySince(instant.Next(pod.NotReady, node.NotReady), at)
 	return is
 }
 

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
@@ -158,7 +159,7 @@ func (b *Board) renderNode(name string, now time.Time) {
 	}
 	for pod := range node.Pods() { // once its containers should have ended, a pod is stuck
 		if until := pod.DeletionTimestamp; until != nil && until.After(now) {
-			b.again[name] = timeline.Next(b.again[name], until.Time)
+			b.again[name] = instant.Next(b.again[name], until.Time)
 		}
 	}
 	if len(node.Spec.Taints) > 0 {
