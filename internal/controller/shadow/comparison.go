@@ -13,7 +13,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -284,7 +284,7 @@ func (c *Comparison) examine(node string, now time.Time) time.Duration {
 			c.forget(e)
 			continue
 		}
-		next = timeline.Next(next, again)
+		next = instant.Next(next, again)
 	}
 	if next.IsZero() {
 		return 0
