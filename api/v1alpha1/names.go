@@ -232,14 +232,11 @@ func IsCancellingText(text string) bool { return strings.HasPrefix(text, Cancell
 func IsDryRunText(text string) bool { return strings.HasSuffix(text, DryRunSuffix) }
 
 // shadowAdvice ends the text of an event of shadow mode.
-const shadowAdvice = " For an hour, further differences of this kind on this node are only in Taintkeeper's log and its" +
-	" report at /shadow."
+const shadowAdvice = " For an hour, further differences of this kind on this node are only in Taintkeeper's log and in" +
+	" ConfigMap " + ShadowConfigMap + "."
 
 // ShadowText is the text of an event of shadow mode about a difference, which is a sentence.
 func ShadowText(difference string) string { return difference + shadowAdvice }
-
-// ParseShadowText returns the difference in [ShadowText].
-func ParseShadowText(text string) string { return strings.TrimSuffix(text, shadowAdvice) }
 
 // EventAction is what the field action of an event about an eviction says: Evict or Cancel, followed by due=INSTANT
 // and taint=TAINT if they are known. The field related of the event is the node.

@@ -72,10 +72,6 @@ func TestWhatAnEventSaysIsReadBack(t *testing.T) {
 	if !IsDryRunText(MarkingText+"a/b"+DryRunSuffix) || IsDryRunText(MarkingText+"a/b") {
 		t.Error("only one of the two texts is of a dry run")
 	}
-	const difference = "Pod a/b: evicted 41 s late."
-	if got := ParseShadowText(ShadowText(difference)); got != difference {
-		t.Errorf("shadow mode found %q, want %q", got, difference)
-	}
 }
 
 func TestTheActionOfAnEventIsReadBack(t *testing.T) {

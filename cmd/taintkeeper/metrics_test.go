@@ -61,8 +61,11 @@ func (c collected) Register(collector prometheus.Collector) error {
 	return nil
 }
 
-// ofDesc parses a description, because client_golang offers nothing but its text.
-var ofDesc = regexp.MustCompile(`^Desc\{fqName: (".*"), help: (".*"), unit: "", constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
+// ofDesc parses a description, because client_golang offers nothing but its text. ofValue finds the values of labels.
+var (
+	ofDesc  = regexp.MustCompile(`^Desc\{fqName: (".*"), help: (".*"), unit: "", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	ofValue = regexp.MustCompile(`="[^"]*"`)
+)
 
 func describe(desc *prometheus.Desc, collector prometheus.Collector) (described, error) {
 	parts := ofDesc.FindStringSubmatch(desc.String())
@@ -77,7 +80,7 @@ func describe(desc *prometheus.Desc, collector prometheus.Collector) (described,
 	if err != nil {
 		return described{}, err
 	}
-	labels := strings.FieldsFunc(parts[3], func(r rune) bool { return r == ',' })
+	labels := strings.FieldsFunc(ofValue.ReplaceAllString(parts[3], "")+","+parts[4], func(r rune) bool { return r == ',' })
 	return described{name: name, help: help, kind: kindOf(name, collector), labels: labels}, nil
 }
 

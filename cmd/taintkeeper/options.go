@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
-	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
@@ -108,7 +108,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.controllers, "controllers", defaultControllers, "controllers to run, in kube-controller-manager's syntax: '*' runs all, 'name' runs one, '-name' leaves one out; available: "+strings.Join(knownControllers, ", "))
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates, set as in the API server: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
-	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations require, report the differences at "+shadow.Path+" next to the metrics, and change nothing")
+	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations require, write the differences to ConfigMap "+v1alpha1.ShadowConfigMap+", and change nothing else")
 	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller from evicting while this process can evict, with the admission policy of config/coexistence.yaml; the built-in evicts again if no replica has renewed the eviction clock for 30 s")
 	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside; with --coexist, Taintkeeper computes from it how long the built-in's backlog of evictions lasts")
 	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight at the same time, from 1 to 100, not counting up to four times as many that take longer than a quarter of a second")
@@ -127,7 +127,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	flags.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second,
 		"time between tries to acquire or renew")
-	flags.StringVar(&o.election.namespace, "leader-elect-resource-namespace", "kube-system", "namespace of the Lease, and of the eviction clock of --coexist")
+	flags.StringVar(&o.election.namespace, "leader-elect-resource-namespace", "kube-system", "namespace of the Lease, of the eviction clock of --coexist, and of the report of --shadow")
 	flags.StringVar(&o.election.name, "leader-elect-resource-name", "taintkeeper", "name of the Lease")
 }
 
@@ -158,7 +158,7 @@ func (o *options) validate() error {
 func (e *electionOptions) validate() error {
 	namespace := validateName("--leader-elect-resource-namespace", e.namespace, validation.IsDNS1123Label)
 	if !e.enabled {
-		return namespace // the eviction clock is in it, too
+		return namespace // the eviction clock and the report of shadow mode are in it, too
 	}
 	return errors.Join(
 		namespace,
@@ -244,7 +244,8 @@ func (o *options) stampsTaints() bool {
 	return o.enabled(controllerEviction) && (o.stampTaints || o.coexist)
 }
 
-// changes reports whether the process may change anything but events and, in a dry run, its own Lease.
+// changes reports whether the process may change anything but events and, in a dry run, its own Lease, or, in shadow
+// mode, its report.
 func (o *options) changes() bool { return !o.dryRun && !o.shadow }
 
 // elects reports whether to take part in an election. A dry run and a shadow do not: they run

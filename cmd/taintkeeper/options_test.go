@@ -205,12 +205,15 @@ func TestADryRunTakesNoPartInAnElectionAndNeedsNoRightToChange(t *testing.T) {
 	}
 }
 
-func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
+func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLookAndReport(t *testing.T) {
 	o := parse(t, "--shadow")
 	if err := o.validate(); err != nil || o.elects() {
 		t.Errorf("a shadow takes part in the election, or is refused: %v", err)
 	}
-	want := []string{"list, watch pods", "list, watch nodes", "create, patch events"}
+	want := []string{
+		"list, watch pods", "list, watch nodes", "create, patch events",
+		"patch configmaps taintkeeper-shadow in namespace kube-system",
+	}
 	if needed := permissionsOf(o, true); !slices.Equal(needed, want) {
 		t.Errorf("a shadow asks for %q, want %q", needed, want)
 	}
@@ -220,7 +223,7 @@ func TestAShadowTakesNoPartInAnElectionAndNeedsNoRightButToLook(t *testing.T) {
 func permissionsOf(o *options, served bool) []string {
 	var needed []string
 	for _, right := range neededPermissions(o, map[string]bool{rulesResource: served, policiesResource: served}) {
-		if right.namespace != "kube-system" {
+		if right.namespace != "kube-system" || o.shadow {
 			needed = append(needed, strings.Join(right.verbs, ", ")+" "+right.String())
 		}
 	}
@@ -270,6 +273,7 @@ var unchecked = []string{
 	"get namespaces kube-node-lease in namespace kube-node-lease",                         // for the owner of a Lease
 	"create leases.coordination.k8s.io taintkeeper.dev in namespace kube-node-lease",      // a patch that finds none
 	"create leases.coordination.k8s.io dry-run.taintkeeper.dev in namespace kube-node-lease",
+	"create configmaps taintkeeper-shadow in namespace kube-system", // the same
 }
 
 func TestWhatIsCheckedAtTheStartIsWhatTheManifestsGrant(t *testing.T) {

@@ -193,6 +193,7 @@ func neededPermissions(o *options, served map[string]bool) (needed []permission)
 
 		{o.elects(), true, permission{[]string{"get", "create", "update"}, "leases", leases, own, o.election.name}},
 		{o.coexist, true, permission{patch, "serviceaccounts", core, own, coexist.ServiceAccount}},
+		{o.shadow, false, permission{patch, "configmaps", core, own, v1alpha1.ShadowConfigMap}},
 		{guards, false, permission{[]string{"create"}, "tokenreviews", authenticationv1.GroupName, all, ""}},
 		{guards, false, permission{[]string{"create"}, "subjectaccessreviews", authorizationv1.GroupName, all, ""}},
 	} {

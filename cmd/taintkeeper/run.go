@@ -242,7 +242,7 @@ func (c *clients) parts(log logr.Logger, registerer prometheus.Registerer, o *op
 	}
 	if o.shadow {
 		comparison, err := shadow.New(shadow.Config{
-			EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
+			Client: c.api, Namespace: o.election.namespace, EventClient: c.events, Nodes: nodes, Pods: pods, Clock: c.clock,
 			Rule:       verdict.Rule{Matcher: o.matcher()},
 			Registerer: registerer,
 			Logger:     log,

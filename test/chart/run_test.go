@@ -63,7 +63,7 @@ func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	p.waitGone(t, "first")
 	p.checkEvictedBy(t, "first", us)
 	p.checkRefused(t, "first")
-	p.checkMetrics(t, metrics, "/metrics")
+	p.checkMetrics(t, metrics)
 	p.followsARule(t, "second")
 
 	await.Must(t, keeper.Stop())
@@ -81,6 +81,7 @@ func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 }
 
 // TestWhatIsInstalledFirstChangesNothing runs the program as the default values have it, and sees the built-in evict.
+// Only the report is written.
 func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	p := newPlane(t)
 	p.makeNamespace(t, elsewhere)
@@ -89,7 +90,7 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	await.Must(t, r.install(t, nil))
 	metrics := guarded(t)
 	keeper := p.start(t, p.token(t, "taintkeeper"), metrics)
-	p.checkMetrics(t, metrics, "/metrics", "/shadow")
+	p.checkMetrics(t, metrics)
 
 	p.makePods(t, "first", 1)
 	p.taint(t, "first")
@@ -102,13 +103,16 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	calls := p.audit.All(t, auditlog.By(us))
 	p.checkRights(t)
 	for _, right := range auditlog.UnusedRights(rolesOf(objects, us), calls) {
-		// A quiet minute brings no event, and this API server, unlike older ones, streams lists by a watch.
-		if right.Resource != "events" && right.Verb != "list" {
+		// A quiet minute brings no event, this API server, unlike older ones, streams lists by a watch, and the audit log
+		// does not say that the patch that creates the report needs the right to create it.
+		created := right.Resource == "configmaps" && right.Verb == "create"
+		if right.Resource != "events" && right.Verb != "list" && !created {
 			t.Errorf("in shadow mode nothing used the right to %v", right)
 		}
 	}
 	for _, c := range calls {
-		if !slices.Contains([]string{"get", "list", "watch"}, c.Verb) && !slices.Contains(questions, c.Resource) {
+		report := c.Resource == "configmaps" && c.Name == v1alpha1.ShadowConfigMap
+		if !slices.Contains([]string{"get", "list", "watch"}, c.Verb) && !slices.Contains(questions, c.Resource) && !report {
 			t.Errorf("in shadow mode it did %v", c)
 		}
 	}
@@ -195,7 +199,7 @@ func guarded(t *testing.T) string {
 }
 
 // checkMetrics checks that only those who have the chart's role get what is served.
-func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
+func (p *plane) checkMetrics(t *testing.T, address string) {
 	t.Helper()
 	const reader = "reader"
 	_, err := p.admin.CoreV1().ServiceAccounts(elsewhere).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: reader}}, metav1.CreateOptions{})
@@ -208,14 +212,12 @@ func (p *plane) checkMetrics(t *testing.T, address string, paths ...string) {
 	await.Must(t, err)
 	for account, want := range map[string]int{reader: http.StatusOK, "default": http.StatusForbidden} {
 		token := p.token(t, account)
-		for _, path := range paths {
-			await.Eventually(t, account+" is answered according to its rights", func(ctx context.Context) error {
-				if got, err := scrape(ctx, address+path, token); err != nil || got != want {
-					return fmt.Errorf("%s: status %d, want %d: %w", path, got, want, err)
-				}
-				return nil
-			})
-		}
+		await.Eventually(t, account+" is answered according to its rights", func(ctx context.Context) error {
+			if got, err := scrape(ctx, address+"/metrics", token); err != nil || got != want {
+				return fmt.Errorf("status %d, want %d: %w", got, want, err)
+			}
+			return nil
+		})
 	}
 }
 

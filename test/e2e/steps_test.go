@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -236,19 +234,17 @@ func leftByBuiltIn(pod string) Check {
 
 // reported wants shadow mode to report that one pod left on time and another one late.
 func reported(punctual, late string) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
-		var report shadow.Report
+	return func(ctx context.Context, _ *Play) (Finding, error) {
+		report := &v1alpha1.ShadowReport{}
 		err := await.Poll(ctx, func(ctx context.Context) error {
-			url := strings.TrimSuffix(stageOf(p).replicas[0].MetricsURL(), "/metrics") + shadow.Path + "?format=json"
-			body, err := get(ctx, url)
-			if err == nil {
-				report = shadow.Report{}
-				err = json.Unmarshal(body, &report)
+			found, err := cluster.ShadowReport(ctx, metav1.NamespaceSystem)
+			if err != nil {
+				return err
 			}
-			if err == nil && (report.Pods[shadow.OnTime] != 1 || report.Pods[shadow.Late] != 1) {
-				err = fmt.Errorf("outcomes %v, differences %+v; want pod %s on time", report.Pods, report.Differences, punctual)
+			if report = found; report.Pods[v1alpha1.ShadowOnTime] != 1 || report.Pods[v1alpha1.ShadowLate] != 1 {
+				return fmt.Errorf("outcomes %v, differences %+v; want pod %s on time", report.Pods, report.Differences, punctual)
 			}
-			return err
+			return nil
 		})
 		if len(report.Differences) == 0 {
 			return Finding{Seen: fmt.Sprint("shadow mode reports no difference: ", err)}, nil

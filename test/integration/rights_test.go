@@ -28,13 +28,15 @@ var usedByNodeHealth = []string{
 }
 
 // neededElsewhere are rights that this API server does not ask for: unlike older ones, it streams lists by a watch, and
-// no event occurs twice in these tests, which would need a patch. Our own Lease, and that of a dry run, is created by a
-// patch. The API server then asks for the right to create it, too, but the audit log does not say so.
+// no event occurs twice in these tests, which would need a patch. Our own Lease, that of a dry run, and the report of
+// shadow mode are created by a patch. The API server then asks for the right to create it, too, but the audit log does
+// not say so.
 var neededElsewhere = []string{
 	"list pods", "list nodes", "list namespaces", "list poddisruptionbudgets", "list nodetaintrules",
 	"list evictionpolicies",
 	"list leases in kube-node-lease", "patch events",
 	"create leases/taintkeeper.dev in kube-node-lease", "create leases/dry-run.taintkeeper.dev in kube-node-lease",
+	"create configmaps/taintkeeper-shadow in kube-system",
 }
 
 // checkRights checks that no right of config/rbac.yaml, which is the chart's, is there for nothing. It can only say so

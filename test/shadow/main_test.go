@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shadow proves the shadow mode next to the real built-in taint-eviction-controller: on a real control plane
-// whose kube-controller-manager runs with its defaults, with a taintkeeper that has no right but to look and to write
-// events.
+// whose kube-controller-manager runs with its defaults, with a taintkeeper that has no right but to look, and to
+// write events and its report.
 //
 // All tests share one cluster, and each has nodes for itself.
 package shadow
@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
@@ -63,6 +64,7 @@ func grant(ctx context.Context) error {
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{v1alpha1.ShadowConfigMap}, Verbs: []string{"create", "patch"}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

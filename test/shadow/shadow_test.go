@@ -5,10 +5,8 @@ package shadow
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
@@ -29,12 +28,12 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 	addPod(t, "in-time", "quiet", 3)
 	addPod(t, "at-once", "quiet", 0)
 	addPod(t, "late", "restarted", tolerated)
-	observer := observe(t)
+	observe(t)
 
 	taint(t, "quiet")
 	await.Eventually(t, "two evictions are on time", func(ctx context.Context) error {
-		report, err := observer.report(ctx)
-		if err == nil && (report.Pods[shadow.OnTime] != 2 || len(report.Differences) > 0) {
+		report, err := cluster.ShadowReport(ctx, metav1.NamespaceSystem)
+		if err == nil && (report.Pods[v1alpha1.ShadowOnTime] != 2 || len(report.Differences) > 0) {
 			err = fmt.Errorf("outcomes %v, differences %+v", report.Pods, report.Differences)
 		}
 		return err
@@ -44,10 +43,10 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 	await.Until(t, tainted.Add(restartAfter))
 	await.Must(t, cluster.RestartControllerManager(t.Context(), localcluster.ControllerManagerConfig{}))
 
-	var report shadow.Report
+	var report *v1alpha1.ShadowReport
 	await.Eventually(t, "the late eviction is reported", func(ctx context.Context) error {
 		var err error
-		if report, err = observer.report(ctx); err == nil && report.Pods[shadow.Late] != 1 {
+		if report, err = cluster.ShadowReport(ctx, metav1.NamespaceSystem); err == nil && report.Pods[v1alpha1.ShadowLate] != 1 {
 			err = fmt.Errorf("outcomes %v", report.Pods)
 		}
 		return err
@@ -67,7 +66,7 @@ func TestARestartOfKubeControllerManagerDuringACountdownIsLate(t *testing.T) {
 func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 	await.Must(t, cluster.AddNodes(t.Context(), localcluster.NodeSpec{Name: "refused"}))
 	pod := addPod(t, "forgotten", "refused", 0)
-	observer := observe(t)
+	observe(t)
 	allow, err := stage.RefuseDeletes(t.Context(), pod)
 	await.Must(t, err)
 	t.Cleanup(func() { await.Must(t, allow()) })
@@ -82,12 +81,12 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 	await.Must(t, allow())
 	await.Until(t, time.Now().Add(shadow.MissedAfter))
 	await.Eventually(t, "the pod is reported", func(ctx context.Context) error {
-		report, err := observer.report(ctx)
+		report, err := cluster.ShadowReport(ctx, metav1.NamespaceSystem)
 		if err != nil {
 			return err
 		}
 		for _, difference := range report.Differences {
-			if difference.Pod == "forgotten" && difference.Outcome == shadow.Never && strings.Contains(difference.Sentence, "but it was not deleted") {
+			if difference.Pod == "forgotten" && difference.Outcome == v1alpha1.ShadowNever && strings.Contains(difference.Sentence, "but it was not deleted") {
 				return nil
 			}
 		}
@@ -95,33 +94,16 @@ func TestAnEvictionThatAPolicyRefusedForAMomentIsNeverCarriedOut(t *testing.T) {
 	})
 }
 
-// observer is a taintkeeper in shadow mode.
-type observer struct{ url string }
-
-// observe starts one, and returns when it is ready.
-func observe(t *testing.T) observer {
+// observe starts a taintkeeper in shadow mode, and returns when it is ready.
+func observe(t *testing.T) {
 	t.Helper()
 	access, err := cluster.ConfigFor(onlooker)
 	await.Must(t, err)
 	process, err := cluster.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
-		Binary: binary, Name: "shadow", Access: access, Args: []string{"--shadow"},
+		Binary: binary, Name: "shadow", Access: access, Granted: true, Args: []string{"--shadow"},
 	})
 	await.Must(t, err)
 	t.Cleanup(func() { await.Must(t, process.Stop()) })
-	return observer{strings.TrimSuffix(process.MetricsURL(), "/metrics") + shadow.Path + "?format=json"}
-}
-
-func (o observer) report(ctx context.Context) (report shadow.Report, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.url, http.NoBody)
-	if err != nil {
-		return report, err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return report, err
-	}
-	defer answer.Body.Close()
-	return report, json.NewDecoder(answer.Body).Decode(&report)
 }
 
 // addPod makes a pod that tolerates the key k for some seconds, or not at all.

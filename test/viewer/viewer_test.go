@@ -267,7 +267,7 @@ func readBoard(t *testing.T, kubeconfig string) {
 	response, err := http.DefaultClient.Do(request)
 	await.Must(t, err)
 	defer response.Body.Close()
-	missing := []string{"nodes", "pods", "events", "nodetaintrules", "evictionpolicies"}
+	missing := []string{"nodes", "pods", "events", "configmaps", "nodetaintrules", "evictionpolicies"}
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
 	for len(missing) > 0 && lines.Scan() {

@@ -186,13 +186,13 @@ func TestAPageThatComesBackKeepsItsRowsAndTheFocus(t *testing.T) {
 func TestWhatAMessageCarriesIsNotRun(t *testing.T) {
 	const hostile = `<img src=//evil.example/x onerror=document.title='run'>`
 	objects := web.Small(time.Now())
-	objects.Events[1].Message = hostile
+	objects.Shadow.Differences[0].Sentence = hostile
 	objects.Nodes[0].Labels[corev1.LabelTopologyZone] = hostile
 	objects.Cluster = hostile
 	scene, tab := play(t, objects, look)
 	until(t, tab, web.Rows("differences")+` === 1`)
 	expect(t, "images", value[int](t, tab, `document.images.length`), 0)
-	expect(t, "the sentence", value[string](t, tab, `document.querySelector('#differences td:last-child').textContent`), hostile)
+	expect(t, "the sentence", value[string](t, tab, `document.querySelector('#differences td:last-child').textContent`), "Pod shop/search-6d5f8c7b4-ccccc: "+hostile+".")
 	quiet(t, tab, scene.Address)
 }
 

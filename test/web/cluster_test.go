@@ -13,11 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/web"
 )
@@ -114,13 +112,17 @@ func TestOfARealControlPlane(t *testing.T) {
 	})
 
 	t.Run("what shadow mode finds is listed", func(t *testing.T) {
-		broadcaster := record.NewBroadcaster()
-		t.Cleanup(broadcaster.Shutdown)
-		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: cluster.admin.CoreV1().Events("")})
-		recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "taintkeeper"})
-		// The event has the name of the node instead of its UID, like those of shadow mode.
-		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n-1", UID: "n-1"}
-		recorder.Event(node, corev1.EventTypeWarning, "BuiltInDidNotEvict", "Pod default/web: is still there.")
+		report := v1alpha1.ShadowReport{Time: metav1.Now(), Differences: []v1alpha1.ShadowDifference{{
+			Outcome: v1alpha1.ShadowNever, Namespace: "default", Pod: "web", Node: "n-1", Sentence: "still there",
+		}}}
+		data, err := report.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ShadowConfigMap}, Data: data}
+		if _, err := cluster.admin.CoreV1().ConfigMaps("kube-system").Create(t.Context(), configMap, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		until(t, tab, web.RowOf("differences", "n-1")+`.includes('never')`)
 	})
 
@@ -135,7 +137,7 @@ func TestOfARealControlPlane(t *testing.T) {
 			t.Fatal(err)
 		}
 		tab := open(t, cluster.command(t, "nobody", nobody), look)
-		until(t, tab, `['nodes', 'pods', 'events', 'nodetaintrules'].every((kind) => document.getElementById('losses').textContent.includes('You may not list ' + kind + ': '))`)
+		until(t, tab, `['nodes', 'pods', 'events', 'configmaps', 'nodetaintrules'].every((kind) => document.getElementById('losses').textContent.includes('You may not list ' + kind + ': '))`)
 		expect(t, "the figures", value[string](t, tab, `[...document.querySelectorAll('#figures strong')].map((figure) => figure.textContent).join('')`), "–––––")
 	})
 

@@ -93,8 +93,14 @@ func Small(now time.Time) Objects {
 	o.Events = []corev1.Event{
 		nodeEvent("held", "worker-b2", "NoExecuteTaintHeld", now.Add(-20*time.Second),
 			"Taint node.kubernetes.io/unreachable:NoExecute is held back: zone eu/eu-2 has the state PartialDisruption (3 of 4 nodes not ready), in which no node is tainted"),
-		nodeEvent("late", "worker-c2", "BuiltInEvictedLate", now.Add(-11*time.Minute),
-			"Pod shop/search-6d5f8c7b4-ccccc: evicted 41 s late: the built-in restarted its countdown of 20 s, probably because the process restarted. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow."),
+	}
+	o.Shadow = v1alpha1.ShadowReport{
+		Since: metav1.NewTime(now.Add(-time.Hour)), Time: metav1.NewTime(now),
+		Differences: []v1alpha1.ShadowDifference{{
+			Outcome: v1alpha1.ShadowLate, Namespace: "shop", Pod: "search-6d5f8c7b4-ccccc", UID: "late", Node: "worker-c2",
+			Time:     metav1.NewTime(now.Add(-11 * time.Minute)),
+			Sentence: "evicted 41 s late: the built-in restarted its countdown of 20 s, probably because the process restarted",
+		}},
 	}
 	o.Rules = []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule",

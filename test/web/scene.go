@@ -31,6 +31,7 @@ type Objects struct {
 	Pods    []corev1.Pod
 	Events  []corev1.Event
 	Rules   []*unstructured.Unstructured
+	Shadow  v1alpha1.ShadowReport // none if it has no time
 }
 
 // Scene is a board of objects that change as they are told to.
@@ -53,6 +54,7 @@ func Open(ctx context.Context, objects Objects) *Scene {
 	feed(clients, "nodes", &corev1.NodeList{ListMeta: one, Items: objects.Nodes}, s.nodes)
 	feed(clients, "pods", &corev1.PodList{ListMeta: one, Items: objects.Pods}, s.pods)
 	feed(clients, "events", &corev1.EventList{ListMeta: one, Items: objects.Events}, watch.NewFake())
+	feed(clients, "configmaps", &corev1.ConfigMapList{ListMeta: one, Items: objects.report()}, watch.NewFake())
 	var rules []runtime.Object
 	for _, rule := range objects.Rules {
 		rules = append(rules, rule)
@@ -71,6 +73,16 @@ func Open(ctx context.Context, objects Objects) *Scene {
 	s.server = httptest.NewServer(shown.Handler(token))
 	s.Address = s.server.URL + "/" + token + "/"
 	return s
+}
+
+// report returns the ConfigMap with the report of shadow mode, if there is one.
+func (o *Objects) report() []corev1.ConfigMap {
+	data, err := o.Shadow.Data()
+	if err != nil || o.Shadow.Time.IsZero() {
+		return nil
+	}
+	meta := metav1.ObjectMeta{Namespace: "kube-system", Name: v1alpha1.ShadowConfigMap}
+	return []corev1.ConfigMap{{ObjectMeta: meta, Data: data}}
 }
 
 // feed answers the calls for a kind.

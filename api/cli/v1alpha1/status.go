@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+)
 
 // StatusReport says how Taintkeeper is doing in a cluster.
 type StatusReport struct {
@@ -41,6 +45,8 @@ type StatusReport struct {
 	// LastError is Taintkeeper's most recent event about a failure. It is absent if there is none. The API server keeps
 	// events for an hour by default.
 	LastError *LastError `json:"lastError,omitempty"`
+	// Shadow is the report of shadow mode, which may be old. It is absent if there is none.
+	Shadow *v1alpha1.ShadowReport `json:"shadow,omitempty"`
 }
 
 // UnknownField is a field of a StatusReport that could not be determined.

@@ -4,196 +4,220 @@
 package shadow
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coreconfig "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 )
 
-// The kind of the report that is served as JSON.
 const (
-	reportAPIVersion = "taintkeeper.dev/v1alpha1"
-	reportKind       = "ShadowReport"
+	// mostDifferences is how many differences the report keeps, the newest. With the longest names they take less than
+	// half of the 1 MiB that a ConfigMap may have.
+	mostDifferences = 200
+	// eventEvery is how often there is an event of one kind on one node.
+	eventEvery = time.Hour
+	// writeEvery is how often a report that has changed is written, and writeLimit how long one write may take.
+	writeEvery = 10 * time.Second
+	writeLimit = 10 * time.Second
 )
 
-// mostDifferences is how many differences the report keeps. The newest are kept.
-const mostDifferences = 1000
-
-// Report is the result of the comparison. Its JSON is documented in docs/shadow-mode.md.
-type Report struct {
-	metav1.TypeMeta `json:",inline"`
-
-	// Since is when the comparison began. What happened before is not judged.
-	Since *metav1.Time `json:"since,omitempty"`
-	// Time is when the report was made.
-	Time metav1.Time `json:"time"`
-	// Pods counts the pods that were judged, by outcome.
-	Pods map[Outcome]int `json:"pods"`
-	// Overdue is how many pods are due and still exist.
-	Overdue int `json:"overdue"`
-	// Pending is how many pods must leave later.
-	Pending int `json:"pending"`
-	// Differences has the last thousand, newest first.
-	Differences []Difference `json:"differences"`
-}
-
-// Difference is a pod with which the built-in did something other than what the rule says.
-type Difference struct {
-	Outcome   Outcome   `json:"outcome"`
-	Namespace string    `json:"namespace"`
-	Pod       string    `json:"pod"`
-	UID       types.UID `json:"uid"`
-	Node      string    `json:"node"`
-	// Time is when the difference was found, or when the report about the pod was last corrected.
-	Time metav1.Time `json:"time"`
-	// Due is when the pod had to leave, if it had to.
-	Due *metav1.MicroTime `json:"due,omitempty"`
-	// Evicted is when the built-in deleted it, if it has.
-	Evicted *metav1.MicroTime `json:"evicted,omitempty"`
-	// Seconds is how long after Due the eviction was; negative if it was before.
-	Seconds *float64 `json:"seconds,omitempty"`
-	// Sentence says what happened and why.
-	Sentence string `json:"sentence"`
-}
-
-// report collects what the comparison reports. It is safe for concurrent use.
-type report struct {
-	metrics *metrics
-
-	mu          sync.Mutex
-	pods        map[Outcome]int
-	differences []Difference // oldest first
-}
-
-func newReport() *report {
-	return &report{metrics: newMetrics(), pods: map[Outcome]int{}}
-}
-
-// count counts a pod once it is certain what happened to it.
-func (r *report) count(outcome Outcome) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pods[outcome]++
-	r.metrics.pods.WithLabelValues(string(outcome)).Inc()
-}
-
-// observe records by how much an eviction differed from the rule.
-func (r *report) observe(difference time.Duration) {
-	r.metrics.difference.Observe(difference.Seconds())
-}
-
-// add adds a difference, and replaces an earlier one of the same pod.
-func (r *report) add(d Difference) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(d.UID)
-	r.differences = append(r.differences, d)
-	if surplus := len(r.differences) - mostDifferences; surplus > 0 {
-		r.differences = slices.Delete(r.differences, 0, surplus)
+// count counts a pod, once, when it is certain what happened to it.
+func (c *Comparison) count(e *expected, outcome v1alpha1.ShadowOutcome) {
+	if !e.counted {
+		e.counted = true
+		c.counts[outcome]++
 	}
 }
 
-// takeBack removes the difference of a pod, because it was wrong.
-func (r *report) takeBack(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(uid)
+// takeBack removes the difference of a pod, because it was wrong, or a newer one follows.
+func (c *Comparison) takeBack(uid types.UID) {
+	c.differences = slices.DeleteFunc(c.differences, func(d v1alpha1.ShadowDifference) bool { return d.UID == uid })
 }
 
-func (r *report) drop(uid types.UID) {
-	r.differences = slices.DeleteFunc(r.differences, func(said Difference) bool { return said.UID == uid })
-}
-
-// fill fills in the collected numbers and differences.
-func (r *report) fill(to *Report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	to.Pods = map[Outcome]int{}
-	for _, outcome := range outcomes {
-		to.Pods[outcome] = r.pods[outcome]
+// report reports a difference in the log, in the report, where it replaces an earlier one of the same pod, and with an
+// event on the node once per kind and hour.
+func (c *Comparison) report(e *expected, outcome v1alpha1.ShadowOutcome, why string, now time.Time) {
+	shown := c.config.Clock.Shown
+	d := v1alpha1.ShadowDifference{
+		Outcome: outcome, Namespace: e.pod.Namespace, Pod: e.pod.Name, UID: e.pod.UID, Node: e.pod.Node,
+		Time: metav1.NewTime(shown(now)), Sentence: what(e, outcome, now) + ": " + why,
 	}
-	// Never nil, which would be null in JSON, not a list.
-	to.Differences = append([]Difference{}, r.differences...)
-	slices.Reverse(to.Differences)
-}
-
-// difference describes a promise that was not kept.
-func (ps *promises) difference(p *promise, outcome Outcome, why string, at time.Time) Difference {
-	d := Difference{
-		Outcome: outcome, Namespace: p.pod.Namespace, Pod: p.pod.Name, UID: p.pod.UID, Node: p.pod.Node,
-		Time: metav1.NewTime(ps.clock.Shown(at)), Sentence: what(p, outcome, at) + ": " + why,
+	if !e.due.IsZero() {
+		d.Due = &metav1.MicroTime{Time: shown(e.due)}
 	}
-	if !p.due.IsZero() {
-		d.Due = &metav1.MicroTime{Time: ps.clock.Shown(p.due)}
-	}
-	if !p.left.IsZero() {
-		d.Evicted = &metav1.MicroTime{Time: ps.clock.Shown(p.left)}
+	if !e.deleted.IsZero() {
+		d.Evicted = &metav1.MicroTime{Time: shown(e.deleted)}
 	}
 	if d.Due != nil && d.Evicted != nil {
-		d.Seconds = new(p.left.Sub(p.due).Seconds())
+		d.Seconds = new(e.deleted.Sub(e.due).Seconds())
 	}
-	return d
+	c.takeBack(d.UID)
+	c.differences = append(c.differences, d)
+	c.differences = slices.Delete(c.differences, 0, max(len(c.differences)-mostDifferences, 0))
+	c.config.Logger.Info("The built-in's eviction differs from what taints and tolerations require",
+		"outcome", string(d.Outcome), "pod", klog.KRef(d.Namespace, d.Pod), "node", d.Node,
+		"due", d.Due, "evicted", d.Evicted, "explanation", d.Sentence)
+	maps.DeleteFunc(c.announced, func(_ string, last time.Time) bool { return now.Sub(last) >= eventEvery })
+	kind := outcome.EventReason() + " " + d.Node
+	if _, ok := c.announced[kind]; ok {
+		return
+	}
+	c.announced[kind] = now
+	c.events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: d.Node, UID: types.UID(d.Node)},
+		corev1.EventTypeWarning, outcome.EventReason(),
+		"%s", v1alpha1.ShadowText(fmt.Sprintf("Pod %s/%s: %s.", d.Namespace, d.Pod, d.Sentence)))
 }
 
 // what says what happened to the pod.
-func what(p *promise, outcome Outcome, at time.Time) string {
+func what(e *expected, outcome v1alpha1.ShadowOutcome, now time.Time) string {
 	switch {
-	case outcome == Stayed:
+	case outcome == v1alpha1.ShadowStayed:
 		return "evicted, but should have stayed"
-	case outcome == Twice:
+	case outcome == v1alpha1.ShadowTwice:
 		return "evicted a second time"
-	case p.left.IsZero():
-		return fmt.Sprintf("still there %s after it was due", duration(at.Sub(p.due)))
-	case p.left.Before(p.due):
-		return "evicted " + duration(p.due.Sub(p.left)) + " early"
-	case p.unsure:
-		return "evicted at least " + duration(p.left.Sub(p.due)) + " late"
+	case e.deleted.IsZero():
+		return fmt.Sprintf("still there %s after it was due", duration(now.Sub(e.due)))
+	case e.deleted.Before(e.due):
+		return "evicted " + duration(e.due.Sub(e.deleted)) + " early"
+	case e.unsure:
+		return "evicted at least " + duration(e.deleted.Sub(e.due)) + " late"
 	}
-	return "evicted " + duration(p.left.Sub(p.due)) + " late"
+	return "evicted " + duration(e.deleted.Sub(e.due)) + " late"
 }
 
-// metrics are what is counted as it happens.
-type metrics struct {
-	pods       *prometheus.CounterVec
-	difference prometheus.Histogram
+// Report returns the result of the comparison so far.
+func (c *Comparison) Report() *v1alpha1.ShadowReport {
+	now := c.config.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	report := &v1alpha1.ShadowReport{
+		Time: metav1.NewTime(c.config.Clock.Shown(now)), Pods: map[v1alpha1.ShadowOutcome]int{},
+		Overdue: c.overdue, Pending: c.pending(now),
+		Differences: append([]v1alpha1.ShadowDifference{}, c.differences...), // never null in JSON
+	}
+	if !c.began.IsZero() {
+		report.Since = metav1.NewTime(c.config.Clock.Shown(c.began))
+	}
+	for _, known := range v1alpha1.ShadowOutcomes {
+		report.Pods[known.Outcome] = c.counts[known.Outcome]
+	}
+	slices.Reverse(report.Differences)
+	return report
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "taintkeeper_shadow_pods_total",
-			Help: "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with what taints and tolerations require: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began unseen, the node is gone, or a watch was interrupted).",
-		}, []string{"outcome"}),
-		difference: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "taintkeeper_shadow_difference_seconds",
-			Help:    "Time in seconds from when a pod was due until the built-in evicted it, negative if it was early.",
-			Buckets: []float64{-300, -60, -30, -10, -5, -2, -1, 0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800},
-		}),
+// pending counts the pods that must leave later.
+func (c *Comparison) pending(now time.Time) (pods int) {
+	for _, all := range c.byNode {
+		for _, e := range all {
+			if e.leaves && e.deleted.IsZero() && e.due.After(now) {
+				pods++
+			}
+		}
 	}
-	for _, outcome := range outcomes {
-		m.pods.WithLabelValues(string(outcome))
-	}
-	return m
+	return pods
 }
 
-// register registers the metrics, and gauges of pending and due pods that are counted at scrape time.
-func (m *metrics) register(registerer prometheus.Registerer, backlog func() (overdue, pending int)) error {
-	for _, collector := range []prometheus.Collector{
-		m.pods, m.difference,
+// publish keeps the ConfigMap with the report current until the context ends, and writes it once more then. It logs an
+// error when it begins, or when another takes its place.
+func (c *Comparison) publish(ctx context.Context) error {
+	ticker := time.NewTicker(writeEvery)
+	defer ticker.Stop()
+	written, failure := &v1alpha1.ShadowReport{}, ""
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+		c.forgetPredecessors(c.config.Clock.Now())
+		report := c.Report()
+		if report.Since.IsZero() || ctx.Err() == nil && !isNews(report, written) {
+			continue
+		}
+		err := c.write(ctx, report)
+		if err == nil {
+			written, failure = report, ""
+		} else if reason := apicall.Reason(err); reason != failure {
+			failure = reason
+			c.config.Logger.Info("Cannot write the report of shadow mode; will retry",
+				"configMap", klog.KRef(c.config.Namespace, v1alpha1.ShadowConfigMap), "reason", err.Error())
+		}
+	}
+	return nil
+}
+
+// isNews reports whether a report says something other than the one before, or is the next sign of life.
+func isNews(report, before *v1alpha1.ShadowReport) bool {
+	same := *before
+	same.Time, same.TypeMeta = report.Time, report.TypeMeta
+	return report.Time.Sub(before.Time.Time) >= v1alpha1.ShadowReportEvery || !equality.Semantic.DeepEqual(&same, report)
+}
+
+// write writes the report. A call that has begun ends although the context does.
+func (c *Comparison) write(ctx context.Context, report *v1alpha1.ShadowReport) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
+	defer cancel()
+	data, err := report.Data()
+	if err != nil {
+		return err
+	}
+	configMap := coreconfig.ConfigMap(v1alpha1.ShadowConfigMap, c.config.Namespace).
+		WithLabels(map[string]string{v1alpha1.NameLabel: v1alpha1.Name}).WithData(data)
+	_, err = c.config.Client.CoreV1().ConfigMaps(c.config.Namespace).
+		Apply(ctx, configMap, metav1.ApplyOptions{FieldManager: v1alpha1.Name, Force: true})
+	return err
+}
+
+const podsHelp = "Pods that the built-in taint eviction evicted or should have evicted, by outcome compared with what taints and tolerations require: on_time, early, late, never, should_have_stayed, twice, unjudged (the countdown began unseen, the node is gone, or a watch was interrupted)."
+
+func newLateness() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "taintkeeper_shadow_difference_seconds",
+		Help:    "Time in seconds from when a pod was due until the built-in evicted it, negative if it was early.",
+		Buckets: []float64{-300, -60, -30, -10, -5, -2, -1, 0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800},
+	})
+}
+
+// register registers the metrics. What the report has too is counted at scrape time.
+func (c *Comparison) register() error {
+	locked := func(value func() int) func() float64 {
+		return func() float64 {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return float64(value())
+		}
+	}
+	collectors := []prometheus.Collector{
+		c.lateness,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_overdue_pods",
 			Help: "Pods that must leave their node because of its taints and that the built-in has not evicted yet.",
-		}, func() float64 { overdue, _ := backlog(); return float64(overdue) }),
+		}, locked(func() int { return c.overdue })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_pending_pods",
 			Help: "Pods that must leave later because of taints.",
-		}, func() float64 { _, pending := backlog(); return float64(pending) }),
-	} {
-		if err := registerer.Register(collector); err != nil {
+		}, locked(func() int { return c.pending(c.config.Clock.Now()) })),
+	}
+	for _, known := range v1alpha1.ShadowOutcomes {
+		collectors = append(collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "taintkeeper_shadow_pods_total",
+			Help:        podsHelp,
+			ConstLabels: prometheus.Labels{"outcome": string(known.Outcome)},
+		}, locked(func() int { return c.counts[known.Outcome] })))
+	}
+	for _, collector := range collectors {
+		if err := c.config.Registerer.Register(collector); err != nil {
 			return err
 		}
 	}

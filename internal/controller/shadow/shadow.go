@@ -1,16 +1,29 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package shadow compares, pod by pod, when a pod must leave, according to taints and tolerations, with what
+// Kubernetes' built-in taint eviction does. It changes nothing but its report.
+//
+// What the built-in does is read from the pods: it sets the condition DisruptionTarget with the reason
+// DeletionByTaintManager, and then deletes. A pod that leaves without that mark was deleted by another client, and says
+// nothing about the built-in.
+//
+//	comparison   one record for each pod that must leave, by UID: when, why, what happened to it, and the outcome
+//	why          the sentence that explains a difference, from what was seen and what package builtin knows
+//	report       the counts and the newest differences, as metrics, events, log and ConfigMap
+//
+// Both clocks are read to the second, so a difference of up to [Tolerance] does not count.
 package shadow
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -18,140 +31,130 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// Path is where the report is served, next to the metrics.
-const Path = "/shadow"
-
 // Config configures a Comparison.
 type Config struct {
-	// EventClient writes the events.
-	EventClient kubernetes.Interface
+	// Client writes the report into Namespace. EventClient writes the events.
+	Client, EventClient kubernetes.Interface
+	Namespace           string
 	// Nodes and Pods are the nodes and the bound pods. The caller runs these caches, next to the Comparison.
 	Nodes *nodecache.Cache
 	Pods  *podcache.Cache
 	// Rule decides; the zero value is Kubernetes' default.
 	Rule verdict.Rule
-	// Clock is the timeline of the process, shared with Nodes and Pods. The default is a Clock of its own, which sees no
-	// Date headers.
+	// Clock is the timeline of the process, shared with Nodes and Pods.
 	Clock *timeline.Clock
 	// Registerer takes the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
-	// Logger defaults to one that discards.
-	Logger logr.Logger
+	Logger     logr.Logger
 }
 
-func (c *Config) complete() error {
-	if c.EventClient == nil || c.Nodes == nil || c.Pods == nil {
-		return errors.New("a Comparison needs an EventClient, Nodes and Pods")
-	}
-	if c.Clock == nil {
-		c.Clock = &timeline.Clock{}
-	}
-	if c.Logger.GetSink() == nil {
-		c.Logger = logr.Discard()
-	}
-	return nil
-}
-
-// Comparison combines all parts of shadow mode: events and a controller.
+// Comparison is shadow mode. Its memory follows what is tainted: a record is dropped when its pod left on time, or
+// [remembered] after the comparison of the pod ended in another way.
 type Comparison struct {
-	clock    *timeline.Clock
-	verdicts *eviction.Verdicts
-	nodes    *nodecache.Cache
-	pods     *podcache.Cache
-	promises *promises
+	config   Config
+	timers   builtin.Timers
+	events   *apicall.Recorder
+	lateness prometheus.Histogram
 	parts    stage.Parts
+
+	mu        sync.Mutex
+	began     time.Time // since when everything has been seen; earlier evictions are not judged
+	byNode    map[string]map[types.UID]*expected
+	overdue   int    // pods that are due and still exist
+	evictions uint64 // all evictions by the built-in that were seen
+	// predecessors are pods that had to leave and are gone, by name, because the built-in deletes by name.
+	predecessors map[types.NamespacedName]*expected
+
+	counts      map[v1alpha1.ShadowOutcome]int
+	differences []v1alpha1.ShadowDifference // oldest first
+	// announced is when there was an event of a kind on a node.
+	announced map[string]time.Time
 }
 
 // New assembles a Comparison. Nothing runs before Run is called or a manager to which it was added starts.
 func New(config Config) (*Comparison, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
+	c := &Comparison{
+		config: config, timers: builtin.Timers{Rule: config.Rule}, lateness: newLateness(),
+		events:       apicall.NewRecorder("taintkeeper", config.EventClient),
+		byNode:       map[string]map[types.UID]*expected{},
+		predecessors: map[types.NamespacedName]*expected{},
+		counts:       map[v1alpha1.ShadowOutcome]int{}, announced: map[string]time.Time{},
 	}
-	c := &Comparison{clock: config.Clock, nodes: config.Nodes, pods: config.Pods}
-	teller := newTeller(config.Logger, config.EventClient)
-	c.parts.InEveryReplica(func(ctx context.Context) error { teller.Run(ctx); return nil })
-	c.verdicts = eviction.NewVerdicts(eviction.VerdictsConfig{Nodes: c.nodes, Rule: config.Rule, Clock: config.Clock})
-	c.promises = newPromises(c.clock, c.verdicts, c.pods, newReport(), teller)
 	if config.Registerer != nil {
-		backlog := func() (int, int) { return c.promises.backlog(c.clock.Now()) }
-		if err := c.promises.report.metrics.register(config.Registerer, backlog); err != nil {
+		if err := c.register(); err != nil {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	compare, err := stage.New(config.Logger, "shadow-compare", controller.TypedOptions[eviction.NodeRequest]{
-		Reconciler: c,
-	}, changes{c})
+	compare, err := stage.New(config.Logger, "shadow-compare", controller.TypedOptions[string]{Reconciler: c}, changes{c})
 	if err != nil {
 		return nil, err
 	}
-	c.parts.InLeader(compare)
+	c.parts.InEveryReplica(func(ctx context.Context) error { c.events.Run(ctx); return nil })
+	c.parts.InLeader(compare, manager.RunnableFunc(c.publish))
 	return c, nil
 }
 
 // Run runs the Comparison alone, without a manager, until the context ends.
 func (c *Comparison) Run(ctx context.Context) error { return c.parts.Run(ctx) }
 
-// AddTo adds the Comparison to a manager, and its report to the manager's server of metrics.
-func (c *Comparison) AddTo(mgr manager.Manager) error {
-	if err := mgr.AddMetricsServerExtraHandler(Path, c.Handler()); err != nil {
-		return fmt.Errorf("serve the report: %w", err)
-	}
-	return c.parts.AddTo(mgr)
-}
+// AddTo adds the Comparison to a manager.
+func (c *Comparison) AddTo(mgr manager.Manager) error { return c.parts.AddTo(mgr) }
 
 // HasSynced reports whether the caches are complete.
-func (c *Comparison) HasSynced() bool { return c.nodes.HasSynced() && c.pods.HasSynced() }
-
-// Report returns the result of the comparison so far.
-func (c *Comparison) Report() Report {
-	at := c.clock.Now()
-	report := Report{
-		TypeMeta: metav1.TypeMeta{APIVersion: reportAPIVersion, Kind: reportKind},
-		Time:     metav1.NewTime(c.clock.Shown(at)),
-	}
-	c.promises.fill(&report, at)
-	return report
-}
+func (c *Comparison) HasSynced() bool { return c.config.Nodes.HasSynced() && c.config.Pods.HasSynced() }
 
 // Reconcile compares for one node, and requeues it for when there can be something new to report.
-func (c *Comparison) Reconcile(_ context.Context, req eviction.NodeRequest) (reconcile.Result, error) {
-	return reconcile.Result{RequeueAfter: c.promises.examine(req.Name, c.clock.Now())}, nil
+func (c *Comparison) Reconcile(_ context.Context, node string) (reconcile.Result, error) {
+	return reconcile.Result{RequeueAfter: c.examine(node, c.config.Clock.Now())}, nil
 }
 
-// changes is the source of nodes to look at: nodes whose NoExecute taints change, and nodes on which a pod that must
+// changes is the source of nodes to examine: nodes whose NoExecute taints change, and nodes on which a pod that must
 // leave, or had to, changes.
-type changes struct{ c *Comparison }
+type changes struct{ comparison *Comparison }
 
 // String names the source in the log.
-func (s changes) String() string { return "changes of NoExecute taints and of pods that must leave" }
+func (changes) String() string { return "changes of NoExecute taints and of pods that must leave" }
 
 // Start implements source.TypedSource.
-func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[eviction.NodeRequest]) error {
-	s.c.pods.Subscribe(func(change podcache.Change) {
-		s.c.promises.observe(change, s.c.clock.See())
+func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
+	c := s.comparison
+	c.config.Pods.Subscribe(func(change podcache.Change) {
+		c.observe(change, c.config.Clock.See())
 		for _, pod := range []*podcache.Pod{change.Before, change.After} {
-			if pod != nil && (len(s.c.verdicts.Taints(pod.Node)) > 0 || s.c.promises.knows(pod.Node)) {
-				queue.Add(eviction.NodeRequest{Name: pod.Node})
+			if pod != nil && c.concerns(pod.Node) {
+				queue.Add(pod.Node)
 			}
 		}
 	})
-	s.c.verdicts.Subscribe(func(node string) { queue.Add(eviction.NodeRequest{Name: node}) })
+	c.config.Nodes.SubscribeTaints(queue.Add)
 	return nil
 }
 
 // WaitForSync implements source.TypedSyncingSource. The comparison begins when everything is seen.
 func (s changes) WaitForSync(ctx context.Context) error {
-	cache.WaitFor(ctx, "", s.c.nodes, s.c.pods)
+	c := s.comparison
+	cache.WaitFor(ctx, "", c.config.Nodes, c.config.Pods)
 	if ctx.Err() == nil {
-		s.c.promises.begin(s.c.clock.Now())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.began = c.config.Clock.Now()
 	}
 	return ctx.Err()
+}
+
+// concerns reports whether a node has a NoExecute taint, or a pod that had to leave.
+func (c *Comparison) concerns(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byNode[node]) > 0 || len(c.taints(node)) > 0
 }

@@ -18,13 +18,13 @@ import (
 func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		at   time.Duration
-		want Outcome
+		want v1alpha1.ShadowOutcome
 	}{
-		"when it is due":     {30 * sec, OnTime},
-		"a second before":    {29 * sec, OnTime},
-		"two seconds after":  {32*sec - 1, OnTime},
-		"three seconds late": {33*sec + 1, Late},
-		"five seconds early": {25 * sec, Early},
+		"when it is due":     {30 * sec, v1alpha1.ShadowOnTime},
+		"a second before":    {29 * sec, v1alpha1.ShadowOnTime},
+		"two seconds after":  {32*sec - 1, v1alpha1.ShadowOnTime},
+		"three seconds late": {33*sec + 1, v1alpha1.ShadowLate},
+		"five seconds early": {25 * sec, v1alpha1.ShadowEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
@@ -36,7 +36,7 @@ func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
 				w.Until(test.at)
 				w.evict("p")
 				w.Until(2 * time.Minute)
-				w.wantPods(map[Outcome]int{test.want: 1})
+				w.wantPods(map[v1alpha1.ShadowOutcome]int{test.want: 1})
 			})
 		})
 	}
@@ -65,7 +65,7 @@ func TestWhatOthersDeleteIsNotTheBuiltIns(t *testing.T) {
 }
 
 func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) {
-	story := func(at time.Duration, want Outcome, counted map[Outcome]int, sentence string) {
+	story := func(at time.Duration, want v1alpha1.ShadowOutcome, counted map[v1alpha1.ShadowOutcome]int, sentence string) {
 		t.Run(string(want), func(t *testing.T) {
 			play(t, func(w *world) {
 				w.addNode()
@@ -89,8 +89,8 @@ func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) 
 			})
 		})
 	}
-	story(5*time.Minute, Late, map[Outcome]int{Late: 1}, "evicted 4m50s late")
-	story(15*time.Minute, Never, map[Outcome]int{Never: 1}, "evicted 14m50s late: it was already counted as never evicted")
+	story(5*time.Minute, v1alpha1.ShadowLate, map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowLate: 1}, "evicted 4m50s late")
+	story(15*time.Minute, v1alpha1.ShadowNever, map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowNever: 1}, "evicted 14m50s late: it was already counted as never evicted")
 }
 
 func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) 
 				w.wantPods(nil)
 				goes(w)
 				w.Until(time.Hour)
-				w.wantPods(map[Outcome]int{Never: 1})
+				w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowNever: 1})
 			})
 		})
 	}
@@ -130,7 +130,7 @@ func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
 		w.Until(130 * sec)
 		w.evict("later")
 		w.Until(200 * sec)
-		w.wantPods(map[Outcome]int{Unjudged: 1, Late: 1})
+		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowUnjudged: 1, v1alpha1.ShadowLate: 1})
 		w.wantSaid("evicted at least 30 s late")
 	})
 }
@@ -145,12 +145,12 @@ func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
 		w.Until(11 * sec)
 		w.taint("k:NoExecute")
 		w.Until(time.Minute)
-		w.wantPods(map[Outcome]int{OnTime: 1})
+		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowOnTime: 1})
 	})
 }
 
 func TestAnUntaintJustBeforeTheDeleteIsNotAFault(t *testing.T) {
-	for after, want := range map[time.Duration]Outcome{sec: OnTime, 5 * sec: Stayed} {
+	for after, want := range map[time.Duration]v1alpha1.ShadowOutcome{sec: v1alpha1.ShadowOnTime, 5 * sec: v1alpha1.ShadowStayed} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
 				w.addNode()
@@ -163,7 +163,7 @@ func TestAnUntaintJustBeforeTheDeleteIsNotAFault(t *testing.T) {
 				w.Until(30*sec + after)
 				w.evict("p")
 				w.Until(time.Minute)
-				w.wantPods(map[Outcome]int{want: 1})
+				w.wantPods(map[v1alpha1.ShadowOutcome]int{want: 1})
 			})
 		})
 	}
@@ -200,7 +200,7 @@ func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
 	})
 }
 
-func TestNothingIsChangedButEvents(t *testing.T) {
+func TestNothingIsChangedButEventsAndTheReport(t *testing.T) {
 	play(t, func(w *world) {
 		w.addNode()
 		w.addPod("p", 0)
@@ -213,7 +213,7 @@ func TestNothingIsChangedButEvents(t *testing.T) {
 			switch action.GetVerb() {
 			case "list", "watch":
 			default:
-				if action.GetResource().Resource != "events" {
+				if resource := action.GetResource().Resource; resource != "events" && resource != "configmaps" {
 					t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
 				}
 			}
@@ -221,7 +221,7 @@ func TestNothingIsChangedButEvents(t *testing.T) {
 	})
 }
 
-func TestTheBookForgets(t *testing.T) {
+func TestRecordsAreForgotten(t *testing.T) {
 	play(t, func(w *world) {
 		w.addNode()
 		w.run()
@@ -239,11 +239,11 @@ func TestTheBookForgets(t *testing.T) {
 		w.Until(time.Hour)
 		w.taint("other:NoSchedule") // no news; the last look is over
 		w.Until(2 * time.Hour)
-		b := w.comparison.promises
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if len(b.byNode) > 0 || b.overdue != 0 {
-			t.Errorf("promises of %d nodes are left, %d overdue", len(b.byNode), b.overdue)
+		c := w.comparison
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.byNode) > 0 || c.overdue != 0 {
+			t.Errorf("records of pods of %d nodes are left, %d overdue", len(c.byNode), c.overdue)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
 		w.Until(30 * sec)
 		w.evict("p")
 		w.Until(time.Hour)
-		w.wantPods(map[Outcome]int{Unjudged: 1})
+		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowUnjudged: 1})
 	})
 }
 
@@ -273,7 +273,7 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 		w.Until(10 * sec)
 		w.taint("k:NoExecute")
 		w.mark("gone", builtInMark)
-		pods := w.comparison.pods
+		pods := w.comparison.config.Pods
 		w.Until(3 * time.Minute) // nothing is heard meanwhile
 		if got := len(w.comparison.Report().Differences); got != 2 {
 			t.Errorf("%d pods are reported as not evicted, want 2", got)
@@ -287,14 +287,14 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 		})
 		w.Until(4 * time.Minute)
 		gone, _ := pods.Get("uid-of-gone")
-		w.comparison.promises.observe(podcache.Change{Before: gone}, w.Clock.See())
-		w.wantPods(map[Outcome]int{OnTime: 1, Unjudged: 1})
+		w.comparison.observe(podcache.Change{Before: gone}, w.Clock.See())
+		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowOnTime: 1, v1alpha1.ShadowUnjudged: 1})
 		w.wantSaid()
 	})
 }
 
 func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.T) {
-	for after, want := range map[time.Duration]map[Outcome]int{sec: nil, 10 * sec: {Twice: 1}} {
+	for after, want := range map[time.Duration]map[v1alpha1.ShadowOutcome]int{sec: nil, 10 * sec: {v1alpha1.ShadowTwice: 1}} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
 				w.addNode()
@@ -313,7 +313,7 @@ func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.
 }
 
 func TestAMarkThatAFailedEvictionLeftDoesNotMakeALaterDeleteTheBuiltIns(t *testing.T) {
-	for after, want := range map[time.Duration]map[Outcome]int{time.Minute: {Stayed: 1}, time.Hour: nil} {
+	for after, want := range map[time.Duration]map[v1alpha1.ShadowOutcome]int{time.Minute: {v1alpha1.ShadowStayed: 1}, time.Hour: nil} {
 		t.Run(after.String(), func(t *testing.T) {
 			play(t, func(w *world) {
 				w.addNode()

@@ -4,14 +4,19 @@
 package shadow
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -27,6 +32,15 @@ type world struct {
 	*rig.World
 
 	comparison *Comparison
+	writes     []write
+	refusal    atomic.Pointer[error] // why the API server does not write the report
+	log        []string              // lines about the report
+}
+
+// write is a write of the report.
+type write struct {
+	at   time.Duration
+	data map[string]string
 }
 
 // play runs a test in a bubble of virtual time. The Comparison does not run yet.
@@ -37,7 +51,22 @@ func play(t *testing.T, test func(w *world)) {
 			return "event " + event.Object.(*corev1.Event).Reason + " " + event.Object.(*corev1.Event).Message
 		}
 		return ""
-	}, func(w *rig.World) { test(&world{World: w}) })
+	}, func(base *rig.World) {
+		w := &world{World: base}
+		w.Client.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if refusal := w.refusal.Load(); refusal != nil {
+				return true, nil, *refusal
+			}
+			applied := &corev1.ConfigMap{}
+			w.Must(nil, json.Unmarshal(action.(clienttesting.PatchActionImpl).Patch, applied))
+			if applied.Namespace != "home" || applied.Name != v1alpha1.ShadowConfigMap {
+				t.Errorf("it writes ConfigMap %s/%s", applied.Namespace, applied.Name)
+			}
+			w.writes = append(w.writes, write{w.Now(), applied.Data})
+			return true, applied, nil
+		})
+		test(w)
+	})
 }
 
 // run starts the Comparison.
@@ -47,7 +76,12 @@ func (w *world) run() {
 	w.Registry = registry
 	var err error
 	w.comparison, err = New(Config{
-		EventClient: w.Client, Nodes: caches.Nodes, Pods: caches.Pods, Registerer: registry, Clock: w.Clock,
+		Client: w.Client, Namespace: "home", EventClient: w.Client, Nodes: caches.Nodes, Pods: caches.Pods, Registerer: registry, Clock: w.Clock,
+		Logger: funcr.New(func(_, line string) {
+			if strings.Contains(line, "Cannot write") {
+				w.log = append(w.log, line)
+			}
+		}, funcr.Options{}),
 	})
 	w.Must(nil, err)
 	w.Run("the Comparison", caches.With(w.comparison.Run))
@@ -102,17 +136,17 @@ func (w *world) remove(name string) { w.DeletePod("default", name) }
 
 // wantPods checks, in the report and in the metric, how many pods were counted with the given outcomes, and that there
 // are none with other outcomes.
-func (w *world) wantPods(want map[Outcome]int) {
+func (w *world) wantPods(want map[v1alpha1.ShadowOutcome]int) {
 	w.T.Helper()
+	var metric strings.Builder
+	metric.WriteString("# HELP taintkeeper_shadow_pods_total " + podsHelp + "\n# TYPE taintkeeper_shadow_pods_total counter\n")
 	for outcome, got := range w.comparison.Report().Pods {
 		if got != want[outcome] {
 			w.T.Errorf("%d pods are %s, want %d", got, outcome, want[outcome])
 		}
-		metric := testutil.ToFloat64(w.comparison.promises.report.metrics.pods.WithLabelValues(string(outcome)))
-		if int(metric) != got {
-			w.T.Errorf("the report has %d pods that are %s, the metric %v", got, outcome, metric)
-		}
+		fmt.Fprintf(&metric, "taintkeeper_shadow_pods_total{outcome=%q} %d\n", outcome, want[outcome])
 	}
+	w.Must(nil, testutil.GatherAndCompare(w.Registry, strings.NewReader(metric.String()), "taintkeeper_shadow_pods_total"))
 }
 
 // wantSaid checks the sentences of the report, newest first: each must contain what is given.

@@ -6,7 +6,6 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
@@ -30,7 +30,7 @@ import (
 type statusOptions struct {
 	source source.Source
 	output show.Printer
-	report string // a file with the report of shadow mode
+	report bool // print all of the report of shadow mode
 }
 
 // newStatus returns the command status.
@@ -45,9 +45,9 @@ how many pods are due, overdue or held, whether the built-in controller is kept 
 The command reads Taintkeeper's Lease and pods, the eviction clock, nodes, pods, EvictionPolicies and events from the
 API server. A pod is overdue when it has been due for more than a minute and no policy holds it.
 
-In shadow mode, Taintkeeper serves a report: how many pods the built-in controller evicted on time, early, late or not
-at all, and what it did that differs from what taints and tolerations require, with the reason. docs/shadow-mode.md
-shows how to save it. With --report, this command prints a saved report and reads no cluster.
+Shadow mode reports how many pods the built-in controller evicted on time, early, late or not at all, and what it did
+that differs from what taints and tolerations require, with the reason. The command prints the newest ten differences,
+and all with --report. The report is in ConfigMap taintkeeper-shadow; --filename can read a saved one.
 
 The exit code is 0 if Taintkeeper is running and nothing is wrong, 1 if that is not known, 2 if the command line is
 wrong, 3 if it is running and something is wrong with it or with half of a zone's nodes, and 4 if it is not running.`,
@@ -58,21 +58,18 @@ wrong, 3 if it is running and something is wrong with it or with half of a zone'
   kubectl taintkeeper status -o json > status.json || echo "Taintkeeper needs attention"
 
   # What would Taintkeeper do better than the built-in controller?
-  kubectl taintkeeper status --report report.json`,
+  kubectl taintkeeper status --report`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err
-			}
-			if o.report != "" {
-				return o.printReport()
 			}
 			return o.run(cmd.Context())
 		},
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddOutput(cmd, "text")
-	cmd.Flags().StringVar(&o.report, "report", "", "Print the report of shadow mode in this file, or - for stdin, instead.")
+	cmd.Flags().BoolVar(&o.report, "report", false, "Print all that is in the report of shadow mode.")
 	return cmd
 }
 
@@ -83,27 +80,10 @@ func (o *statusOptions) validate() error {
 	if err := o.source.Validate(); err != nil {
 		return err
 	}
-	switch {
-	case o.report != "" && o.source.Offline():
-		return command.Usagef("--report=%s reads no other files: remove --filename", o.report)
-	case o.report != "" && o.output.Format != show.Text:
-		return command.Usagef("--report=%s is JSON already: remove --output=%s", o.report, o.output.Format)
+	if o.report && o.output.Format != show.Text {
+		return command.Usagef("--output=%s has all of the report: remove --report", o.output.Format)
 	}
 	return o.output.Validate()
-}
-
-// printReport prints a report of shadow mode.
-func (o *statusOptions) printReport() error {
-	text, err := readFile(o.source.Env.In, o.report)
-	if err != nil {
-		return fmt.Errorf("read the report: %w", err)
-	}
-	var saved shadowReport
-	if err := json.Unmarshal(text, &saved); err != nil || saved.Kind != "ShadowReport" {
-		return fmt.Errorf("%s is not a report of shadow mode: save what Taintkeeper serves at /shadow?format=json", o.report)
-	}
-	saved.print(&o.output)
-	return nil
 }
 
 func (o *statusOptions) run(ctx context.Context) error {
@@ -184,6 +164,7 @@ func (o *statusOptions) print(r *cliv1alpha1.StatusReport) {
 			o.output.Line("%-15s %s", line.subject, says)
 		}
 	}
+	o.printShadow(r.Shadow, r.At.Time)
 }
 
 func modeLine(r *cliv1alpha1.StatusReport, controllers string) string {
@@ -269,56 +250,26 @@ func lastErrorLine(r *cliv1alpha1.StatusReport) string {
 	return fmt.Sprintf("%s ago, %s: %s", sentence.Between(r.LastError.At.Time, r.At.Time), r.LastError.Object, r.LastError.Message)
 }
 
-// shadowReport is the part of a ShadowReport that is printed. docs/shadow-mode.md describes all of it.
-type shadowReport struct {
-	Kind        string         `json:"kind"`
-	Since       time.Time      `json:"since"`
-	Time        time.Time      `json:"time"`
-	Pods        map[string]int `json:"pods"`
-	Overdue     int            `json:"overdue"`
-	Pending     int            `json:"pending"`
-	Differences []struct {
-		Namespace string    `json:"namespace"`
-		Pod       string    `json:"pod"`
-		Node      string    `json:"node"`
-		Time      time.Time `json:"time"`
-		Sentence  string    `json:"sentence"`
-	} `json:"differences"`
-}
-
-// outcomes are the possible outcomes for a pod, with their meanings, in the order in which they are printed.
-var outcomes = []struct{ name, means string }{
-	{"on_time", "evicted within 2 s of their due time"},
-	{"early", "evicted before they were due"},
-	{"late", "evicted after they were due"},
-	{"never", "due, but not evicted"},
-	{"should_have_stayed", "evicted although they could have stayed"},
-	{"twice", "evicted a second time"},
-	{"unjudged", "not judged: the countdown began before shadow mode, the node is gone, or a watch was interrupted"},
-}
-
-func (r *shadowReport) print(o *show.Printer) {
-	if r.Since.IsZero() {
-		o.Line("Shadow mode has not begun to compare the built-in's evictions with what taints and tolerations require.")
+// printShadow prints the report of shadow mode: all of it on request, and otherwise the newest differences of one that
+// is not old.
+func (o *statusOptions) printShadow(report *v1alpha1.ShadowReport, at time.Time) {
+	const newest = 10
+	if !o.report && (report == nil || report.IsOld(at)) { // a note says that it is old
 		return
 	}
-	o.Line("For %s, shadow mode has compared the built-in's evictions with what taints and tolerations require.", sentence.Between(r.Since, r.Time))
-	o.Line("")
-	for _, outcome := range outcomes {
-		o.Line("%6d  %s", r.Pods[outcome.name], outcome.means)
+	o.output.Line("")
+	if report == nil {
+		o.output.Line("There is no report of shadow mode.")
+		return
 	}
-	o.Line("%6d  due and still there", r.Overdue)
-	o.Line("%6d  due later", r.Pending)
-	const most = 10
-	for i, d := range r.Differences[:min(len(r.Differences), most)] {
-		if i == 0 {
-			o.Line("")
-			o.Line("Differences, newest first:")
-		}
-		o.Line("%s  %s/%s on %s", sentence.Absolute(d.Time), d.Namespace, d.Pod, d.Node)
-		o.Line("    %s", d.Sentence)
+	most := newest
+	if o.report {
+		most = len(report.Differences)
 	}
-	if more := len(r.Differences) - most; more > 0 {
-		o.Line("%s in the file.", sentence.Counted(more, "more difference"))
+	for _, line := range report.Lines(most) {
+		o.output.Line("%s", line)
+	}
+	if more := len(report.Differences) - most; more > 0 {
+		o.output.Line("%s: add --report.", sentence.Counted(more, "more difference"))
 	}
 }

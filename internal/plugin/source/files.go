@@ -143,6 +143,8 @@ func (c *collector) add(source string, object *unstructured.Unstructured) error 
 		return err
 	}
 	switch object.GroupVersionKind().GroupKind() {
+	case reportKind:
+		return c.addReport(object)
 	case leaseKind, evictionClockKind, eventKind, holderKind:
 		return c.addSign(object)
 	case state.Jobs.GroupKind(), schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}:
@@ -385,6 +387,7 @@ func cutOff(source string, objects int) error {
 var (
 	leaseKind         = schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
 	evictionClockKind = schema.GroupKind{Kind: "ServiceAccount"}
+	reportKind        = schema.GroupKind{Kind: "ConfigMap"}
 	eventKind         = schema.GroupKind{Kind: "Event"}
 	// holderKind is the admission policy that an EvictionPolicy with ifDown: Hold needs.
 	holderKind = schema.GroupKind{Group: admissionv1.GroupName, Kind: "ValidatingAdmissionPolicy"}
@@ -432,6 +435,19 @@ func (c *collector) addSign(object *unstructured.Unstructured) error {
 		signs.HoldersKnown = true
 	}
 	return nil
+}
+
+// addReport takes the report of shadow mode. Other ConfigMaps are not read.
+func (c *collector) addReport(object *unstructured.Unstructured) error {
+	configMap := &corev1.ConfigMap{}
+	if err := convert(object.Object, configMap); err != nil {
+		return err
+	}
+	err := c.cluster.Signs.AddShadow(configMap)
+	if report := c.cluster.Signs.Shadow; report != nil {
+		c.cluster.Signs.Heard(report.Time.Time)
+	}
+	return err
 }
 
 // hear finds out from nodes and events when the files were written at the earliest.

@@ -209,7 +209,8 @@ func (r *Reader) evictor(ctx context.Context, wanted Wants) error {
 	return r.FindEvictor(ctx)
 }
 
-// health reads the state of Taintkeeper: its Lease, its eviction clock, and its recent failures.
+// health reads the state of Taintkeeper: its Lease, its eviction clock, its report in shadow mode, and its recent
+// failures.
 func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if !wanted.Health {
 		return nil
@@ -217,8 +218,10 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 	if err := r.Without(r.election(ctx), "they cannot show whether Taintkeeper is running"); err != nil {
 		return err
 	}
-	if err := r.evictionClocks(ctx); err != nil {
-		return err
+	for _, read := range []func(context.Context) error{r.evictionClocks, r.shadow} {
+		if err := read(ctx); err != nil {
+			return err
+		}
 	}
 	for _, reason := range v1alpha1.FailureEvents() {
 		all := r.Clients.CoreV1().Events(metav1.NamespaceAll)
@@ -232,6 +235,21 @@ func (r *Reader) health(ctx context.Context, wanted Wants) error {
 		}
 	}
 	return nil
+}
+
+// shadow reads the report of shadow mode.
+func (r *Reader) shadow(ctx context.Context) error {
+	core := r.Clients.CoreV1()
+	get := func(ctx context.Context, namespace string) (*corev1.ConfigMap, error) {
+		return core.ConfigMaps(namespace).Get(ctx, v1alpha1.ShadowConfigMap, metav1.GetOptions{})
+	}
+	all := core.ConfigMaps(metav1.NamespaceAll)
+	err := named(ctx, r, "configmaps", v1alpha1.ShadowConfigMap, all.List, r.homes, get, func(object *corev1.ConfigMap) {
+		if err := r.Cluster.Signs.AddShadow(object); err != nil {
+			r.Cluster.Unknown = append(r.Cluster.Unknown, state.Unknown{Says: err.Error() + "."})
+		}
+	})
+	return r.Without(err, "the report of shadow mode is not known")
 }
 
 // election reads the Lease of Taintkeeper's leader. Without one, the Lease of node health may show that it runs.

@@ -139,6 +139,34 @@ func TestWithoutRightsACheckGoesOnAndSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestTheReportOfShadowModeIsReadUnlessThatIsNotAllowed(t *testing.T) {
+	const denied = "You may not list configmaps, so the report of shadow mode is not known."
+	for name, test := range map[string]struct {
+		data  string
+		rules []string
+		note  string
+	}{
+		"it is read":     {`{"kind": "ShadowReport", "pending": 7}`, nil, ""},
+		"it may not be":  {`{"kind": "ShadowReport", "pending": 7}`, []string{"* configmaps"}, denied},
+		"it is not ours": {`{"kind": "Other"}`, nil, `ConfigMap tk/taintkeeper-shadow has no report of shadow mode: its kind is "Other".`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients := fake.NewClientset(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "tk", Name: v1alpha1.ShadowConfigMap}, Data: map[string]string{v1alpha1.ShadowReportKey: test.data},
+			})
+			forbid(clients, test.rules...)
+			r := readerOf(clients)
+			if err := r.health(t.Context(), Wants{Health: true}); err != nil {
+				t.Fatal(err)
+			}
+			report := r.Cluster.Signs.Shadow
+			if read := report != nil && report.Pending == 7; read != (test.note == "") || strings.Join(r.Cluster.Notes(), " ") != test.note {
+				t.Errorf("it reads %+v and notes %q, want %q", report, r.Cluster.Notes(), test.note)
+			}
+		})
+	}
+}
+
 // A team may often read its own namespace, and nothing else.
 func TestAUserOfOneNamespaceGetsAnswersAboutThatNamespace(t *testing.T) {
 	pod := func(namespace string) runtime.Object {

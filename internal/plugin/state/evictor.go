@@ -144,6 +144,8 @@ type Signs struct {
 	// Failure is Taintkeeper's most recent event about a failure. If it is nil and FailuresKnown is true, there is none.
 	Failure       *cliv1alpha1.LastError
 	FailuresKnown bool
+	// Shadow is the newest report of shadow mode, if there is one.
+	Shadow *v1alpha1.ShadowReport
 	// Cancelled are the events of cancelled evictions, by pod.
 	Cancelled map[types.NamespacedName]Trace
 	// Past are the evictions that the events tell of.
@@ -176,6 +178,18 @@ func (s *Signs) AddLease(lease *coordinationv1.Lease) {
 		return other.Namespace == lease.Namespace && other.Name == lease.Name
 	})
 	s.Leases = append(s.Leases, slim)
+}
+
+// AddShadow adds the report of shadow mode, if the ConfigMap has one.
+func (s *Signs) AddShadow(from *corev1.ConfigMap) error {
+	if from.Name != v1alpha1.ShadowConfigMap {
+		return nil
+	}
+	report, err := v1alpha1.ParseShadowReport(from)
+	if err == nil && (s.Shadow == nil || s.Shadow.Time.Before(&report.Time)) {
+		s.Shadow = report
+	}
+	return err
 }
 
 // NewestLease returns the most recently renewed of some Leases. It is nil if there is none.

@@ -34,7 +34,11 @@ func Make(cluster *state.Cluster, at time.Time) *cliv1alpha1.StatusReport {
 		At:       metav1.NewMicroTime(at), Notes: cluster.Notes(), Mode: process.Mode,
 		Controllers: process.Controllers, Version: process.Version,
 		Leader: leaderOf(process), Replicas: replicasOf(process.Replicas), Zones: state.ZonesOf(cluster.Nodes),
-		LastError: cluster.Signs.Failure, Unknown: unknown(cluster, process),
+		LastError: cluster.Signs.Failure, Shadow: cluster.Signs.Shadow, Unknown: unknown(cluster, process),
+	}
+	if report.Shadow != nil && report.Shadow.IsOld(at) {
+		report.Notes = append(report.Notes, fmt.Sprintf("The report of shadow mode is from %s ago, and nothing has written it since. Print it with --report, or delete ConfigMap %s.",
+			sentence.Between(report.Shadow.Time.Time, at), v1alpha1.ShadowConfigMap))
 	}
 	for i, account := range cluster.Signs.EvictionClocks { // the one in the namespace of the Lease, or else any
 		if i == 0 || process.Lease != nil && account.Namespace == process.Lease.Namespace {

@@ -66,19 +66,24 @@ type Board struct {
 	again   map[string]time.Time        // when rows of nodes change with time
 	waiting map[types.UID]*corev1.Event // those that say why nodes wait for their taints
 	counted map[types.UID]bool
+	report  *v1alpha1.ShadowReport
 	head    headRow
 	sources map[string]*currency
 }
 
 // headRow has everything that exists only once. ToGo counts the pods that must leave, as all commands do. Evicted
 // counts the evictions that the board saw, and Evictions are the last of them, newest first. Idle says that Taintkeeper
-// does not evict, and what that means. It is empty if Taintkeeper evicts, or if that is not known.
+// does not evict, and what that means. It is empty if Taintkeeper evicts, or if that is not known. Differences are what
+// shadow mode has found, newest first, and NoDifference says what it means if there is none.
 type headRow struct {
 	Zones     []zoneRow            `json:"zones,omitempty"`
 	ToGo      cliv1alpha1.PodsToGo `json:"toGo"`
 	Evicted   int                  `json:"evicted"`
 	Evictions []evictionRow        `json:"evictions,omitempty"`
 	Idle      string               `json:"idle,omitempty"`
+
+	Differences  []differenceRow `json:"differences,omitempty"`
+	NoDifference string          `json:"noDifference"`
 }
 
 // New returns a board. Run starts it.
@@ -113,13 +118,17 @@ func (b *Board) feeds() []follow.Feed {
 	clients := b.config.Clients
 	// client-go's recorder writes events on objects without a namespace there.
 	nodeEvents := clients.CoreV1().Events(metav1.NamespaceDefault)
-	warnings := fields.Set{"involvedObject.kind": "Node", "type": corev1.EventTypeWarning}.AsSelector()
+	held := fields.Set{"involvedObject.kind": "Node", "reason": v1alpha1.EventNodeTaintHeld}.AsSelector()
+	reports := clients.CoreV1().ConfigMaps(metav1.NamespaceAll)
 	rules := b.config.Rules.Resource(v1alpha1.GroupVersion.WithResource(kindRules))
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeTaintRule"))
 	return append(follow.ClusterFeeds(clients, b.config.Namespace, nil, b),
-		follow.FeedOf(kindEvents, clients, &corev1.Event{}, nodeEvents.List, nodeEvents.Watch, warnings, b.setEvent,
-			func(uid types.UID, _ string, _ *corev1.Event) { b.deleteEvent(uid) }),
+		follow.FeedOf(kindEvents, clients, &corev1.Event{}, nodeEvents.List, nodeEvents.Watch, held, b.setEvent,
+			func(uid types.UID, _ string, _ *corev1.Event) { delete(b.waiting, uid) }),
+		follow.FeedOf(kindReports, clients, &corev1.ConfigMap{}, reports.List, reports.Watch,
+			fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.ShadowConfigMap), b.setReport,
+			func(types.UID, string, *corev1.ConfigMap) { b.report = nil }),
 		follow.FeedOf(kindRules, b.config.Rules, rule, rules.List, rules.Watch, fields.Everything(),
 			func(rule *unstructured.Unstructured) {
 				b.rows.put(tableRules+string(rule.GetUID()), map[string]any{
@@ -167,6 +176,7 @@ func (b *Board) pingServer(ctx context.Context) {
 func (b *Board) update() time.Duration {
 	now := b.config.Now()
 	b.renderHeld()
+	b.renderReport(now)
 	for name, at := range b.again {
 		b.changed[name] = b.changed[name] || !at.After(now)
 	}
@@ -211,6 +221,7 @@ func (b *Board) count(now time.Time) time.Duration {
 const (
 	kindRules    = "nodetaintrules"
 	kindEvents   = "events"
+	kindReports  = "configmaps"
 	kindServer   = "server"
 	kindPolicies = "evictionpolicies"
 )
@@ -229,7 +240,8 @@ var missing = map[string]string{
 	follow.Nodes: "nodes, zones and countdowns are missing",
 	follow.Pods:  "pods that must leave and evictions are missing",
 	kindRules:    "rules are missing",
-	kindEvents:   "findings of shadow mode are missing, and reasons why nodes wait for their taints",
+	kindEvents:   "reasons why nodes wait for their taints are missing",
+	kindReports:  "findings of shadow mode are missing",
 }
 
 const askForViewer = "Ask for the ClusterRole " + state.ViewerRole + ", which grants this access."

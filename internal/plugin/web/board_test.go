@@ -27,7 +27,6 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/follow"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
@@ -342,29 +341,39 @@ func nodeEventOf(name, reason, message string, at time.Duration) *corev1.Event {
 	}
 }
 
-func TestTheReasonsOfShadowModesEventsAreKnown(t *testing.T) {
-	words := map[string]string{}
-	for reason, outcome := range shadow.EventReasons() {
-		words[reason] = strings.ReplaceAll(string(outcome), "_", " ")
-	}
-	expect(t, "the reasons", differences, words)
-}
-
-func TestWhatShadowModeFoundIsRead(t *testing.T) {
+func TestWhatShadowModeFoundIsReadWhileItRuns(t *testing.T) {
 	play(t, func(s *scene) {
-		s.put(events, nodeEventOf("found", "BuiltInEvictedLate",
-			"Pod a/p: evicted 41 s late: \x1b[2Jprobably. For an hour, further differences of this kind on this node are only in Taintkeeper's log and its report at /shadow.", time.Second), "default")
-		s.put(events, nodeEventOf("other", "NodeNotReady", "no difference", time.Second), "default")
-		s.open()
-		expect(t, "differences", len(s.shown[tableDifferences]), 1)
-		expect(t, "the difference", row[differenceRow](s, tableDifferences, "found"), differenceRow{
-			Node: "n", At: after(time.Second), Kind: "late", Sentence: "Pod a/p: evicted 41 s late: \x1b[2Jprobably.",
-		})
-		if err := s.clients.Tracker().Delete(events, "default", "found"); err != nil {
-			t.Fatal(err)
+		write := func(report v1alpha1.ShadowReport) {
+			data, err := report.Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.put(configMaps, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: v1alpha1.ShadowConfigMap, UID: "report"}, Data: data,
+			}, "home")
+			s.pass(time.Second)
 		}
-		s.pass(time.Second)
-		expect(t, "differences after the event has gone", len(s.shown[tableDifferences]), 0)
+		shown := func(want []differenceRow, none string) {
+			t.Helper()
+			head := row[headRow](s, tableHead, "")
+			expect(t, "differences", head.Differences, want)
+			expect(t, "without differences", head.NoDifference, none)
+		}
+		s.open()
+		shown(nil, "There is no report of shadow mode.")
+		report := v1alpha1.ShadowReport{Time: metav1.NewTime(midnight)}
+		write(report)
+		shown(nil, "Shadow mode has found no difference.")
+		report.Differences = []v1alpha1.ShadowDifference{{
+			Outcome: v1alpha1.ShadowStayed, Namespace: "a", Pod: "p", UID: "u", Node: "n",
+			Time: metav1.NewTime(midnight.Add(time.Second)), Sentence: "evicted: \x1b[2Jwhy",
+		}}
+		write(report)
+		shown([]differenceRow{{
+			UID: "u", Node: "n", At: after(time.Second), Kind: "should have stayed", Sentence: "Pod a/p: evicted: \x1b[2Jwhy.",
+		}}, "Shadow mode has found no difference.")
+		s.pass(10 * time.Minute)
+		shown(nil, "The report of shadow mode is from 10m ago, and nothing has written it since. kubectl taintkeeper status --report prints it.")
 	})
 }
 
@@ -396,7 +405,7 @@ func TestThePageSaysWhatMayNotBeListedAndShowsTheRest(t *testing.T) {
 		s.pod("p", 300)
 		s.open()
 		expect(t, "events", row[sourceRow](s, tableSources, kindEvents), sourceRow{
-			ID: "events", State: "denied", Problem: "You may not list events: findings of shadow mode are missing, and reasons why nodes wait for their taints. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
+			ID: "events", State: "denied", Problem: "You may not list events: reasons why nodes wait for their taints are missing. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.",
 		})
 		expect(t, "rules", row[sourceRow](s, tableSources, kindRules).State, "absent")
 		expect(t, "nodes", row[sourceRow](s, tableSources, follow.Nodes), sourceRow{ID: "nodes", State: "current", Read: true})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/instant"
@@ -19,6 +20,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/internal/sentence"
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
@@ -77,10 +79,11 @@ type evictionRow struct {
 
 // differenceRow is what shadow mode found: whether the built-in evicted late, for example, and a sentence.
 type differenceRow struct {
-	Node     string `json:"node"`
-	At       int64  `json:"at"`
-	Kind     string `json:"kind"`
-	Sentence string `json:"sentence"`
+	UID      types.UID `json:"uid"`
+	Node     string    `json:"node"`
+	At       int64     `json:"at"`
+	Kind     string    `json:"kind"`
+	Sentence string    `json:"sentence"`
 }
 
 // SetNode implements follow.Cluster.
@@ -281,31 +284,37 @@ func deletedAt(pod *corev1.Pod, seen time.Time) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 }
 
-// differences are the reasons of shadow mode's events, and their meanings. A test compares them with those of
-// internal/controller/shadow, which the plugin does not import because it needs the controller's framework.
-var differences = map[string]string{
-	v1alpha1.EventBuiltInEarly:     "early",
-	v1alpha1.EventBuiltInLate:      "late",
-	v1alpha1.EventBuiltInNever:     "never",
-	v1alpha1.EventBuiltInUnfounded: "should have stayed",
-	v1alpha1.EventBuiltInTwice:     "twice",
+// setReport takes the report of shadow mode. Another ConfigMap of this name has none.
+func (b *Board) setReport(from *corev1.ConfigMap) {
+	if from.Name == v1alpha1.ShadowConfigMap {
+		b.report, _ = v1alpha1.ParseShadowReport(from)
+	}
 }
 
-func (b *Board) setEvent(event *corev1.Event) {
-	switch kind := differences[event.Reason]; {
-	case event.InvolvedObject.Kind != "Node":
-	case event.Reason == v1alpha1.EventNodeTaintHeld:
-		b.waiting[event.UID] = event
-	case kind != "":
-		b.rows.put(tableDifferences+string(event.UID), differenceRow{
-			event.InvolvedObject.Name, event.LastTimestamp.UnixMilli(), kind, v1alpha1.ParseShadowText(event.Message),
+// renderReport lists what shadow mode has found, if it still runs.
+func (b *Board) renderReport(now time.Time) {
+	b.head.Differences, b.head.NoDifference = nil, "There is no report of shadow mode."
+	switch {
+	case b.report == nil:
+		return
+	case b.report.IsOld(now):
+		b.head.NoDifference = "The report of shadow mode is from " + sentence.Between(b.report.Time.Time, now) +
+			" ago, and nothing has written it since. kubectl taintkeeper status --report prints it."
+		return
+	}
+	b.head.NoDifference = "Shadow mode has found no difference."
+	for _, d := range b.report.Differences {
+		b.head.Differences = append(b.head.Differences, differenceRow{
+			d.UID, d.Node, d.Time.UnixMilli(), strings.ReplaceAll(string(d.Outcome), "_", " "),
+			fmt.Sprintf("Pod %s/%s: %s.", d.Namespace, d.Pod, d.Sentence),
 		})
 	}
 }
 
-func (b *Board) deleteEvent(uid types.UID) {
-	delete(b.waiting, uid)
-	b.rows.remove(tableDifferences + string(uid))
+func (b *Board) setEvent(event *corev1.Event) {
+	if event.InvolvedObject.Kind == "Node" && event.Reason == v1alpha1.EventNodeTaintHeld {
+		b.waiting[event.UID] = event
+	}
 }
 
 // renderHeld records for each node that waits for its taint why it does.

@@ -688,8 +688,8 @@ const drawSimulation = (report) => {
 // ---- The board. It receives rows and counts down with the API server's clock. ----
 
 const drawBoard = () => {
-  const received = { head: new Map(), sources: new Map(), nodes: new Map(), rules: new Map(), differences: new Map() };
-  const head = () => ({ zones: [], evictions: [], evicted: 0, toGo: {}, ...received.head.get('') });
+  const received = { head: new Map(), sources: new Map(), nodes: new Map(), rules: new Map() };
+  const head = () => ({ zones: [], evictions: [], differences: [], noDifference: '', evicted: 0, toGo: {}, ...received.head.get('') });
   const source = (name) => received.sources.get(name) ?? {};
   let ahead = Date.now() - performance.now(); // the last update's time, and since then a monotonic clock
   clock = () => performance.now() + ahead;
@@ -749,7 +749,7 @@ const drawBoard = () => {
     { id: 'evictions', title: 'Evictions, newest first', short: 'Evictions', none: ' ', hint: 'The last 200 since the board started. The API server records deletions to the second, so lateness is in whole seconds. A difference of at most one second counts as on time.', columns: [
       podColumn, column('Evicted', ago, (row) => row.at), column('Lateness', lateness, (row) => row.late), column('By', (row) => row.by, (row) => row.by), nodeColumn, column('Taint', (row) => row.taint && code(row.taint), (row) => row.taint ?? ''),
     ] },
-    { id: 'differences', title: 'What shadow mode found', short: 'Shadow mode', none: ' ', hint: 'From its events on nodes: one per kind, node and hour, for as long as the API server keeps events. Its report at /shadow lists the last thousand differences.', columns: [
+    { id: 'differences', title: 'What shadow mode found', short: 'Shadow mode', none: ' ', hint: 'The last 200. kubectl taintkeeper status also counts the evictions that were on time.', columns: [
       column('Node', (row) => row.node, (row) => row.node), column('Found', ago, (row) => row.at), column('Built-in', (row) => bad(row.kind), (row) => row.kind), column('What happened', (row) => row.sentence, (row) => row.sentence),
     ] },
   ]);
@@ -814,7 +814,7 @@ const drawBoard = () => {
     fill({
       zones: zones.sort((a, b) => b.pods - a.pods || b.notReady - a.notReady || natural(a.name, b.name)),
       workloads: [...byWorkload.values()].map((of) => ({ kind: 'Pod', name: of[0].name, ...of[0].owner, namespace: of[0].namespace, pods: of.length, first: of[0].at, last: of.at(-1).at, held: of.filter(holds).length })).sort((a, b) => b.pods - a.pods || a.first - b.first),
-      pods, nodes, stuck, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...received.differences.values()]),
+      pods, nodes, stuck, rules: [...received.rules.values()].sort((a, b) => natural(a.name, b.name)), evictions: newest([...head().evictions]), differences: newest([...head().differences]),
     });
     const start = clock();
     const marks = pods.filter((pod) => pod.at < never).map((pod) => ({ kind: holds(pod) ? 'held' : pod.owner ? 'leaves' : 'lost', at: Math.max(start, pod.at), pod }));
@@ -824,7 +824,7 @@ const drawBoard = () => {
     none('pods', ['nodes', 'pods'], 'No pod needs to leave.');
     none('rules', ['nodetaintrules'], 'There are no NodeTaintRules.');
     none('evictions', ['pods'], 'The board has not seen an eviction.');
-    none('differences', ['events'], 'There are no events of shadow mode.');
+    none('differences', ['configmaps'], head().noDifference);
     const problems = [...new Set([...received.sources.values()].filter((row) => row.state === 'denied').map((row) => row.problem))].sort();
     const { idle } = head();
     byId('losses').hidden = problems.length === 0 && !idle;

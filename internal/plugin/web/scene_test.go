@@ -34,7 +34,10 @@ var (
 	nodes  = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	pods   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	events = schema.GroupVersionResource{Version: "v1", Resource: "events"}
-	rules  = v1alpha1.GroupVersion.WithResource(kindRules)
+
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: kindReports}
+
+	rules = v1alpha1.GroupVersion.WithResource(kindRules)
 )
 
 // midnight is when scenes begin, because virtual time begins then.

@@ -115,11 +115,10 @@ func send(w http.ResponseWriter, control *http.ResponseController, changes updat
 
 // Tables of the board. The key of a row is its table and its id.
 const (
-	tableHead        = "head/"
-	tableSources     = "sources/"
-	tableNodes       = "nodes/"
-	tableRules       = "rules/"
-	tableDifferences = "differences/"
+	tableHead    = "head/"
+	tableSources = "sources/"
+	tableNodes   = "nodes/"
+	tableRules   = "rules/"
 )
 
 // rows are the JSON of everything that the board's pages show, by key. They are safe for concurrent use.

@@ -5,16 +5,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -105,18 +103,18 @@ func policyIsKept(ctx context.Context, p *Play) error {
 // reported wants the report of shadow mode to have a sentence about each of the given number of pods, and shows them.
 func reported(count int) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		address := strings.TrimSuffix(stageOf(p).keeper.MetricsURL(), "/metrics") + "/shadow?format=json"
-		var report struct {
-			Differences []struct{ Pod, Sentence string }
-		}
+		report := &v1alpha1.ShadowReport{}
 		err := await.Poll(ctx, func(ctx context.Context) error {
-			err := fetch(ctx, address, &report)
-			if found := len(report.Differences); err == nil && found != count {
-				err = fmt.Errorf("the report has %d differences", found)
+			found, err := stageOf(p).Cluster().ShadowReport(ctx, namespace)
+			if err != nil {
+				return err
 			}
-			return err
+			if report = found; len(report.Differences) != count {
+				return fmt.Errorf("the report has %d differences", len(report.Differences))
+			}
+			return nil
 		})
-		command(`curl -s 'http://127.0.0.1:8080/shadow?format=json' | jq -r '.differences[] | "\(.pod): \(.sentence)"'`)
+		command("kubectl -n %s get configmap %s -o jsonpath='{.data.summary}'", namespace, v1alpha1.ShadowConfigMap)
 		for _, difference := range report.Differences {
 			say("%s: %s", difference.Pod, difference.Sentence)
 		}
@@ -147,20 +145,4 @@ func says(what string) Check {
 		say("%s: a new pod on %s is gone", what, p.NodeName("node"))
 		return Finding{Right: true}, nil
 	}
-}
-
-func fetch(ctx context.Context, address string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", address, response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(into)
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/test/parity/arena"
@@ -60,9 +61,9 @@ func (w *world) witness() *fake.Clientset {
 }
 
 // compared runs a history with a contestant and a shadow that watches it, and returns what the shadow reports.
-func compared(t *testing.T, h *history, c contestant) shadow.Report {
+func compared(t *testing.T, h *history, c contestant) *v1alpha1.ShadowReport {
 	t.Helper()
-	var report shadow.Report
+	var report *v1alpha1.ShadowReport
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(h)
 		clock := &timeline.Clock{}
@@ -70,7 +71,7 @@ func compared(t *testing.T, h *history, c contestant) shadow.Report {
 		go bubble.KeepTelling(t.Context(), clock)
 		witness := w.witness()
 		caches := rig.NewCaches(witness, clock, true)
-		comparison, err := shadow.New(shadow.Config{EventClient: witness, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
+		comparison, err := shadow.New(shadow.Config{Client: witness, EventClient: witness, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func compared(t *testing.T, h *history, c contestant) shadow.Report {
 
 // seen is what the shadow reports about the one pod of a history.
 type seen struct {
-	outcome shadow.Outcome
+	outcome v1alpha1.ShadowOutcome
 	because string
 }
 
@@ -92,26 +93,26 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 	histories := failures()
 	maps.Copy(histories, rewrites())
 	wants := map[string]seen{
-		"4: a second, shorter taint brings the eviction forward":               {shadow.Late, "the built-in ignored a second taint with a shorter toleration"},
-		"4: removing the shorter taint pushes the eviction back":               {shadow.Early, "went on with the first countdown, of 5 s for b, after that taint was removed"},
-		"4: longer tolerationSeconds take effect":                              {shadow.Early, "it ignored the change of tolerationSeconds to 31"},
-		"4: shorter tolerationSeconds take effect":                             {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
-		"4: a value that is tolerated for less than the one before":            {shadow.Late, "it ignored the change of tolerationSeconds to 5"},
-		"6: tolerationSeconds of 585 years do not evict in 0.3 s":              {shadow.Early, "overflow"},
-		"7: a replacement with the same name on a healthy node stays":          {shadow.Twice, "the built-in deletes by name"},
-		"7: a replacement does not inherit the countdown of the pod before it": {shadow.Early, "the countdown of the pod that had this name before"},
-		"8: a pod that somebody else deleted is not deleted again":             {shadow.Twice, "already terminating"},
-		"9: a mirror pod is left alone":                                        {shadow.Stayed, "mirror of a static pod"},
-		"10: a restart does not start a countdown again":                       {shadow.Late, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
-		"10: a countdown starts with timeAdded":                                {shadow.Late, "when it first saw taint a"},
-		"10: a swap and a restart":                                             {shadow.Late, "restarted its countdown of 21 s at 00:00:16"},
-		"without a number: a pod that tolerates one of the two forever":        {shadow.Late, "when taint node.kubernetes.io/unreachable was added"},
+		"4: a second, shorter taint brings the eviction forward":               {v1alpha1.ShadowLate, "the built-in ignored a second taint with a shorter toleration"},
+		"4: removing the shorter taint pushes the eviction back":               {v1alpha1.ShadowEarly, "went on with the first countdown, of 5 s for b, after that taint was removed"},
+		"4: longer tolerationSeconds take effect":                              {v1alpha1.ShadowEarly, "it ignored the change of tolerationSeconds to 31"},
+		"4: shorter tolerationSeconds take effect":                             {v1alpha1.ShadowLate, "it ignored the change of tolerationSeconds to 5"},
+		"4: a value that is tolerated for less than the one before":            {v1alpha1.ShadowLate, "it ignored the change of tolerationSeconds to 5"},
+		"6: tolerationSeconds of 585 years do not evict in 0.3 s":              {v1alpha1.ShadowEarly, "overflow"},
+		"7: a replacement with the same name on a healthy node stays":          {v1alpha1.ShadowTwice, "the built-in deletes by name"},
+		"7: a replacement does not inherit the countdown of the pod before it": {v1alpha1.ShadowEarly, "the countdown of the pod that had this name before"},
+		"8: a pod that somebody else deleted is not deleted again":             {v1alpha1.ShadowTwice, "already terminating"},
+		"9: a mirror pod is left alone":                                        {v1alpha1.ShadowStayed, "mirror of a static pod"},
+		"10: a restart does not start a countdown again":                       {v1alpha1.ShadowLate, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
+		"10: a countdown starts with timeAdded":                                {v1alpha1.ShadowLate, "when it first saw taint a"},
+		"10: a swap and a restart":                                             {v1alpha1.ShadowLate, "restarted its countdown of 21 s at 00:00:16"},
+		"without a number: a pod that tolerates one of the two forever":        {v1alpha1.ShadowLate, "when it first saw taint node.kubernetes.io/unreachable"},
 		// The second delete leaves no trace.
-		"8: a terminating pod is not deleted again when the taints change": {outcome: shadow.OnTime},
-		"a swap in two writes": {outcome: shadow.OnTime},
-		"a swap in one write":  {outcome: shadow.OnTime},
-		"a template that has another value and timeAdded each time":                        {outcome: shadow.OnTime},
-		"without a number: a pod whose node is gone is left to the pod garbage collection": {outcome: shadow.Unjudged},
+		"8: a terminating pod is not deleted again when the taints change": {outcome: v1alpha1.ShadowOnTime},
+		"a swap in two writes": {outcome: v1alpha1.ShadowOnTime},
+		"a swap in one write":  {outcome: v1alpha1.ShadowOnTime},
+		"a template that has another value and timeAdded each time":                        {outcome: v1alpha1.ShadowOnTime},
+		"without a number: a pod whose node is gone is left to the pod garbage collection": {outcome: v1alpha1.ShadowUnjudged},
 	}
 	for name, s := range histories {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +132,8 @@ func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
 
 // downMeanwhile reports whether upstream was started only when the pod was due: late is late, no matter which of the two
 // did not run.
-func downMeanwhile(h *history, late shadow.Difference) bool {
-	if late.Outcome != shadow.Late {
+func downMeanwhile(h *history, late v1alpha1.ShadowDifference) bool {
+	if late.Outcome != v1alpha1.ShadowLate {
 		return false
 	}
 	return slices.ContainsFunc(h.occasions(), func(o occasion) bool {
@@ -141,7 +142,7 @@ func downMeanwhile(h *history, late shadow.Difference) bool {
 	})
 }
 
-func checkDifferences(t *testing.T, report shadow.Report, want seen) {
+func checkDifferences(t *testing.T, report *v1alpha1.ShadowReport, want seen) {
 	t.Helper()
 	if want.because == "" {
 		if len(report.Differences) > 0 {
@@ -179,7 +180,7 @@ func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
 func (pods *tally) check(t *testing.T, h *history) {
 	t.Helper()
 	trial := contest{ours, upstream}.try(t, h)
-	accused := map[string]shadow.Difference{}
+	accused := map[string]v1alpha1.ShadowDifference{}
 	for _, difference := range compared(t, h, upstream).Differences {
 		accused[string(difference.UID)] = difference
 	}
@@ -233,7 +234,7 @@ func TestAQuietHourOfCorrectEvictionsShowsNothing(t *testing.T) {
 	}
 	report := compared(t, h, upstream)
 	checkDifferences(t, report, seen{})
-	if got, want := report.Pods[shadow.OnTime], nodes*(perNode-1); got != want {
+	if got, want := report.Pods[v1alpha1.ShadowOnTime], nodes*(perNode-1); got != want {
 		t.Errorf("outcomes %v, want %d on time", report.Pods, want)
 	}
 }
@@ -289,15 +290,15 @@ func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 	}{
 		"1: untainting does not stop what waits": {
 			storm(step{2100 * ms, tainted("a")}, step{6300 * ms, untaint{"n", "a"}}, step{time.Hour, untaint{"n", "none"}}),
-			limited, seen{shadow.Stayed, "the built-in kept deleting pods after the untaint at 00:00:06"}, 150,
+			limited, seen{v1alpha1.ShadowStayed, "the built-in kept deleting pods after the untaint at 00:00:06"}, 150,
 		},
 		"2: a storm is late": {
 			storm(step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
-			limited, seen{shadow.Late, "it probably waited in the built-in's queue"}, 150,
+			limited, seen{v1alpha1.ShadowLate, "it probably waited in the built-in's queue"}, 150,
 		},
 		"3: an eviction that is refused for a moment is forgotten": {
 			happens(nodeSpec{Name: "n"}, one, step{2100 * ms, tainted("a")}, step{time.Hour, untaint{"n", "none"}}),
-			refused(5 * sec), seen{shadow.Never, "marked it for deletion at 00:00:02, but it was not deleted; the built-in tries five times"}, 1,
+			refused(5 * sec), seen{v1alpha1.ShadowNever, "marked it for deletion at 00:00:02, but it was not deleted; the built-in tries five times"}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

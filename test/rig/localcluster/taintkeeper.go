@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/config"
 )
 
@@ -92,6 +95,19 @@ func (c *Cluster) StartTaintkeeper(ctx context.Context, cfg TaintkeeperConfig) (
 		}
 	}
 	return t, nil
+}
+
+// ShadowReport returns the report of a taintkeeper in shadow mode whose namespace this is.
+func (c *Cluster) ShadowReport(ctx context.Context, namespace string) (*v1alpha1.ShadowReport, error) {
+	client, err := kubernetes.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	configMap, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, v1alpha1.ShadowConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return v1alpha1.ParseShadowReport(configMap)
 }
 
 // prepareFor installs what a taintkeeper needs in the cluster.
