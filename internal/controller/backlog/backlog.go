@@ -49,6 +49,14 @@ type Limits struct {
 	PerGroup int           // in flight in one group; 0 is no limit
 }
 
+// AskLimits are the limits of evictions that ask, which have places of their own because a call may take 10 s by
+// design. A namespace has at most two in flight, so one with a webhook that hangs leaves room for the others, and those
+// that take long move to slow places. With deletes and the two reads of package policies, at most 98 calls are in
+// flight, for which the API server has 98 seats.
+var AskLimits = Limits{
+	Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: time.Second, Pace: 20 * time.Millisecond,
+}
+
 // Lane is the way in which a pod leaves.
 type Lane int
 
@@ -441,15 +449,20 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 		e.Refuser, e.refused = o.refuser, now
 	}
 	switch {
-	case o.kind == over && (e.unwanted || !withdrawn):
+	case o.kind == over:
 		b.forget(e)
 	case e.unwanted:
-		if e.rested = now.Add(o.after); !b.spare(e) {
+		if o.kind == failed {
+			e.rested = now.Add(o.after)
+		}
+		if !b.spare(e) {
 			b.drop(e)
 		}
 	case b.lanes[e.Lane] != l:
 		b.move(e)
-	case withdrawn && o.kind != failed: // the pod must leave again, which is another eviction
+	case withdrawn && o.kind != failed && e.Tries > 0: // the pod must leave again, and its backoff goes on
+		b.retry(e, instant.Later(e.rested, now))
+	case withdrawn && o.kind != failed:
 		b.renew(e, instant.Later(e.Leaving.from(), now))
 	case o.kind == later, o.kind == unsure:
 		e.unsure = o.kind == unsure
@@ -508,17 +521,14 @@ func (l *lane) excess(now time.Time) (cancel []*Eviction) {
 }
 
 // Stop returns the evictions to cancel at the end of the process because they have been in flight for longer than a
-// limit. If any are still in flight, it also returns when to call it again.
-func (b *Backlog) Stop(limit time.Duration, now time.Time) (cancel []*Eviction, again time.Time) {
+// limit.
+func (b *Backlog) Stop(limit time.Duration, now time.Time) (cancel []*Eviction) {
 	for _, l := range b.lanes {
 		for _, e := range l.inFlight {
-			switch at := e.began.Add(limit); {
-			case at.After(now):
-				again = instant.Next(again, at)
-			case e.cancel(ErrNoRoom):
+			if !e.began.Add(limit).After(now) && e.cancel(ErrNoRoom) {
 				cancel = append(cancel, e)
 			}
 		}
 	}
-	return cancel, again
+	return cancel
 }

@@ -92,7 +92,7 @@ func TestLanesTakeTurnsAndFillTheirPlaces(t *testing.T) {
 }
 
 func TestAPodChangesLanesOnceItsTryInFlightHasEnded(t *testing.T) {
-	for name, outcome := range map[string]Outcome{"over": Over, "refused": Failed(time.Hour, "w"), "hung": Hung} {
+	for name, outcome := range map[string]Outcome{"withdrawn": Withdrawn, "refused": Failed(time.Hour, "w"), "hung": Hung} {
 		b := New(Lanes{std, asks}, there)
 		b.Set("n", pods("a", 1, t0), t0)
 		e := begin(b, t0)[0]
@@ -570,7 +570,7 @@ func TestATryInFlightOfAPodThatIsGoneIsNotWithdrawn(t *testing.T) {
 	if _, cancel := b.Set("n", nil, t0); len(cancel) != 0 || e.Cancelled() != nil {
 		t.Error("it is withdrawn")
 	}
-	if cancel, _ := b.Stop(sec, t0.Add(2*sec)); len(cancel) != 1 {
+	if cancel := b.Stop(sec, t0.Add(2*sec)); len(cancel) != 1 {
 		t.Error("it is not cancelled when it hangs at the end of the process")
 	}
 	b.Done(e, Hung, t0.Add(2*sec))
@@ -719,13 +719,11 @@ func TestAtTheEndOfTheProcessWhatHangsIsCancelled(t *testing.T) {
 	b.Set("n", pods("a", 20, t0), t0)
 	hangs := begin(b, t0)
 	begin(b, t0.Add(sec))
-	cancel, again := b.Stop(3*sec, t0.Add(3*sec))
-	if !slices.Equal(cancel, hangs) || !again.Equal(t0.Add(4*sec)) {
-		t.Errorf("%v are cancelled, and the next at %v", uids(cancel), again)
+	if cancel := b.Stop(3*sec, t0.Add(3*sec)); !slices.Equal(cancel, hangs) {
+		t.Errorf("%v are cancelled", uids(cancel))
 	}
-	cancel, again = b.Stop(3*sec, again)
-	if len(cancel) != 4 || !again.IsZero() {
-		t.Errorf("%v are cancelled then, and the next at %v", uids(cancel), again)
+	if cancel := b.Stop(3*sec, t0.Add(4*sec)); len(cancel) != 4 {
+		t.Errorf("%v are cancelled then", uids(cancel))
 	}
 }
 
@@ -735,5 +733,29 @@ func TestTheLimitsFollowTheNumberOfPlaces(t *testing.T) {
 	}
 	if got := LimitsFor(16); got.Prompt != 16 || got.Retries != 4 || got.Slow != 64 {
 		t.Errorf("with 16 places %+v", got)
+	}
+}
+
+func TestAWithdrawnTryLeavesTheBackoffOfTheRefusalsBeforeIt(t *testing.T) {
+	for name, outcome := range map[string]Outcome{"withdrawn": Withdrawn, "refused, too": Failed(time.Minute, "w")} {
+		b := New(Lanes{std}, there)
+		b.Set("n", pods("a", 1, t0), t0)
+		b.Done(begin(b, t0)[0], Failed(sec, "w"), t0)
+		b.Set("n", nil, t0.Add(2*sec)) // the taint comes and goes
+		b.Set("n", pods("a", 1, t0), t0.Add(2*sec))
+		again := begin(b, t0.Add(2*sec))
+		if len(again) != 1 || again[0].Tries != 1 {
+			t.Fatalf("%s: %v begin, want the second try", name, uids(again))
+		}
+		b.Set("n", nil, t0.Add(3*sec))
+		b.Done(again[0], outcome, t0.Add(3*sec))
+		b.Set("n", pods("a", 1, t0), t0.Add(4*sec))
+		next, _ := b.Next(t0.Add(4 * sec))
+		switch {
+		case outcome == Withdrawn && (next == nil || next.Tries != 1):
+			t.Errorf("%s: it goes on with %v, want the try that was withdrawn", name, next)
+		case outcome != Withdrawn && next != nil:
+			t.Errorf("%s: it is tried again at once", name)
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 type Leaving struct {
 	UID             types.UID
 	Namespace, Name string
-	Lane            Lane
+	Lane            Lane   // the way in which it must leave; as long as a try is in flight, its group may be of the other
 	Group           string // evictions of a group hang together; never changes
 	Due             time.Time
 	Priority        int32
@@ -116,11 +116,15 @@ const (
 	later
 	unsure
 	hung
+	withdrawn
 )
 
 var (
-	// Over means that the pod is gone, or need not be evicted.
+	// Over means that the pod is gone or leaving.
 	Over = Outcome{}
+	// Withdrawn means that the try was withdrawn before it evicted the pod, which is still there. What earlier tries
+	// learned goes on to count.
+	Withdrawn = Outcome{kind: withdrawn}
 	// Hung means that the try timed out or was cancelled to make room.
 	Hung = Outcome{kind: hung}
 )

@@ -53,7 +53,7 @@ func (h *history) step() {
 	for _, e := range h.inFlight {
 		switch {
 		case e.Cancelled() != nil && h.random.IntN(2) == 0:
-			h.done(e, []Outcome{Over, Hung}[h.random.IntN(2)])
+			h.done(e, []Outcome{Over, Withdrawn, Failed(sec, "w"), Hung}[h.random.IntN(4)])
 		case h.random.IntN(8) == 0:
 			h.done(e, []Outcome{Over, Failed(sec, ""), Failed(sec, "w"), Later(sec), Unsure(sec), Hung}[h.random.IntN(6)])
 		}
@@ -119,7 +119,7 @@ func (h *history) checkWanted(e *Eviction) {
 
 func (h *history) done(e *Eviction, o Outcome) {
 	delete(h.inFlight, e.UID)
-	if o == Over && e.Cancelled() == nil {
+	if o == Over {
 		delete(h.wanted[e.Node], e.UID)
 	}
 	h.b.Done(e, o, h.now)
@@ -158,9 +158,6 @@ func (h *history) checkLimits() {
 func (h *history) end(seed uint64) {
 	for range 100_000 {
 		for _, e := range h.inFlight {
-			if e.Cancelled() == nil {
-				delete(h.wanted[e.Node], e.UID)
-			}
 			h.done(e, Over)
 		}
 		e, again := h.b.Next(h.now)

@@ -14,6 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
@@ -25,7 +29,6 @@ type api struct {
 	client  kubernetes.Interface
 	limiter *rate.Limiter // nil for no limit
 	clock   *timeline.Clock
-	writers *writers
 }
 
 // token waits for a token of the rate limit.
@@ -104,4 +107,50 @@ func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+}
+
+// readPod reads the pod. It returns a result when the eviction of the pod has ended.
+func (x *executor) readPod(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	answer, err := x.api.pod(ctx, pod)
+	switch {
+	case apicall.IsNotFound(err):
+		x.pods.MarkTerminating(pod.UID)
+		return nil, resultGone, nil
+	case err != nil:
+		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
+	}
+	live, done := x.asAnswered(pod, answer)
+	return live, done, nil
+}
+
+// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or
+// another pod has its name. It tells the cache, which may still have the pod.
+func (x *executor) asAnswered(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
+	live := pod.AsOf(answer)
+	switch {
+	case live.UID != pod.UID:
+		x.pods.MarkTerminating(pod.UID)
+		return live, resultReplaced
+	case live.Flags.Has(podcache.Terminating):
+		x.pods.MarkTerminating(pod.UID)
+		return live, resultGone
+	}
+	return live, ""
+}
+
+// ended tells from the error of a call whether the pod has ended. After a conflict it reads the pod, because the UID is
+// not the only possible cause, and after a 404 too, because that can come from a webhook and be about another object.
+func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
+	switch {
+	case apicall.IsAnotherUID(err):
+		x.pods.MarkTerminating(pod.UID)
+		return resultReplaced, nil
+	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
+		return "", nil
+	}
+	_, done, err := x.readPod(ctx, pod)
+	if err != nil {
+		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
+	}
+	return done, nil
 }

@@ -118,7 +118,7 @@ func (d *decider) requestFrom(queue workqueue.TypedRateLimitingInterface[NodeReq
 }
 
 // decideNode decides about all pods of a node. It requests the node again for when the built-in's next timer there
-// fires or policies may no longer want to ask about a pod.
+// fires or policies may say something else about a pod.
 func (d *decider) decideNode(ctx context.Context, name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +140,7 @@ func (d *decider) decideNode(ctx context.Context, name string) {
 type decided struct {
 	leaving []backlog.Leaving
 	held    []heldPod
-	again   time.Time // when policies may no longer want to ask about a pod
+	again   time.Time // when policies may say something else about a pod
 }
 
 // decide decides about the pods of a node. It asks policies about the due ones.
@@ -178,8 +178,8 @@ func (all *decided) addDue(pod *podcache.Pod, l backlog.Leaving, said policy.Sai
 		l.Answer = backlog.Answer{Held: said.Again.IsZero(), After: said.Again}
 		all.held = append(all.held, heldPod{Pod: pod, answer: said.Answer, due: l.Due})
 	}
+	all.again = instant.Next(all.again, said.Again)
 	if said.Step == policy.Ask {
-		all.again = instant.Next(all.again, said.Again)
 		l.Lane = backlog.Ask
 	}
 	all.leaving = append(all.leaving, l)

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -20,10 +18,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -34,16 +30,6 @@ const (
 	// learnWithin bounds how long to ask whether a cancelled delete was accepted.
 	learnWithin = 5 * time.Second
 )
-
-// asksLimits are the limits of evictions that ask, which have places of their own because a call may take 10 s by
-// design. A namespace has at most two in flight, so one with a webhook that hangs leaves room for the others, and those
-// that take long move to slow places. With deletes and the two reads of package policies, at most 98 calls are in
-// flight, for which the API server has 98 seats.
-func asksLimits() backlog.Limits {
-	return backlog.Limits{
-		Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: time.Second, Pace: 20 * time.Millisecond,
-	}
-}
 
 // PodRequest names one pod. The UID says which; the name is for the API calls.
 type PodRequest struct {
@@ -162,8 +148,16 @@ func (x *executor) try(ctx context.Context, t *try) {
 			return
 		}
 	}
-	x.count(t, x.withdrawn(ctx, t, result, err))
-	x.queue.done(t, backlog.Over, true)
+	ended := x.withdrawn(ctx, t, result, err)
+	x.count(t, ended)
+	outcome := backlog.Withdrawn
+	switch {
+	case ended == resultDeleted, ended == resultGone, ended == resultReplaced:
+		outcome = backlog.Over
+	case err != nil && refused(err):
+		outcome, _ = t.next(err)
+	}
+	x.queue.done(t, outcome, true)
 }
 
 // evict makes one try. It decides again before each call that changes something. The caller has waited for the token of
@@ -194,11 +188,11 @@ func (x *executor) evict(ctx context.Context, t *try) (result, error) {
 // begins reports whether the eviction of a pod may begin. If so, it takes places in paces and budgets until ends is
 // called.
 func (x *executor) begins(t *try, pod *podcache.Pod) bool {
-	node, ok := x.nodes.Tainted(pod.Node)
-	if x.policies == nil || !ok {
+	if x.policies == nil {
 		return true
 	}
-	t.begun = x.policies.Begin(pod, node, t.asks)
+	node, ok := x.nodes.Tainted(pod.Node)
+	t.begun = ok && x.policies.Begin(pod, node, t.asks)
 	return t.begun
 }
 
@@ -209,93 +203,6 @@ func (x *executor) ends(t *try) {
 		_, there := x.pods.There(t.UID)
 		x.policies.End(t.node, t.UID, there && !t.unanswered)
 	}
-}
-
-// cached decides from the caches. It returns a result when there is nothing left to do.
-func (x *executor) cached(t *try) (*podcache.Pod, *nodecache.Node, result) {
-	pod, ok := x.pods.There(t.UID)
-	if !ok {
-		return nil, nil, resultGone
-	}
-	tainted, ok := x.nodes.Tainted(pod.Node)
-	if !ok || !x.due(pod, tainted.NoExecute) {
-		return nil, nil, resultCancelled
-	}
-	said := x.says(pod, tainted, tainted.NoExecute)
-	if said.Stays() || t.asks != (said.Step == policy.Ask) {
-		return nil, nil, resultHeld
-	}
-	return pod, tainted, ""
-}
-
-// decideAgain decides about the pod from the newest knowledge; livePod is the pod as the API server last returned it,
-// if it was asked. It returns a result when there is nothing left to do, and an error when the pod must leave according
-// to the caches but live reads do not confirm it.
-//
-// Live reads are needed because the watches are not in step. A pod can appear bound to a node whose taint is already
-// gone but still in the cache (kubernetes/kubernetes#119862), and the cached pod can lack a toleration that it has now.
-func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
-	*podcache.Pod, verdict.Verdict, result, error,
-) {
-	pod, tainted, done := x.cached(t)
-	for done == "" {
-		after := instant.Later(pod.Seen(), tainted.Tainted)
-		live, err := x.live.node(ctx, pod.Node, after)
-		if err != nil {
-			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
-		}
-		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
-			return nil, verdict.Verdict{}, "", err
-		}
-		// The read, and the wait for its token, took time. What the watches brought meanwhile counts, and if the taints
-		// changed, the read is too old to confirm them.
-		read := tainted.Tainted
-		if pod, tainted, done = x.cached(t); done != "" || !tainted.Tainted.Equal(read) {
-			continue
-		}
-		if livePod != nil {
-			pod = livePod
-		}
-		x.warnOfClocks(ctx)
-		v, err := x.confirm(t, pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
-		return pod, v, "", err
-	}
-	return nil, verdict.Verdict{}, done, nil
-}
-
-// confirm decides about a pod from the taints that a live read confirms. A read that the watch has passed tells what
-// had to happen when it was made, as long as the newest read still shows the same.
-func (x *executor) confirm(t *try, pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
-	verdict.Verdict, error,
-) {
-	if wentBack(tainted, newest) {
-		return verdict.Verdict{}, errUnconfirmed
-	}
-	at, confirmed := x.clock.Now(), confirmedBy(tainted, newest.node, nil)
-	v, leaves := x.over(pod, confirmed)
-	if !leaves && passed.node != nil {
-		confirmed = confirmedBy(tainted, newest.node, passed.node)
-		v, _ = x.over(pod, confirmed)
-		at = instant.Earlier(at, passed.started)
-	}
-	if !v.DueAt(at) {
-		return v, errUnconfirmed
-	}
-	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
-	if said := x.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !t.asks {
-		return v, errUnconfirmed
-	}
-	return v, nil
-}
-
-// decideWithToken waits for the token of the next call and then decides.
-func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.Pod) (
-	*podcache.Pod, verdict.Verdict, result, error,
-) {
-	if err := x.api.token(ctx); err != nil {
-		return nil, verdict.Verdict{}, "", err
-	}
-	return x.decideAgain(ctx, t, live)
 }
 
 // clocksDiffer is the difference between the clocks that is worth a warning. Deadlines are kept to the second.
@@ -322,10 +229,10 @@ func (x *executor) announce(ctx context.Context, pod *podcache.Pod, v verdict.Ve
 
 // carryOut asks the Eviction API about the pod, or marks and deletes it.
 func (x *executor) carryOut(ctx context.Context, t *try, pod *podcache.Pod) (result, error) {
-	if !x.api.writers.begin(t.UID) {
+	if !x.writers.begin(t.UID) {
 		return "", errUnconfirmed
 	}
-	defer x.api.writers.end(t.UID)
+	defer x.writers.end(t.UID)
 	if t.asks {
 		return x.ask(ctx, t, pod)
 	}

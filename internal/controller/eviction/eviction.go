@@ -10,27 +10,25 @@
 //	evict     one goroutine per try: decide again with a live read of the node's taints, set the condition
 //	          DisruptionTarget, decide again, delete. If a policy says Evict, it asks the Eviction API instead
 //
-// and two small controllers:
+// and three small controllers:
 //
-//	stamp     keyed by node: writes the timeAdded of NoExecute taints, so that deadlines survive this process
-//	reclaim   keyed by pod: corrects a condition DisruptionTarget that is wrong
+//	stamp       keyed by node: writes the timeAdded of NoExecute taints, so that deadlines survive this process
+//	reclaim     keyed by pod: corrects a condition DisruptionTarget that is wrong
+//	keep-alive  keyed by pod: adds tolerations to due pods that stay, so that they survive a restart of their kubelet
 //
 // It stores nothing else. When a pod is due follows from what the API server has, according to package verdict.
 //
-// The files, besides eviction.go, which puts everything together:
+// The files, besides eviction.go, which has what an Evictor asks of others and puts everything together:
 //
 //	decide.go       which pods of a node must leave, and whether policies object
-//	judge.go        the rule, over the nodes with NoExecute taints; also for shadow mode
 //	queue.go        the Backlog, with a clock and a lock
 //	evict.go        one try, from the first call to how it ended: it deletes the pod, or asks the Eviction API
-//	mark.go         the condition DisruptionTarget, and whether the pod has ended
+//	live.go         what live reads of nodes confirm
+//	mark.go         the condition DisruptionTarget
+//	api.go          all API calls, and whether a pod has ended according to their answers
 //	trouble.go      when a failed try is retried, and what refused it
-//	live.go, api.go live reads of nodes, and all API calls
-//	stamp.go, reclaim.go, keepalive.go
-//	                what else is written: timeAdded, wrong conditions, tolerations of pods that stay
-//	policies.go     what EvictionPolicies are asked
-//	witness.go      what coexistence must know of the built-in controller
-//	handback.go     what coexistence asks at the end
+//	stamp.go, keepalive.go
+//	                what else is written: timeAdded, tolerations of pods that stay
 //	metrics.go      metrics, and events on pods
 package eviction
 
@@ -57,6 +55,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"sync"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
@@ -206,13 +206,13 @@ func New(config Config) (*Evictor, error) {
 	e := &Evictor{config: config, judge: judge{
 		nodes: config.Nodes, pods: config.Pods, rule: config.Rule, clock: config.Clock, policies: config.Policies,
 	}}
-	calls := api{client: config.Client, limiter: config.Limiter, clock: config.Clock, writers: &writers{}}
+	calls := api{client: config.Client, limiter: config.Limiter, clock: config.Clock}
 	w := writer{
-		judge: e.judge, api: calls, live: newLiveNodes(calls, config.Clock),
+		judge: e.judge, api: calls, live: newLiveNodes(calls, config.Clock), writers: &writers{},
 		events: newEvents(config.Mode, config.EventClient, config.Clock), metrics: newMetrics(),
 	}
 	e.parts.InEveryReplica(func(ctx context.Context) error { w.events.Run(ctx); return nil })
-	lanes := backlog.Lanes{backlog.Delete: backlog.LimitsFor(config.ConcurrentEvictions), backlog.Ask: asksLimits()}
+	lanes := backlog.Lanes{backlog.Delete: backlog.LimitsFor(config.ConcurrentEvictions), backlog.Ask: backlog.AskLimits}
 	e.queue = newQueue(lanes, config.Clock, e.there)
 	e.decider = &decider{
 		judge: e.judge, queue: e.queue, events: w.events, metrics: w.metrics, builtIn: config.BuiltIn,
@@ -223,10 +223,11 @@ func New(config Config) (*Evictor, error) {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	return e, e.addControllers(w)
+	if err := e.addControllers(w); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
-
-func (c *Config) neverStamps() bool { return c.NeverStamp || c.Mode == DryRun }
 
 // Run runs the Evictor alone, without a manager or an election, until the context ends.
 func (e *Evictor) Run(ctx context.Context) error { return e.parts.Run(ctx) }
@@ -261,8 +262,36 @@ type writer struct {
 
 	api     api
 	live    *liveNodes
+	writers *writers
 	events  *events
 	metrics *metrics
+}
+
+// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could
+// be carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
+type writers struct {
+	mu sync.Mutex
+	of map[types.UID]struct{}
+}
+
+// begin reports whether the caller is the pod's writer now, until it calls end.
+func (w *writers) begin(pod types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, busy := w.of[pod]; busy {
+		return false
+	}
+	if w.of == nil {
+		w.of = map[types.UID]struct{}{}
+	}
+	w.of[pod] = struct{}{}
+	return true
+}
+
+func (w *writers) end(pod types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, pod)
 }
 
 // addControllers adds the controllers: what decides, what carries that out, and what writes marks, tolerations and

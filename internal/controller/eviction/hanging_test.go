@@ -279,34 +279,39 @@ func TestAnUntaintWhileTheProcessEndsStillCancels(t *testing.T) {
 	})
 }
 
-// A taint that comes and goes every second, of pods whose delete is refused.
+// A taint that comes and goes every second, of pods whose delete is refused, while the taint is there or once it is gone.
 func TestARefusalKeepsItsBackoffWhenATaintFlapsAndTheLogStaysQuiet(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		const nodes, minutes = 10, 5
-		w.On("delete", "pods", "", func() error {
-			return apierrors.NewForbidden(podsResource, "", errors.New("not now"))
-		})
-		for i := range nodes {
-			w.addNode(fmt.Sprint("n", i))
-			w.addPod(fmt.Sprint("p", i), onNode(fmt.Sprint("n", i)))
-		}
-		var lines atomic.Int32
-		w.run(func(c *Config) { c.Logger = funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{}) })
-		for range minutes * 60 {
-			for _, change := range []string{"k:NoExecute", "k-"} {
+	for _, takes := range []time.Duration{0, 300 * time.Millisecond, 600 * time.Millisecond} {
+		t.Run(takes.String(), func(t *testing.T) {
+			play(t, func(t *testing.T, w *world) {
+				const nodes, minutes = 10, 5
+				w.On("delete", "pods", "", func() error {
+					w.hang(takes)
+					return apierrors.NewForbidden(podsResource, "", errors.New("not now"))
+				})
 				for i := range nodes {
-					w.Taint(fmt.Sprint("n", i), change)
+					w.addNode(fmt.Sprint("n", i))
+					w.addPod(fmt.Sprint("p", i), onNode(fmt.Sprint("n", i)))
 				}
-				w.Pass(sec / 2)
-			}
-		}
-		if tries := len(w.Did("delete p")); tries > nodes*15 {
-			t.Errorf("%d tries of %d pods in %d minutes, want the backoff of each to go on", tries, nodes, minutes)
-		}
-		if got := lines.Load(); got > (2*nodes+1)*(minutes+1) {
-			t.Errorf("%d lines in the log, want at most two a minute for each node", got)
-		}
-	})
+				var lines atomic.Int32
+				w.run(func(c *Config) { c.Logger = funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{}) })
+				for range minutes * 60 {
+					for _, change := range []string{"k:NoExecute", "k-"} {
+						for i := range nodes {
+							w.Taint(fmt.Sprint("n", i), change)
+						}
+						w.Pass(sec / 2)
+					}
+				}
+				if tries := len(w.Did("delete p")); tries > nodes*15 {
+					t.Errorf("%d tries of %d pods in %d minutes, want the backoff of each to go on", tries, nodes, minutes)
+				}
+				if got := lines.Load(); got > (2*nodes+1)*(minutes+1) {
+					t.Errorf("%d lines in the log, want at most two a minute for each node", got)
+				}
+			})
+		})
+	}
 }
 
 // Another client deletes the pod while our PATCH of it hangs.

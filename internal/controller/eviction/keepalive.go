@@ -63,10 +63,10 @@ func (k *keepAlive) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 	if !lacks || err != nil { // the process ends
 		return reconcile.Result{}, nil
 	}
-	if !k.api.writers.begin(req.UID) {
+	if !k.writers.begin(req.UID) {
 		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
 	}
-	defer k.api.writers.end(req.UID)
+	defer k.writers.end(req.UID)
 	err = k.addTolerations(ctx, is)
 	if err == nil || apicall.IsNotFound(err) || apicall.IsAnotherUID(err) || apicall.Stopping(ctx) {
 		return reconcile.Result{}, nil

@@ -6,10 +6,8 @@ package eviction
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"k8s.io/client-go/util/workqueue"
@@ -27,33 +25,6 @@ import (
 // blocks the delete. It is still tried first each time. In upstream, a status patch that could never succeed once
 // blocked evictions permanently (kubernetes/kubernetes#112517).
 const markTries = 3
-
-// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could
-// be carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
-type writers struct {
-	mu sync.Mutex
-	of map[types.UID]struct{}
-}
-
-// begin reports whether the caller is the pod's writer now, until it calls end.
-func (w *writers) begin(pod types.UID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, busy := w.of[pod]; busy {
-		return false
-	}
-	if w.of == nil {
-		w.of = map[types.UID]struct{}{}
-	}
-	w.of[pod] = struct{}{}
-	return true
-}
-
-func (w *writers) end(pod types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.of, pod)
-}
 
 // mark sets the condition DisruptionTarget, with which Job pod failure policies recognize an eviction, unless the pod
 // has it. It returns the pod as the API server has it now: the answer to the patch costs no further call, and shows
@@ -104,52 +75,6 @@ func (x *executor) unmarked(
 	return live, done, nil
 }
 
-// readPod reads the pod. It returns a result when the eviction of the pod has ended.
-func (x *executor) readPod(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
-	answer, err := x.api.pod(ctx, pod)
-	switch {
-	case apicall.IsNotFound(err):
-		x.pods.MarkTerminating(pod.UID)
-		return nil, resultGone, nil
-	case err != nil:
-		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
-	}
-	live, done := x.asAnswered(pod, answer)
-	return live, done, nil
-}
-
-// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or
-// another pod has its name. It tells the cache, which may still have the pod.
-func (x *executor) asAnswered(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
-	live := pod.AsOf(answer)
-	switch {
-	case live.UID != pod.UID:
-		x.pods.MarkTerminating(pod.UID)
-		return live, resultReplaced
-	case live.Flags.Has(podcache.Terminating):
-		x.pods.MarkTerminating(pod.UID)
-		return live, resultGone
-	}
-	return live, ""
-}
-
-// ended tells from the error of a call whether the pod has ended. After a conflict it reads the pod, because the UID is
-// not the only possible cause, and after a 404 too, because that can come from a webhook and be about another object.
-func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
-	switch {
-	case apicall.IsAnotherUID(err):
-		x.pods.MarkTerminating(pod.UID)
-		return resultReplaced, nil
-	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
-		return "", nil
-	}
-	_, done, err := x.readPod(ctx, pod)
-	if err != nil {
-		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
-	}
-	return done, nil
-}
-
 // reclaimer corrects marks.
 //
 // Where the built-in controller runs, it replaces the built-in's marks with ours. If a pod has its exact mark, the
@@ -170,10 +95,10 @@ func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Re
 	if !wrong {
 		return reconcile.Result{}, err
 	}
-	if !r.api.writers.begin(req.UID) {
+	if !r.writers.begin(req.UID) {
 		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
 	}
-	defer r.api.writers.end(req.UID)
+	defer r.writers.end(req.UID)
 	err = r.api.patchConditionOf(ctx, is.pod, is.status, is.message)
 	if apicall.IsNotFound(err) || apicall.IsAnotherUID(err) {
 		return reconcile.Result{}, nil

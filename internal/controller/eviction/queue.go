@@ -167,8 +167,7 @@ func (q *queue) drain(ended <-chan struct{}, limit time.Duration, look func(node
 func (q *queue) stop(limit time.Duration) map[string]bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	cancel, _ := q.backlog.Stop(limit, q.clock.Now())
-	for _, e := range cancel {
+	for _, e := range q.backlog.Stop(limit, q.clock.Now()) {
 		q.abort(e)
 	}
 	nodes := map[string]bool{}

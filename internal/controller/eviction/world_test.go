@@ -60,7 +60,7 @@ func (w *world) evictor(change ...func(*Config)) func(context.Context) error {
 	for _, apply := range change {
 		apply(&config)
 	}
-	caches := rig.NewCaches(config.Client, config.Clock, config.neverStamps())
+	caches := rig.NewCaches(config.Client, config.Clock, config.NeverStamp || config.Mode == DryRun)
 	config.Nodes, config.Pods = caches.Nodes, caches.Pods
 	evictor, err := New(config)
 	w.Must(nil, err)

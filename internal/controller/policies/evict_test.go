@@ -564,13 +564,32 @@ func TestTheDeadlineEndsRefusedAsksOfAPodWhoseBreakerHadToSettleToo(t *testing.T
 				w.run()
 				w.Until(10 * sec)
 				w.Taint("n", "k:NoExecute")
-				due := 10 * sec
+				settled := 20 * sec
 				if name != "due at once" {
-					due += 10 * sec
+					settled += 10 * sec
 				}
 				w.Until(40 * time.Minute)
-				w.wantLeft(left(due+20*time.Minute, "web"))
+				w.wantLeft(left(settled+20*time.Minute, "web"))
 			})
 		})
 	}
+}
+
+// The pod stays in the lane of pods to ask about, with a backoff of minutes.
+func TestTheDeadlineEndsRefusedAsksThoughTheBudgetAllowsNothingMeanwhile(t *testing.T) {
+	playAsking(t, func(w *asking) {
+		w.On("create", "pods", "eviction", func() error {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New(`admission webhook "no" denied the request`))
+		})
+		w.add("ask", evicts(20*time.Minute))
+		w.addBudget("web", "web", 1)
+		w.AddPod("web", "n", labeled("app", "web"), ready4ever, scene.Tolerating("k", 10))
+		w.run()
+		w.Until(10 * sec)
+		w.Taint("n", "k:NoExecute")
+		w.Until(20 * time.Minute)
+		w.allow(0)
+		w.Until(40 * time.Minute)
+		w.wantLeft(left(20*sec+20*time.Minute, "web"))
+	})
 }
