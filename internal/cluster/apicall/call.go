@@ -43,7 +43,9 @@ func Token(ctx context.Context, limiter *rate.Limiter) error {
 
 // Decide decides what to write. If there is anything, it waits for a token and decides again, because everything may
 // have changed meanwhile. It returns whether there is still something to write.
-func Decide[T any](ctx context.Context, limiter *rate.Limiter, decide func() (T, bool)) (what T, writes bool, err error) {
+func Decide[T any](
+	ctx context.Context, limiter *rate.Limiter, decide func() (T, bool),
+) (what T, writes bool, err error) {
 	if what, writes = decide(); !writes {
 		return what, false, nil
 	}

@@ -79,8 +79,8 @@ func (p *Parts) AddTo(mgr manager.Manager) error {
 	return nil
 }
 
-// New makes a stage that takes its requests from a source. A process may have several of the same name.
-func New[request comparable](
+// newStage makes a stage that takes its requests from a source. A process may have several of the same name.
+func newStage[request comparable](
 	logger logr.Logger, name string, options controller.TypedOptions[request], from source.TypedSource[request],
 ) (manager.Runnable, error) {
 	options.SkipNameValidation = new(true)
@@ -106,7 +106,7 @@ func New[request comparable](
 func Add[request comparable](
 	to *Parts, logger logr.Logger, name string, options controller.TypedOptions[request], from Source[request],
 ) error {
-	stage, err := New(logger, name, options, from)
+	stage, err := newStage(logger, name, options, from)
 	if err == nil {
 		to.InLeader(stage)
 	}

@@ -29,7 +29,7 @@ func (w waits) WaitForSync(ctx context.Context) error { return w(ctx) }
 
 func run(ctx context.Context, t *testing.T, sync waits) error {
 	t.Helper()
-	stage, err := New(logr.Discard(), "stage", controller.TypedOptions[string]{
+	stage, err := newStage(logr.Discard(), "stage", controller.TypedOptions[string]{
 		Reconciler: reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
 			return reconcile.Result{}, nil
 		}),

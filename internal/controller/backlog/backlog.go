@@ -460,6 +460,14 @@ func (b *Backlog) Done(e *Eviction, o Outcome, now time.Time) {
 		}
 	case b.lanes[e.Lane] != l:
 		b.move(e)
+	default:
+		b.again(e, o, withdrawn, now)
+	}
+}
+
+// again makes an eviction wait for its next try.
+func (b *Backlog) again(e *Eviction, o Outcome, withdrawn bool, now time.Time) {
+	switch {
 	case withdrawn && o.kind != failed && e.Tries > 0: // the pod must leave again, and its backoff goes on
 		b.retry(e, instant.Later(e.rested, now))
 	case withdrawn && o.kind != failed:

@@ -41,7 +41,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
@@ -126,7 +125,11 @@ func New(config Config) (*Controller, error) {
 		is := sighting{node: change.After.Object(), seen: config.Clock.See(), gap: change.Gap}
 		requests.enqueue(togetherWithin, view.setNode(is)...)
 	})
-	reconciles, err := stage.New(config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
+	c.parts.InEveryReplica(
+		watch.Run,
+		func(ctx context.Context) error { events.Run(ctx); return nil },
+	)
+	err = stage.Add(&c.parts, config.Logger, "node-taint-rule", controller.TypedOptions[Request]{
 		RateLimiter: apicall.RateLimiter[Request](),
 		Reconciler: &reconciler{
 			dryRun: config.DryRun, clock: config.Clock, watch: watch, view: view,
@@ -134,15 +137,10 @@ func New(config Config) (*Controller, error) {
 			api:   api{client: config.Client, rules: config.Rules, limiter: config.Limiter},
 			notes: map[types.UID]*note{},
 		},
-	}, source.TypedFunc[Request](requests.start))
+	}, stage.Source[Request]{Of: "NodeTaintRules and nodes that they concern", To: requests.connect, Wait: requests.begin})
 	if err != nil {
 		return nil, err
 	}
-	c.parts.InEveryReplica(
-		watch.Run,
-		func(ctx context.Context) error { events.Run(ctx); return nil },
-	)
-	c.parts.InLeader(reconciles)
 	return c, nil
 }
 
@@ -165,20 +163,20 @@ type requests struct {
 	queue workqueue.TypedRateLimitingInterface[Request]
 }
 
-// start connects the queue of the reconciler, and requests plans of all rules once they and the nodes are known.
-func (r *requests) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
+// connect connects the queue of the reconciler.
+func (r *requests) connect(queue workqueue.TypedRateLimitingInterface[Request]) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.queue = queue
-	r.mu.Unlock()
-	go func() {
-		if cache.WaitFor(ctx, "", r.rules, r.nodes) {
-			r.enqueue(0, r.view.requests()...)
-		}
-	}()
-	return nil
 }
 
-func (r *requests) ready() bool { return cache.IsDone(r.rules) && cache.IsDone(r.nodes) }
+// begin requests plans of all rules once they and the nodes are known.
+func (r *requests) begin(ctx context.Context) error {
+	if cache.WaitFor(ctx, "", r.rules, r.nodes) {
+		r.enqueue(0, r.view.requests()...)
+	}
+	return ctx.Err()
+}
 
 // enqueue requests plans of rules within some time.
 func (r *requests) enqueue(in time.Duration, rules ...Request) {

@@ -61,9 +61,6 @@ type note struct {
 
 // Reconcile plans a rule, changes the nodes as the plan wants, and reports the result.
 func (r *reconciler) Reconcile(ctx context.Context, request Request) (reconcile.Result, error) {
-	if !r.requests.ready() {
-		return reconcile.Result{}, nil // once all rules and nodes are known, there is another request
-	}
 	began := r.clock.Now()
 	p, ok := r.view.plan(request.UID, nil, began)
 	if !ok {

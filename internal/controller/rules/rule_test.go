@@ -635,7 +635,7 @@ func TestWithoutTheResourceItSaysSoOnceAndAsksOnceASecond(t *testing.T) {
 		var lines []string
 		w.run(func(c *Config) {
 			c.Logger = funcr.New(func(_, line string) {
-				if strings.Contains(line, "NodeTaintRule") {
+				if strings.Contains(line, "The resource NodeTaintRule") {
 					lines = append(lines, line)
 				}
 			}, funcr.Options{})

@@ -95,12 +95,12 @@ func New(config Config) (*Comparison, error) {
 			return nil, fmt.Errorf("register the metrics: %w", err)
 		}
 	}
-	compare, err := stage.New(config.Logger, "shadow-compare", controller.TypedOptions[string]{Reconciler: c}, changes{c})
-	if err != nil {
+	c.parts.InEveryReplica(func(ctx context.Context) error { c.events.Run(ctx); return nil })
+	c.parts.InLeader(manager.RunnableFunc(c.publish))
+	options := controller.TypedOptions[string]{Reconciler: c}
+	if err := stage.Add(&c.parts, config.Logger, "shadow-compare", options, c.nodesToExamine()); err != nil {
 		return nil, err
 	}
-	c.parts.InEveryReplica(func(ctx context.Context) error { c.events.Run(ctx); return nil })
-	c.parts.InLeader(compare, manager.RunnableFunc(c.publish))
 	return c, nil
 }
 
@@ -118,38 +118,29 @@ func (c *Comparison) Reconcile(_ context.Context, node string) (reconcile.Result
 	return reconcile.Result{RequeueAfter: c.examine(node, c.config.Clock.Now())}, nil
 }
 
-// changes is the source of nodes to examine: nodes whose NoExecute taints change, and nodes on which a pod that must
-// leave, or had to, changes.
-type changes struct{ comparison *Comparison }
-
-// String names the source in the log.
-func (changes) String() string { return "changes of NoExecute taints and of pods that must leave" }
-
-// Start implements source.TypedSource.
-func (s changes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
-	c := s.comparison
-	c.config.Pods.Subscribe(func(change podcache.Change) {
-		c.observe(change, c.config.Clock.See())
-		for _, pod := range []*podcache.Pod{change.Before, change.After} {
-			if pod != nil && c.concerns(pod.Node) {
-				queue.Add(pod.Node)
+// nodesToExamine is the source of nodes whose NoExecute taints change, and of nodes on which a pod that must leave, or
+// had to, changes. The comparison begins when everything is seen.
+func (c *Comparison) nodesToExamine() stage.Source[string] {
+	begin := func(queue workqueue.TypedRateLimitingInterface[string]) {
+		c.config.Pods.Subscribe(func(change podcache.Change) {
+			c.observe(change, c.config.Clock.See())
+			for _, pod := range []*podcache.Pod{change.Before, change.After} {
+				if pod != nil && c.concerns(pod.Node) {
+					queue.Add(pod.Node)
+				}
 			}
-		}
-	})
-	c.config.Nodes.SubscribeTaints(queue.Add)
-	return nil
-}
-
-// WaitForSync implements source.TypedSyncingSource. The comparison begins when everything is seen.
-func (s changes) WaitForSync(ctx context.Context) error {
-	c := s.comparison
-	cache.WaitFor(ctx, "", c.config.Nodes, c.config.Pods)
-	if ctx.Err() == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.began = c.config.Clock.Now()
+		})
+		c.config.Nodes.SubscribeTaints(queue.Add)
 	}
-	return ctx.Err()
+	wait := func(ctx context.Context) error {
+		if cache.WaitFor(ctx, "", c.config.Nodes, c.config.Pods) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.began = c.config.Clock.Now()
+		}
+		return ctx.Err()
+	}
+	return stage.Source[string]{Of: "changes of NoExecute taints and of pods that must leave", To: begin, Wait: wait}
 }
 
 // concerns reports whether a node has a NoExecute taint, or a pod that had to leave.
