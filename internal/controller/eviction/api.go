@@ -6,23 +6,60 @@ package eviction
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-
-	"fmt"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 )
+
+// PodRequest names one pod. The UID says which; the name is for the API calls.
+type PodRequest struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
+
+func requestFor(pod *podcache.Pod) PodRequest {
+	return PodRequest{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}
+
+// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could
+// be carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
+type writers struct {
+	mu sync.Mutex
+	of map[types.UID]struct{}
+}
+
+// begin reports whether the caller is the pod's writer now, until it calls end.
+func (w *writers) begin(pod types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, busy := w.of[pod]; busy {
+		return false
+	}
+	if w.of == nil {
+		w.of = map[types.UID]struct{}{}
+	}
+	w.of[pod] = struct{}{}
+	return true
+}
+
+func (w *writers) end(pod types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.of, pod)
+}
 
 // api makes the API calls of an eviction.
 type api struct {
@@ -42,6 +79,7 @@ func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
 // patchCondition sets the condition DisruptionTarget on exactly this pod, because the UID in the patch is a
 // precondition. It returns the patched pod.
 func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
+
 	status corev1.ConditionStatus, message string,
 ) (*corev1.Pod, error) {
 	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, a.clock.Latest()))
@@ -49,6 +87,7 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 
 // patchConditionOf is patchCondition with the precondition that the pod has not changed since it was cached.
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
+
 	status corev1.ConditionStatus, message string,
 ) error {
 	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged(pod), condition(pod, status, message, a.clock.Latest()))
@@ -107,50 +146,4 @@ func (a api) pod(ctx context.Context, pod *podcache.Pod) (*corev1.Pod, error) {
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return a.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-}
-
-// readPod reads the pod. It returns a result when the eviction of the pod has ended.
-func (x *executor) readPod(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
-	answer, err := x.api.pod(ctx, pod)
-	switch {
-	case apicall.IsNotFound(err):
-		x.pods.MarkTerminating(pod.UID)
-		return nil, resultGone, nil
-	case err != nil:
-		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
-	}
-	live, done := x.asAnswered(pod, answer)
-	return live, done, nil
-}
-
-// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or
-// another pod has its name. It tells the cache, which may still have the pod.
-func (x *executor) asAnswered(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
-	live := pod.AsOf(answer)
-	switch {
-	case live.UID != pod.UID:
-		x.pods.MarkTerminating(pod.UID)
-		return live, resultReplaced
-	case live.Flags.Has(podcache.Terminating):
-		x.pods.MarkTerminating(pod.UID)
-		return live, resultGone
-	}
-	return live, ""
-}
-
-// ended tells from the error of a call whether the pod has ended. After a conflict it reads the pod, because the UID is
-// not the only possible cause, and after a 404 too, because that can come from a webhook and be about another object.
-func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
-	switch {
-	case apicall.IsAnotherUID(err):
-		x.pods.MarkTerminating(pod.UID)
-		return resultReplaced, nil
-	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
-		return "", nil
-	}
-	_, done, err := x.readPod(ctx, pod)
-	if err != nil {
-		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
-	}
-	return done, nil
 }

@@ -5,25 +5,69 @@ package eviction
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"slices"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// BuiltIn follows what the built-in controller is about to do, and records it in the cluster; see coexist.Account. It
+// is called concurrently.
+type BuiltIn interface {
+	// Decided is called before a decision about a node takes effect. It returns at once, with the instant at which the
+	// node must be decided about again because a timer of the built-in fires; zero if there is none.
+	Decided(node string) time.Time
+	// Recorded returns once what the built-in does is recorded in the cluster, including what it does because pods of a
+	// node have been due since an instant. None of these may be evicted before then: if this process is killed, only the
+	// record keeps the built-in from deleting pods that took the names of evicted ones. If it returns an error, the
+	// built-in is left to evict.
+	Recorded(ctx context.Context, node string, since time.Time) error
+}
+
+// Policies may object to evictions. They must answer at once, and are asked concurrently.
+type Policies interface {
+	// DoneChecker reports when the policies are known. No pod is evicted before then.
+	cache.DoneChecker
+	// Known reports whether all policies are known now. While they are not, they hold every pod.
+	Known() bool
+	// Look returns what they say about the due pods of a node. If only some pods may leave at a time, these pods wait in
+	// line until the next look, and no other pods of the node do. A node must therefore be looked at again when its pods
+	// or taints change.
+	Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said
+	// Says returns what they say about a pod that is due because of some of these taints of its node.
+	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said
+	// Begin takes the places of a pod when its eviction begins, with a delete or a request to the Eviction API. It
+	// reports false if the pod may not leave that way now. End is called when an eviction that began has ended; it is
+	// told whether the pod is known to stay.
+	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
+	End(node string, pod types.UID, stays bool)
+	// Subscribe calls a function with the name of each node that must be looked at again, because the answers about its
+	// pods may have changed.
+	Subscribe(changed func(node string))
+}
+
+// Mode says what an Evictor does with a due pod.
+type Mode int
+
+const (
+	// Evict deletes it.
+	Evict Mode = iota
+	// DryRun logs and counts what would happen. It changes nothing in the cluster except for writing events, which are
+	// marked as a dry run.
+	DryRun
 )
 
 // judge decides, from the caches, which pods must leave, and when, on the timeline of its clock, and whether policies

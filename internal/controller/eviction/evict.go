@@ -12,14 +12,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
+	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -30,18 +33,6 @@ const (
 	// learnWithin bounds how long to ask whether a cancelled delete was accepted.
 	learnWithin = 5 * time.Second
 )
-
-// PodRequest names one pod. The UID says which; the name is for the API calls.
-type PodRequest struct {
-	Namespace, Name string
-	UID             types.UID
-}
-
-func (r PodRequest) String() string { return r.Namespace + "/" + r.Name }
-
-func requestFor(pod *podcache.Pod) PodRequest {
-	return PodRequest{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-}
 
 // executor carries out the evictions that the queue returns.
 type executor struct {
@@ -205,6 +196,93 @@ func (x *executor) ends(t *try) {
 	}
 }
 
+// cached decides from the caches. It returns a result when there is nothing left to do.
+func (x *executor) cached(t *try) (*podcache.Pod, *nodecache.Node, result) {
+	pod, ok := x.pods.There(t.UID)
+	if !ok {
+		return nil, nil, resultGone
+	}
+	tainted, ok := x.nodes.Tainted(pod.Node)
+	if !ok || !x.due(pod, tainted.NoExecute) {
+		return nil, nil, resultCancelled
+	}
+	said := x.says(pod, tainted, tainted.NoExecute)
+	if said.Stays() || t.asks != (said.Step == policy.Ask) {
+		return nil, nil, resultHeld
+	}
+	return pod, tainted, ""
+}
+
+// decideAgain decides about the pod from the newest knowledge; livePod is the pod as the API server last returned it,
+// if it was asked. It returns a result when there is nothing left to do, and an error when the pod must leave according
+// to the caches but live reads do not confirm it.
+//
+// Live reads are needed because the watches are not in step. A pod can appear bound to a node whose taint is already
+// gone but still in the cache (kubernetes/kubernetes#119862), and the cached pod can lack a toleration that it has now.
+func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	pod, tainted, done := x.cached(t)
+	for done == "" {
+		after := instant.Later(pod.Seen(), tainted.Tainted)
+		live, err := x.live.node(ctx, pod.Node, after)
+		if err != nil {
+			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
+		}
+		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
+			return nil, verdict.Verdict{}, "", err
+		}
+		// The read, and the wait for its token, took time. What the watches brought meanwhile counts, and if the taints
+		// changed, the read is too old to confirm them.
+		read := tainted.Tainted
+		if pod, tainted, done = x.cached(t); done != "" || !tainted.Tainted.Equal(read) {
+			continue
+		}
+		if livePod != nil {
+			pod = livePod
+		}
+		x.warnOfClocks(ctx)
+		v, err := x.decideFrom(t, pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
+		return pod, v, "", err
+	}
+	return nil, verdict.Verdict{}, done, nil
+}
+
+// decideFrom decides about a pod from the taints that a live read confirms. A read that the watch has passed tells what
+// had to happen when it was made, as long as the newest read still shows the same.
+func (x *executor) decideFrom(t *try, pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
+	verdict.Verdict, error,
+) {
+	if wentBack(tainted, newest) {
+		return verdict.Verdict{}, errUnconfirmed
+	}
+	at, confirmed := x.clock.Now(), confirmedBy(tainted, newest.node, nil)
+	v, leaves := x.over(pod, confirmed)
+	if !leaves && passed.node != nil {
+		confirmed = confirmedBy(tainted, newest.node, passed.node)
+		v, _ = x.over(pod, confirmed)
+		at = instant.Earlier(at, passed.started)
+	}
+	if !v.DueAt(at) {
+		return v, errUnconfirmed
+	}
+	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
+	if said := x.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !t.asks {
+		return v, errUnconfirmed
+	}
+	return v, nil
+}
+
+// decideWithToken waits for the token of the next call and then decides.
+func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.Pod) (
+	*podcache.Pod, verdict.Verdict, result, error,
+) {
+	if err := x.api.token(ctx); err != nil {
+		return nil, verdict.Verdict{}, "", err
+	}
+	return x.decideAgain(ctx, t, live)
+}
+
 // clocksDiffer is the difference between the clocks that is worth a warning. Deadlines are kept to the second.
 const clocksDiffer = 5 * time.Second
 
@@ -245,6 +323,60 @@ func (x *executor) carryOut(ctx context.Context, t *try, pod *podcache.Pod) (res
 		return done, err
 	}
 	return x.delete(ctx, t, pod, v)
+}
+
+// markTries is how often the patch of the condition, or the read of a pod that has it, may fail before it no longer
+// blocks the delete. It is still tried first each time. In upstream, a status patch that could never succeed once
+// blocked evictions permanently (kubernetes/kubernetes#112517).
+const markTries = 3
+
+// mark sets the condition DisruptionTarget, with which Job pod failure policies recognize an eviction, unless the pod
+// has it. It returns the pod as the API server has it now: the answer to the patch costs no further call, and shows
+// what a lagging watch has not brought yet. The pod is nil if nothing newer than the cached one is known and the delete
+// must not wait any longer.
+func (x *executor) mark(ctx context.Context, t *try, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	if t.marked || pod.Flags.Has(podcache.MarkedByUs) {
+		live, done, err := x.readPod(ctx, pod)
+		if err != nil && !t.blocks(err) {
+			return t.newest(pod), "", nil // it must not block the delete
+		}
+		if err != nil || done != "" || t.shown(live).Flags.Has(podcache.MarkedByUs) {
+			return live, done, err
+		}
+		// A client removed it again.
+		if pod, _, done, err = x.decideWithToken(ctx, t, live); done != "" || err != nil {
+			return nil, done, err
+		}
+	}
+	answer, err := x.api.patchCondition(ctx, pod, corev1.ConditionTrue, v1alpha1.MarkMessage)
+	if err == nil {
+		live, done := x.asAnswered(pod, answer)
+		return t.shown(live), done, nil
+	}
+	return x.unmarked(ctx, t, pod, err)
+}
+
+// unmarked decides what happens to a pod on which the condition could not be set. It returns an error only as long as
+// the delete waits for the condition.
+func (x *executor) unmarked(
+	ctx context.Context, t *try, pod *podcache.Pod, err error,
+) (*podcache.Pod, result, error) {
+	// A conflict whose cause cannot be read is a refusal like any other, and must not block the delete.
+	if done, _ := x.ended(ctx, pod, err); done != "" {
+		return nil, done, nil
+	}
+	if t.blocks(err) {
+		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+	}
+	t.unmarked = err
+	if err := x.api.token(ctx); err != nil {
+		return nil, "", err
+	}
+	live, done, lookErr := x.readPod(ctx, pod)
+	if lookErr != nil { // nor must this block the delete
+		live = t.newest(pod)
+	}
+	return live, done, nil
 }
 
 func (x *executor) delete(ctx context.Context, t *try, pod *podcache.Pod, v verdict.Verdict) (result, error) {
@@ -290,6 +422,52 @@ func (x *executor) ask(ctx context.Context, t *try, pod *podcache.Pod) (result, 
 		return "", fmt.Errorf("ask the Eviction API about pod %s: %w", pod.Key(), err)
 	}
 	return x.left(ctx, pod, v), nil
+}
+
+// readPod reads the pod. It returns a result when the eviction of the pod has ended.
+func (x *executor) readPod(ctx context.Context, pod *podcache.Pod) (*podcache.Pod, result, error) {
+	answer, err := x.api.pod(ctx, pod)
+	switch {
+	case apicall.IsNotFound(err):
+		x.pods.MarkTerminating(pod.UID)
+		return nil, resultGone, nil
+	case err != nil:
+		return nil, "", fmt.Errorf("read pod %s: %w", pod.Key(), err)
+	}
+	live, done := x.asAnswered(pod, answer)
+	return live, done, nil
+}
+
+// asAnswered returns our pod as the API server returned it, and whether it has ended, because it is terminating or
+// another pod has its name. It tells the cache, which may still have the pod.
+func (x *executor) asAnswered(pod *podcache.Pod, answer *corev1.Pod) (*podcache.Pod, result) {
+	live := pod.AsOf(answer)
+	switch {
+	case live.UID != pod.UID:
+		x.pods.MarkTerminating(pod.UID)
+		return live, resultReplaced
+	case live.Flags.Has(podcache.Terminating):
+		x.pods.MarkTerminating(pod.UID)
+		return live, resultGone
+	}
+	return live, ""
+}
+
+// ended tells from the error of a call whether the pod has ended. After a conflict it reads the pod, because the UID is
+// not the only possible cause, and after a 404 too, because that can come from a webhook and be about another object.
+func (x *executor) ended(ctx context.Context, pod *podcache.Pod, err error) (result, error) {
+	switch {
+	case apicall.IsAnotherUID(err):
+		x.pods.MarkTerminating(pod.UID)
+		return resultReplaced, nil
+	case !apierrors.IsConflict(err) && !apicall.IsNotFound(err):
+		return "", nil
+	}
+	_, done, err := x.readPod(ctx, pod)
+	if err != nil {
+		return "", fmt.Errorf("look into a conflict or a 404: %w", err)
+	}
+	return done, nil
 }
 
 // left notes that the API server has accepted the eviction of a pod.
@@ -378,6 +556,43 @@ func (x *executor) outcome(ctx context.Context, t *try, result result, err error
 		return backlog.Later(apicall.FirstBackoff)
 	}
 	return backlog.Over
+}
+
+// retry notes a try without a result, and returns when the next may begin.
+func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
+	outcome, wait := t.next(err)
+	if refused(err) {
+		x.decide.refused(t)
+	}
+	x.metrics.retries.WithLabelValues(reason(err)).Inc()
+	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
+		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
+	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
+	if often && x.rarely.allows(reason(err), x.clock.Now()) {
+		log.Info("Eviction failed repeatedly, will retry")
+	} else {
+		log.V(1).Info("Eviction failed, will retry")
+	}
+	return outcome
+}
+
+// next returns what happens to an eviction whose try failed, and how long it waits. Waiting for a watch is not a
+// failure, nor is making room for other evictions.
+func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
+	switch {
+	case errors.Is(err, errUnconfirmed):
+		t.unconfirmed++
+		wait = apicall.Doubled(firstUnconfirmed, t.unconfirmed, lastUnconfirmed)
+		return backlog.Unsure(wait), wait
+	case errors.Is(err, backlog.ErrNoRoom), errors.Is(err, context.DeadlineExceeded):
+		return backlog.Hung, 0
+	}
+	t.unconfirmed = 0
+	wait = apicall.Backoff(t.tries+1, err)
+	if refused(err) {
+		return backlog.Failed(wait, refuser(err)), wait
+	}
+	return backlog.Failed(wait, ""), wait
 }
 
 // settled counts a try that has ended its eviction.

@@ -18,17 +18,16 @@
 //
 // It stores nothing else. When a pod is due follows from what the API server has, according to package verdict.
 //
-// The files, besides eviction.go, which has what an Evictor asks of others and puts everything together:
+// The files, besides eviction.go, which puts everything together:
 //
 //	decide.go       which pods of a node must leave, and whether policies object
 //	queue.go        the Backlog, with a clock and a lock
 //	evict.go        one try, from the first call to how it ended: it deletes the pod, or asks the Eviction API
-//	live.go         what live reads of nodes confirm
-//	mark.go         the condition DisruptionTarget
-//	api.go          all API calls, and whether a pod has ended according to their answers
-//	trouble.go      when a failed try is retried, and what refused it
-//	stamp.go, keepalive.go
-//	                what else is written: timeAdded, tolerations of pods that stay
+//	live.go         what everything that writes shares, live reads of nodes, and what they confirm
+//	keepalive.go, stamp.go
+//	                what else is written: tolerations of pods that stay, wrong conditions, timeAdded
+//	api.go          all API calls
+//	trouble.go      what an error means
 //	metrics.go      metrics, and events on pods
 package eviction
 
@@ -40,11 +39,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -54,30 +52,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"sync"
-
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
-)
-
-// Mode says what an Evictor does with a due pod.
-type Mode int
-
-const (
-	// Evict deletes it.
-	Evict Mode = iota
-	// DryRun logs and counts what would happen. It changes nothing in the cluster except for writing events, which are
-	// marked as a dry run.
-	DryRun
 )
 
 // DefaultConcurrentEvictions is how many evictions run at the same time by default. If the API server is the
@@ -129,41 +112,6 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Logger defaults to one that discards.
 	Logger logr.Logger
-}
-
-// BuiltIn follows what the built-in controller is about to do, and records it in the cluster; see coexist.Account. It
-// is called concurrently.
-type BuiltIn interface {
-	// Decided is called before a decision about a node takes effect. It returns at once, with the instant at which the
-	// node must be decided about again because a timer of the built-in fires; zero if there is none.
-	Decided(node string) time.Time
-	// Recorded returns once what the built-in does is recorded in the cluster, including what it does because pods of a
-	// node have been due since an instant. None of these may be evicted before then: if this process is killed, only the
-	// record keeps the built-in from deleting pods that took the names of evicted ones. If it returns an error, the
-	// built-in is left to evict.
-	Recorded(ctx context.Context, node string, since time.Time) error
-}
-
-// Policies may object to evictions. They must answer at once, and are asked concurrently.
-type Policies interface {
-	// DoneChecker reports when the policies are known. No pod is evicted before then.
-	cache.DoneChecker
-	// Known reports whether all policies are known now. While they are not, they hold every pod.
-	Known() bool
-	// Look returns what they say about the due pods of a node. If only some pods may leave at a time, these pods wait in
-	// line until the next look, and no other pods of the node do. A node must therefore be looked at again when its pods
-	// or taints change.
-	Look(name string, node *nodecache.Node, due []*podcache.Pod) []policy.Said
-	// Says returns what they say about a pod that is due because of some of these taints of its node.
-	Says(pod *podcache.Pod, node *nodecache.Node, taints []verdict.Taint) policy.Said
-	// Begin takes the places of a pod when its eviction begins, with a delete or a request to the Eviction API. It
-	// reports false if the pod may not leave that way now. End is called when an eviction that began has ended; it is
-	// told whether the pod is known to stay.
-	Begin(pod *podcache.Pod, node *nodecache.Node, asks bool) bool
-	End(node string, pod types.UID, stays bool)
-	// Subscribe calls a function with the name of each node that must be looked at again, because the answers about its
-	// pods may have changed.
-	Subscribe(changed func(node string))
 }
 
 func (c *Config) complete() error {
@@ -254,44 +202,6 @@ func (e *Evictor) known() []cache.DoneChecker {
 func (e *Evictor) waitForKnown(ctx context.Context) error {
 	cache.WaitFor(ctx, "", e.known()...)
 	return ctx.Err()
-}
-
-// writer is what everything that writes to the API server shares.
-type writer struct {
-	judge
-
-	api     api
-	live    *liveNodes
-	writers *writers
-	events  *events
-	metrics *metrics
-}
-
-// writers lets one goroutine at a time mark, unmark or evict a pod. Otherwise, a PATCH that takes the mark away could
-// be carried out after the eviction has read the mark and before it deletes the pod. It is safe for concurrent use.
-type writers struct {
-	mu sync.Mutex
-	of map[types.UID]struct{}
-}
-
-// begin reports whether the caller is the pod's writer now, until it calls end.
-func (w *writers) begin(pod types.UID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, busy := w.of[pod]; busy {
-		return false
-	}
-	if w.of == nil {
-		w.of = map[types.UID]struct{}{}
-	}
-	w.of[pod] = struct{}{}
-	return true
-}
-
-func (w *writers) end(pod types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.of, pod)
 }
 
 // addControllers adds the controllers: what decides, what carries that out, and what writes marks, tolerations and

@@ -21,6 +21,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
@@ -181,4 +182,98 @@ func (d *decider) refused(t *try) {
 	if d.keep != nil {
 		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.clock.Since(t.due)))
 	}
+}
+
+// reclaimer corrects marks.
+//
+// Where the built-in controller runs, it replaces the built-in's marks with ours. If a pod has its exact mark, the
+// built-in deletes the pod without setting the mark again (pkg/controller/tainteviction/taint_eviction.go), which
+// bypasses the admission policy that keeps it from evicting.
+//
+// It also resets our mark on a pod that a policy holds now. Such a pod is not about to end, and kube-controller-manager
+// would reset the mark after two minutes (pkg/controller/disruption).
+type reclaimer struct {
+	writer
+
+	builtIn bool // the built-in controller runs
+}
+
+// Reconcile rewrites the mark of one pod, if it is wrong.
+func (r *reclaimer) Reconcile(ctx context.Context, req PodRequest) (reconcile.Result, error) {
+	is, wrong, err := apicall.Decide(ctx, r.api.limiter, func() (correction, bool) { return r.correct(req.UID) })
+	if !wrong {
+		return reconcile.Result{}, err
+	}
+	if !r.writers.begin(req.UID) {
+		return reconcile.Result{RequeueAfter: apicall.FirstBackoff}, nil
+	}
+	defer r.writers.end(req.UID)
+	err = r.api.patchConditionOf(ctx, is.pod, is.status, is.message)
+	if apicall.IsNotFound(err) || apicall.IsAnotherUID(err) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("rewrite the mark of pod %s: %w", is.pod.Key(), err)
+	}
+	logf.FromContext(ctx).Info("Rewrote the mark of a pod",
+		"pod", klog.KRef(is.pod.Namespace, is.pod.Name), "disruptionTarget", is.status, "message", is.message)
+	return reconcile.Result{}, nil
+}
+
+// correction is the right mark of a pod.
+type correction struct {
+	pod     *podcache.Pod
+	status  corev1.ConditionStatus
+	message string
+}
+
+// correct returns the right mark of a pod, if it has a wrong one.
+func (r *reclaimer) correct(uid types.UID) (correction, bool) {
+	pod, ok := r.pods.There(uid)
+	if !ok || !r.marked(pod) {
+		return correction{}, false
+	}
+	due, held, why := r.held(pod)
+	switch {
+	case held:
+		return correction{pod, corev1.ConditionFalse, v1alpha1.StaysMessage(why.String())}, true
+	case pod.Flags.Has(podcache.MarkedByUs):
+		return correction{}, false
+	case due:
+		return correction{pod, corev1.ConditionTrue, v1alpha1.MarkMessage}, true
+	}
+	return correction{pod, corev1.ConditionFalse, v1alpha1.UnmarkMessage}, true
+}
+
+// marked reports whether a pod has a mark that can be wrong.
+func (r *reclaimer) marked(pod *podcache.Pod) bool {
+	return r.builtIn && pod.Flags.Has(podcache.MarkedByBuiltIn) ||
+		r.policies != nil && pod.Flags.Has(podcache.MarkedByUs)
+}
+
+// podsToReclaim is the source of marked pods. It returns them again when the answers of policies may have changed.
+func (e *Evictor) podsToReclaim(r *reclaimer) stage.Source[PodRequest] {
+	begin := func(queue workqueue.TypedRateLimitingInterface[PodRequest]) {
+		add := func(pod *podcache.Pod) {
+			if r.marked(pod) && !pod.Flags.Has(podcache.Terminating) {
+				queue.Add(requestFor(pod))
+			}
+		}
+		e.pods.Subscribe(func(change podcache.Change) {
+			if change.After != nil {
+				add(change.After)
+			}
+		})
+		if e.policies == nil {
+			return
+		}
+		on := func(node string) {
+			for _, pod := range e.pods.OnNode(node) {
+				add(pod)
+			}
+		}
+		e.policies.Subscribe(on)
+		e.nodes.SubscribeTaints(on)
+	}
+	return stage.Source[PodRequest]{Of: "marked pods", To: begin, Wait: e.waitForKnown}
 }

@@ -14,15 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"cmp"
-	"fmt"
-
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -36,6 +30,17 @@ const (
 	// stuckAfter is how long other tries wait for a read. An API server that is merely slow answers sooner.
 	stuckAfter = 4 * time.Second
 )
+
+// writer is what everything that writes to the API server shares.
+type writer struct {
+	judge
+
+	api     api
+	live    *liveNodes
+	writers *writers
+	events  *events
+	metrics *metrics
+}
 
 // liveNodes reads nodes from the API server itself. Callers that need a node at about the same time share one read.
 // Safe for concurrent use.
@@ -203,93 +208,6 @@ func (l *liveNodes) passed(name, version string, after time.Time) liveRead {
 		return liveRead{}
 	}
 	return known.passed
-}
-
-// cached decides from the caches. It returns a result when there is nothing left to do.
-func (x *executor) cached(t *try) (*podcache.Pod, *nodecache.Node, result) {
-	pod, ok := x.pods.There(t.UID)
-	if !ok {
-		return nil, nil, resultGone
-	}
-	tainted, ok := x.nodes.Tainted(pod.Node)
-	if !ok || !x.due(pod, tainted.NoExecute) {
-		return nil, nil, resultCancelled
-	}
-	said := x.says(pod, tainted, tainted.NoExecute)
-	if said.Stays() || t.asks != (said.Step == policy.Ask) {
-		return nil, nil, resultHeld
-	}
-	return pod, tainted, ""
-}
-
-// decideAgain decides about the pod from the newest knowledge; livePod is the pod as the API server last returned it,
-// if it was asked. It returns a result when there is nothing left to do, and an error when the pod must leave according
-// to the caches but live reads do not confirm it.
-//
-// Live reads are needed because the watches are not in step. A pod can appear bound to a node whose taint is already
-// gone but still in the cache (kubernetes/kubernetes#119862), and the cached pod can lack a toleration that it has now.
-func (x *executor) decideAgain(ctx context.Context, t *try, livePod *podcache.Pod) (
-	*podcache.Pod, verdict.Verdict, result, error,
-) {
-	pod, tainted, done := x.cached(t)
-	for done == "" {
-		after := instant.Later(pod.Seen(), tainted.Tainted)
-		live, err := x.live.node(ctx, pod.Node, after)
-		if err != nil {
-			return nil, verdict.Verdict{}, "", fmt.Errorf("confirm the taints of node %s: %w", pod.Node, err)
-		}
-		if err := cmp.Or(ctx.Err(), apicall.AbortCause(ctx)); err != nil {
-			return nil, verdict.Verdict{}, "", err
-		}
-		// The read, and the wait for its token, took time. What the watches brought meanwhile counts, and if the taints
-		// changed, the read is too old to confirm them.
-		read := tainted.Tainted
-		if pod, tainted, done = x.cached(t); done != "" || !tainted.Tainted.Equal(read) {
-			continue
-		}
-		if livePod != nil {
-			pod = livePod
-		}
-		x.warnOfClocks(ctx)
-		v, err := x.decideFrom(t, pod, tainted, live, x.live.passed(pod.Node, tainted.ResourceVersion, after))
-		return pod, v, "", err
-	}
-	return nil, verdict.Verdict{}, done, nil
-}
-
-// decideFrom decides about a pod from the taints that a live read confirms. A read that the watch has passed tells what
-// had to happen when it was made, as long as the newest read still shows the same.
-func (x *executor) decideFrom(t *try, pod *podcache.Pod, tainted *nodecache.Node, newest, passed liveRead) (
-	verdict.Verdict, error,
-) {
-	if wentBack(tainted, newest) {
-		return verdict.Verdict{}, errUnconfirmed
-	}
-	at, confirmed := x.clock.Now(), confirmedBy(tainted, newest.node, nil)
-	v, leaves := x.over(pod, confirmed)
-	if !leaves && passed.node != nil {
-		confirmed = confirmedBy(tainted, newest.node, passed.node)
-		v, _ = x.over(pod, confirmed)
-		at = instant.Earlier(at, passed.started)
-	}
-	if !v.DueAt(at) {
-		return v, errUnconfirmed
-	}
-	// Policies may let the pod leave because of an unconfirmed taint, but hold it or want to ask because of the others.
-	if said := x.says(pod, tainted, confirmed); said.Stays() || said.Step == policy.Ask && !t.asks {
-		return v, errUnconfirmed
-	}
-	return v, nil
-}
-
-// decideWithToken waits for the token of the next call and then decides.
-func (x *executor) decideWithToken(ctx context.Context, t *try, live *podcache.Pod) (
-	*podcache.Pod, verdict.Verdict, result, error,
-) {
-	if err := x.api.token(ctx); err != nil {
-		return nil, verdict.Verdict{}, "", err
-	}
-	return x.decideAgain(ctx, t, live)
 }
 
 // confirmedBy returns the taints of a node that a live read shows too, if they are certainly the same and were not

@@ -4,7 +4,6 @@
 package eviction
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"regexp"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/controller/backlog"
@@ -28,43 +25,6 @@ const (
 // errUnconfirmed says that the live node or pod does not confirm the cached one. One of them is about to change, so it
 // will soon be clear which is right.
 var errUnconfirmed = errors.New("the node's taints and the pod, read live, do not confirm the eviction; waiting for the watch")
-
-// retry notes a try without a result, and returns when the next may begin.
-func (x *executor) retry(ctx context.Context, t *try, err error) backlog.Outcome {
-	outcome, wait := t.next(err)
-	if refused(err) {
-		x.decide.refused(t)
-	}
-	x.metrics.retries.WithLabelValues(reason(err)).Inc()
-	log := logf.FromContext(ctx).WithValues("pod", klog.KRef(t.Namespace, t.Name), "tries", t.tries+1,
-		"unconfirmed", t.unconfirmed, "after", wait.String(), "reason", err.Error())
-	often := max(t.tries+1, t.unconfirmed) >= troubleAfter
-	if often && x.rarely.allows(reason(err), x.clock.Now()) {
-		log.Info("Eviction failed repeatedly, will retry")
-	} else {
-		log.V(1).Info("Eviction failed, will retry")
-	}
-	return outcome
-}
-
-// next returns what happens to an eviction whose try failed, and how long it waits. Waiting for a watch is not a
-// failure, nor is making room for other evictions.
-func (t *try) next(err error) (_ backlog.Outcome, wait time.Duration) {
-	switch {
-	case errors.Is(err, errUnconfirmed):
-		t.unconfirmed++
-		wait = apicall.Doubled(firstUnconfirmed, t.unconfirmed, lastUnconfirmed)
-		return backlog.Unsure(wait), wait
-	case errors.Is(err, backlog.ErrNoRoom), errors.Is(err, context.DeadlineExceeded):
-		return backlog.Hung, 0
-	}
-	t.unconfirmed = 0
-	wait = apicall.Backoff(t.tries+1, err)
-	if refused(err) {
-		return backlog.Failed(wait, refuser(err)), wait
-	}
-	return backlog.Failed(wait, ""), wait
-}
 
 // reason returns the name of an error in metrics.
 func reason(err error) string {
