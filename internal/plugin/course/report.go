@@ -315,7 +315,8 @@ func (s *story) tell(start time.Time) []cliv1alpha1.SimulationEvent {
 }
 
 func (is *line) compare(other *line) int {
-	if order := cmp.Or(is.from.Compare(other.from), cmp.Compare(is.topic, other.topic)); order != 0 || is.topic == taintsSet {
+	order := cmp.Or(is.from.Compare(other.from), cmp.Compare(is.topic, other.topic))
+	if order != 0 || is.topic == taintsSet {
 		return order // steps at the same time stay in their order
 	}
 	order := cmp.Compare(is.zone, other.zone)
