@@ -319,7 +319,7 @@ func (is *line) compare(other *line) int {
 	if order != 0 || is.topic == taintsSet {
 		return order // steps at the same time stay in their order
 	}
-	order := cmp.Compare(is.zone, other.zone)
+	order = cmp.Compare(is.zone, other.zone)
 	if is.topic.ofWorkloads() {
 		order = cmp.Or(cmp.Compare(other.lasts, is.lasts), cmp.Compare(other.number, is.number))
 	}

@@ -57,7 +57,7 @@ func Ours(client *fake.Clientset) (func(context.Context) error, error) {
 	return caches.With(evictor.Run), nil
 }
 
-// OursWithNodeHealth is our node health and our Evictor, whole and in one process, as the steps about kubelets want them.
+// OursWithNodeHealth is our node health and our Evictor, whole and in one process, as the steps about kubelets want.
 func OursWithNodeHealth(client *fake.Clientset) (func(context.Context) error, error) {
 	return Keeping(readiness.Grace{Monitor: NodeGrace, Startup: NodeStartupGrace})(client)
 }
