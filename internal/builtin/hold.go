@@ -28,7 +28,7 @@ const (
 	// 429 or 5xx and that client-go repeats.
 	slack = 2 * time.Minute
 	// longest is how far ahead the policy accepts backlog-until; see charts/taintkeeper/templates/coexistence.yaml. The
-	// Record stays below it, because API servers' clocks differ.
+	// record stays below it, because API servers' clocks differ.
 	longest = 10 * time.Minute
 	// before is how much earlier than known a storm may have begun, because the clocks of API servers differ slightly.
 	before = time.Second
@@ -91,8 +91,8 @@ type spared struct {
 	inherited bool
 }
 
-// Over reports whether nothing is held at an instant.
-func (h *Hold) Over(at time.Time) bool { return len(h.tries) == 0 || h.tries[len(h.tries)-1].over(at) }
+// over reports whether nothing is held at an instant.
+func (h *Hold) over(at time.Time) bool { return len(h.tries) == 0 || h.tries[len(h.tries)-1].over(at) }
 
 // end is when the built-in has made all its calls; zero if there are none.
 func (h *Hold) end() time.Time {
@@ -127,7 +127,7 @@ func (h *Hold) Decided(d NodeTries, at time.Time) {
 	h.Restarted(at)
 	h.due = d.Due
 	h.tried(d.Begun, d.From, at)
-	if h.Over(at) {
+	if h.over(at) {
 		return
 	}
 	switch is, listed := h.spared[d.Node]; {
@@ -216,7 +216,7 @@ type Record struct {
 
 // Record returns what to write of a hold at an instant.
 func (h *Hold) Record(at time.Time) Record {
-	if h.forget(at); h.Over(at) {
+	if h.forget(at); h.over(at) {
 		return Record{}
 	}
 	names, all := h.Nodes()
@@ -247,7 +247,7 @@ func (h *Hold) Merge(r Record, at, born time.Time) {
 	}
 	h.forget(at)
 	end := r.Until.Add(-slack)
-	if !h.Over(at) && r.Since.Before(h.since()) && r.Since.Before(born) {
+	if !h.over(at) && r.Since.Before(h.since()) && r.Since.Before(born) {
 		end = end.Add(h.left(at))
 	}
 	h.addTries(tries{r.Since, instant.Later(h.end(), end)})

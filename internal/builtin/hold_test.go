@@ -51,10 +51,10 @@ func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHold()
 			test.play(&h)
-			if h.Over(after(test.want - 1)) {
+			if h.over(after(test.want - 1)) {
 				t.Errorf("it is over before %v", test.want)
 			}
-			if !h.Over(after(test.want)) {
+			if !h.over(after(test.want)) {
 				t.Errorf("it is not over at %v", test.want)
 			}
 		})
@@ -71,7 +71,7 @@ func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
 	for at := time.Duration(0); at <= time.Hour; at += together {
 		last = after(at)
 		h.Restarted(last)
-		if until := last.Add(takes + slack); h.Over(until.Add(-1)) {
+		if until := last.Add(takes + slack); h.over(until.Add(-1)) {
 			t.Fatalf("after %v it is over before %v more", at, until.Sub(last))
 		}
 	}
@@ -84,7 +84,7 @@ func TestWhilePodsAreDueAHoldLastsAsIfTheBuiltInHadJustRestarted(t *testing.T) {
 	h.Decided(NodeTries{Node: "n", Spared: last, Stays: true}, last)
 	h.wantSpared(t, "n")
 	end := last.Add(takes + slack)
-	if h.Over(end.Add(-1)) || !h.Over(end) {
+	if h.over(end.Add(-1)) || !h.over(end) {
 		t.Errorf("once no pod is due, it is over at %v, want %v", h.end().Add(slack), end)
 	}
 }
@@ -94,12 +94,12 @@ func TestAnUntaintOfDuePodsSparesTheNodeWhetherAStormIsKnownOrNot(t *testing.T) 
 	h := newHold()
 	h.Decided(NodeTries{Node: "n", Begun: 4, From: began, Due: 4}, began)
 	at := after(time.Hour)
-	if !h.Over(at) {
+	if !h.over(at) {
 		t.Fatal("the storm is not over after an hour without a renewal")
 	}
 	h.Decided(NodeTries{Node: "n", Spared: at, Stays: true}, at)
 	h.wantSpared(t, "n")
-	if h.Over(at.Add(4*triesPerRestart*perTry + slack - 1)) {
+	if h.over(at.Add(4*triesPerRestart*perTry + slack - 1)) {
 		t.Error("the tries of a restarted built-in are not waited for")
 	}
 }

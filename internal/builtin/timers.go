@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -105,53 +104,43 @@ func (t Timers) Replay(pod verdict.Pod, taints []verdict.Taint, started time.Tim
 // the pod at once when it looks at the pod and the pod is due then, and when the pod's timer fires. When the controller
 // began to watch is not known, so the timer is the earliest instant at which the rule has made the pod due since the
 // pod has had to leave: the controller fires no sooner. It tries terminating pods, too. A restart, after which it tries
-// all due pods again, cannot be seen; see [Tries.Due]. The zero value is a pod that was not seen yet.
+// all due pods again, cannot be seen; see Due. The zero value is a pod that was not seen yet.
 type Tries struct {
-	fires  time.Time // the timer; zero if there is none
-	tried  bool
-	due    bool
-	stays  bool
-	spared time.Time
+	// Fires is when the pod's timer fires; zero if it has none.
+	Fires time.Time
+	// Tried means that the pod was tried at some time.
+	Tried bool
+	// Due means that the pod is due. If the controller restarts, it tries the pod again.
+	Due bool
+	// Stays means that the pod stays, for now or for good.
+	Stays bool
+	// Spared is since when the pod has stayed after a try; zero if it does not stay or was not tried.
+	Spared time.Time
 }
 
 // See takes into account what the rule requires of the pod at an instant, whether it is terminating or not. looks means
 // that the controller looks at the pod because the pod is new, or its tolerations or the NoExecute taints of its node
 // have changed. It returns since when the pod is being tried, if that is new, or zero.
 func (t *Tries) See(v verdict.Verdict, looks, terminating bool, now time.Time) (began time.Time) {
-	if v.Leaves && (looks || !t.fires.IsZero()) {
-		t.fires = instant.Next(t.fires, v.Due)
+	if v.Leaves && (looks || !t.Fires.IsZero()) {
+		t.Fires = instant.Next(t.Fires, v.Due)
 	}
-	if !t.fires.IsZero() && !t.fires.After(now) {
-		began, t.tried, t.fires = t.fires, true, time.Time{}
+	if !t.Fires.IsZero() && !t.Fires.After(now) {
+		began, t.Tried, t.Fires = t.Fires, true, time.Time{}
 	}
 	if !v.Leaves {
-		t.fires = time.Time{}
+		t.Fires = time.Time{}
 	}
-	t.due = v.DueAt(now)
-	t.stays = !terminating && !t.due
+	t.Due = v.DueAt(now)
+	t.Stays = !terminating && !t.Due
 	switch {
-	case !t.stays:
-		t.spared = time.Time{}
-	case t.tried && t.spared.IsZero():
-		t.spared = now
+	case !t.Stays:
+		t.Spared = time.Time{}
+	case t.Tried && t.Spared.IsZero():
+		t.Spared = now
 	}
 	return began
 }
-
-// Fires returns when the pod's timer fires; zero if it has none.
-func (t *Tries) Fires() time.Time { return t.fires }
-
-// Tried reports whether the pod was ever tried.
-func (t *Tries) Tried() bool { return t.tried }
-
-// Due reports whether the pod is due. If the controller restarts, it tries the pod again.
-func (t *Tries) Due() bool { return t.due }
-
-// Stays reports whether the pod stays, for now or for good.
-func (t *Tries) Stays() bool { return t.stays }
-
-// Spared returns since when the pod has stayed after a try; zero if it does not stay or was not tried.
-func (t *Tries) Spared() time.Time { return t.spared }
 
 // The defaults of the client with which the controller evicts: --kube-api-qps and --kube-api-burst.
 const (

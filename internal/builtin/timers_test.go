@@ -115,7 +115,7 @@ func TestTriesBeginNoLaterThanTheControllersTimersFire(t *testing.T) {
 			tries.See(verdict.Rule{}.Decide(pod, taints), looks, false, now)
 			if timer.DueAt(now) {
 				fired++
-				if !tries.Tried() {
+				if !tries.Tried {
 					t.Fatalf("the timer fired after %d s, and no try has begun: %v, %v", second, pod.Tolerations, taints)
 				}
 				tries, timer, taints = builtin.Tries{}, verdict.Verdict{}, nil // another pod

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 

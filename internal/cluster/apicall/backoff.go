@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 )
 
 // The backoff between tries of a call. It starts at the first value, and doubles up to the last.
@@ -123,8 +125,8 @@ func (b *Backoffs[K]) Next(now time.Time) time.Time {
 	defer b.mu.Unlock()
 	var next time.Time
 	for _, f := range b.failed {
-		if f.again.After(now) && (next.IsZero() || f.again.Before(next)) {
-			next = f.again
+		if f.again.After(now) {
+			next = instant.Next(next, f.again)
 		}
 	}
 	return next

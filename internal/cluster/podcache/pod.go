@@ -80,6 +80,15 @@ func (p *Pod) Rule() verdict.Pod {
 	return verdict.Pod{Tolerations: p.Tolerations(), Bound: p.Bound()}
 }
 
+// Verdict returns the verdict on the pod on a node with the given taints, whether it is terminating or not. Only its
+// kubelet can end a mirror pod (kubernetes/kubernetes#96363).
+func (p *Pod) Verdict(rule verdict.Rule, tainted []verdict.Taint) verdict.Verdict {
+	if p.Flags.Has(Mirror) {
+		return verdict.Verdict{}
+	}
+	return rule.Decide(p.Rule(), tainted)
+}
+
 // AsOf returns the record of the same pod as the API server has just returned it, which can be newer than what the
 // watch has brought. The cache keeps its own.
 func (p *Pod) AsOf(live *corev1.Pod) *Pod {

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -134,6 +135,19 @@ func (s Source[request]) Start(_ context.Context, queue workqueue.TypedRateLimit
 
 // WaitForSync implements source.TypedSyncingSource.
 func (s Source[request]) WaitForSync(ctx context.Context) error { return s.Wait(ctx) }
+
+// Register registers metrics. A nil Registerer takes none.
+func Register(registerer prometheus.Registerer, all ...prometheus.Collector) error {
+	if registerer == nil {
+		return nil
+	}
+	for _, collector := range all {
+		if err := registerer.Register(collector); err != nil {
+			return fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	return nil
+}
 
 // feeding is a runnable that a manager treats as a cache. Caches run in every replica, and end after what runs in the
 // leader. Otherwise the manager would first end what feeds the leader (controller-runtime, pkg/manager/internal.go).

@@ -15,10 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	"k8s.io/client-go/rest"
 
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 

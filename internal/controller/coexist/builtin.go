@@ -7,14 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/instant"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -66,7 +65,7 @@ func (b *builtInTries) seeNode(name string) (next time.Time) {
 	if node := b.byNode[name]; node != nil {
 		node.looked = at
 		for _, pod := range node.pods {
-			next = instant.Next(next, pod.Fires())
+			next = instant.Next(next, pod.Fires)
 		}
 	}
 	return next
@@ -136,10 +135,10 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 
 // decide returns the verdict on a pod, whether it is terminating or not.
 func (b *builtInTries) decide(pod *podcache.Pod, on *nodecache.Node) verdict.Verdict {
-	if on == nil || pod.Flags.Has(podcache.Mirror) {
+	if on == nil {
 		return verdict.Verdict{}
 	}
-	return b.rule.Decide(pod.Rule(), on.NoExecute)
+	return pod.Verdict(b.rule, on.NoExecute)
 }
 
 // report passes on what is new about a node, and forgets the node if it has neither taints nor pods that were tried.
@@ -147,12 +146,12 @@ func (b *builtInTries) decide(pod *podcache.Pod, on *nodecache.Node) verdict.Ver
 func (b *builtInTries) report(name string, node *triedNode, news builtin.NodeTries) {
 	is, idle := builtin.NodeTries{Node: name}, node.state == nil
 	for _, pod := range node.pods {
-		is.Stays = is.Stays || pod.Stays()
-		if pod.Due() {
+		is.Stays = is.Stays || pod.Stays
+		if pod.Due {
 			is.Due++
 		}
-		is.Spared = instant.Later(is.Spared, pod.Spared())
-		idle = idle && !pod.Tried()
+		is.Spared = instant.Later(is.Spared, pod.Spared)
+		idle = idle && !pod.Tried
 	}
 	if idle {
 		delete(b.byNode, name)

@@ -100,10 +100,8 @@ type ClockRenewer struct {
 // leads.
 func New(config Config) (*ClockRenewer, error) {
 	r := &ClockRenewer{config: config, metrics: newMetrics(config.Account), term: -1}
-	if config.Registerer != nil {
-		if err := r.metrics.register(config.Registerer); err != nil {
-			return nil, fmt.Errorf("register the metrics: %w", err)
-		}
+	if err := r.metrics.register(config.Registerer); err != nil {
+		return nil, err
 	}
 	r.parts.InLeader(manager.RunnableFunc(r.lead))
 	return r, nil
@@ -333,12 +331,7 @@ func newMetrics(account *Account) *metrics {
 }
 
 func (m *metrics) register(registerer prometheus.Registerer) error {
-	for _, collector := range append([]prometheus.Collector{m.renewed, m.renewals, m.foreignMarks}, m.backlog...) {
-		if err := registerer.Register(collector); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stage.Register(registerer, append(m.backlog, m.renewed, m.renewals, m.foreignMarks)...)
 }
 
 // backlogGauges are read from the Account when they are scraped.

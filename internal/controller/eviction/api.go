@@ -71,15 +71,9 @@ type api struct {
 // token waits for a token of the rate limit.
 func (a api) token(ctx context.Context) error { return apicall.Token(ctx, a.limiter) }
 
-// node does a consistent read of a node.
-func (a api) node(ctx context.Context, name string) (*corev1.Node, error) {
-	return apicall.GetNode(ctx, a.client, a.limiter, name)
-}
-
 // patchCondition sets the condition DisruptionTarget on exactly this pod, because the UID in the patch is a
 // precondition. It returns the patched pod.
 func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
-
 	status corev1.ConditionStatus, message string,
 ) (*corev1.Pod, error) {
 	return apicall.PatchPodCondition(ctx, a.client, exactly(pod), condition(pod, status, message, a.clock.Latest()))
@@ -87,7 +81,6 @@ func (a api) patchCondition(ctx context.Context, pod *podcache.Pod,
 
 // patchConditionOf is patchCondition with the precondition that the pod has not changed since it was cached.
 func (a api) patchConditionOf(ctx context.Context, pod *podcache.Pod,
-
 	status corev1.ConditionStatus, message string,
 ) error {
 	_, err := apicall.PatchPodCondition(ctx, a.client, unchanged(pod), condition(pod, status, message, a.clock.Latest()))

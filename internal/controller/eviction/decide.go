@@ -86,13 +86,13 @@ func (j judge) there(pod types.UID) bool {
 	return ok
 }
 
-// over returns the verdict on a pod on a node with the given taints, if it must leave. Only their kubelet can end
-// mirror pods (kubernetes/kubernetes#96363), and terminating pods are leaving already.
+// over returns the verdict on a pod on a node with the given taints, if it must leave. Terminating pods are leaving
+// already.
 func (j judge) over(pod *podcache.Pod, tainted []verdict.Taint) (verdict.Verdict, bool) {
-	if pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+	if pod.Flags.Has(podcache.Terminating) {
 		return verdict.Verdict{}, false
 	}
-	v := j.rule.Decide(pod.Rule(), tainted)
+	v := pod.Verdict(j.rule, tainted)
 	return v, v.Leaves
 }
 

@@ -166,10 +166,8 @@ func New(config Config) (*Evictor, error) {
 		judge: e.judge, queue: e.queue, events: w.events, metrics: w.metrics, builtIn: config.BuiltIn,
 		leaving: map[string]bool{}, held: map[string]map[types.UID]heldPod{},
 	}
-	if config.Registerer != nil {
-		if err := w.metrics.register(config.Registerer, backlogCollector{e.decider}); err != nil {
-			return nil, fmt.Errorf("register the metrics: %w", err)
-		}
+	if err := w.metrics.register(config.Registerer, backlogCollector{e.decider}); err != nil {
+		return nil, err
 	}
 	if err := e.addControllers(w); err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (l *liveNodes) recent(read liveRead) bool {
 
 func (l *liveNodes) read(ctx context.Context, name string) (liveRead, error) {
 	started := l.clock.Now()
-	node, err := l.api.node(ctx, name)
+	node, err := apicall.GetNode(ctx, l.api.client, l.api.limiter, name)
 	if err != nil {
 		return liveRead{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/policy"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -81,14 +82,7 @@ func (m *metrics) deleted(lateness time.Duration) {
 }
 
 func (m *metrics) register(registerer prometheus.Registerer, ahead backlogCollector) error {
-	for _, collector := range []prometheus.Collector{
-		m.upstreamDeletions, m.upstreamDuration, m.evictions, m.lateness, m.retries, ahead,
-	} {
-		if err := registerer.Register(collector); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stage.Register(registerer, m.upstreamDeletions, m.upstreamDuration, m.evictions, m.lateness, m.retries, ahead)
 }
 
 // backlogCollector reports pending and due evictions, counted at scrape time, because a gauge that is kept in step by

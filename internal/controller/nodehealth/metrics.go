@@ -11,6 +11,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 )
@@ -39,13 +40,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(registry prometheus.Registerer, records *records, clock *timeline.Clock) error {
-	all := []prometheus.Collector{m.updateNode, m.retries, zoneCollector{records}, echoCollector{records, clock}}
-	for _, collector := range all {
-		if err := registry.Register(collector); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stage.Register(registry, m.updateNode, m.retries, zoneCollector{records}, echoCollector{records, clock})
 }
 
 // zoneCollector reports the zones at scrape time. In upstream's metrics, the label zone has upstream's values. Our own

@@ -16,7 +16,6 @@ package nodehealth
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -139,10 +138,8 @@ func New(config Config) (*Controller, error) {
 		func(ctx context.Context) error { c.events.Run(ctx); return nil },
 	)
 	metrics := newMetrics()
-	if config.Registerer != nil {
-		if err := metrics.register(config.Registerer, c.records, config.Clock); err != nil {
-			return nil, fmt.Errorf("register the metrics: %w", err)
-		}
+	if err := metrics.register(config.Registerer, c.records, config.Clock); err != nil {
+		return nil, err
 	}
 	return c, c.addControllers(metrics)
 }

@@ -139,7 +139,7 @@ func (r *reconciler) writeNodes(ctx context.Context, p outcome, may bool) error 
 // writeNode changes a node as the plan wants. It decides from a live read, because the watch may lag behind the last
 // write.
 func (r *reconciler) writeNode(ctx context.Context, p outcome, name string, may bool) error {
-	node, err := r.api.node(ctx, name)
+	node, err := apicall.GetNode(ctx, r.api.client, r.api.limiter, name)
 	if apicall.IsNotFound(err) {
 		return nil
 	}
@@ -215,15 +215,6 @@ func (a api) call(ctx context.Context, call func(ctx context.Context) error) err
 	ctx, cancel := apicall.InFlight(ctx)
 	defer cancel()
 	return call(ctx)
-}
-
-// node reads a node.
-func (a api) node(ctx context.Context, name string) (node *corev1.Node, err error) {
-	err = a.call(ctx, func(ctx context.Context) error {
-		node, err = a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
-	return node, err
 }
 
 // labeled reads the names of the nodes that have the label of a rule, or of one that it continues, live. It requests

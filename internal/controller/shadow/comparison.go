@@ -113,10 +113,10 @@ func (c *Comparison) taints(node string) []verdict.Taint {
 // decide returns the verdict on a pod, and whether it must leave, by the rule of package eviction.
 func (c *Comparison) decide(pod *podcache.Pod) (verdict.Verdict, bool) {
 	node, tainted := c.config.Nodes.Tainted(pod.Node)
-	if !tainted || pod.Flags&(podcache.Mirror|podcache.Terminating) != 0 {
+	if !tainted || pod.Flags.Has(podcache.Terminating) {
 		return verdict.Verdict{}, false
 	}
-	v := c.config.Rule.Decide(pod.Rule(), node.NoExecute)
+	v := pod.Verdict(c.config.Rule, node.NoExecute)
 	return v, v.Leaves
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 )
 
 const (
@@ -216,10 +217,5 @@ func (c *Comparison) register() error {
 			ConstLabels: prometheus.Labels{"outcome": string(known.Outcome)},
 		}, locked(func() int { return c.counts[known.Outcome] })))
 	}
-	for _, collector := range collectors {
-		if err := c.config.Registerer.Register(collector); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stage.Register(c.config.Registerer, collectors...)
 }

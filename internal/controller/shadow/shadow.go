@@ -17,7 +17,6 @@ package shadow
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -90,10 +89,8 @@ func New(config Config) (*Comparison, error) {
 		predecessors: map[types.NamespacedName]*expected{},
 		counts:       map[v1alpha1.ShadowOutcome]int{}, announced: map[string]time.Time{},
 	}
-	if config.Registerer != nil {
-		if err := c.register(); err != nil {
-			return nil, fmt.Errorf("register the metrics: %w", err)
-		}
+	if err := c.register(); err != nil {
+		return nil, err
 	}
 	c.parts.InEveryReplica(func(ctx context.Context) error { c.events.Run(ctx); return nil })
 	c.parts.InLeader(manager.RunnableFunc(c.publish))
