@@ -26,7 +26,7 @@ func TestAProcessTellsHowItEnded(t *testing.T) {
 		"by SIGKILL when it ignores it":    {"trap '' TERM; echo; sleep 1000", func(p *Process) { p.Stop(0) }, "signal: killed"},
 		"by SIGKILL":                       {"echo; sleep 1000", (*Process).Kill, "signal: killed"},
 		"before it could be stopped":       {"exit 3", func(p *Process) { _ = p.Wait(); p.Stop(time.Minute); p.Kill() }, "exit status 3"},
-		"by SIGKILL while it stands still": {"echo; sleep 1000", func(p *Process) { _ = p.Signal(syscall.SIGSTOP); p.Stop(0) }, "signal: killed"},
+		"by SIGKILL while it stands still": {"echo; sleep 1000", func(p *Process) { standStill(t, p); p.Stop(0) }, "signal: killed"},
 		"as its arguments and files say":   {`exit "$1"`, func(*Process) {}, "exit status 7"},
 		"without a file of its watchdog's": {"true <&3 && exit 1; true <&4 && exit 1; exit 0", func(*Process) {}, "exit status 0"},
 	} {
@@ -49,6 +49,19 @@ func TestAProcessTellsHowItEnded(t *testing.T) {
 				t.Errorf("it ended with %s as process %d, want %s", got, p.PID(), test.want)
 			}
 		})
+	}
+}
+
+// standStill returns once the process stands still. A SIGTERM that comes earlier ends it: of the signals that wait, the
+// kernel takes the one with the lowest number first.
+func standStill(t *testing.T, p *Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("its status is %v, error %v", status, err)
 	}
 }
 
