@@ -63,6 +63,8 @@ func (b *bench) createCanary(ctx context.Context) error {
 
 // awaitCanary returns once the process has deleted a canary, and notes how long after its start that was.
 func (b *bench) awaitCanary(ctx context.Context, p *process) error {
+	ctx, cancel := p.running(ctx)
+	defer cancel()
 	calls, err := b.audit.awaitDeletes(ctx, p.mark, 1, startLimit)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func (b *bench) changingMinute(ctx context.Context, p *process, slim func(i int)
 		return r, err
 	}
 	var changed int64
-	used, err := b.measured(ctx, p, func() error {
+	used, err := b.measured(ctx, p, func(ctx context.Context) error {
 		first := written.Load()
 		defer func() { changed = written.Load() - first }()
 		return await.Pause(ctx, changesFor)

@@ -151,7 +151,7 @@ func (b *bench) heartbeatsOf(ctx context.Context, c contestant) (result heartbea
 }
 
 func (b *bench) quietMinute(ctx context.Context, p *process) (heartbeatResult, error) {
-	used, err := b.measured(ctx, p, func() error { return await.Pause(ctx, time.Minute) })
+	used, err := b.measured(ctx, p, func(ctx context.Context) error { return await.Pause(ctx, time.Minute) })
 	if err != nil {
 		return heartbeatResult{}, err
 	}

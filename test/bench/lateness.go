@@ -88,7 +88,7 @@ func (b *bench) minute(ctx context.Context, p *process, pods []*corev1.Pod) (res
 		return result, err
 	}
 	var calls []call
-	used, err := b.measured(ctx, p, func() (err error) {
+	used, err := b.measured(ctx, p, func(ctx context.Context) (err error) {
 		for _, node := range nodeNames(stormNodes) {
 			if err := errors.Join(b.taint(ctx, node), await.Pause(ctx, latenessPace)); err != nil {
 				return err

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -73,6 +74,19 @@ func (p *process) expectLine() error {
 func (p *process) sendLine() error {
 	_, err := io.WriteString(p.stdin, "\n")
 	return err
+}
+
+// running returns a context that ends when the process does, so that nobody waits for one that has failed.
+func (p *process) running(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-p.Ended():
+			cancel(fmt.Errorf("%s has ended, %s: see its log", p.name, p.Status()))
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // stop ends the process and waits until it has.
