@@ -28,12 +28,12 @@ const (
 )
 
 // silentNodes is a scenario of nodes whose kubelets renew their leases and then fall silent, all at once. Then one of
-// the leases can be written by somebody else.
+// the leases can be written by somebody else, after upstream has certainly checked the nodes.
 func silentNodes(count int, touched string) Scenario {
 	s := &silence{count: count, renewed: map[string]time.Time{}}
 	var when []Step
 	if touched != "" {
-		when = []Step{After(4 * time.Second), touchLease(touched)}
+		when = []Step{After(passEach + time.Second), touchLease(touched)}
 	}
 	return Scenario{Given: []Step{s.begin}, When: when, Promised: []Check{s.noticed}}
 }

@@ -333,7 +333,7 @@ func nodeRows() []row {
 			number:   23,
 			scenario: "A client writes to the Lease of a node that has just fallen silent, without renewing it",
 			should:   "The node becomes Unknown after 20 s, like the other silent node",
-			how: "Both nodes fall silent at once, and 4 s later a client sets an annotation of the Lease of one of them. " + inSilence +
+			how: "Both nodes fall silent at once, and 6 s later a client sets an annotation of the Lease of one of them. " + inSilence +
 				" Upstream's feature gate is NodeControllerLeaseCircuitBreaker: it compares the version of the Lease with the one of the last renewal.",
 			stories: []Scenario{silentNodes(2, "silent-0")},
 		},

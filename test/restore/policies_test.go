@@ -83,7 +83,7 @@ func TestBudgetsFollowTheRestoredState(t *testing.T) {
 	})
 }
 
-// policy creates a policy for the pods of the scene.
+// policy creates a policy for the pods of the scene, which may hold them from now on.
 func (s *scene) policy(t *testing.T, spec v1alpha1.EvictionPolicySpec) {
 	t.Helper()
 	custom, err := cluster.Client()
@@ -92,6 +92,7 @@ func (s *scene) policy(t *testing.T, spec v1alpha1.EvictionPolicySpec) {
 		MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelMetadataName: v1alpha1.LabelValue(s.Namespace)},
 	}
 	policy := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}, Spec: spec}
+	s.holds = true
 	await.Must(t, custom.Create(t.Context(), policy))
 }
 

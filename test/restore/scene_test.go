@@ -35,6 +35,7 @@ type scene struct {
 
 	made   time.Time
 	keeper *localcluster.Taintkeeper
+	holds  bool // a policy may hold its pods
 }
 
 var scenes atomic.Int32
@@ -158,7 +159,7 @@ func (s *scene) leaves(t *testing.T, pod *corev1.Pod, after, due time.Time) {
 	}
 	await.Eventually(t, "pod "+pod.Name+" is deleted", func(context.Context) error {
 		if done = audit.All(t, auditlog.Accepted, deletesOf(pod), auditlog.Since(after)); len(done) == 0 {
-			return fmt.Errorf("there are the calls %v", audit.All(t, changesOf(pod)))
+			return fmt.Errorf("there are the calls %v", audit.All(t, s.changesOf(pod)))
 		}
 		return nil
 	})
@@ -172,7 +173,7 @@ func (s *scene) leaves(t *testing.T, pod *corev1.Pod, after, due time.Time) {
 func (s *scene) notBefore(t *testing.T, pod *corev1.Pod, after, due time.Time) {
 	t.Helper()
 	due = due.Truncate(time.Microsecond) // as the audit log writes it
-	for _, c := range audit.All(t, changesOf(pod), auditlog.Since(after)) {
+	for _, c := range audit.All(t, s.changesOf(pod), auditlog.Since(after)) {
 		if c.Received.Before(due) {
 			t.Errorf("pod %s: %s too early: %v", pod.Name, due.Sub(c.Received), c)
 		}
@@ -215,8 +216,10 @@ func deletesOf(pod *corev1.Pod) auditlog.Filter {
 	return func(c auditlog.Event) bool { return auditlog.Deletes(c) && c.UID == pod.UID }
 }
 
-func changesOf(pod *corev1.Pod) auditlog.Filter {
+// changesOf chooses the changes of a pod, except that which keeps a pod alive that a policy holds.
+func (s *scene) changesOf(pod *corev1.Pod) auditlog.Filter {
 	return func(c auditlog.Event) bool {
-		return c.UID == pod.UID && slices.Contains([]string{"pods", "pods/status"}, c.Resource)
+		keepsAlive := s.holds && c.Verb == "patch" && c.Resource == "pods"
+		return c.UID == pod.UID && !keepsAlive && slices.Contains([]string{"pods", "pods/status"}, c.Resource)
 	}
 }

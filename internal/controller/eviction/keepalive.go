@@ -34,8 +34,8 @@ import (
 const (
 	// keptPerSecond bounds the PATCHes that keep pods alive. Each costs about as much as marking a pod that leaves.
 	keptPerSecond = 50
-	// refusedFor is how long a pod whose eviction is refused has been due before it is kept alive. Most refusals pass
-	// sooner.
+	// refusedFor is how long a pod has been due before it is kept alive, if its eviction is refused or something must be
+	// read first. Most of that passes sooner.
 	refusedFor = time.Minute
 )
 
@@ -106,11 +106,14 @@ func (k *keepAlive) lacks(uid types.UID) (lacking, bool) {
 	return lacking{pod, v, untolerated}, len(untolerated) > 0
 }
 
-// holds reports whether a policy holds a due pod for more than a moment.
+// holds reports whether a policy holds a due pod.
 func (k *keepAlive) holds(pod *podcache.Pod, node *nodecache.Node) bool {
 	said := k.says(pod, node, node.NoExecute)
-	return said.Stays() && said.Why != policy.PodUnread
+	return said.Stays() && !unread(said.Answer)
 }
+
+// unread reports whether a pod stays only until something has been read, which usually takes a moment.
+func unread(said policy.Answer) bool { return said.Why == policy.PodUnread || said.Why == policy.PoliciesUnread }
 
 // untolerated returns the NoExecute taints that no toleration of a pod matches.
 func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.Taint {
@@ -169,18 +172,26 @@ func (d *decider) keepAlive(name string, held []heldPod) {
 		return
 	}
 	for _, pod := range held {
-		if len(d.untolerated(pod.Pod, node.NoExecute)) > 0 {
-			d.keep(requestFor(pod.Pod), pod.due, 0)
+		if len(d.untolerated(pod.Pod, node.NoExecute)) == 0 {
+			continue
 		}
+		after := time.Duration(0)
+		if unread(pod.answer) {
+			after = d.refusedAfter(pod.due)
+		}
+		d.keep(requestFor(pod.Pod), pod.due, after)
 	}
 }
+
+// refusedAfter returns how long from now a pod counts as refused that has been due since an instant.
+func (d *decider) refusedAfter(due time.Time) time.Duration { return max(0, refusedFor-d.clock.Since(due)) }
 
 // refused notes that the eviction of a pod is refused.
 func (d *decider) refused(t *try) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.keep != nil {
-		d.keep(t.PodRequest, t.due, max(0, refusedFor-d.clock.Since(t.due)))
+		d.keep(t.PodRequest, t.due, d.refusedAfter(t.due))
 	}
 }
 

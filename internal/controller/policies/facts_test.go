@@ -258,7 +258,8 @@ func TestAFailedReadIsRetriedAndDeletesNothing(t *testing.T) {
 		w.wantThere(3)
 		w.wantAsked(0, 0)
 		w.wantCount("delete web", 0)
-		w.wantCount("event web", 0)
+		w.wantCount("keep web", 3) // after a minute
+		w.wantCount("event web", 3)
 		w.wantCondition("ask", v1alpha1.ConditionHolding, "PodUnread", "")
 		if got := calls.Load(); got < 4 || got > 20 {
 			t.Errorf("in 2 minutes it read %d times, want a few", got)
