@@ -1,0 +1,130 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explore
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// everything is what Taintkeeper promises to bear.
+var everything = []string{Taint, Untaint, Tolerate, DeletePod, Crash, Stop, Pause, Refuse, Lose}
+
+func world(size Size) func() World { return func() World { return NewEvictions(size) } }
+
+// In these worlds, every history was walked, and what breaks a promise is a gap that docs/coexistence.md describes.
+func TestNothingButDocumentedGapsBreaksAPromise(t *testing.T) {
+	for name, test := range map[string]struct {
+		size Size
+		gaps []string
+	}{
+		"one replica, three pods":  {Size{Replicas: 1, Disturbances: 1, Kinds: everything}, nil},
+		"two replicas, three pods": {Size{Replicas: 2, Disturbances: 1, Kinds: everything}, nil},
+		"one replica, two disturbances": {
+			Size{Replicas: 1, Disturbances: 2, Pods: []string{"web", "db"}, Kinds: everything},
+			[]string{BuiltInDeletesNext, BuiltInWaits},
+		},
+		"two replicas, two disturbances": {
+			Size{Replicas: 2, Disturbances: 2, Pods: []string{"db"}, Kinds: everything},
+			[]string{BuiltInDeletesNext},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := world(test.size)
+			is := Search{New: begin}.Walk()
+			t.Logf("%d states, %d steps, at most %d in a history", is.States, is.Steps, is.Depth)
+			for promise, history := range is.Broken {
+				if !slices.Contains(test.gaps, promise) {
+					t.Errorf("%s:\n%s", promise, strings.Join(history.Timeline(begin), "\n"))
+				}
+			}
+			for _, gap := range test.gaps {
+				if is.Broken[gap] == nil {
+					t.Errorf("the gap is not there: %s", gap)
+				}
+			}
+		})
+	}
+}
+
+// Docs/coexistence.md describes the gaps. Each is found in a world in which it can exist, as a history that shows it.
+func TestEachDocumentedGapIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		size    Size
+		promise string
+	}{
+		"tainted while nobody runs":    {Size{Replicas: 1, Pods: []string{"db"}, Disturbances: 3, Kinds: []string{Taint, Stop}}, BuiltInWaits},
+		"untaint that nobody recorded": {Size{Replicas: 1, Disturbances: 3, Kinds: []string{Taint, Untaint, Crash}}, BuiltInDeletesUnrecorded},
+		"delete after the mark":        {Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, Stop}}, BuiltInDeletesNext},
+		"no admission policy":          {Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, RemovePolicy}}, BuiltInDeletesFreely},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := world(test.size)
+			is := Search{New: begin, Until: func(promise string) bool { return promise == test.promise }}.Walk()
+			history, found := is.Broken[test.promise]
+			if !found {
+				t.Fatalf("not found in %d states", is.States)
+			}
+			golden(t, strings.ReplaceAll(name, " ", "-"), history.Timeline(begin))
+		})
+	}
+}
+
+// golden compares lines with a file in testdata, or writes it if UPDATE_HISTORIES is set.
+func golden(t *testing.T, name string, lines []string) {
+	t.Helper()
+	path, text := filepath.Join("testdata", name+".txt"), strings.Join(lines, "\n")+"\n"
+	if os.Getenv("UPDATE_HISTORIES") != "" {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("another history (-want +got):\n%s", diff)
+	}
+}
+
+// Without the record of the built-in's backlog, its old tries delete pods that took the names of evicted ones.
+func TestWithoutTheRecordThereAreWrongDeletes(t *testing.T) {
+	begin := world(Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, Crash}, Unrecorded: true})
+	is := Search{New: begin, Until: func(promise string) bool { return promise == BuiltInDeletes }}.Walk()
+	if is.Broken[BuiltInDeletes] == nil {
+		t.Fatalf("not found in %d states", is.States)
+	}
+	golden(t, "without-the-record", is.Broken[BuiltInDeletes].Timeline(begin))
+}
+
+// A search goes on from copies, and a timeline is played from the beginning: both must be the same world.
+func TestACopyIsTheSameWorld(t *testing.T) {
+	begin := world(Size{Replicas: 2, Disturbances: 4, Kinds: append(everything, RestartKCM, RemovePolicy)})
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(46, seed))
+		var history History
+		copied := begin()
+		for range 60 {
+			step := uint8(random.IntN(len(copied.Steps())))
+			history = append(history, step)
+			before := copied
+			copied = before.Clone()
+			was := before.Fingerprint()
+			copied.Steps()[step].Do()
+			if before.Fingerprint() != was {
+				t.Fatalf("seed %d: a step of a copy changes the original:\n%s", seed, strings.Join(history.Timeline(begin), "\n"))
+			}
+		}
+		if history.Replay(begin).Fingerprint() != copied.Fingerprint() {
+			t.Fatalf("seed %d: a copy of a copy is not what the history leads to", seed)
+		}
+	}
+}
