@@ -240,11 +240,13 @@ func TestABrokenWatchIsRestartedAndMissedChangesAreReported(t *testing.T) {
 
 func TestAWatchThatStaysBrokenIsReportedOnceAMinute(t *testing.T) {
 	playLeaving(t, func(s *leavingScene) {
+		var down atomic.Bool
+		s.dynamic.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return down.Load(), nil, errors.New("connection refused")
+		})
 		s.watch()
 		s.err.take()
-		s.dynamic.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("connection refused")
-		})
+		down.Store(true)
 		bubble.Pass(90 * time.Second)
 		const note = "Note: The watch of evictionpolicies broke ("
 		if got := s.err.take(); strings.Count(got, note) != 2 {
