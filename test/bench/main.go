@@ -19,6 +19,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
@@ -31,6 +34,7 @@ func main() {
 }
 
 func run() error {
+	log.SetLogger(logr.Discard()) // controller-runtime's, whose client warns without one
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	if len(os.Args) > 1 && os.Args[1] == floorCommand {

@@ -119,7 +119,8 @@ func (b *bench) stormsOf(ctx context.Context, c contestant) error {
 // newClock puts the coexistence policy in the way of every contestant, with an eviction clock that nobody has renewed:
 // the backlog that a contestant recorded would keep the next one from marking pods.
 func (b *bench) newClock(ctx context.Context) error {
-	err := b.admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Delete(ctx, coexist.ServiceAccount, metav1.DeleteOptions{})
+	accounts := b.admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
+	err := accounts.Delete(ctx, coexist.ServiceAccount, metav1.DeleteOptions{})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the eviction clock: %w", err)
 	}

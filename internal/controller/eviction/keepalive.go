@@ -113,7 +113,9 @@ func (k *keepAlive) holds(pod *podcache.Pod, node *nodecache.Node) bool {
 }
 
 // unread reports whether a pod stays only until something has been read, which usually takes a moment.
-func unread(said policy.Answer) bool { return said.Why == policy.PodUnread || said.Why == policy.PoliciesUnread }
+func unread(said policy.Answer) bool {
+	return said.Why == policy.PodUnread || said.Why == policy.PoliciesUnread
+}
 
 // untolerated returns the NoExecute taints that no toleration of a pod matches.
 func (j judge) untolerated(pod *podcache.Pod, tainted []verdict.Taint) []corev1.Taint {
@@ -184,7 +186,9 @@ func (d *decider) keepAlive(name string, held []heldPod) {
 }
 
 // refusedAfter returns how long from now a pod counts as refused that has been due since an instant.
-func (d *decider) refusedAfter(due time.Time) time.Duration { return max(0, refusedFor-d.clock.Since(due)) }
+func (d *decider) refusedAfter(due time.Time) time.Duration {
+	return max(0, refusedFor-d.clock.Since(due))
+}
 
 // refused notes that the eviction of a pod is refused.
 func (d *decider) refused(t *try) {
