@@ -85,6 +85,15 @@ type NodeTries struct {
 	Stays bool
 }
 
+// Count adds what the controller does about a pod of the node.
+func (n *NodeTries) Count(t *Tries) {
+	n.Stays = n.Stays || t.Stays
+	if t.Due {
+		n.Due++
+	}
+	n.Spared = instant.Later(n.Spared, t.Spared)
+}
+
 // spared says when a node was spared. If another process recorded it, which pods it spared is not known.
 type spared struct {
 	at        time.Time

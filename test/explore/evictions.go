@@ -153,20 +153,20 @@ func (w *Evictions) Clone() World {
 // Steps implements [World].
 func (w *Evictions) Steps() []Step {
 	var steps []Step
-	add := func(name string, do func() string) {
-		steps = append(steps, Step{name, func() string {
+	add := func(do Step) {
+		steps = append(steps, func() string {
 			at, line := w.now, do()
 			w.simplify()
 			return at.Format(time.TimeOnly) + "  " + line
-		}})
+		})
 	}
 	w.ordinary(add)
 	if w.left == 0 {
 		return steps
 	}
-	w.disturbances(func(kind string, do func() string) {
+	w.disturbances(func(kind string, do Step) {
 		if slices.Contains(w.size.Kinds, kind) {
-			add(kind, func() string { w.left--; return do() })
+			add(func() string { w.left--; return do() })
 		}
 	})
 	return steps
@@ -181,33 +181,33 @@ func (w *Evictions) simplify() {
 }
 
 // does returns a step with a line.
-func does(do func(), line string, args ...any) func() string {
+func does(do func(), line string, args ...any) Step {
 	return func() string { do(); return fmt.Sprintf(line, args...) }
 }
 
 // calls returns a step that may break a promise.
-func (w *Evictions) calls(call func() (line, broken string)) func() string {
+func (w *Evictions) calls(call func() (line, broken string)) Step {
 	return func() (line string) { line, w.broken = call(); return line }
 }
 
 // ordinary adds what happens by itself.
-func (w *Evictions) ordinary(add func(name string, do func() string)) {
+func (w *Evictions) ordinary(add func(do Step)) {
 	for _, r := range w.replicas {
 		w.ofReplica(r, add)
 	}
 	for i, t := range w.builtIn.tries {
 		if w.builtIn.can(t) && slices.Index(w.builtIn.tries, t) == i {
-			add("the built-in calls", w.calls(func() (string, string) { return w.builtInCalls(i) }))
+			add(w.calls(func() (string, string) { return w.builtInCalls(i) }))
 		}
 	}
 	for _, p := range w.pods {
 		if p != nil && p.terminating {
-			add("a pod ends", w.replaces(p))
+			add(w.replaces(p))
 		}
 	}
 	for _, d := range []time.Duration{tick, stale, over} {
 		if w.mayPass(d) {
-			add("time passes", does(func() { w.pass(d) }, "%s pass", d))
+			add(does(func() { w.pass(d) }, "%s pass", d))
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (w *Evictions) builtInCalls(number int) (line, broken string) {
 }
 
 // replaces ends a terminating pod, and creates the next of its workload on a node whose taints it tolerates.
-func (w *Evictions) replaces(p *pod) func() string {
+func (w *Evictions) replaces(p *pod) Step {
 	return func() string {
 		on := ""
 		for _, name := range nodeNames {
@@ -257,36 +257,36 @@ func (w *Evictions) outOfStep() {
 }
 
 // ofReplica adds what a replica does.
-func (w *Evictions) ofReplica(r *replica, add func(name string, do func() string)) {
+func (w *Evictions) ofReplica(r *replica, add func(do Step)) {
 	if !r.up {
 		return
 	}
 	if len(r.newNodes) > 0 {
-		add("nodes arrive", does(r.deliverNodes, "%s sees nodes", r.name))
+		add(does(r.deliverNodes, "%s sees nodes", r.name))
 	}
 	if len(r.newPods) > 0 {
-		add("pods arrive", does(r.deliverPods, "%s sees pods", r.name))
+		add(does(r.deliverPods, "%s sees pods", r.name))
 	}
 	if r.paused != w.paused {
-		add("the policy arrives", does(r.deliverPolicy, "%s sees the policy", r.name))
+		add(does(r.deliverPolicy, "%s sees the policy", r.name))
 	}
 	switch {
 	case r.stopping:
-		add("hand back", does(func() { w.handBack(r) }, "%s hands back and ends", r.name))
+		add(does(func() { w.handBack(r) }, "%s hands back and ends", r.name))
 	case r.leads:
 		w.ofLeader(r, add)
 	case w.leader() == nil:
-		add("lead", does(func() { w.lead(r) }, "%s leads", r.name))
+		add(does(func() { w.lead(r) }, "%s leads", r.name))
 	}
 }
 
 // ofLeader adds what only a replica does that leads.
-func (w *Evictions) ofLeader(r *replica, add func(name string, do func() string)) {
+func (w *Evictions) ofLeader(r *replica, add func(do Step)) {
 	if r.try != nil || r.ready() {
-		add("call", w.calls(func() (string, string) { return r.call(answered) }))
+		add(w.calls(func() (string, string) { return r.call(answered) }))
 	}
 	if w.account.renewed != w.now || !r.isRecorded() {
-		add("renew", func() string {
+		add(func() string {
 			w.renew(r)
 			return fmt.Sprintf("%s renews the clock; backlog %s", r.name, textOf(w.account.record))
 		})
@@ -296,7 +296,7 @@ func (w *Evictions) ofLeader(r *replica, add func(name string, do func() string)
 			continue
 		}
 		if known := r.seen(p.uid); known != nil && known.mark == p.mark {
-			add("take the mark over", does(func() {
+			add(does(func() {
 				w.edit(p, func(p *pod) { p.mark = v1alpha1.MarkedByTaintkeeper })
 			}, "%s rewrites the mark of pod %s", r.name, p.name))
 		}
@@ -439,7 +439,7 @@ func (w *Evictions) waits() string {
 func (w *Evictions) keeps(p *pod) bool { return p.budgeted && (w.paused || w.allowed() == 0) }
 
 // disturb adds a disturbance of a kind.
-type disturb func(kind string, do func() string)
+type disturb func(kind string, do Step)
 
 // disturbances adds what users and failures do.
 func (w *Evictions) disturbances(add disturb) {

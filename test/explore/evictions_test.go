@@ -118,7 +118,7 @@ func TestACopyIsTheSameWorld(t *testing.T) {
 			before := copied
 			copied = before.Clone()
 			was := before.Fingerprint()
-			copied.Steps()[step].Do()
+			copied.Steps()[step]()
 			if before.Fingerprint() != was {
 				t.Fatalf("seed %d: a step of a copy changes the original:\n%s", seed, strings.Join(history.Timeline(begin), "\n"))
 			}

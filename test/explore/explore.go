@@ -21,19 +21,14 @@ type World interface {
 	Broken() string
 }
 
-// Step is something that can happen. Do changes the world that returned the step, and returns the line of a timeline.
-type Step struct {
-	Name string
-	Do   func() string
-}
+// Step is something that can happen. It changes the world that returned it, and returns the line of a timeline.
+type Step func() string
 
 // Search walks all histories of a world, breadth first, so that what it finds is as short as possible. Two searches of
 // the same world find the same.
 type Search struct {
 	// New returns the world at its beginning.
 	New func() World
-	// States bounds the search; zero means that it ends when there is nothing new.
-	States int
 	// Until ends the search once a promise is broken for which it returns true; nil means never.
 	Until func(promise string) bool
 }
@@ -127,7 +122,7 @@ func (w *walk) expand(state int) (all []reached) {
 	}
 	for step := range world.Steps() {
 		next := world.Clone()
-		next.Steps()[step].Do()
+		next.Steps()[step]()
 		all = append(all, reached{next, next.Fingerprint(), next.Broken()})
 	}
 	return all
@@ -150,7 +145,6 @@ func (w *walk) add(how visited, is reached) {
 		w.alive[len(w.states)] = is.world
 	}
 	w.states = append(w.states, how)
-	w.over = w.over || w.States > 0 && len(w.states) >= w.States
 }
 
 // history returns how a state was reached.
@@ -171,7 +165,7 @@ func (w *walk) history(state int32) History {
 func (h History) Replay(begin func() World) World {
 	world := begin()
 	for _, step := range h {
-		world.Steps()[step].Do()
+		world.Steps()[step]()
 	}
 	return world
 }
@@ -180,7 +174,7 @@ func (h History) Replay(begin func() World) World {
 func (h History) Timeline(begin func() World) (lines []string) {
 	world := begin()
 	for _, step := range h {
-		lines = append(lines, world.Steps()[step].Do())
+		lines = append(lines, world.Steps()[step]())
 	}
 	return lines
 }

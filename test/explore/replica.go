@@ -38,7 +38,6 @@ type replica struct {
 	unrecorded bool // it does not record the built-in's backlog
 
 	// What the watches have brought, and what they are about to bring.
-	nodes    map[string]*node
 	taints   map[string][]verdict.Taint
 	pods     []*seenPod
 	newNodes []*node
@@ -106,8 +105,8 @@ func (r *replica) podChanged(before, after *pod) {
 func (r *replica) start() {
 	*r = replica{
 		c: r.c, name: r.name, unrecorded: r.unrecorded, up: true, born: r.c.now,
-		nodes: map[string]*node{}, taints: map[string][]verdict.Taint{},
-		tries: map[string]*triedNode{}, paused: r.c.paused,
+		taints: map[string][]verdict.Taint{},
+		tries:  map[string]*triedNode{}, paused: r.c.paused,
 		hold: builtin.NewHold(coexist.DefaultKubeAPIQPS),
 	}
 	r.engine = policy.NewEngine(r, 0)
@@ -231,7 +230,6 @@ func (r *replica) deliverPolicy() {
 }
 
 func (r *replica) seeNode(n *node) {
-	r.nodes[n.name] = n
 	seen := verdict.SeenAt(r.c.now)
 	seen.Version = n.version
 	r.taints[n.name] = verdict.Advance(r.taints[n.name], n.taints, seen)
@@ -320,11 +318,7 @@ func (r *replica) forget(p *pod) {
 func (r *replica) report(name string, is *triedNode, news builtin.NodeTries) {
 	now, idle := builtin.NodeTries{Node: name}, len(is.taints) == 0
 	for _, tries := range is.pods {
-		now.Stays = now.Stays || tries.Stays
-		if tries.Due {
-			now.Due++
-		}
-		now.Spared = instant.Later(now.Spared, tries.Spared)
+		now.Count(tries)
 		idle = idle && !tries.Tried
 	}
 	if idle {

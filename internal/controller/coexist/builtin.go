@@ -146,11 +146,7 @@ func (b *builtInTries) decide(pod *podcache.Pod, on *nodecache.Node) verdict.Ver
 func (b *builtInTries) report(name string, node *triedNode, news builtin.NodeTries) {
 	is, idle := builtin.NodeTries{Node: name}, node.state == nil
 	for _, pod := range node.pods {
-		is.Stays = is.Stays || pod.Stays
-		if pod.Due {
-			is.Due++
-		}
-		is.Spared = instant.Later(is.Spared, pod.Spared)
+		is.Count(&pod.Tries)
 		idle = idle && !pod.Tried
 	}
 	if idle {
