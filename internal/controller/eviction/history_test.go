@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/sample"
 )
@@ -66,7 +64,7 @@ func (h *history) trouble(ctx context.Context, q bubble.Request) error {
 	case kind < 5:
 		return bubble.Takes(ctx, takes/4)
 	case kind == 5:
-		return apierrors.NewForbidden(podsResource, q.Name, errors.New("no"))
+		return errForbidden
 	}
 	return nil
 }
@@ -139,5 +137,5 @@ func (h *history) checkEnd(w *world) {
 			h.t.Errorf("pod %s was deleted at %v, and its eviction was reported as cancelled at %v", name, at.Sub(w.Start), said)
 		}
 	}
-	w.wantMetric("taintkeeper_due_evictions", "", 0)
+	counts("taintkeeper_due_evictions", "", 0)(w)
 }

@@ -29,15 +29,11 @@ type story struct {
 
 type step struct {
 	at time.Duration
-	do func(w *world)
-}
-
-func tainted(node string, specs ...string) func(*world) {
-	return func(w *world) { w.Taint(node, specs...) }
+	do act
 }
 
 // isSick gives node "m" exactly the taints with these keys.
-func isSick(names ...string) func(*world) {
+func isSick(names ...string) act {
 	return func(w *world) {
 		var list []corev1.Taint
 		for _, name := range names {
@@ -47,18 +43,16 @@ func isSick(names ...string) func(*world) {
 	}
 }
 
-func toleratesFor(pod string, seconds int64) func(*world) {
-	return func(w *world) { w.ChangePod(pod, tolerationSeconds(seconds)) }
-}
+func toleratesFor(pod string, seconds int64) act { return changed(pod, tolerationSeconds(seconds)) }
 
-func comes(pod string, change ...func(*corev1.Pod)) func(*world) {
+func comes(pod string, change ...func(*corev1.Pod)) act {
 	return func(w *world) { w.addPod(pod, change...) }
 }
 
 // isReplaced deletes a pod, and creates another with the same name.
-func isReplaced(pod string, change ...func(*corev1.Pod)) func(*world) {
+func isReplaced(pod string, change ...func(*corev1.Pod)) act {
 	return func(w *world) {
-		w.Must(nil, w.API.Delete(corev1.SchemeGroupVersion.WithResource("pods"), "default", pod))
+		w.Must(nil, w.API.Delete(podResource, "default", pod))
 		w.addPod(pod, append(change, func(pod *corev1.Pod) { pod.UID = "another" })...)
 	}
 }
@@ -159,9 +153,7 @@ func (s *story) play(t *testing.T, begins func(w *world), what func() string, la
 			w.addNode(node)
 			w.addPod(node+"-now", onNode(node))
 			w.addPod(node+"-soon", onNode(node), tolerating("k", 10), tolerating("k", 60), tolerating("k2", 5), tolerating(notReady, 10), tolerating(unreachable, 10))
-			w.addPod(node+"-never", onNode(node), func(pod *corev1.Pod) {
-				pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-			})
+			w.addPod(node+"-never", onNode(node), toleratingAll)
 		}
 		begins(w)
 		for _, step := range s.happens {
