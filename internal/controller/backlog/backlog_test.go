@@ -21,6 +21,8 @@ const (
 var (
 	t0  = time.Unix(1_000_000, 0)
 	std = LimitsFor(16)
+	// asks are limits of pods about which the Eviction API is asked.
+	asks = Limits{Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: sec, Pace: 20 * ms}
 )
 
 // there says about every pod that it is there.
@@ -32,6 +34,21 @@ func pods(namespace string, count int, due time.Time) (all []Leaving) {
 		all = append(all, Leaving{
 			UID: types.UID(fmt.Sprintf("%s/%03d", namespace, i)), Group: namespace, Due: due,
 		})
+	}
+	return all
+}
+
+// with returns a Backlog in which pods must leave node "n".
+func with(limits Limits, leaving ...[]Leaving) *Backlog {
+	b := New(Lanes{limits, asks}, there)
+	b.Set("n", slices.Concat(leaving...), t0)
+	return b
+}
+
+// asking are pods about which the Eviction API is asked.
+func asking(all []Leaving) []Leaving {
+	for i := range all {
+		all[i].Lane = Ask
 	}
 	return all
 }
@@ -55,34 +72,16 @@ func uids(all []*Eviction) (uids []string) {
 	return uids
 }
 
-// one is a Backlog with one pod, which is in flight.
-func one(t *testing.T) (*Backlog, *Eviction) {
-	t.Helper()
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 1, t0), t0)
-	begun := begin(b, t0)
-	if len(begun) != 1 {
-		t.Fatalf("%d evictions begin, want 1", len(begun))
-	}
-	return b, begun[0]
-}
+// hangs reports whether a namespace hangs, as far as its deletes are concerned.
+func (b *Backlog) hangs(namespace string) bool { return b.lanes[Delete].groups[namespace].hangs }
 
-// asks are limits of pods about which the Eviction API is asked.
-var asks = Limits{Prompt: 8, Retries: 4, Slow: 8, PerGroup: 2, Patience: sec, Pace: 20 * ms}
-
-// inLane returns pods in another lane, with an answer.
-func inLane(lane Lane, answer Answer, all []Leaving) []Leaving {
-	all = slices.Clone(all)
-	for i := range all {
-		all[i].Lane, all[i].Answer = lane, answer
-	}
-	return all
+// isEmpty reports whether nothing is left over.
+func (b *Backlog) isEmpty() bool {
+	return len(b.nodes)+len(b.lanes[Delete].groups)+len(b.lanes[Ask].groups) == 0
 }
 
 func TestLanesTakeTurnsAndFillTheirPlaces(t *testing.T) {
-	b := New(Lanes{std, asks}, there)
-	b.Set("n", slices.Concat(pods("a", 50, t0), inLane(Ask, Answer{}, pods("b", 50, t0))), t0)
-	begun := begin(b, t0)
+	begun := begin(with(std, pods("a", 50, t0), asking(pods("b", 50, t0))), t0)
 	if len(begun) != 18 {
 		t.Errorf("%d evictions begin, want 16 deletes and 2 asks of a group", len(begun))
 	}
@@ -91,47 +90,10 @@ func TestLanesTakeTurnsAndFillTheirPlaces(t *testing.T) {
 	}
 }
 
-func TestAPodChangesLanesOnceItsTryInFlightHasEnded(t *testing.T) {
-	for name, outcome := range map[string]Outcome{"withdrawn": Withdrawn, "refused": Failed(time.Hour, "w"), "hung": Hung} {
-		b := New(Lanes{std, asks}, there)
-		b.Set("n", pods("a", 1, t0), t0)
-		e := begin(b, t0)[0]
-		e.Memo = "of the delete"
-		stay, cancel := b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0)
-		if len(stay) > 0 || len(cancel) != 1 || !errors.Is(e.Cancelled(), ErrWithdrawn) {
-			t.Fatalf("%s: %d may stay, and %d are cancelled because of %v", name, len(stay), len(cancel), e.Cancelled())
-		}
-		if begun := begin(b, t0.Add(sec)); len(begun) > 0 {
-			t.Fatalf("%s: it is asked about while its delete is in flight", name)
-		}
-		b.Done(e, outcome, t0.Add(sec))
-		begun := begin(b, t0.Add(sec))
-		if len(begun) != 1 || begun[0].Lane != Ask || begun[0].Tries > 0 || begun[0].Memo != nil {
-			t.Errorf("%s: %v begin, want a new eviction that asks", name, begun)
-		}
-		b.Done(begun[0], Over, t0.Add(sec))
-		if len(b.nodes)+len(b.lanes[Delete].groups)+len(b.lanes[Ask].groups) > 0 {
-			t.Errorf("%s: something is left over", name)
-		}
-	}
-}
-
-func TestAHeldPodThatWasAskedAboutKeepsItsBackoff(t *testing.T) {
-	b := New(Lanes{std, asks}, there)
-	b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0)
-	b.Done(begin(b, t0)[0], Failed(time.Minute, ""), t0)
-	b.Set("n", inLane(Delete, Answer{Held: true}, pods("a", 1, t0)), t0.Add(sec))
-	b.Set("n", inLane(Ask, Answer{}, pods("a", 1, t0)), t0.Add(2*sec))
-	if e, again := b.Next(t0.Add(3 * sec)); e != nil || !again.Equal(t0.Add(time.Minute)) {
-		t.Errorf("it is tried again at %v, want after its backoff", again)
-	}
-}
-
 func TestAGroupHasAtMostPerGroupInFlightHoweverLongTheyTake(t *testing.T) {
 	limits := std
 	limits.PerGroup = 2
-	b := New(Lanes{limits}, there)
-	b.Set("n", slices.Concat(pods("a", 9, t0), pods("b", 3, t0)), t0)
+	b := with(limits, pods("a", 9, t0), pods("b", 3, t0))
 	first := begin(b, t0)
 	if got := len(first); got != 4 {
 		t.Fatalf("%d evictions of two groups begin, want 2 of each", got)
@@ -148,8 +110,7 @@ func TestAGroupHasAtMostPerGroupInFlightHoweverLongTheyTake(t *testing.T) {
 }
 
 func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 100, t0), t0)
+	b := with(std, pods("a", 100, t0))
 	if got := len(begin(b, t0)); got != 16 {
 		t.Errorf("%d evictions begin, want 16", got)
 	}
@@ -162,8 +123,7 @@ func TestAtMost16EvictionsAreInFlightThatAreNotSlow(t *testing.T) {
 }
 
 func TestANamespaceThatHangsHas4Places(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 100, t0), t0)
+	b := with(std, pods("a", 100, t0))
 	for _, e := range begin(b, t0) {
 		b.Done(e, Hung, t0.Add(sec))
 	}
@@ -178,37 +138,69 @@ func TestANamespaceThatHangsHas4Places(t *testing.T) {
 }
 
 func TestANamespaceHangsUntilATryThatBeganLaterIsAnswered(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 40, t0), t0)
-	first := begin(b, t0)
-	later := begin(b, t0.Add(sec))
-	b.Done(first[0], Hung, t0.Add(2*sec))
-	b.Done(first[1], Over, t0.Add(2*sec))
-	if g := b.lanes[Delete].groups["a"]; !g.hangs && !g.judged.Equal(t0) {
-		t.Errorf("judged by the try of %v", g.judged)
+	b := with(std, pods("a", 40, t0))
+	first, later := begin(b, t0), begin(b, t0.Add(sec))
+	for _, step := range []struct {
+		ends  *Eviction
+		as    Outcome
+		hangs bool
+	}{
+		{first[0], Hung, true},
+		{first[1], Over, false}, // it began just as late
+		{later[0], Hung, true},
+		{first[2], Over, true},
+		{later[1], Failed(sec, "webhook w"), false},
+	} {
+		if b.Done(step.ends, step.as, t0.Add(3*sec)); b.hangs("a") != step.hangs {
+			t.Fatalf("after the end of %s: hangs: %t, want %t", step.ends.UID, !step.hangs, step.hangs)
+		}
 	}
-	b.Done(later[0], Hung, t0.Add(2*sec))
-	b.Done(first[2], Over, t0.Add(3*sec))
-	if !b.lanes[Delete].groups["a"].hangs {
-		t.Error("an earlier try was answered, and it does not hang anymore")
+}
+
+func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
+	b := with(std, pods("a", 2, t0))
+	begun := begin(b, t0)
+	e, other, now := begun[0], begun[1], t0
+	for _, step := range []struct {
+		ends  *Eviction
+		as    Outcome
+		hangs bool
+	}{
+		{e, Hung, true},
+		{other, Failed(0, ""), false}, // it is answered, and began just as late
+		{e, Hung, false},              // again
+		{e, Failed(0, ""), false},
+		{e, Hung, true}, // it had been answered
+		{e, Later(0), true},
+		{e, Unsure(0), true},
+		{e, Failed(0, ""), false},
+	} {
+		now = now.Add(sec)
+		if b.Done(step.ends, step.as, now); b.hangs("a") != step.hangs {
+			t.Fatalf("after %v: hangs: %t, want %t", now.Sub(t0), !step.hangs, step.hangs)
+		}
+		begin(b, now)
 	}
-	b.Done(later[1], Failed(sec, "webhook w"), t0.Add(3*sec))
-	if b.lanes[Delete].groups["a"].hangs {
-		t.Error("a try that began just as late was answered, and it still hangs")
+	if e.Tries != 5 {
+		t.Errorf("%d tries failed or hung, want 5", e.Tries)
+	}
+	b = with(std, pods("a", 2, t0))
+	withdrawn := begin(b, t0)[0]
+	b.Set("n", pods("a", 2, t0)[1:], t0)
+	if b.Done(withdrawn, Hung, t0.Add(sec)); b.hangs("a") {
+		t.Error("a try that was withdrawn says that its namespace hangs")
 	}
 }
 
 func TestInANamespaceThatHangsFirstTriesComeBeforeRetries(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 30, t0), t0)
+	b := with(std, pods("a", 30, t0))
 	hung := begin(b, t0)
 	for _, e := range hung {
 		b.Done(e, Hung, t0.Add(sec))
 	}
 	var got []*Eviction
 	for i := range 5 {
-		now := t0.Add(time.Duration(i+2) * sec)
-		got = append(got, begin(b, now)...)
+		got = append(got, begin(b, t0.Add(time.Duration(i+2)*sec))...)
 	}
 	for i, e := range got {
 		if first := i < 14; first == slices.Contains(hung, e) {
@@ -218,8 +210,7 @@ func TestInANamespaceThatHangsFirstTriesComeBeforeRetries(t *testing.T) {
 }
 
 func TestNamespacesTakeTurns(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", slices.Concat(pods("a", 100, t0), pods("b", 2, t0)), t0)
+	b := with(std, pods("a", 100, t0), pods("b", 2, t0))
 	b.Set("m", pods("c", 1, t0), t0)
 	got := uids(begin(b, t0))
 	slices.Sort(got[:3])
@@ -242,27 +233,34 @@ func TestInANamespaceTheFirstDueIsFirstAndThenTheLowestPriorityAndPodsOfOneNodeG
 	}
 }
 
-func TestNoPodIsTriedBeforeItIsDue(t *testing.T) {
-	b := New(Lanes{std}, there)
-	// Both are due in the same second, and the one with the lower priority is due later.
-	soon := Leaving{UID: "soon", Group: "a", Due: t0.Add(100 * ms), Priority: 9}
-	late := Leaving{UID: "late", Group: "a", Due: t0.Add(900 * ms)}
-	b.Set("n", []Leaving{soon, late}, t0)
-	if e, again := b.Next(t0); e != nil || !again.Equal(soon.Due) {
-		t.Errorf("Next returns %v and %v, want the instant %v", e, again, soon.Due)
+func TestNoPodIsTriedBeforeItMayBe(t *testing.T) {
+	all := pods("a", 4, t0)
+	all[1].Due, all[1].Priority = t0.Add(100*ms), 9 // before the next, in the same second
+	all[2].Due = t0.Add(900 * ms)
+	all[3].Answer.After = t0.Add(time.Hour)
+	held := pods("held", 1, t0)
+	held[0].Answer.Held = true
+	b := with(std, all, held)
+	for _, step := range []struct {
+		at    time.Duration
+		begin string
+	}{{0, "a/000"}, {100 * ms, "a/001"}, {900 * ms, "a/002"}, {time.Hour, "a/003"}} {
+		if got := uids(begin(b, t0.Add(step.at))); !slices.Equal(got, []string{step.begin}) {
+			t.Errorf("after %v %v begin, want %s", step.at, got, step.begin)
+		}
+		if s := b.Stats(t0.Add(step.at)); s.Held < 1 {
+			t.Errorf("after %v no pod is held", step.at)
+		}
 	}
-	if got := uids(begin(b, soon.Due)); !slices.Equal(got, []string{"soon"}) {
-		t.Errorf("%v begin", got)
-	}
-	if got := uids(begin(b, late.Due)); !slices.Equal(got, []string{"late"}) {
-		t.Errorf("%v begin", got)
+	held[0].Answer.Held = false
+	b.Set("n", slices.Concat(all, held), t0.Add(time.Hour))
+	if got := uids(begin(b, t0.Add(time.Hour))); !slices.Equal(got, []string{"held/000"}) {
+		t.Errorf("%v begin once it is not held, want the one that was", got)
 	}
 }
 
 func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *testing.T) {
-	b := New(Lanes{std}, there)
-	now := t0
-	b.Set("n", slices.Concat(pods("a", 50, now), pods("b", 20, now)), now)
+	b, now := with(std, pods("a", 50, t0), pods("b", 20, t0)), t0
 	var begun []*Eviction
 	for range 5 {
 		begun = append(begun, begin(b, now)...)
@@ -311,91 +309,10 @@ func TestTheOldestSlowEvictionsAreNeverCancelled(t *testing.T) {
 	}
 }
 
-func TestWhatFailedWaitsForItsBackoff(t *testing.T) {
-	b, e := one(t)
-	b.Done(e, Failed(3*sec, "webhook w"), t0)
-	if got, again := b.Next(t0.Add(2 * sec)); got != nil || !again.Equal(t0.Add(3*sec)) {
-		t.Errorf("it is tried again at %v, want after 3 s", again)
-	}
-	if got := begin(b, t0.Add(3*sec)); len(got) != 1 || got[0].Tries != 1 || got[0].Refuser != "webhook w" {
-		t.Errorf("%v begin", uids(got))
-	}
-}
-
-func TestAPodThatHangsAgainSaysNothingNewOfItsNamespace(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 2, t0), t0)
-	begun := begin(b, t0)
-	e, other, now := begun[0], begun[1], t0
-	for _, step := range []struct {
-		ends  *Eviction
-		as    Outcome
-		hangs bool
-	}{
-		{e, Hung, true},
-		{other, Failed(0, ""), false}, // it is answered, and began just as late
-		{e, Hung, false},              // again
-		{e, Failed(0, ""), false},
-		{e, Hung, true}, // it had been answered
-		{e, Later(0), true},
-		{e, Unsure(0), true},
-		{e, Failed(0, ""), false},
-	} {
-		now = now.Add(sec)
-		if b.Done(step.ends, step.as, now); b.lanes[Delete].groups["a"].hangs != step.hangs {
-			t.Fatalf("after %v: hangs: %t, want %t", now.Sub(t0), !step.hangs, step.hangs)
-		}
-		begin(b, now)
-	}
-	if e.Tries != 5 {
-		t.Errorf("%d tries failed or hung, want 5", e.Tries)
-	}
-}
-
-func TestATryThatWasWithdrawnSaysNothingOfItsNamespace(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 1, t0), t0)
-	b.Set("m", pods("a", 2, t0)[1:], t0)
-	begun := begin(b, t0)
-	b.Set(begun[0].Node, nil, t0)
-	if b.Done(begun[0], Hung, t0.Add(sec)); b.lanes[Delete].groups["a"].hangs {
-		t.Error("its namespace hangs")
-	}
-}
-
-func TestWhetherATryThatWasPutOffIsMadeAtOnceWhenItsPodChanges(t *testing.T) {
-	for name, test := range map[string]struct {
-		ended Outcome
-		moved time.Duration // by how much its due instant moved
-		again time.Duration // when it is tried again
-		fresh bool          // as another eviction
-	}{
-		"due less than a second earlier":                {Later(4 * sec), -sec + 1, 4 * sec, false},
-		"due a second earlier":                          {Later(4 * sec), -sec, 0, false},
-		"due an hour later, which is not now":           {Later(4 * sec), time.Hour, time.Hour, true},
-		"refused, and due a second earlier":             {Failed(5*time.Minute, "webhook w"), -sec, 5 * time.Minute, false},
-		"refused, and due an hour later: it is another": {Failed(5*time.Minute, "webhook w"), time.Hour, time.Hour, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, e := one(t)
-			e.Memo = "of the first"
-			b.Done(e, test.ended, t0)
-			b.Set("n", pods("a", 1, t0.Add(test.moved)), t0)
-			if got, again := b.Next(t0); test.again == 0 && got != e || test.again > 0 && (got != nil || !again.Equal(t0.Add(test.again))) {
-				t.Errorf("it is tried at %v, want %v", again.Sub(t0), test.again)
-			}
-			if fresh := e.Memo == nil && e.Tries == 0; fresh != test.fresh {
-				t.Errorf("it is another eviction: %t", fresh)
-			}
-		})
-	}
-}
-
 // What is known about a node is set again with each of its changes, and the node can have very many pods.
 func TestASetThatBringsNothingNewMovesNothing(t *testing.T) {
-	b := New(Lanes{std}, there)
 	all := pods("a", 100, t0)
-	b.Set("n", all, t0)
+	b := with(std, all)
 	begin(b, t0)
 	if b.Set("n", all, t0); !b.lanes[Delete].pending.empty() {
 		t.Errorf("%d of the evictions that wait for their turn are moved", len(b.lanes[Delete].pending.all))
@@ -403,8 +320,7 @@ func TestASetThatBringsNothingNewMovesNothing(t *testing.T) {
 }
 
 func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 2000, t0), t0)
+	b := with(std, pods("a", 2000, t0))
 	now, tries := t0, 0
 	for ; now.Before(t0.Add(10 * sec)); now = now.Add(5 * ms) {
 		for _, e := range begin(b, now) {
@@ -419,130 +335,258 @@ func TestAtMost50EvictionsASecondAreRetriedThatFailed(t *testing.T) {
 	}
 }
 
-func TestAPodWhoseNodeIsUntaintedIsForgottenOrCancelled(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", slices.Concat(pods("a", 1, t0), pods("later", 1, t0.Add(sec))), t0)
-	inFlight := begin(b, t0)
-	stay, cancel := b.Set("n", nil, t0)
-	if len(stay) != 2 || !slices.Equal(cancel, inFlight) || !errors.Is(cancel[0].Cancelled(), ErrWithdrawn) {
-		t.Errorf("%v stay and %v are cancelled, want both and the one in flight", uids(stay), uids(cancel))
+// onePod is the only pod of a Backlog, which is in flight at first. Instants count from t0.
+type onePod struct {
+	*testing.T
+
+	b        *Backlog
+	e        *Eviction // the last try
+	now      time.Duration
+	inFlight bool
+}
+
+func newOnePod(t *testing.T) *onePod {
+	t.Helper()
+	p := &onePod{T: t, b: with(std, pods("a", 1, t0))}
+	if p.tried(0); !p.inFlight {
+		t.Fatal("it is not tried at once")
 	}
-	if stay, cancel = b.Set("n", nil, t0); len(stay)+len(cancel) != 0 {
-		t.Errorf("%v stay and %v are cancelled once more", uids(stay), uids(cancel))
-	}
-	b.Done(inFlight[0], Hung, t0)
-	if len(b.nodes)+len(b.lanes[Delete].groups) != 0 {
-		t.Error("something is left")
+	p.e.Memo = "of the first"
+	return p
+}
+
+// tried lets it be tried now, if it may be.
+func (p *onePod) tried(at time.Duration) {
+	p.now = at
+	if e, _ := p.b.Next(t0.Add(at)); e != nil {
+		p.e, p.inFlight = e, true
 	}
 }
 
-func TestAPodThatMustLeaveAgainIsNotTriedTwiceAtOnce(t *testing.T) {
-	b, e := one(t)
-	e.Memo = "of the first"
-	b.Set("n", nil, t0)
-	if _, cancel := b.Set("n", pods("a", 1, t0), t0); len(cancel) != 0 {
-		t.Error("it is cancelled twice")
+// ends lets its try in flight end.
+func (p *onePod) ends(at time.Duration, as Outcome) {
+	p.Helper()
+	if p.now = at; !p.inFlight {
+		p.Fatalf("after %v it is not in flight", at)
 	}
-	if again := begin(b, t0); len(again) != 0 {
-		t.Error("it is tried twice at once")
+	p.b.Done(p.e, as, t0.Add(at))
+	p.inFlight = false
+}
+
+// leaves says that it must leave, in some way.
+func (p *onePod) leaves(at time.Duration, change ...func(l *Leaving)) (cancelled bool) {
+	p.now = at
+	l := pods("a", 1, t0)
+	for _, apply := range change {
+		apply(&l[0])
 	}
-	b.Done(e, Hung, t0)
-	if again := begin(b, t0); len(again) != 1 || again[0] != e || e.Memo != nil || e.Tries != 0 {
-		t.Errorf("%v begin, want it again as another eviction", uids(again))
+	_, cancel := p.b.Set("n", l, t0.Add(at))
+	return len(cancel) > 0
+}
+
+// stays says that it may stay.
+func (p *onePod) stays(at time.Duration) {
+	p.now = at
+	p.b.Set("n", nil, t0.Add(at))
+}
+
+// next returns when it is tried next, or a negative time if it never is.
+func (p *onePod) next() time.Duration {
+	for now := t0.Add(p.now); ; {
+		e, again := p.b.Next(now)
+		switch {
+		case e != nil:
+			return now.Sub(t0)
+		case again.IsZero():
+			return -1
+		}
+		now = again
 	}
 }
 
-func TestAnEvictionWhosePodIsDueLaterNowIsCancelled(t *testing.T) {
-	b, e := one(t)
-	stay, cancel := b.Set("n", pods("a", 1, t0.Add(sec)), t0)
-	if len(stay) != 0 || len(cancel) != 1 {
-		t.Fatalf("%v stay and %v are cancelled, want none and the one", uids(stay), uids(cancel))
-	}
-	b.Done(e, Hung, t0)
-	if got, again := b.Next(t0); got != nil || !again.Equal(t0.Add(sec)) {
-		t.Errorf("it is tried at %v, want after a second", again)
-	}
+func due(d time.Duration) func(l *Leaving) { return func(l *Leaving) { l.Due = t0.Add(d) } }
+func heldUntil(d time.Duration) func(l *Leaving) {
+	return func(l *Leaving) { l.Answer.After = t0.Add(d) }
 }
+func held(l *Leaving)  { l.Answer.Held = true }
+func asked(l *Leaving) { l.Lane = Ask }
 
-func TestARefusalKeepsItsBackoffWhenATaintComesAndGoes(t *testing.T) {
-	again := func(now time.Time) time.Time { return now }
-	before := func(time.Time) time.Time { return t0 }
+func TestWhenAPodIsTriedAgain(t *testing.T) {
+	refused := Failed(5*time.Minute, "webhook w")
+	const never = -1
 	for name, test := range map[string]struct {
-		away  time.Duration
-		again time.Duration // from the refusal on
-		due   func(now time.Time) time.Time
+		happens func(p *onePod)
+		want    time.Duration
+		tries   int  // failed or hung, that the eviction knows of
+		fresh   bool // as another eviction, which remembers nothing
 	}{
-		"a second":                {sec, 5 * time.Minute, again},
-		"a second, due as before": {sec, 5 * time.Minute, before},
-		"nearly 10 min":           {10*time.Minute - sec, 10*time.Minute - sec, again},
-		"more than 10 min":        {10*time.Minute + sec, 10*time.Minute + sec, again},
+		"failed":                      {func(p *onePod) { p.ends(0, Failed(3*sec, "")) }, 3 * sec, 1, false},
+		"refused":                     {func(p *onePod) { p.ends(0, refused) }, 5 * time.Minute, 1, false},
+		"hung":                        {func(p *onePod) { p.ends(sec, Hung) }, sec, 1, false},
+		"put off":                     {func(p *onePod) { p.ends(0, Later(4*sec)) }, 4 * sec, 0, false},
+		"not confirmed":               {func(p *onePod) { p.ends(0, Unsure(4*sec)) }, 4 * sec, 0, false},
+		"put off after a refusal":     {func(p *onePod) { p.ends(0, Failed(0, "w")); p.tried(0); p.ends(0, Later(sec)) }, sec, 1, false},
+		"not confirmed, and news":     {func(p *onePod) { p.ends(0, Unsure(4*sec)); p.leaves(sec) }, sec, 0, false},
+		"put off, and a node changes": {func(p *onePod) { p.ends(0, Later(4*sec)); p.leaves(sec) }, 4 * sec, 0, false},
+		"put off, and due less than a second earlier": {
+			func(p *onePod) { p.ends(0, Later(4*sec)); p.leaves(0, due(-sec+1)) }, 4 * sec, 0, false,
+		},
+		"put off, and due a second earlier": {func(p *onePod) { p.ends(0, Later(4*sec)); p.leaves(0, due(-sec)) }, 0, 0, false},
+		"put off, and due an hour later":    {func(p *onePod) { p.ends(0, Later(4*sec)); p.leaves(0, due(time.Hour)) }, time.Hour, 0, true},
+		"refused, and due a second earlier": {func(p *onePod) { p.ends(0, refused); p.leaves(0, due(-sec)) }, 5 * time.Minute, 1, false},
+		"refused, and due an hour later":    {func(p *onePod) { p.ends(0, refused); p.leaves(0, due(time.Hour)) }, time.Hour, 0, true},
+		"refused, and held for a moment": {
+			func(p *onePod) {
+				p.ends(0, refused)
+				for at := range 3 * sec / sec {
+					p.leaves(at*sec, held)
+					p.leaves(at * sec)
+				}
+			}, 5 * time.Minute, 1, false,
+		},
+		"asked about and refused, then held for a moment": {
+			func(p *onePod) {
+				p.leaves(0, asked)
+				p.ends(0, Withdrawn)
+				p.tried(0)
+				p.ends(0, refused)
+				p.leaves(sec, held)
+				p.leaves(2*sec, asked)
+			}, 5 * time.Minute, 1, true,
+		},
+		"held": {func(p *onePod) { p.ends(0, Failed(sec, "")); p.leaves(sec, held) }, never, 1, false},
+		"held until an instant, and let go earlier": {
+			func(p *onePod) {
+				p.ends(0, Failed(sec, ""))
+				p.leaves(2*sec, heldUntil(time.Hour))
+				p.leaves(20*sec, heldUntil(20*sec))
+			}, 20 * sec, 1, false,
+		},
+		"held until an instant, and let go now": {
+			func(p *onePod) { p.ends(0, Failed(sec, "")); p.leaves(2*sec, heldUntil(time.Hour)); p.leaves(20 * sec) }, 20 * sec, 1, false,
+		},
+		"withdrawn, and it must leave again": {
+			func(p *onePod) { p.stays(0); p.leaves(0); p.ends(0, Withdrawn) }, 0, 0, true,
+		},
+		"withdrawn and hung, and it must leave again": {func(p *onePod) { p.stays(0); p.leaves(0); p.ends(0, Hung) }, 0, 0, true},
+		"withdrawn, as it is due a second later":      {func(p *onePod) { p.leaves(0, due(sec)); p.ends(0, Hung) }, sec, 0, true},
+		"withdrawn, as it is held":                    {func(p *onePod) { p.leaves(0, held); p.ends(0, Hung) }, never, 0, true},
+		"withdrawn, in its second try": {
+			func(p *onePod) {
+				p.ends(0, Failed(sec, "w"))
+				p.tried(sec)
+				p.stays(2 * sec)
+				p.ends(2*sec, Withdrawn)
+				p.leaves(4 * sec)
+			}, 4 * sec, 1, true,
+		},
+		"withdrawn and refused, in its second try": {
+			func(p *onePod) {
+				p.ends(0, Failed(sec, "w"))
+				p.tried(sec)
+				p.stays(2 * sec)
+				p.ends(2*sec, Failed(time.Minute, "w"))
+				p.leaves(4 * sec)
+			}, 62 * sec, 2, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, e := one(t)
-			b.Done(e, Failed(5*time.Minute, "webhook w"), t0)
-			if stay, _ := b.Set("n", nil, t0); len(stay) != 1 {
-				t.Fatalf("%v stay", uids(stay))
+			p := newOnePod(t)
+			test.happens(p)
+			if got := p.next(); got != test.want {
+				t.Errorf("it is tried again after %v, want %v", got, test.want)
 			}
-			if s := b.Stats(t0); s.Due != 0 {
-				t.Errorf("%d pods are due while the node has no taint", s.Due)
-			}
-			now := t0.Add(test.away)
-			begin(b, now)
-			b.Set("n", pods("a", 1, test.due(now)), now)
-			got, again := b.Next(now)
-			if got == nil && !again.Equal(t0.Add(test.again)) {
-				t.Errorf("it is tried again at %v, want after %v", again.Sub(t0), test.again)
-			}
-			if got != nil && test.again != test.away {
-				t.Errorf("it is tried at once, want after %v", test.again)
-			}
-			if remembered := test.away < 10*time.Minute; remembered != (b.Stats(now).Refused["webhook w"] == 1) {
-				t.Errorf("the refusal is remembered: %v", !remembered)
+			if fresh := p.e.Memo == nil; p.e.Tries != test.tries || fresh != test.fresh {
+				t.Errorf("it knows of %d tries, want %d; fresh: %t, want %t", p.e.Tries, test.tries, fresh, test.fresh)
 			}
 		})
 	}
 }
 
-func TestARefusalIsForgottenAfterTenMinutes(t *testing.T) {
-	b, e := one(t)
-	b.Done(e, Failed(sec, "webhook w"), t0)
-	b.Set("n", nil, t0)
-	got, again := b.Next(t0)
-	if got != nil || !again.Equal(t0.Add(10*time.Minute)) {
+func TestARefusalKeepsItsBackoffWhenATaintComesAndGoes(t *testing.T) {
+	const kept, forgotten = 10*time.Minute - sec, 10*time.Minute + sec
+	for name, test := range map[string]struct {
+		away, due, want time.Duration
+	}{
+		"a second":                {sec, sec, 5 * time.Minute},
+		"a second, due as before": {sec, 0, 5 * time.Minute},
+		"nearly 10 min":           {kept, kept, kept},
+		"more than 10 min":        {forgotten, forgotten, forgotten},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newOnePod(t)
+			p.ends(0, Failed(5*time.Minute, "webhook w"))
+			p.stays(0)
+			if s := p.b.Stats(t0); s.Due != 0 {
+				t.Errorf("%d pods are due while the node has no taint", s.Due)
+			}
+			begin(p.b, t0.Add(test.away))
+			p.leaves(test.away, due(test.due))
+			if remembered := p.b.Stats(t0.Add(test.away)).Refused["webhook w"] == 1; remembered != (test.away < 10*time.Minute) {
+				t.Errorf("the refusal is remembered: %t", remembered)
+			}
+			if got := p.next(); got != test.want {
+				t.Errorf("it is tried again after %v, want %v", got, test.want)
+			}
+		})
+	}
+	p := newOnePod(t)
+	p.ends(0, Failed(sec, "webhook w"))
+	p.stays(0)
+	if e, again := p.b.Next(t0); e != nil || !again.Equal(t0.Add(10*time.Minute)) {
 		t.Errorf("to be asked again at %v, want after 10 min", again)
 	}
-	b.Next(again)
-	if len(b.nodes)+len(b.lanes[Delete].groups) != 0 {
+	if p.b.Next(t0.Add(10 * time.Minute)); !p.b.isEmpty() {
+		t.Error("something is left after 10 min")
+	}
+}
+
+func TestATryInFlightIsCancelledOnceWhenItsPodNeedNotLeaveNow(t *testing.T) {
+	p := newOnePod(t)
+	stay, cancel := p.b.Set("n", nil, t0)
+	if len(stay) != 1 || len(cancel) != 1 || !errors.Is(p.e.Cancelled(), ErrWithdrawn) {
+		t.Errorf("%v stay, and %v are cancelled: %v", uids(stay), uids(cancel), p.e.Cancelled())
+	}
+	if stay, cancel := p.b.Set("n", nil, t0); len(stay)+len(cancel) > 0 {
+		t.Errorf("%v stay and %v are cancelled once more", uids(stay), uids(cancel))
+	}
+	if p.leaves(0) || p.leaves(0, held) {
+		t.Error("it is cancelled twice")
+	}
+	if again := begin(p.b, t0); len(again) > 0 {
+		t.Error("it is tried twice at once")
+	}
+	p.stays(0)
+	if p.ends(0, Hung); !p.b.isEmpty() {
 		t.Error("something is left")
 	}
-}
-
-func TestAnEvictionThatIsNotConfirmedKeepsWhatIsRememberedOfIt(t *testing.T) {
-	b, e := one(t)
-	e.Memo = "marked"
-	b.Done(e, Failed(0, "webhook w"), t0)
-	b.Done(begin(b, t0)[0], Later(sec), t0)
-	again := begin(b, t0.Add(sec))
-	if len(again) != 1 || e.Memo != "marked" || e.Tries != 1 {
-		t.Errorf("%v begin, with memo %v after %d tries", uids(again), e.Memo, e.Tries)
+	for name, change := range map[string]func(l *Leaving){"due later": due(sec), "held": held, "asked about": asked} {
+		p := newOnePod(t)
+		if !p.leaves(0, change) || !errors.Is(p.e.Cancelled(), ErrWithdrawn) {
+			t.Errorf("%s: it is not withdrawn: %v", name, p.e.Cancelled())
+		}
+	}
+	later := with(std, pods("later", 1, t0.Add(sec)))
+	if stay, cancel := later.Set("n", nil, t0); len(stay) != 1 || len(cancel) > 0 || !later.isEmpty() {
+		t.Errorf("%v stay and %v are cancelled, want the one that is not due yet, and nothing left", uids(stay), uids(cancel))
 	}
 }
 
-func TestAnEvictionThatIsNotConfirmedIsTriedAgainWhenNewsOfItsNodeCome(t *testing.T) {
-	b, e := one(t)
-	e.Memo = "announced"
-	b.Done(e, Unsure(4*sec), t0)
-	if begun := begin(b, t0.Add(sec)); len(begun) != 0 {
-		t.Fatalf("%v begin before the time is over", uids(begun))
-	}
-	b.Set("n", pods("a", 1, t0), t0.Add(sec))
-	if begun := begin(b, t0.Add(sec)); len(begun) != 1 || e.Memo != "announced" {
-		t.Errorf("%v begin, with memo %v", uids(begun), e.Memo)
-	}
-	b.Done(e, Later(4*sec), t0.Add(sec))
-	b.Set("n", pods("a", 1, t0), t0.Add(2*sec))
-	if begun := begin(b, t0.Add(2*sec)); len(begun) != 0 {
-		t.Errorf("%v begin, although it is only later", uids(begun))
+func TestAPodChangesLanesOnceItsTryInFlightHasEnded(t *testing.T) {
+	for name, outcome := range map[string]Outcome{"withdrawn": Withdrawn, "refused": Failed(time.Hour, "w"), "hung": Hung} {
+		p := newOnePod(t)
+		p.leaves(0, asked)
+		if begun := begin(p.b, t0.Add(sec)); len(begun) > 0 {
+			t.Fatalf("%s: it is asked about while its delete is in flight", name)
+		}
+		p.ends(sec, outcome)
+		begun := begin(p.b, t0.Add(sec))
+		if len(begun) != 1 || begun[0].Lane != Ask || begun[0].Tries > 0 || begun[0].Memo != nil {
+			t.Errorf("%s: %v begin, want a new eviction that asks", name, begun)
+		}
+		if p.b.Done(begun[0], Over, t0.Add(sec)); !p.b.isEmpty() {
+			t.Errorf("%s: something is left over", name)
+		}
 	}
 }
 
@@ -579,83 +623,20 @@ func TestATryInFlightOfAPodThatIsGoneIsNotWithdrawn(t *testing.T) {
 	}
 }
 
-func TestAPodThatAPolicyHoldsIsNotTriedUntilItLetsItGo(t *testing.T) {
-	b := New(Lanes{std}, there)
-	l := pods("a", 3, t0)
-	l[1].Answer.After = t0.Add(time.Hour)
-	l[2].Answer.Held = true
-	b.Set("n", l, t0)
-	if got := uids(begin(b, t0)); !slices.Equal(got, []string{"a/000"}) {
-		t.Errorf("%v begin, want the first", got)
+func TestAtTheEndOfTheProcessWhatHangsIsCancelled(t *testing.T) {
+	b := with(std, pods("a", 20, t0))
+	hangs := begin(b, t0)
+	begin(b, t0.Add(sec))
+	if cancel := b.Stop(3*sec, t0.Add(3*sec)); !slices.Equal(cancel, hangs) {
+		t.Errorf("%v are cancelled", uids(cancel))
 	}
-	if s := b.Stats(t0); s.Due != 1 || s.Held != 2 {
-		t.Errorf("%d are due and %d held, want 1 and 2", s.Due, s.Held)
-	}
-	if got := uids(begin(b, t0.Add(time.Hour))); !slices.Equal(got, []string{"a/001"}) {
-		t.Errorf("after an hour %v begin, want the second", got)
-	}
-	l[2].Answer.Held = false
-	b.Set("n", l, t0.Add(time.Hour))
-	if got := uids(begin(b, t0.Add(time.Hour))); !slices.Equal(got, []string{"a/002"}) {
-		t.Errorf("%v begin once it is not held, want the third", got)
-	}
-}
-
-func TestARefusalKeepsItsBackoffWhileAPolicyHoldsThePod(t *testing.T) {
-	b, e := one(t)
-	b.Done(e, Failed(time.Minute, "webhook w"), t0)
-	l := pods("a", 1, t0)
-	for i := range 3 {
-		now := t0.Add(time.Duration(i) * sec)
-		l[0].Answer.Held = true
-		b.Set("n", l, now)
-		l[0].Answer.Held = false
-		b.Set("n", l, now)
-		if got, again := b.Next(now); got != nil || !again.Equal(t0.Add(time.Minute)) {
-			t.Errorf("after %s it is tried at %v, want after a minute", now.Sub(t0), again.Sub(t0))
-		}
-	}
-	if got := begin(b, t0.Add(time.Minute)); len(got) != 1 || got[0].Tries != 1 {
-		t.Errorf("%v begin after a minute, want it, as a retry", uids(got))
-	}
-}
-
-func TestAPodThatAPolicyLetsGoEarlierThanItSaidIsTriedThen(t *testing.T) {
-	for name, answer := range map[string]Answer{
-		"at an instant": {After: t0.Add(20 * sec)},
-		"now":           {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, e := one(t)
-			b.Done(e, Failed(sec, ""), t0)
-			l := pods("a", 1, t0)
-			l[0].Answer.After = t0.Add(time.Hour)
-			b.Set("n", l, t0.Add(2*sec))
-			l[0].Answer = answer
-			b.Set("n", l, t0.Add(20*sec))
-			if begun := begin(b, t0.Add(20*sec)); len(begun) != 1 {
-				t.Errorf("%d are tried, want the pod", len(begun))
-			}
-		})
-	}
-}
-
-func TestAnEvictionThatAPolicyHoldsInFlightIsCancelled(t *testing.T) {
-	b, e := one(t)
-	held := pods("a", 1, t0)
-	held[0].Answer.Held = true
-	if _, cancel := b.Set("n", held, t0); len(cancel) != 1 {
-		t.Fatal("it is not cancelled")
-	}
-	b.Done(e, Hung, t0)
-	if got := begin(b, t0.Add(time.Hour)); len(got) != 0 {
-		t.Errorf("%v begin", uids(got))
+	if cancel := b.Stop(3*sec, t0.Add(4*sec)); len(cancel) != 4 {
+		t.Errorf("%v are cancelled then", uids(cancel))
 	}
 }
 
 func TestStatsCountWhatIsAhead(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", slices.Concat(pods("a", 20, t0), pods("b", 5, t0.Add(sec)), pods("c", 1, t0.Add(2*sec))), t0)
+	b := with(std, pods("a", 20, t0), pods("b", 5, t0.Add(sec)), pods("c", 1, t0.Add(2*sec)))
 	for _, e := range begin(b, t0)[:3] {
 		b.Done(e, Failed(sec, "webhook w"), t0)
 	}
@@ -663,6 +644,9 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 	if s.Pending != 1 || s.Due != 25 || s.InFlight != 13 || s.Refused["webhook w"] != 3 || !s.Next.Equal(t0.Add(2*sec)) ||
 		!s.Oldest.Equal(t0) || !s.Untried.Equal(t0) || !s.Begun.Equal(t0) {
 		t.Errorf("%+v", s)
+	}
+	if late, none := s.Overdue(t0.Add(sec)), (&Stats{}).Overdue(t0); late != sec || none != 0 {
+		t.Errorf("the oldest is overdue for %v, and %v if there is none", late, none)
 	}
 	if due := b.Due(t0); len(due["n"]) != 20 {
 		t.Errorf("%d pods are due, want 20", len(due["n"]))
@@ -675,17 +659,13 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 // How long a call takes depends on how many evictions it moves, and the caller holds a lock meanwhile.
 func TestACallOfNextMovesAtMost1000EvictionsAndAllAreMovedWithoutWaiting(t *testing.T) {
 	const many = 20*movesPerCall + 1 // more calls than there are places
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", many, t0), t0.Add(-sec))
+	b := with(std, pods("a", many, t0))
 	if begun := callsOfNext(t, b, &b.lanes[Delete].pending, t0); len(begun) != 16 {
 		t.Errorf("%d evictions begin, want 16", len(begun))
 	}
-}
-
-func TestACallOfNextForgetsAtMost1000Refusals(t *testing.T) {
-	const many = 5*movesPerCall + 1
-	b := New(Lanes{LimitsFor(many)}, there)
-	b.Set("n", pods("a", many, t0), t0)
+	// It forgets as many refusals.
+	const few = 5*movesPerCall + 1
+	b = with(LimitsFor(few), pods("a", few, t0))
 	for _, e := range begin(b, t0) {
 		b.Done(e, Failed(sec, "webhook w"), t0)
 	}
@@ -714,48 +694,11 @@ func callsOfNext(t *testing.T, b *Backlog, from *ordered[*Eviction], now time.Ti
 	return begun
 }
 
-func TestAtTheEndOfTheProcessWhatHangsIsCancelled(t *testing.T) {
-	b := New(Lanes{std}, there)
-	b.Set("n", pods("a", 20, t0), t0)
-	hangs := begin(b, t0)
-	begin(b, t0.Add(sec))
-	if cancel := b.Stop(3*sec, t0.Add(3*sec)); !slices.Equal(cancel, hangs) {
-		t.Errorf("%v are cancelled", uids(cancel))
-	}
-	if cancel := b.Stop(3*sec, t0.Add(4*sec)); len(cancel) != 4 {
-		t.Errorf("%v are cancelled then", uids(cancel))
-	}
-}
-
 func TestTheLimitsFollowTheNumberOfPlaces(t *testing.T) {
 	if got := LimitsFor(1); got.Prompt != 1 || got.Retries != 1 || got.Slow != 4 {
 		t.Errorf("with one place %+v", got)
 	}
 	if got := LimitsFor(16); got.Prompt != 16 || got.Retries != 4 || got.Slow != 64 {
 		t.Errorf("with 16 places %+v", got)
-	}
-}
-
-func TestAWithdrawnTryLeavesTheBackoffOfTheRefusalsBeforeIt(t *testing.T) {
-	for name, outcome := range map[string]Outcome{"withdrawn": Withdrawn, "refused, too": Failed(time.Minute, "w")} {
-		b := New(Lanes{std}, there)
-		b.Set("n", pods("a", 1, t0), t0)
-		b.Done(begin(b, t0)[0], Failed(sec, "w"), t0)
-		b.Set("n", nil, t0.Add(2*sec)) // the taint comes and goes
-		b.Set("n", pods("a", 1, t0), t0.Add(2*sec))
-		again := begin(b, t0.Add(2*sec))
-		if len(again) != 1 || again[0].Tries != 1 {
-			t.Fatalf("%s: %v begin, want the second try", name, uids(again))
-		}
-		b.Set("n", nil, t0.Add(3*sec))
-		b.Done(again[0], outcome, t0.Add(3*sec))
-		b.Set("n", pods("a", 1, t0), t0.Add(4*sec))
-		next, _ := b.Next(t0.Add(4 * sec))
-		switch {
-		case outcome == Withdrawn && (next == nil || next.Tries != 1):
-			t.Errorf("%s: it goes on with %v, want the try that was withdrawn", name, next)
-		case outcome != Withdrawn && next != nil:
-			t.Errorf("%s: it is tried again at once", name)
-		}
 	}
 }

@@ -4,155 +4,78 @@
 package backlog
 
 import (
-	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A world simulates an API server and what carries out the evictions of a Backlog: a live read of the node that serves
-// its pods for half a second, the patch of the condition, and the delete. It has a time of its own.
-type world struct {
-	*testing.T
-
-	b      *Backlog
-	now    time.Duration // since t0
-	random *rand.Rand
-
-	server  func(call) answer
-	busy    int // calls that hold a seat
-	waiting []*request
-	calls   map[int]int // by second
-
-	pods     map[types.UID]*simPod
-	nodes    map[string][]*simPod
-	reads    map[string]*read
-	inFlight map[*Eviction]*try
+// sim carries out the evictions of a Backlog, in a time of its own. A try is one call that takes as long as the read,
+// the patch and the delete of a pod together.
+type sim struct {
+	b        *Backlog
+	now      time.Duration // since t0
+	random   *rand.Rand
+	server   func(p *simPod, now time.Duration) answer
+	pods     []*simPod
+	byUID    map[types.UID]*simPod
+	inFlight []*flight // in the order in which they began
 	gone     int
-	mostCall int // in flight at once
-
-	events events
-	count  int
-	awake  time.Duration // when Next must be called again
+	tries    map[int]int // by second
 }
-
-// seats is how many the API server's priority level workload-high has.
-const seats = 98
 
 type simPod struct {
 	Leaving
 
 	node, label string
 	due, gone   time.Duration
-	marked      bool
 }
 
-type call struct {
-	verb string
-	pod  *simPod // of a read: the first pod that needs it
-	at   time.Duration
-}
-
-// answer is how the server answers: after how long, and whether it refuses or fails to answer.
+// answer is how the server answers: after how long, and as what the try counts.
 type answer struct {
-	takes   time.Duration
-	hangs   bool
-	refuser string
+	takes time.Duration
+	as    Outcome
+}
+
+// flight is a try in flight.
+type flight struct {
+	*Eviction
+
+	ends time.Duration
+	as   Outcome
+}
+
+func newSim() *sim {
+	return &sim{
+		b: New(Lanes{std}, there), random: rand.New(rand.NewPCG(1, 2)),
+		byUID: map[types.UID]*simPod{}, tries: map[int]int{},
+	}
+}
+
+// prompt answers within 6 to 14 ms.
+func (s *sim) prompt() answer {
+	return answer{6*ms + time.Duration(s.random.Int64N(int64(8*ms))), Over}
 }
 
 // hanging is the answer of a webhook that does not respond, after 30 s.
-var hanging = answer{takes: 30 * sec, hangs: true}
+var hanging = answer{30 * sec, Hung}
 
-type request struct {
-	call
-
-	answered func(answer)
-	over     bool
-	running  bool
-}
-
-type read struct {
-	began   time.Duration
-	ended   bool
-	request *request
-	waiters []*try
-}
-
-type try struct {
-	e       *Eviction
-	pod     *simPod
-	request *request
-	read    *read
-	over    bool
-}
-
-type event struct {
-	at    time.Duration
-	count int
-	do    func()
-}
-
-type events []event
-
-func (h events) Len() int { return len(h) }
-func (h events) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].count < h[j].count
-}
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *events) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *events) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
-// newWorld returns a world in which the server answers within 3 to 7 ms, unless special says otherwise.
-func newWorld(t *testing.T, special func(call) (answer, bool)) *world {
-	w := &world{
-		T: t, b: New(Lanes{std}, there), random: rand.New(rand.NewPCG(1, 2)), calls: map[int]int{},
-		pods: map[types.UID]*simPod{}, nodes: map[string][]*simPod{}, reads: map[string]*read{}, inFlight: map[*Eviction]*try{},
-	}
-	w.server = func(c call) answer {
-		if a, ok := special(c); ok {
-			return a
-		}
-		return answer{takes: 3*ms + time.Duration(w.random.Int64N(int64(4*ms)))}
-	}
-	return w
-}
-
-func ordinary(call) (answer, bool) { return answer{}, false }
-
-func deletesHang(of func(*simPod) bool) func(call) (answer, bool) {
-	return func(c call) (answer, bool) { return hanging, c.verb == "delete" && of(c.pod) }
-}
-
-func (w *world) at() time.Time { return t0.Add(w.now) }
-
-func (w *world) after(wait time.Duration, do func()) {
-	w.count++
-	heap.Push(&w.events, event{w.now + wait, w.count, do})
-}
-
-func (w *world) add(node int, namespace string, due time.Duration) *simPod {
-	p := &simPod{node: fmt.Sprint("n", node), due: due, Leaving: Leaving{
-		UID: types.UID(fmt.Sprintf("%s/%d", namespace, len(w.pods))), Group: namespace, Due: t0.Add(due),
-		Priority: int32(len(w.pods) % 3),
-	}}
-	w.pods[p.UID] = p
-	w.nodes[p.node] = append(w.nodes[p.node], p)
-	return p
-}
-
-// addMany adds pods on the given number of nodes and in the given number of namespaces.
-func (w *world) addMany(count, nodes int, prefix string, namespaces int, due func(i int) time.Duration) {
+// add adds pods on the given number of nodes and in the given number of namespaces.
+func (s *sim) add(count, nodes int, prefix string, namespaces int, due func(i int) time.Duration) (added []*simPod) {
 	for i := range count {
-		w.add(i%nodes, fmt.Sprint(prefix, i%namespaces), due(i))
+		p := &simPod{node: fmt.Sprint("n", i%nodes), due: due(i)}
+		p.Group = fmt.Sprint(prefix, i%namespaces)
+		p.UID = types.UID(fmt.Sprintf("%s/%d", p.Group, len(s.pods)))
+		p.Due, p.Priority = t0.Add(p.due), int32(len(s.pods)%3)
+		s.byUID[p.UID] = p
+		s.pods, added = append(s.pods, p), append(added, p)
 	}
+	return added
 }
 
 func atOnce(int) time.Duration { return 0 }
@@ -161,248 +84,279 @@ func every(interval time.Duration) func(int) time.Duration {
 	return func(i int) time.Duration { return time.Duration(i) * interval }
 }
 
-// taintAll tells the Backlog of all nodes, and untaintAll that they have no taints.
-func (w *world) taintAll()   { w.setAll(true) }
-func (w *world) untaintAll() { w.setAll(false) }
-
-func (w *world) setAll(tainted bool) {
-	names := make([]string, 0, len(w.nodes))
-	for name := range w.nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		w.set(name, tainted)
-	}
-}
-
-func (w *world) set(node string, tainted bool) {
-	var leaving []Leaving
-	for _, p := range w.nodes[node] {
-		if tainted && p.gone == 0 {
-			leaving = append(leaving, p.Leaving)
+// taint tells the Backlog of all nodes, whether they are tainted or not.
+func (s *sim) taint(tainted bool) {
+	nodes := map[string][]Leaving{}
+	for _, p := range s.pods {
+		if on := nodes[p.node]; tainted && p.gone == 0 {
+			nodes[p.node] = append(on, p.Leaving)
+		} else {
+			nodes[p.node] = on
 		}
 	}
-	_, cancel := w.b.Set(node, leaving, w.at())
-	for _, e := range cancel {
-		w.cancel(e)
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
+		_, cancel := s.b.Set(node, nodes[node], t0.Add(s.now))
+		s.cancel(cancel)
 	}
-	w.step()
 }
 
-// step begins and cancels what the Backlog says.
-func (w *world) step() {
-	for _, e := range w.b.Excess(w.at()) {
-		w.cancel(e)
-	}
-	for {
-		e, again := w.b.Next(w.at())
-		if e == nil {
-			w.wake(again)
-			return
+// cancel ends tries a millisecond later.
+func (s *sim) cancel(all []*Eviction) {
+	for _, f := range s.inFlight {
+		if slices.Contains(all, f.Eviction) {
+			f.ends, f.as = min(f.ends, s.now+ms), Hung
 		}
-		t := &try{e: e, pod: w.pods[e.UID]}
-		w.inFlight[e] = t
-		w.confirm(t)
-	}
-}
-
-func (w *world) wake(at time.Time) {
-	in := max(at.Sub(w.at()), 1)
-	if at.IsZero() || w.awake > w.now && w.awake <= w.now+in {
-		return
-	}
-	awake := w.now + in
-	w.awake = awake
-	w.after(in, func() {
-		if w.awake == awake {
-			w.awake = 0
-			w.step()
-		}
-	})
-}
-
-// confirm reads the node.
-func (w *world) confirm(t *try) {
-	r := w.reads[t.pod.node]
-	switch {
-	case r != nil && !r.ended && w.now-r.began < 4*sec:
-		t.read, r.waiters = r, append(r.waiters, t)
-		return
-	case r != nil && r.ended && w.now-r.began < 500*ms:
-		w.mark(t)
-		return
-	}
-	r = &read{began: w.now, waiters: []*try{t}}
-	t.read, w.reads[t.pod.node] = r, r
-	r.request = w.call("get", t.pod, func(a answer) {
-		if r.ended = true; a.hangs && w.reads[t.pod.node] == r {
-			delete(w.reads, t.pod.node)
-		}
-		for _, waiter := range r.waiters {
-			if waiter.read = nil; a.hangs {
-				w.end(waiter, Hung)
-			} else {
-				w.mark(waiter)
-			}
-		}
-	})
-}
-
-func (w *world) mark(t *try) {
-	if t.pod.marked {
-		w.delete(t)
-		return
-	}
-	t.request = w.call("patch", t.pod, func(a answer) {
-		if a.hangs {
-			w.end(t, Hung)
-			return
-		}
-		t.pod.marked = true
-		w.confirm(t)
-	})
-}
-
-func (w *world) delete(t *try) {
-	t.request = w.call("delete", t.pod, func(a answer) {
-		switch {
-		case a.hangs:
-			w.end(t, Hung)
-		case a.refuser != "":
-			w.end(t, Failed(w.backoff(t.e.Tries), a.refuser))
-		default:
-			t.pod.gone = max(w.now, 1)
-			w.gone++
-			w.end(t, Over)
-		}
-	})
-}
-
-// backoff is 100 ms at first, and doubles up to 5 min, less up to a fifth.
-func (w *world) backoff(tries int) time.Duration {
-	wait := min(100*ms<<min(tries, 20), 5*time.Minute)
-	return wait - time.Duration(w.random.Int64N(int64(wait/5)))
-}
-
-func (w *world) end(t *try, o Outcome) {
-	if t.over {
-		return
-	}
-	t.over = true
-	delete(w.inFlight, t.e)
-	w.b.Done(t.e, o, w.at())
-	w.step()
-}
-
-// cancel ends a try a millisecond later.
-func (w *world) cancel(e *Eviction) {
-	t := w.inFlight[e]
-	w.after(ms, func() {
-		if t.over {
-			return
-		}
-		if r := t.read; r == nil {
-			w.abort(t.request)
-		} else if r.waiters = slices.DeleteFunc(r.waiters, func(o *try) bool { return o == t }); len(r.waiters) == 0 {
-			w.abort(r.request)
-			if w.reads[t.pod.node] == r {
-				delete(w.reads, t.pod.node)
-			}
-		}
-		w.end(t, Hung)
-	})
-}
-
-func (w *world) abort(r *request) {
-	if r == nil || r.over {
-		return
-	}
-	r.over = true
-	if r.running {
-		w.release()
-		return
-	}
-	w.waiting = slices.DeleteFunc(w.waiting, func(o *request) bool { return o == r })
-}
-
-func (w *world) call(verb string, pod *simPod, answered func(answer)) *request {
-	w.calls[int(w.now/sec)]++
-	r := &request{call: call{verb: verb, pod: pod}, answered: answered}
-	if w.busy >= seats {
-		w.waiting = append(w.waiting, r)
-	} else {
-		w.run(r)
-	}
-	return r
-}
-
-func (w *world) run(r *request) {
-	w.busy++
-	w.mostCall = max(w.mostCall, w.busy)
-	r.running, r.at = true, w.now
-	a := w.server(r.call)
-	w.after(a.takes, func() {
-		if !r.over {
-			r.over = true
-			w.release()
-			r.answered(a)
-		}
-	})
-}
-
-func (w *world) release() {
-	w.busy--
-	if len(w.waiting) > 0 {
-		r := w.waiting[0]
-		w.waiting = w.waiting[1:]
-		w.run(r)
 	}
 }
 
 // play lets time pass until the given number of pods are gone, or at most until an instant.
-func (w *world) play(until time.Duration, gone int) {
-	for len(w.events) > 0 && w.events[0].at <= until && w.gone < gone {
-		e := heap.Pop(&w.events).(event)
-		w.now = e.at
-		e.do()
+func (s *sim) play(until time.Duration, gone int) {
+	for s.now < until && s.gone < gone {
+		s.cancel(s.b.Excess(t0.Add(s.now)))
+		next := min(s.begin(), until)
+		for _, f := range s.inFlight {
+			next = min(next, f.ends)
+		}
+		s.now = max(next, s.now)
+		s.inFlight = slices.DeleteFunc(s.inFlight, func(f *flight) bool {
+			if f.ends <= s.now {
+				s.end(f)
+			}
+			return f.ends <= s.now
+		})
 	}
-	if w.gone < gone {
-		w.now = until
+}
+
+// begin begins the tries that may begin, and returns when to call it again.
+func (s *sim) begin() time.Duration {
+	for {
+		e, again := s.b.Next(t0.Add(s.now))
+		switch {
+		case e == nil && again.IsZero():
+			return 1 << 62
+		case e == nil:
+			return again.Sub(t0)
+		}
+		s.tries[int(s.now/sec)]++
+		is := s.server(s.byUID[e.UID], s.now)
+		s.inFlight = append(s.inFlight, &flight{e, s.now + is.takes, is.as})
 	}
+}
+
+func (s *sim) end(f *flight) {
+	switch f.as.kind {
+	case over:
+		s.byUID[f.UID].gone = max(s.now, 1)
+		s.gone++
+	case failed: // its backoff is 100 ms at first, and doubles up to 5 min, less up to a fifth
+		wait := min(100*ms<<min(f.Tries, 20), 5*time.Minute)
+		f.as.after = wait - time.Duration(s.random.Int64N(int64(wait/5)))
+	}
+	s.b.Done(f.Eviction, f.as, t0.Add(s.now))
 }
 
 // never is more pods than there are.
 const never = 1 << 30
 
-// lateness returns for how long the pods that match were due before they were gone, in order. One that is still there
-// counts until now.
-func (w *world) lateness(of func(*simPod) bool) (late []time.Duration) {
-	for _, p := range w.pods {
-		end := p.gone
-		if end == 0 {
-			end = w.now
-		}
-		if of(p) && p.due <= w.now {
-			late = append(late, end-p.due)
+type which = func(*simPod) bool
+
+func all(*simPod) bool    { return true }
+func good(p *simPod) bool { return strings.HasPrefix(p.Group, "good") }
+func bad(p *simPod) bool  { return strings.HasPrefix(p.Group, "bad") }
+
+func labeled(label string) which { return func(p *simPod) bool { return p.label == label } }
+
+func dueBetween(from, to time.Duration, of which) which {
+	return func(p *simPod) bool { return of(p) && p.due >= from && p.due < to }
+}
+
+// late wants that pods were due for at most so long before they were gone: half of them, and all of them. One that is
+// still there counts until now.
+func (s *sim) late(t *testing.T, what string, of which, half, most time.Duration) {
+	t.Helper()
+	var late []time.Duration
+	for _, p := range s.pods {
+		switch {
+		case !of(p) || p.due > s.now:
+		case p.gone == 0:
+			late = append(late, s.now-p.due)
+		default:
+			late = append(late, p.gone-p.due)
 		}
 	}
 	slices.Sort(late)
-	return late
+	t.Logf("%s: half within %v, all within %v", what, late[len(late)/2], late[len(late)-1])
+	if late[len(late)/2] > half || late[len(late)-1] > most {
+		t.Errorf("%s: half within %v, all within %v, want %v and %v", what, late[len(late)/2], late[len(late)-1], half, most)
+	}
 }
 
-func quantile(all []time.Duration, q float64) time.Duration {
-	return all[min(int(q*float64(len(all))), len(all)-1)]
+func TestANamespaceThatHangsHoldsUpOthersOnlyBriefly(t *testing.T) {
+	const ever = time.Hour
+	hang := func(of which, until time.Duration) func(s *sim) {
+		return func(s *sim) {
+			s.server = func(p *simPod, now time.Duration) answer {
+				if of(p) && now < until {
+					return hanging
+				}
+				return s.prompt()
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		server func(s *sim)
+		pods   func(s *sim)
+		until  time.Duration
+		want   func(t *testing.T, s *sim)
+	}{
+		"none hangs: 1,000 pods take hardly longer than 16 calls at a time": {
+			hang(all, 0), func(s *sim) { s.add(1000, 20, "ns", 50, atOnce) }, time.Minute,
+			func(t *testing.T, s *sim) { s.late(t, "all", all, 400*ms, 1000*10*ms/16*5/4) }, //nolint:thelper // the test itself
+		},
+		"one of 2,000 pods, by a tenth of a second": {
+			hang(bad, ever), func(s *sim) { s.add(2000, 100, "bad", 1, atOnce); s.add(900, 100, "good", 30, every(200*ms)) },
+			180 * sec, func(t *testing.T, s *sim) { //nolint:thelper // the test itself
+				s.late(t, "the first minute", dueBetween(0, 60*sec, good), 30*ms, 500*ms)
+				s.late(t, "then", dueBetween(60*sec, 180*sec, good), 30*ms, 260*ms)
+			},
+		},
+		"1,000 of them, once": {
+			hang(bad, ever), func(s *sim) { s.add(20_000, 1000, "bad", 1000, atOnce); s.add(18, 1000, "good", 1, every(10*sec)) },
+			180 * sec, func(t *testing.T, s *sim) { //nolint:thelper // the test itself
+				s.late(t, "the first 30 s", dueBetween(0, 30*sec, good), 21*sec, 21*sec) // 1,000 namespaces / 48 a second
+				s.late(t, "then", dueBetween(30*sec, 180*sec, good), 30*ms, 260*ms)
+			},
+		},
+		"a new one every 300 ms, by less than a second": {
+			hang(bad, ever), func(s *sim) {
+				for i, p := range s.add(3600, 100, "bad", 3600, func(i int) time.Duration { return time.Duration(i/3) * 100 * ms }) {
+					p.Group = fmt.Sprint("bad", i/3)
+				}
+				s.add(600, 100, "good", 30, every(200*ms))
+			},
+			120 * sec, func(t *testing.T, s *sim) { s.late(t, "the others", good, 60*ms, 600*ms) }, //nolint:thelper // the test itself
+		},
+		// A webhook selects pods by labels: in the namespaces that hang, the evictions of half of the pods do not.
+		"half of the pods of 200, and the other half leaves": {
+			hang(labeled("bad"), ever), func(s *sim) {
+				for _, p := range s.add(4000, 100, "mixed", 200, atOnce) {
+					p.label = []string{"bad", "free"}[s.random.IntN(2)]
+				}
+				s.add(600, 100, "good", 30, every(200*ms))
+			},
+			10 * time.Minute, func(t *testing.T, s *sim) { //nolint:thelper // the test itself
+				s.late(t, "the other half", labeled("free"), 10*time.Minute-1, 10*time.Minute-1)
+				s.late(t, "healthy namespaces", good, 60*ms, 5*sec)
+			},
+		},
+		"all, in a brown-out of 40 s": { // 64 calls that began in it are in flight for 30 s
+			hang(all, 40*sec), func(s *sim) { s.add(1000, 20, "ns", 50, atOnce) }, 10 * time.Minute,
+			func(t *testing.T, s *sim) { s.late(t, "all", all, 60*sec, 72*sec) }, //nolint:thelper // the test itself
+		},
+		"none, but each call takes 4 s": {
+			func(s *sim) { s.server = func(*simPod, time.Duration) answer { return answer{4 * sec, Over} } },
+			func(s *sim) { s.add(1000, 20, "ns", 50, atOnce) }, 10 * time.Minute,
+			func(t *testing.T, s *sim) { s.late(t, "all", all, 65*sec, 130*sec) }, //nolint:thelper // the test itself
+		},
+		"none, but 5,000 pods are refused: at most 60 tries a second": {
+			func(s *sim) {
+				s.server = func(p *simPod, _ time.Duration) answer {
+					if bad(p) {
+						return answer{10 * ms, Failed(0, "webhook w")}
+					}
+					return s.prompt()
+				}
+			},
+			func(s *sim) { s.add(5000, 100, "bad", 1, atOnce); s.add(180, 100, "good", 1, every(sec)) }, 180 * sec,
+			func(t *testing.T, s *sim) { //nolint:thelper // the test itself
+				for second, tries := range s.tries {
+					if second > 15 && tries > 55 {
+						t.Errorf("%d tries in second %d", tries, second)
+					}
+				}
+				s.late(t, "the others", good, 30*ms, 260*ms)
+			},
+		},
+		"pods that hung once leave next to 2,000 that hang indefinitely": {
+			func(s *sim) {
+				s.server = func(p *simPod, now time.Duration) answer {
+					if p.label == "" || now < 60*sec {
+						return hanging
+					}
+					return s.prompt()
+				}
+			},
+			func(s *sim) {
+				s.add(2000, 100, "bad", 1, atOnce)
+				for _, p := range slices.Concat(s.add(20, 20, "good", 1, atOnce), s.add(20, 20, "bad", 1, atOnce)) {
+					p.label = p.Group
+				}
+			},
+			15 * time.Minute, func(t *testing.T, s *sim) { //nolint:thelper // the test itself
+				s.late(t, "in another namespace", labeled("good0"), 70*sec, 100*sec)
+				s.late(t, "in the same", labeled("bad0"), 5*time.Minute, 10*time.Minute)
+			},
+		},
+		"one of 2,000 pods, for 10 minutes: then they leave": {
+			hang(all, 10*time.Minute), func(s *sim) { s.add(2000, 100, "bad", 1, atOnce) }, time.Hour,
+			func(t *testing.T, s *sim) { s.late(t, "all", all, 10*time.Minute+40*sec, 10*time.Minute+40*sec) }, //nolint:thelper // the test itself
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim()
+			test.pods(s)
+			test.server(s)
+			s.taint(true)
+			s.play(test.until, never)
+			test.want(t, s)
+		})
+	}
 }
 
-func in(namespace string) func(*simPod) bool {
-	return func(p *simPod) bool { return p.Group == namespace }
+// The webhook's own pods are due, too, and have the highest priority, so they come last.
+func TestThePodsOfAWebhookThatHangsAreFound(t *testing.T) {
+	for name, namespace := range map[string]string{"in a namespace of their own": "webhook", "in one that hangs": "bad"} {
+		t.Run(name, func(t *testing.T) {
+			s, back := newSim(), time.Hour
+			s.server = func(p *simPod, now time.Duration) answer {
+				switch {
+				case p.label != "":
+					back = min(back, now+5*sec)
+				case now < back:
+					return hanging
+				}
+				return s.prompt()
+			}
+			s.add(3000, 30, "bad", 50, atOnce)
+			for _, p := range s.add(2, 2, namespace, 1, atOnce) {
+				p.label, p.Priority = "webhook", 2_000_000_000
+			}
+			s.taint(true)
+			s.play(20*time.Minute, 3002)
+			s.late(t, "the webhook's", labeled("webhook"), 200*sec, 200*sec) // 3,000 pods of its kind / 16 a second
+			s.late(t, "all", all, 10*time.Minute, 10*time.Minute)
+		})
+	}
 }
 
-func labeled(label string) func(*simPod) bool {
-	return func(p *simPod) bool { return p.label == label }
-}
-
-func between(from, to time.Duration, of func(*simPod) bool) func(*simPod) bool {
-	return func(p *simPod) bool { return of(p) && p.due >= from && p.due < to }
+func TestAnUntaintCancelsAllThatHangsAndATaintBeginsAgain(t *testing.T) {
+	s := newSim()
+	s.server = func(_ *simPod, now time.Duration) answer {
+		if now < 15*sec {
+			return hanging
+		}
+		return s.prompt()
+	}
+	s.add(500, 20, "ns", 10, atOnce)
+	s.taint(true)
+	s.play(10*sec, never)
+	s.taint(false)
+	s.play(10*sec+10*ms, never)
+	if len(s.inFlight) > 0 {
+		t.Errorf("%d evictions are in flight 10 ms after the untaint", len(s.inFlight))
+	}
+	s.play(20*sec, never)
+	s.taint(true)
+	s.play(time.Minute, 500)
+	s.late(t, "all", all, 21*sec, 21*sec)
 }
