@@ -89,7 +89,7 @@ func TestTheLastWriteOfAManagerCounts(t *testing.T) {
 	}
 	const taints, conditions = `{"f:spec":{"f:taints":{}}}`, `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{}}}}`
 	entries := []metav1.ManagedFieldsEntry{
-		entry("kube-controller-manager", taints, time.Second), entry("kube-controller-manager", conditions, 2*time.Second),
+		entry("kube-controller-manager", conditions, 2*time.Second), entry("kube-controller-manager", taints, time.Second),
 		entry("kube-controller-manager", `{"f:metadata":{"f:annotations":{}}}`, 3*time.Second), entry("kubectl-taint", taints, 4*time.Second),
 		{Manager: "kube-controller-manager"}, {Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(taints)},
 	}

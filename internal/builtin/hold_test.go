@@ -37,15 +37,16 @@ func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
 		play func(h *Hold)
 		want time.Duration // until T
 	}{
-		"one storm":                             {func(h *Hold) { h.storm(began, "n", 100) }, 50*time.Second + slack},
-		"two nodes at once":                     {func(h *Hold) { h.storm(began, "n", 100); h.storm(began, "m", 20) }, time.Minute + slack},
-		"more while the first are worked off":   {func(h *Hold) { h.storm(began, "n", 100); h.storm(after(20*time.Second), "m", 20) }, time.Minute + slack},
-		"more after the first are worked off":   {func(h *Hold) { h.storm(began, "n", 10); h.storm(after(time.Minute), "m", 20) }, 70*time.Second + slack},
-		"the API server stands still meanwhile": {func(h *Hold) { h.storm(began, "n", 100); h.Stalled(after(10*time.Second), after(50*time.Second)) }, 90*time.Second + slack},
-		"it stands still once all is over":      {func(h *Hold) { h.storm(began, "n", 100); h.Stalled(after(time.Hour), after(2*time.Hour)) }, 50*time.Second + slack},
-		"what is decided again is not tried again": {func(h *Hold) {
-			h.storm(began, "n", 100)
-			h.storm(after(time.Second), "n", 0)
+		"one storm":                                {func(h *Hold) { h.storm(began, "n", 100) }, 50*time.Second + slack},
+		"two nodes at once":                        {func(h *Hold) { h.storm(began, "n", 100); h.storm(began, "m", 20) }, time.Minute + slack},
+		"more while the first are worked off":      {func(h *Hold) { h.storm(began, "n", 100); h.storm(after(20*time.Second), "m", 20) }, time.Minute + slack},
+		"more after the first are worked off":      {func(h *Hold) { h.storm(began, "n", 10); h.storm(after(time.Minute), "m", 20) }, 70*time.Second + slack},
+		"the API server stands still meanwhile":    {func(h *Hold) { h.storm(began, "n", 100); h.Stalled(after(10*time.Second), after(50*time.Second)) }, 90*time.Second + slack},
+		"it stands still once all is over":         {func(h *Hold) { h.storm(began, "n", 100); h.Stalled(after(time.Hour), after(2*time.Hour)) }, 50*time.Second + slack},
+		"what is decided again is not tried again": {func(h *Hold) { h.storm(began, "n", 100); h.storm(after(time.Second), "n", 0) }, 50*time.Second + slack},
+		"it restarts in a storm, in which one pod is due": {func(h *Hold) {
+			h.Decided(NodeTries{Node: "n", Begun: 100, From: began, Due: 1}, began)
+			h.Restarted(after(10 * time.Second))
 		}, 50*time.Second + slack},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,6 +57,9 @@ func TestAHoldLastsAsLongAsTheBuiltInTakesForAllItsTries(t *testing.T) {
 			}
 			if !h.over(after(test.want)) {
 				t.Errorf("it is not over at %v", test.want)
+			}
+			if got := h.Working(began); got != test.want-slack {
+				t.Errorf("the built-in works for %v, want all but the slack", got)
 			}
 		})
 	}

@@ -35,7 +35,8 @@ func tolerates(key string, seconds int64) corev1.Toleration {
 }
 
 func TestATimerIsKeptUntilThePodStaysOrMustLeaveNow(t *testing.T) {
-	one, two, forever := tolerates("one", 120), tolerates("two", 4), tolerates("two", -1)
+	one, two, forever, lessThanNoTime := tolerates("one", 120), tolerates("two", 4), tolerates("two", -1), tolerates("one", 0)
+	lessThanNoTime.TolerationSeconds = new(int64(-5))
 	for name, test := range map[string]struct {
 		tolerations   []corev1.Toleration
 		taints        []verdict.Taint
@@ -45,6 +46,7 @@ func TestATimerIsKeptUntilThePodStaysOrMustLeaveNow(t *testing.T) {
 	}{
 		"no toleration":                              {nil, []verdict.Taint{taint("one", 10)}, 0, 0, nil, 10},
 		"tolerated for a while":                      {[]corev1.Toleration{one}, []verdict.Taint{taint("one", 10)}, 0, 0, nil, 130},
+		"tolerated for less than no time":            {[]corev1.Toleration{lessThanNoTime}, []verdict.Taint{taint("one", 10)}, 0, 0, nil, 10},
 		"tolerated indefinitely":                     {[]corev1.Toleration{forever}, []verdict.Taint{taint("two", 10)}, 0, 0, nil, -1},
 		"the pod comes later":                        {[]corev1.Toleration{one}, []verdict.Taint{taint("one", 10)}, 20, 0, nil, 140},
 		"the process starts in the countdown":        {[]corev1.Toleration{one}, []verdict.Taint{taint("one", 10)}, 0, 50, nil, 170},
@@ -76,6 +78,41 @@ func TestATimerIsKeptUntilThePodStaysOrMustLeaveNow(t *testing.T) {
 				t.Errorf("it leaves: %t, at %v, want %v s", timer.Leaves, timer.Due.Sub(noon), test.due)
 			}
 		})
+	}
+}
+
+func TestAPodIsSparedSinceItStaysAfterATryAndUntilItIsDueAgain(t *testing.T) {
+	var tries builtin.Tries
+	for _, step := range []struct {
+		at, due float64 // -1: the pod may stay
+		looks   bool
+		began   float64 // since when it is being tried, if that is new; -1: it is not
+		spared  float64 // since when; -1: it is not
+	}{
+		{0, 10, true, -1, -1},
+		{5, -1, true, -1, -1}, // the timer is cancelled
+		{6, 30, true, -1, -1},
+		{12, 30, false, -1, -1},
+		{31, 30, false, 30, -1},
+		{33, 30, false, -1, -1}, // it is not tried twice without a look
+		{40, -1, true, -1, 40},
+		{45, -1, false, -1, 40},
+		{50, 50, true, 50, -1},
+		{60, -1, true, -1, 60},
+	} {
+		v := verdict.Verdict{}
+		if step.due >= 0 {
+			v.Leaves, v.Due = true, at(step.due)
+		}
+		instantOf := func(seconds float64) time.Time {
+			if seconds < 0 {
+				return time.Time{}
+			}
+			return at(seconds)
+		}
+		if began := tries.See(v, step.looks, false, at(step.at)); !began.Equal(instantOf(step.began)) || !tries.Spared.Equal(instantOf(step.spared)) {
+			t.Errorf("after %v s: tried since %v, spared since %v; want %+v", step.at, began.Sub(noon), tries.Spared.Sub(noon), step)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
@@ -33,10 +35,12 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
+func TestMain(m *testing.M) { bubble.Main(m) }
+
 const namespace = "kube-system"
 
-// evictor is the state of this process's evictions, as a test sets it. Its watches bring something every minute unless
-// they are silent.
+// evictor is the state of this process's evictions, as a test sets it. Its two watches bring something every minute
+// unless one is silent.
 type evictor struct {
 	mu       sync.Mutex
 	unsynced bool
@@ -73,7 +77,8 @@ func (e *evictor) Versions() []string {
 	if !e.silent {
 		e.heard = time.Now()
 	}
-	return []string{strconv.FormatInt(e.heard.Unix()/60, 10)}
+	minute := func(at time.Time) string { return strconv.FormatInt(at.Unix()/60, 10) }
+	return []string{minute(e.heard), minute(time.Now())}
 }
 
 // scene is a ClockRenewer in virtual time.
@@ -141,26 +146,37 @@ func newAccount(client kubernetes.Interface, clock *timeline.Clock) *Account {
 	})
 }
 
+func (s *scene) must(_ any, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *scene) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // virtual time in a synctest bubble
 	synctest.Wait()
 }
 
+// account returns the ServiceAccount as the API server has it.
+func (s *scene) account() *corev1.ServiceAccount {
+	s.t.Helper()
+	account, err := s.client.CoreV1().ServiceAccounts(namespace).Get(s.t.Context(), ServiceAccount, metav1.GetOptions{})
+	s.must(nil, err)
+	return account
+}
+
+func (s *scene) found() builtin.Record { return recordOf(s.account().Annotations) }
+
 // age returns how old the clock is; false if there is none.
 func (s *scene) age() (time.Duration, bool) {
 	s.t.Helper()
-	account, err := s.client.CoreV1().ServiceAccounts(namespace).Get(s.t.Context(), ServiceAccount, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	value, ok := account.Annotations[Annotation]
+	value, ok := s.account().Annotations[Annotation]
 	if !ok {
 		return 0, false
 	}
 	renewed, err := time.Parse(time.RFC3339, value)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(nil, err)
 	return time.Since(renewed), true
 }
 
@@ -168,13 +184,6 @@ func (s *scene) wantRenewed() {
 	s.t.Helper()
 	if age, ok := s.age(); !ok || age > renewEvery+time.Second {
 		s.t.Errorf("the clock is there: %t, and %v old; want it renewed every %v", ok, age, renewEvery)
-	}
-}
-
-func (s *scene) wantNotRenewedFor(d time.Duration) {
-	s.t.Helper()
-	if age, ok := s.age(); ok && age < d-renewEvery {
-		s.t.Errorf("the clock is %v old, want it not renewed for %v", age, d)
 	}
 }
 
@@ -188,45 +197,50 @@ func TestTheClockIsRenewedEvery5Seconds(t *testing.T) {
 }
 
 func TestTheClockIsRenewedOnlyWhileThisProcessCanEvict(t *testing.T) {
-	for name, trouble := range map[string]struct{ begin, end func(s *scene) }{
-		"its caches are not complete": {
-			func(s *scene) { s.evictor.set(func(e *evictor) { e.unsynced = true }) },
-			func(s *scene) { s.evictor.set(func(e *evictor) { e.unsynced = false }) },
-		},
-		"it begins no eviction": {
-			func(s *scene) { s.evictor.set(func(e *evictor) { e.stalled = true }) },
-			func(s *scene) { s.evictor.set(func(e *evictor) { e.stalled = false }) },
-		},
-		"a watch is silent": {
-			func(s *scene) {
-				s.evictor.set(func(e *evictor) { e.silent = true })
+	set := func(change func(e *evictor, trouble bool)) func(s *scene, trouble bool) {
+		return func(s *scene, trouble bool) { s.evictor.set(func(e *evictor) { change(e, trouble) }) }
+	}
+	denied := func(verb string) func(s *scene, trouble bool) {
+		return func(s *scene, trouble bool) {
+			if s.denied.Store(verb, true); !trouble {
+				s.denied.Delete(verb)
+			}
+		}
+	}
+	for name, trouble := range map[string]func(s *scene, is bool){
+		"its caches are not complete": set(func(e *evictor, is bool) { e.unsynced = is }),
+		"it begins no eviction":       set(func(e *evictor, is bool) { e.stalled = is }),
+		"one of its watches is silent": func(s *scene, is bool) {
+			if s.evictor.set(func(e *evictor) { e.silent = is }); is {
 				s.pass(silentFor)
-			},
-			func(s *scene) {
-				s.evictor.set(func(e *evictor) { e.silent = false })
-			},
+			}
 		},
-		"it may not delete pods anymore": {
-			func(s *scene) { s.denied.Store("delete", true) },
-			func(s *scene) { s.denied.Delete("delete") },
-		},
-		"it may not set their condition": {
-			func(s *scene) { s.denied.Store("patch", true) },
-			func(s *scene) { s.denied.Delete("patch") },
-		},
+		"it may not delete pods anymore":   denied("delete"),
+		"it may not set their condition":   denied("patch"),
+		"the API server does not answer":   func(s *scene, is bool) { s.hangs.Store(is) },
+		"the API server refuses the write": func(s *scene, is bool) { s.refuse(is, errors.New("no")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.pass(time.Minute)
 				s.wantRenewed()
-				trouble.begin(s)
+				trouble(s, true)
 				s.pass(validFor)
-				s.wantNotRenewedFor(validFor)
-				trouble.end(s)
+				if age, ok := s.age(); ok && age < validFor-renewEvery {
+					s.t.Errorf("the clock is %v old, want it not renewed for %v", age, validFor)
+				}
+				trouble(s, false)
 				s.pass(renewEvery + time.Second)
 				s.wantRenewed()
 			})
 		})
+	}
+}
+
+// refuse answers patches of the ServiceAccount with an error, until they are accepted again.
+func (s *scene) refuse(is bool, err error) {
+	if s.refusal.Store(nil); is {
+		s.refusal.Store(new(func() error { return err }))
 	}
 }
 
@@ -241,11 +255,9 @@ func TestAProcessThatCannotEvictGivesUpTheLead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &scene{client: fake.NewClientset(), evictor: &evictor{}}
+				s := &scene{t: t, client: fake.NewClientset(), evictor: &evictor{}}
 				renewer, err := New(s.config())
-				if err != nil {
-					t.Fatal(err)
-				}
+				s.must(nil, err)
 				s.evictor.set(test.begin)
 				began := time.Now()
 				err = renewer.Run(t.Context())
@@ -257,24 +269,23 @@ func TestAProcessThatCannotEvictGivesUpTheLead(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatDoesNotAnswerGetsNoRenewal(t *testing.T) {
+func TestMarksOfTheBuiltInAreCountedOnce(t *testing.T) {
 	play(t, func(s *scene) {
-		s.pass(time.Minute)
+		s.pass(time.Second)
+		marked := &podcache.Pod{Flags: podcache.MarkedByBuiltIn}
+		for _, change := range []podcache.Change{
+			{Before: &podcache.Pod{}, After: marked}, {Before: marked, After: marked}, {After: marked}, {Before: marked},
+		} {
+			s.renewer.observe(change)
+		}
 		s.hangs.Store(true)
-		s.pass(validFor)
-		s.wantNotRenewedFor(validFor)
-		s.hangs.Store(false)
-		s.pass(renewEvery + time.Second)
-		s.wantRenewed()
-	})
-}
-
-func TestAReplicaThatHasLostTheLeadRenewsNoMore(t *testing.T) {
-	play(t, func(s *scene) {
 		s.pass(time.Minute)
-		s.stop()
-		s.pass(time.Minute)
-		s.wantNotRenewedFor(time.Minute)
+		s.renewer.observe(podcache.Change{Before: &podcache.Pod{}, After: marked})
+		for clock, want := range map[string]float64{clockFresh: 1, clockStale: 1} {
+			if got := testutil.ToFloat64(s.renewer.metrics.foreignMarks.WithLabelValues(clock)); got != want {
+				t.Errorf("%v marks while the clock is %s, want %v", got, clock, want)
+			}
+		}
 	})
 }
 
@@ -290,34 +301,112 @@ func taintedNode() *corev1.Node {
 	}
 }
 
+// handBack hands back with a due pod on node "n" and on one that is gone, and reports whether the NoExecute taint of
+// node "n" was touched.
 func (s *scene) handBack() (touched bool) {
 	s.t.Helper()
-	if _, err := s.client.CoreV1().Nodes().Create(s.t.Context(), taintedNode(), metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	nodes := s.client.CoreV1().Nodes()
+	s.must(nodes.Create(s.t.Context(), taintedNode(), metav1.CreateOptions{}))
 	s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 1, "gone": 1} })
-	if err := s.renewer.HandBack(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	node, err := s.client.CoreV1().Nodes().Get(s.t.Context(), "n", metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(nil, s.renewer.HandBack(s.t.Context()))
+	node, err := nodes.Get(s.t.Context(), "n", metav1.GetOptions{})
+	s.must(nil, err)
 	if since := time.Since(node.Spec.Taints[1].TimeAdded.Time); since < time.Hour-time.Second {
 		s.t.Errorf("the NoSchedule taint is touched, too: it is %v old", since)
 	}
 	return time.Since(node.Spec.Taints[0].TimeAdded.Time) < 20*time.Second
 }
 
-func TestAShutdownWithoutAStandbyHandsTheEvictionsBackAtOnce(t *testing.T) {
-	play(t, func(s *scene) {
-		s.pass(time.Minute)
-		s.stop()
-		if !s.handBack() {
-			t.Error("the taint of the node with due pods is not touched")
-		}
-		if age, ok := s.age(); ok {
-			t.Errorf("the clock is still there, %v old", age)
+// underLease makes the ClockRenewer one of a replica that was elected.
+func underLease(c *Config) { c.Lease, c.TakeOver = "taintkeeper", 5*time.Second }
+
+func (s *scene) lease(transitions int32) {
+	s.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "taintkeeper"}}
+	lease.Spec.LeaseTransitions = &transitions
+	leases := s.client.CoordinationV1().Leases(namespace)
+	if _, err := leases.Update(s.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		s.must(leases.Create(s.t.Context(), lease, metav1.CreateOptions{}))
+	}
+}
+
+// The built-in tries 100 pods for 55 s. A second try for one of them deletes whatever pod has taken its name.
+func TestAHandBackTakesTheClockAwayLeavesTheHoldAndMakesTheBuiltInTryNoPodTwiceAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		storm   int // pods
+		after   time.Duration
+		touched bool
+	}{
+		"nothing was due before":         {0, 0, true},
+		"the built-in still tries pods":  {100, 10 * time.Second, false},
+		"for another 2 s":                {100, 53 * time.Second, true},
+		"it has tried them and given up": {100, time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.pass(time.Minute)
+				s.storm(test.storm)
+				s.pass(test.after)
+				s.stop()
+				began, before, patched := time.Now(), s.found(), map[string]time.Time{}
+				s.client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					patched[action.GetResource().Resource] = time.Now()
+					return false, nil, nil
+				})
+				if touched := s.handBack(); touched != test.touched {
+					t.Errorf("the taint of the node with due pods is touched: %t, want %t", touched, test.touched)
+				}
+				if _, ok := s.age(); ok {
+					t.Error("the clock is still there")
+				}
+				if got := s.found(); test.storm > 0 && !got.Since.Equal(before.Since) || got.Until.Before(before.Until) {
+					t.Errorf("the record is %+v, want what there was: %+v", got, before)
+				}
+				// API servers have a second to see that the clock is gone before the built-in tries again.
+				over := began.Add(time.Duration(test.storm)*550*time.Millisecond - test.after)
+				if at := patched["nodes"]; test.touched && (at.Sub(began) < seenAfter || at.Before(over.Add(seenAfter-time.Second))) {
+					t.Errorf("the taints are touched %v after the hand-back began", at.Sub(began))
+				}
+			})
+		})
+	}
+}
+
+func TestAShutdownWithAStandbyHandsNothingBack(t *testing.T) {
+	for name, standby := range map[string]bool{"a standby leads after 2 s": true, "no replica takes over": false} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				// It could not tell whether another has taken over if it did not know the Lease under which it leads.
+				s.pass(20 * time.Second)
+				if _, ok := s.age(); ok {
+					t.Error("the clock is renewed although the Lease could not be read")
+				}
+				s.lease(3)
+				s.pass(time.Minute)
+				s.stop()
+				go func() {
+					if s.pass(2 * time.Second); standby {
+						s.lease(4)
+					}
+				}()
+				if touched := s.handBack(); touched == standby {
+					t.Errorf("the taint of the node with due pods is touched: %t", touched)
+				}
+				if _, ok := s.age(); ok != standby {
+					t.Errorf("the clock is still there: %t", ok)
+				}
+			}, underLease)
+		})
+	}
+}
+
+func TestAReplicaThatNeverLedHandsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{t: t, client: fake.NewClientset(), evictor: &evictor{}}
+		renewer, err := New(s.config())
+		s.must(nil, err)
+		if err := renewer.HandBack(t.Context()); err != nil || len(s.client.Actions()) > 0 {
+			t.Errorf("%v, and %d calls", err, len(s.client.Actions()))
 		}
 	})
 }
@@ -352,117 +441,52 @@ func TestATaintThatIsHandedBackChangesEvenIfItIsOfThisVerySecond(t *testing.T) {
 		"it is older":               {&metav1.Time{Time: at.Add(-time.Second)}, "2026-01-02T03:04:05Z"},
 		"it is of this very second": {&metav1.Time{Time: at.Truncate(time.Second)}, "2026-01-02T03:04:06Z"},
 	} {
+		taints := taintedNode().Spec.Taints
+		taints[0].TimeAdded = test.added
+		if added := touched(taints, at)[0].TimeAdded.UTC().Format(time.RFC3339); added != test.want {
+			t.Errorf("%s: timeAdded is %s, want %s", name, added, test.want)
+		}
+	}
+}
+
+// This process sees nothing any longer, and reads the nodes: a node without the taint, or without a node, is spared.
+func TestANodeThatIsUntaintedWhileTheLeaderStopsIsSpared(t *testing.T) {
+	for name, test := range map[string]struct {
+		storm   int
+		exists  bool
+		untaint time.Duration // from the beginning of the hand-back on
+	}{
+		"in a storm":                           {100, true, 0},
+		"its pods came due only then":          {0, true, 0},
+		"it is deleted":                        {0, false, 0},
+		"just before its taint is handed back": {0, true, 500 * time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
-			taints := taintedNode().Spec.Taints
-			taints[0].TimeAdded = test.added
-			got := touched(taints, at)
-			if added := got[0].TimeAdded.UTC().Format(time.RFC3339); added != test.want {
-				t.Errorf("timeAdded is %s, want %s", added, test.want)
-			}
+			play(t, func(s *scene) {
+				s.pass(time.Minute)
+				s.storm(test.storm)
+				s.stop()
+				nodes, node := s.client.CoreV1().Nodes(), taintedNode()
+				if test.exists {
+					s.must(nodes.Create(s.t.Context(), node, metav1.CreateOptions{}))
+				}
+				untaint := func() {
+					node.Spec.Taints = node.Spec.Taints[1:]
+					s.must(nodes.Update(s.t.Context(), node, metav1.UpdateOptions{}))
+				}
+				switch {
+				case test.untaint > 0:
+					time.AfterFunc(test.untaint, untaint)
+				case test.exists:
+					untaint()
+				}
+				due := time.Now()
+				s.evictor.set(func(e *evictor) { e.overdue = map[string]int{"n": 100} })
+				s.must(nil, s.renewer.HandBack(context.WithoutCancel(s.t.Context())))
+				if got := s.found(); got.Spared != "n" || got.Since.After(due) {
+					t.Errorf("the record is %+v, want n to be spared, since %v at the latest", got, due)
+				}
+			})
 		})
 	}
-}
-
-func TestTheAPIServersHaveASecondToSeeThatTheClockIsGoneBeforeTheBuiltInTriesAgain(t *testing.T) {
-	play(t, func(s *scene) {
-		s.pass(time.Minute)
-		s.stop()
-		patched := map[string]time.Time{}
-		s.client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			patched[action.GetResource().Resource] = time.Now()
-			return false, nil, nil
-		})
-		s.handBack()
-		if after := patched["nodes"].Sub(patched["serviceaccounts"]); after < seenAfter {
-			t.Errorf("the taints are touched %v after the clock is gone", after)
-		}
-	})
-}
-
-// underLease makes the ClockRenewer one of a replica that was elected.
-func underLease(c *Config) { c.Lease, c.TakeOver = "taintkeeper", 5*time.Second }
-
-func (s *scene) lease(transitions int32) {
-	s.t.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "taintkeeper"}}
-	lease.Spec.LeaseTransitions = &transitions
-	leases := s.client.CoordinationV1().Leases(namespace)
-	_, err := leases.Update(s.t.Context(), lease, metav1.UpdateOptions{})
-	if err != nil {
-		_, err = leases.Create(s.t.Context(), lease, metav1.CreateOptions{})
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func TestAShutdownUnderAnElectionHandsBackWhenNoReplicaTakesOver(t *testing.T) {
-	play(t, func(s *scene) {
-		s.lease(3)
-		s.pass(time.Minute)
-		s.stop()
-		if !s.handBack() {
-			t.Error("no replica took over, but the taint of the node with due pods is not touched")
-		}
-	}, underLease)
-}
-
-func TestAShutdownWithAStandbyHandsNothingBack(t *testing.T) {
-	play(t, func(s *scene) {
-		s.lease(3)
-		s.pass(time.Minute)
-		s.stop()
-		go func() {
-			s.pass(2 * time.Second)
-			s.lease(4)
-		}()
-		if s.handBack() {
-			t.Error("another took over, and the taint of the node with due pods is touched")
-		}
-		if _, ok := s.age(); !ok {
-			t.Error("the clock is taken away from the one who took over")
-		}
-	}, underLease)
-}
-
-// It could not tell whether another replica has taken over when it stops.
-func TestTheClockIsNotRenewedBeforeTheLeaseWasReadUnderWhichTheProcessLeads(t *testing.T) {
-	play(t, func(s *scene) {
-		var readable atomic.Bool
-		s.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return !readable.Load(), nil, errors.New("etcdserver: request timed out")
-		})
-		s.lease(3)
-		s.pass(20 * time.Second)
-		if _, ok := s.age(); ok {
-			t.Error("the clock is renewed although the Lease could not be read")
-		}
-		readable.Store(true)
-		s.pass(2 * time.Second)
-		if _, ok := s.age(); !ok {
-			t.Error("the clock is not renewed although the Lease can be read")
-		}
-		s.stop()
-		if !s.handBack() {
-			t.Error("no replica took over, but the taint of the node with due pods is not touched")
-		}
-	}, underLease)
-}
-
-func TestAReplicaThatNeverLedHandsNothingBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
-			return true, nil, errors.New("refused")
-		})
-		s := &scene{client: client, evictor: &evictor{}}
-		renewer, err := New(s.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := renewer.HandBack(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }

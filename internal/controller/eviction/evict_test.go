@@ -303,25 +303,25 @@ func TestACancelSeenWhileTheNodeIsReadLiveWins(t *testing.T) {
 			happens: []act{changed("p", unmarked), tolerates}, want: []act{stays},
 		},
 		"a toleration that only the API server shows, although reads fail now and then": {
-			given:   []act{mutePodWatch, failReads(errInternal, failsAt(61, 121, 181))},
+			given:   []act{mutePodWatch, failReads(errInternal, failsAt(time.Minute, 2*time.Minute, 3*time.Minute))},
 			happens: []act{changed("p", tolerating("k", 7200)), tainted("n", "k:NoExecute")},
 			want:    []act{did("delete p", 0)},
 		},
 		"a toleration that only the API server shows, although three reads in a row fail": {
-			given:   []act{mutePodWatch, failReads(errInternal, failsAt(61, 62, 63, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73))},
+			given:   []act{mutePodWatch, failReads(errInternal, failsAt(time.Minute, time.Minute, time.Minute))},
 			happens: []act{changed("p", tolerating("k", 7200)), tainted("n", "k:NoExecute")},
 			want:    []act{did("delete p", 0)},
 		},
 	})
 }
 
-// failsAt disturbs the first call after each of some seconds.
-func failsAt(seconds ...time.Duration) during {
+// failsAt disturbs the first call after each of some instants.
+func failsAt(instants ...time.Duration) during {
 	return func(_ int, now time.Duration) bool {
-		if len(seconds) == 0 || now < seconds[0]*sec {
+		if len(instants) == 0 || now < instants[0] {
 			return false
 		}
-		seconds = seconds[1:]
+		instants = instants[1:]
 		return true
 	}
 }

@@ -44,13 +44,13 @@ func lagging(d time.Duration) act { return func(w *world) { w.API.Watches("nodes
 
 func pass(d time.Duration) act { return func(w *world) { w.Pass(d) } }
 
-// breaks breaks the watch again and again, for a second in which a node gets another version.
-func breaks(node string, count int) act {
+// breaks breaks the watch again and again, for a second in which node "n" gets another version.
+func breaks(count int) act {
 	return func(w *world) {
 		for range count {
 			w.Pass(30 * sec)
 			broken(w)
-			w.Heartbeat(node)
+			w.Heartbeat("n")
 			w.Pass(sec)
 			repaired(w)
 		}
@@ -92,10 +92,10 @@ var patient = []func(*corev1.Pod){tolerating("k", 100), tolerating("other", 100_
 func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 	// client-go waits before it lists again, and the eviction until the list has brought what the live read shows.
 	want := once("p", 100*sec, 146*sec)
-	taintAndBreaks := []act{tainted("n", "k:NoExecute"), breaks("n", 20)}
+	taintAndBreaks := []act{tainted("n", "k:NoExecute"), breaks(20)}
 	playTales(t, map[string]tale{
 		"stamped by us":     {pod: patient, happens: taintAndBreaks, want: []act{want}},
-		"stamped before us": {given: []act{stampedNode}, pod: patient, happens: []act{breaks("n", 20)}, want: []act{once("p", 99*sec, 146*sec)}},
+		"stamped before us": {given: []act{stampedNode}, pod: patient, happens: []act{breaks(20)}, want: []act{once("p", 99*sec, 146*sec)}},
 		"stamping forbidden": {
 			given: []act{failStamps(nodeForbidden("n"), always)}, pod: patient, happens: taintAndBreaks, want: []act{want},
 		},
@@ -108,7 +108,7 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 			pod:   patient, happens: taintAndBreaks, want: []act{want},
 		},
 		"stamps stripped: few more are tried": {
-			given: []act{strippedStamps}, pod: patient, happens: []act{tainted("n", "k:NoExecute"), breaks("n", 60)},
+			given: []act{strippedStamps}, pod: patient, happens: []act{tainted("n", "k:NoExecute"), breaks(60)},
 			want: []act{want, between("patch n", 1, 15)},
 		},
 		"never stamped": {
@@ -116,14 +116,14 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 		},
 		"a dry run": {
 			pod: patient, config: []func(*Config){func(c *Config) { c.Mode = DryRun }},
-			happens: []act{tainted("n", "k:NoExecute"), breaks("n", 4)}, want: []act{ended(resultDryRun, 1)},
+			happens: []act{tainted("n", "k:NoExecute"), breaks(4)}, want: []act{ended(resultDryRun, 1)},
 		},
 		"another node is stamped all the time": {
 			given: []act{refusedStampOf("n"), func(w *world) { w.addNode("m") }}, pod: patient,
 			happens: []act{tainted("n", "k:NoExecute"), func(w *world) {
 				for i := range 40 {
 					w.Taint("m", []string{"other:NoExecute", "other-"}[i%2])
-					breaks("n", 1)(w)
+					breaks(1)(w)
 				}
 			}},
 			want: []act{want},
@@ -144,7 +144,7 @@ func TestBreaksOfTheWatchDoNotKeepATaintFromCountingToItsEnd(t *testing.T) {
 				bare := live.(*corev1.Node).DeepCopy()
 				bare.Spec.Taints = nil
 				w.UpdateNode(bare)
-			}), pass(2 * sec), breaks("n", 1)},
+			}), pass(2 * sec), breaks(1)},
 			want: []act{want},
 		},
 	})
@@ -225,7 +225,7 @@ func TestATaintSetAgainWhileTheWatchIsBrokenCountsFromItsSecondSetting(t *testin
 			happens: []act{
 				at(5*sec, has(byKubectl)), at(40*sec, broken), at(41*sec, has()), at(50*sec, has(byKubectl)), at(51*sec, repaired),
 			},
-			want: []act{once("p", 150*sec, 160*sec)},
+			want: []act{once("p", 150*sec, 200*sec)},
 		},
 		// Revisions go back: the taint that is set then has a version at which the node had the earlier taint.
 		"and etcd is restored from a snapshot made before the taint": {
