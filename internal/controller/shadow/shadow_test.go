@@ -15,155 +15,115 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 )
 
-func TestAnEvictionWithinTheToleranceIsOnTime(t *testing.T) {
-	for name, test := range map[string]struct {
-		at   time.Duration
-		want v1alpha1.ShadowOutcome
-	}{
-		"when it is due":     {30 * sec, v1alpha1.ShadowOnTime},
-		"a second before":    {29 * sec, v1alpha1.ShadowOnTime},
-		"two seconds after":  {32*sec - 1, v1alpha1.ShadowOnTime},
-		"three seconds late": {33*sec + 1, v1alpha1.ShadowLate},
-		"five seconds early": {25 * sec, v1alpha1.ShadowEarly},
-	} {
-		t.Run(name, func(t *testing.T) {
-			play(t, func(w *world) {
-				w.addNode()
-				w.addPod("p", 20)
-				w.run()
-				w.Until(10 * sec)
-				w.taint("k:NoExecute")
-				w.Until(test.at)
-				w.evict("p")
-				w.Until(2 * time.Minute)
-				w.wantPods(map[v1alpha1.ShadowOutcome]int{test.want: 1})
-			})
-		})
-	}
-}
+// act is something that happens in a world, or a check of it.
+type act = func(w *world)
 
-func TestWhatOthersDeleteIsNotTheBuiltIns(t *testing.T) {
-	play(t, func(w *world) {
-		w.addNode()
-		for _, name := range []string{"before-due", "after-due", "ours", "untouched"} {
-			w.addPod(name, 20)
+func at(when time.Duration, do ...act) act {
+	return func(w *world) {
+		w.Until(when)
+		for _, each := range do {
+			each(w)
 		}
-		w.run()
-		w.Until(10 * sec)
-		w.taint("k:NoExecute")
-		w.Until(20 * sec)
-		w.end("before-due")
-		w.Until(60 * sec)
-		w.end("after-due")
-		w.mark("ours", "Taintkeeper: deleting due to NoExecute taint")
-		w.end("ours")
-		w.taint("k-")
-		w.Until(time.Hour)
-		w.wantPods(nil)
-		w.wantSaid()
-	})
-}
-
-func TestAPodThatIsDueForLongIsReportedOnceAndCorrectedWhenItGoes(t *testing.T) {
-	story := func(at time.Duration, want v1alpha1.ShadowOutcome, counted map[v1alpha1.ShadowOutcome]int, sentence string) {
-		t.Run(string(want), func(t *testing.T) {
-			play(t, func(w *world) {
-				w.addNode()
-				w.addPod("p", 0)
-				w.run()
-				w.Until(10 * sec)
-				w.taint("k:NoExecute")
-				w.Until(69 * sec)
-				w.wantSaid()
-				w.Until(71 * sec)
-				w.wantSaid("still there 60 s after it was due: the built-in has not marked the pod")
-				w.wantPods(nil)
-				w.Until(at)
-				w.evict("p")
-				w.Until(at + time.Minute)
-				w.wantSaid(sentence)
-				w.wantPods(counted)
-				if got := w.comparison.Report().Differences[0].Outcome; got != want {
-					t.Errorf("the outcome is %s, want %s", got, want)
-				}
-			})
-		})
 	}
-	story(5*time.Minute, v1alpha1.ShadowLate, map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowLate: 1}, "evicted 4m50s late")
-	story(15*time.Minute, v1alpha1.ShadowNever, map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowNever: 1}, "evicted 14m50s late: it was already counted as never evicted")
 }
 
-func TestWhatWasReportedAsNotEvictedIsCountedWhenItGoesAnotherWay(t *testing.T) {
-	for name, goes := range map[string]func(w *world){
-		"deleted by its owner":  func(w *world) { w.remove("p") },
-		"the node is untainted": func(w *world) { w.taint("k-") },
+func tainted(specs ...string) act    { return func(w *world) { w.taint(specs...) } }
+func evicted(pod string) act         { return func(w *world) { w.evict(pod) } }
+func ended(pod string) act           { return func(w *world) { w.end(pod) } }
+func said(want ...string) act        { return func(w *world) { w.T.Helper(); w.wantSaid(want...) } }
+func markedByBuiltIn(pod string) act { return func(w *world) { w.mark(pod, builtInMark) } }
+func run(w *world)                   { w.run() }
+
+type counts = map[v1alpha1.ShadowOutcome]int
+
+// Pod "p" is on a node, which is tainted after 10 s. What it tolerates for so many seconds, or not at all if these are
+// zero, is that taint. The built-in does what the story says, and then an hour passes.
+func TestHowTheEvictionOfAPodIsJudged(t *testing.T) {
+	const (
+		onTime, late, early, never = v1alpha1.ShadowOnTime, v1alpha1.ShadowLate, v1alpha1.ShadowEarly, v1alpha1.ShadowNever
+		stayed, twice, unjudged    = v1alpha1.ShadowStayed, v1alpha1.ShadowTwice, v1alpha1.ShadowUnjudged
+	)
+	taint := at(10*sec, tainted("k:NoExecute"))
+	notMarked := said("still there 60 s after it was due: the built-in has not marked the pod")
+	for name, test := range map[string]struct {
+		tolerates int64
+		happens   []act
+		want      counts
+		said      []string // newest first
+	}{
+		"evicted when it is due":                     {20, []act{run, taint, at(30*sec, evicted("p"))}, counts{onTime: 1}, nil},
+		"evicted a second early":                     {20, []act{run, taint, at(29*sec, evicted("p"))}, counts{onTime: 1}, nil},
+		"evicted two seconds late":                   {20, []act{run, taint, at(32*sec-1, evicted("p"))}, counts{onTime: 1}, nil},
+		"evicted three seconds late":                 {20, []act{run, taint, at(33*sec+1, evicted("p"))}, counts{late: 1}, []string{"evicted 3"}},
+		"evicted five seconds early":                 {20, []act{run, taint, at(25*sec, evicted("p"))}, counts{early: 1}, []string{"early"}},
+		"another client deletes it before it is due": {20, []act{run, taint, at(20*sec, ended("p"))}, nil, nil},
+		"another client deletes it once it is due":   {20, []act{run, taint, at(60*sec, ended("p"))}, nil, nil},
+		"we evict it": {20, []act{run, taint, at(60*sec, func(w *world) {
+			w.mark("p", "Taintkeeper: deleting due to NoExecute taint")
+			w.end("p")
+		})}, nil, nil},
+		"due for long, and evicted late": {
+			0, []act{run, taint, at(69*sec, said()), at(71*sec, notMarked), at(5*time.Minute, evicted("p"))},
+			counts{late: 1}, []string{"evicted 4m50s late"},
+		},
+		"due for so long that it was counted as never evicted": {
+			0, []act{run, taint, at(15*time.Minute, evicted("p"))},
+			counts{never: 1}, []string{"evicted 14m50s late: it was already counted as never evicted"},
+		},
+		"due for long, and deleted by its owner": {
+			0, []act{run, taint, at(3*time.Minute, notMarked, func(w *world) { w.remove("p") })}, counts{never: 1}, []string{"still there"},
+		},
+		"due for long, and the node is untainted": {
+			0, []act{run, taint, at(3*time.Minute, notMarked, tainted("k-"))}, counts{never: 1}, []string{"still there"},
+		},
+		"gone before we start": {0, []act{taint, evicted("p"), at(40*sec, run)}, nil, nil},
+		// The taint has no timeAdded, so it is not known when it was set.
+		"on time, but we have just started": {60, []act{taint, at(40*sec, run), at(70*sec, evicted("p"))}, counts{unjudged: 1}, nil},
+		"late, and we started meanwhile": {
+			60, []act{taint, at(40*sec, run), at(130*sec, evicted("p"))}, counts{late: 1}, []string{"evicted at least 30 s late"},
+		},
+		"due before we started, with a timeAdded": {
+			20, []act{func(w *world) {
+				w.ChangeNode("n", func(node *corev1.Node) {
+					node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.Now())}}
+				})
+			}, at(40*sec, run), at(70*sec, evicted("p"))}, counts{late: 1}, []string{"evicted at least"},
+		},
+		"the watch of nodes is behind by a second": {
+			0, []act{run, at(10*sec, evicted("p")), at(11*sec, tainted("k:NoExecute"))}, counts{onTime: 1}, nil,
+		},
+		"untainted a second before":     {20, []act{run, taint, at(30*sec, tainted("k-")), at(31*sec, evicted("p"))}, counts{onTime: 1}, nil},
+		"untainted five seconds before": {20, []act{run, taint, at(30*sec, tainted("k-")), at(35*sec, evicted("p"))}, counts{stayed: 1}, []string{""}},
+		"its node is gone":              {20, []act{run, taint, at(15*sec, func(w *world) { w.DeleteNode("n") }), at(30*sec, evicted("p"))}, counts{unjudged: 1}, nil},
+		// The built-in may not have seen yet that it terminates.
+		"marked right after it began to terminate": {
+			0, []act{run, at(10*sec, ended("p")), at(10*sec+400*time.Millisecond, tainted("k:NoExecute"), markedByBuiltIn("p"))}, nil, nil,
+		},
+		"marked long after it began to terminate": {
+			0, []act{run, at(10*sec, ended("p")), at(20*sec, tainted("k:NoExecute"), markedByBuiltIn("p"))}, counts{twice: 1}, []string{"already terminating"},
+		},
+		// The mark of a failed eviction is left over.
+		"deleted a minute after it was marked and untainted": {
+			0, []act{run, taint, markedByBuiltIn("p"), at(20*sec, tainted("k-")), at(80*sec, ended("p"))}, counts{stayed: 1}, []string{""},
+		},
+		"deleted an hour after it was marked and untainted": {
+			0, []act{run, taint, markedByBuiltIn("p"), at(20*sec, tainted("k-")), at(time.Hour, ended("p"))}, nil, nil,
+		},
+		"deleted an hour after it was marked, and still due": {
+			0, []act{run, taint, markedByBuiltIn("p"), at(time.Hour, ended("p"))}, counts{never: 1}, []string{"evicted 59m50s late"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
 				w.addNode()
-				w.addPod("p", 0)
-				w.run()
-				w.Until(10 * sec)
-				w.taint("k:NoExecute")
-				w.Until(3 * time.Minute)
-				w.wantPods(nil)
-				goes(w)
-				w.Until(time.Hour)
-				w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowNever: 1})
-			})
-		})
-	}
-}
-
-func TestWhatHappenedBeforeTheStartIsNotJudged(t *testing.T) {
-	play(t, func(w *world) {
-		w.addNode()
-		w.addPod("gone-already", 0)
-		w.addPod("sooner", 60)
-		w.addPod("later", 60)
-		w.taint("k:NoExecute")
-		w.evict("gone-already")
-		w.Until(40 * sec)
-		w.run()
-		w.Until(60 * sec)
-		w.evict("sooner") // on time, but that cannot be known, because the taint has no timeAdded
-		w.Until(130 * sec)
-		w.evict("later")
-		w.Until(200 * sec)
-		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowUnjudged: 1, v1alpha1.ShadowLate: 1})
-		w.wantSaid("evicted at least 30 s late")
-	})
-}
-
-func TestATaintThatComesLaterThanWhatItCausesExplainsIt(t *testing.T) {
-	play(t, func(w *world) {
-		w.addNode()
-		w.addPod("p", 0)
-		w.run()
-		w.Until(10 * sec)
-		w.evict("p") // the watch of nodes is behind by a second
-		w.Until(11 * sec)
-		w.taint("k:NoExecute")
-		w.Until(time.Minute)
-		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowOnTime: 1})
-	})
-}
-
-func TestAnUntaintJustBeforeTheDeleteIsNotAFault(t *testing.T) {
-	for after, want := range map[time.Duration]v1alpha1.ShadowOutcome{sec: v1alpha1.ShadowOnTime, 5 * sec: v1alpha1.ShadowStayed} {
-		t.Run(after.String(), func(t *testing.T) {
-			play(t, func(w *world) {
-				w.addNode()
-				w.addPod("p", 20)
-				w.run()
-				w.Until(10 * sec)
-				w.taint("k:NoExecute")
-				w.Until(30 * sec)
-				w.taint("k-")
-				w.Until(30*sec + after)
-				w.evict("p")
-				w.Until(time.Minute)
-				w.wantPods(map[v1alpha1.ShadowOutcome]int{want: 1})
+				w.addPod("p", test.tolerates)
+				at(0, test.happens...)(w)
+				w.Pass(time.Hour)
+				w.wantPods(test.want)
+				w.wantSaid(test.said...)
+				if all := w.comparison.Report().Differences; len(all) > 0 && test.want[all[0].Outcome] != 1 {
+					t.Errorf("the outcome is %s, want one of %v", all[0].Outcome, test.want)
+				}
 			})
 		})
 	}
@@ -176,23 +136,16 @@ func TestThereIsOneEventPerNodeKindAndHour(t *testing.T) {
 			w.addPod(fmt.Sprintf("p-%d", i), 0)
 		}
 		w.run()
-		w.Until(10 * sec)
-		w.taint("k:NoExecute")
+		at(10*sec, tainted("k:NoExecute"))(w)
 		for i := range 4 {
-			w.Until(time.Duration(20+i) * sec)
-			w.evict(fmt.Sprintf("p-%d", i))
+			at(time.Duration(20+i)*sec, evicted(fmt.Sprintf("p-%d", i)))(w)
 		}
 		w.Until(10*time.Minute + 20*sec) // the two others are reported as not evicted after a minute
-		if late, never := len(w.Book.When("event BuiltInEvictedLate")), len(w.Book.When("event BuiltInDidNotEvict")); late != 1 || never != 1 {
-			t.Errorf("%d and %d events, want one of each kind", late, never)
+		if late, never := len(w.Book.When("event BuiltInEvictedLate")), len(w.Book.When("event BuiltInDidNotEvict")); late != 1 || never != 1 || len(w.Book.Calls()) != 2 {
+			t.Errorf("%d and %d events, want one of each kind: %v", late, never, w.Book.Calls())
 		}
-		if got := len(w.Book.Calls()); got != 2 {
-			t.Errorf("%d events in all, want 2: %v", got, w.Book.Calls())
-		}
-		w.Until(2 * time.Hour)
-		w.addPod("q", 0)
-		w.Until(2*time.Hour + 30*sec)
-		w.evict("q")
+		at(2*time.Hour, func(w *world) { w.addPod("q", 0) })(w)
+		at(2*time.Hour+30*sec, evicted("q"))(w)
 		w.Until(3 * time.Hour)
 		if late := len(w.Book.When("event BuiltInEvictedLate")); late != 2 {
 			t.Errorf("%d events, want one more after an hour", late)
@@ -205,17 +158,13 @@ func TestNothingIsChangedButEventsAndTheReport(t *testing.T) {
 		w.addNode()
 		w.addPod("p", 0)
 		w.run()
-		w.Until(10 * sec)
-		w.taint("k:NoExecute")
+		at(10*sec, tainted("k:NoExecute"))(w)
 		w.Client.ClearActions()
 		w.Until(time.Hour)
 		for _, action := range w.Client.Actions() {
-			switch action.GetVerb() {
-			case "list", "watch":
-			default:
-				if resource := action.GetResource().Resource; resource != "events" && resource != "configmaps" {
-					t.Errorf("%s %s", action.GetVerb(), action.GetResource().Resource)
-				}
+			verb, resource := action.GetVerb(), action.GetResource().Resource
+			if verb != "list" && verb != "watch" && resource != "events" && resource != "configmaps" {
+				t.Errorf("%s %s", verb, resource)
 			}
 		}
 	})
@@ -228,39 +177,20 @@ func TestRecordsAreForgotten(t *testing.T) {
 		for i := range 100 {
 			w.addPod(fmt.Sprintf("p-%d", i), 20)
 		}
-		w.Until(10 * sec)
-		w.taint("k:NoExecute")
-		w.Until(30 * sec)
+		at(10*sec, tainted("k:NoExecute"))(w)
 		for i := range 50 {
-			w.evict(fmt.Sprintf("p-%d", i))
+			at(30*sec, evicted(fmt.Sprintf("p-%d", i)))(w)
 		}
-		w.Until(40 * sec)
-		w.taint("k-")
-		w.Until(time.Hour)
-		w.taint("other:NoSchedule") // no news; the last look is over
+		at(40*sec, tainted("k-"))(w)
+		at(time.Hour, tainted("other:NoSchedule"))(w) // no news; the last look is over
 		w.Until(2 * time.Hour)
 		c := w.comparison
+		c.forgetPredecessors(w.Clock.Now())
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.byNode) > 0 || c.overdue != 0 {
-			t.Errorf("records of pods of %d nodes are left, %d overdue", len(c.byNode), c.overdue)
+		if len(c.byNode) > 0 || c.overdue != 0 || len(c.predecessors) > 0 {
+			t.Errorf("records of pods of %d nodes are left, %d overdue, %d predecessors", len(c.byNode), c.overdue, len(c.predecessors))
 		}
-	})
-}
-
-func TestThePodsOfANodeThatIsGoneAreNotJudged(t *testing.T) {
-	play(t, func(w *world) {
-		w.addNode()
-		w.addPod("p", 20)
-		w.run()
-		w.Until(10 * sec)
-		w.taint("k:NoExecute")
-		w.Until(15 * sec)
-		w.Must(nil, w.Client.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}))
-		w.Until(30 * sec)
-		w.evict("p")
-		w.Until(time.Hour)
-		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowUnjudged: 1})
 	})
 }
 
@@ -270,65 +200,21 @@ func TestWhatWentWhileTheWatchOfPodsWasInterruptedIsNotCalledLate(t *testing.T) 
 		w.addPod("gone", 0)
 		w.addPod("terminating", 0)
 		w.run()
-		w.Until(10 * sec)
-		w.taint("k:NoExecute")
-		w.mark("gone", builtInMark)
+		at(10*sec, tainted("k:NoExecute"), markedByBuiltIn("gone"))(w)
 		pods := w.comparison.config.Pods
 		w.Until(3 * time.Minute) // nothing is heard meanwhile
 		if got := len(w.comparison.Report().Differences); got != 2 {
 			t.Errorf("%d pods are reported as not evicted, want 2", got)
 		}
 		w.ChangePod("terminating", func(pod *corev1.Pod) {
-			at := metav1.NewTime(w.Start.Add(11*sec + 30*time.Minute))
-			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, new(int64(1800))
-			pod.Status.Conditions = []corev1.PodCondition{{
-				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason, Message: builtInMark,
-			}}
+			since := metav1.NewTime(w.Start.Add(11*sec + 30*time.Minute))
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &since, new(int64(1800))
+			pod.Status.Conditions = builtInCondition(builtInMark)
 		})
 		w.Until(4 * time.Minute)
 		gone, _ := pods.Get("uid-of-gone")
 		w.comparison.observe(podcache.Change{Before: gone}, w.Clock.See())
-		w.wantPods(map[v1alpha1.ShadowOutcome]int{v1alpha1.ShadowOnTime: 1, v1alpha1.ShadowUnjudged: 1})
+		w.wantPods(counts{v1alpha1.ShadowOnTime: 1, v1alpha1.ShadowUnjudged: 1})
 		w.wantSaid()
 	})
-}
-
-func TestAMarkOnAPodThatTerminatesIsASecondEvictionUnlessTheyCrossed(t *testing.T) {
-	for after, want := range map[time.Duration]map[v1alpha1.ShadowOutcome]int{sec: nil, 10 * sec: {v1alpha1.ShadowTwice: 1}} {
-		t.Run(after.String(), func(t *testing.T) {
-			play(t, func(w *world) {
-				w.addNode()
-				w.addPod("p", 0)
-				w.run()
-				w.Until(10 * sec)
-				w.end("p")
-				w.Until(10*sec + after)
-				w.taint("k:NoExecute")
-				w.mark("p", builtInMark)
-				w.Until(time.Hour)
-				w.wantPods(want)
-			})
-		})
-	}
-}
-
-func TestAMarkThatAFailedEvictionLeftDoesNotMakeALaterDeleteTheBuiltIns(t *testing.T) {
-	for after, want := range map[time.Duration]map[v1alpha1.ShadowOutcome]int{time.Minute: {v1alpha1.ShadowStayed: 1}, time.Hour: nil} {
-		t.Run(after.String(), func(t *testing.T) {
-			play(t, func(w *world) {
-				w.addNode()
-				w.addPod("p", 0)
-				w.run()
-				w.Until(10 * sec)
-				w.taint("k:NoExecute")
-				w.mark("p", builtInMark)
-				w.Until(20 * sec)
-				w.taint("k-")
-				w.Until(20*sec + after)
-				w.end("p")
-				w.Until(2 * time.Hour)
-				w.wantPods(want)
-			})
-		})
-	}
 }

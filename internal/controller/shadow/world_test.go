@@ -20,11 +20,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const sec = time.Second
+
+func TestMain(m *testing.M) { bubble.Main(m) }
 
 // world is a cluster with a Comparison at work in it. The built-in is played by the tests; what upstream's own
 // controller does is observed in test/parity/evictions.
@@ -107,12 +110,14 @@ const builtInMark = "Taint manager: deleting due to NoExecute taint"
 // mark marks a pod for deletion as a taint eviction does: the built-in's message, or ours.
 func (w *world) mark(name, message string) {
 	w.T.Helper()
-	w.ChangePod(name, func(pod *corev1.Pod) {
-		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason, Message: message,
-			LastTransitionTime: metav1.Now(),
-		}}
-	})
+	w.ChangePod(name, func(pod *corev1.Pod) { pod.Status.Conditions = builtInCondition(message) })
+}
+
+func builtInCondition(message string) []corev1.PodCondition {
+	return []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason, Message: message,
+		LastTransitionTime: metav1.Now(),
+	}}
 }
 
 // end deletes a pod with a grace period of 30 s, all of which it takes.
