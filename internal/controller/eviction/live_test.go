@@ -5,7 +5,6 @@ package eviction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -24,55 +23,55 @@ import (
 // A node is tens of kilobytes, most of them images, and up to three versions of each node are remembered for up to 20
 // s.
 func TestOfALiveNodeIsRememberedWhatIsNeeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		owned := metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
-		full := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "n", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
-				ManagedFields: []metav1.ManagedFieldsEntry{
-					{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: owned},
-					{Manager: "gitops", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: owned},
-				},
-			},
-			Spec:   corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}, {Key: "s", Effect: corev1.TaintEffectNoSchedule}}},
-			Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"image"}}}},
+	owned := metav1.NewFieldsV1(`{"f:spec":{"f:taints":{}}}`)
+	byUpdate := metav1.ManagedFieldsEntry{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: owned}
+	byApply := metav1.ManagedFieldsEntry{Manager: "gitops", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: owned}
+	node := func(managed ...metav1.ManagedFieldsEntry) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", ManagedFields: managed},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}, {Key: "s", Effect: corev1.TaintEffectNoSchedule}}},
 		}
-		want := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7", ManagedFields: full.ManagedFields[1:]},
-			Spec:       corev1.NodeSpec{Taints: full.Spec.Taints},
+	}
+	full := node(byUpdate, byApply)
+	full.Labels, full.Annotations, full.Spec.PodCIDR = map[string]string{"a": "b"}, map[string]string{"c": "d"}, "10.0.0.0/24"
+	full.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
+	if diff := cmp.Diff(node(byApply), remembered(full)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// liveNodesOf are 100 nodes, "n0" and so on, which are read through hooks.
+func liveNodesOf(t *testing.T, before bubble.Hook) *liveNodes {
+	t.Helper()
+	client := fake.NewSimpleClientset()
+	for i := range 100 {
+		if err := client.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}); err != nil {
+			t.Fatal(err)
 		}
-		live := newLiveNodes(api{client: fake.NewSimpleClientset(full)}, &timeline.Clock{})
-		read, err := live.node(t.Context(), "n", time.Time{})
-		if diff := cmp.Diff(want, read.node); err != nil || diff != "" {
-			t.Errorf("(-want +got, error %v):\n%s", err, diff)
-		}
-	})
+	}
+	return newLiveNodes(api{client: &bubble.Slow{Clientset: client, Before: before}}, &timeline.Clock{})
 }
 
 func TestAReadThatEndsLateDoesNotTakeThePlaceOfANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
-		client := &bubble.Slow{
-			Clientset: fake.NewSimpleClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
-			Before: func(ctx context.Context, _ bubble.Request) error {
-				if calls.Add(1) == 1 {
-					return bubble.Takes(ctx, 4*stuckAfter)
-				}
-				return nil
-			},
-		}
-		live := newLiveNodes(api{client: client}, &timeline.Clock{})
+		live := liveNodesOf(t, func(ctx context.Context, _ bubble.Request) error {
+			if calls.Add(1) == 1 {
+				return bubble.Takes(ctx, 4*stuckAfter)
+			}
+			return nil
+		})
 		late := make(chan error)
 		go func() {
-			_, err := live.node(t.Context(), "n", time.Time{})
+			_, err := live.node(t.Context(), "n0", time.Time{})
 			late <- err
 		}()
 		<-time.After(2 * stuckAfter)
-		newer, err := live.node(t.Context(), "n", time.Time{})
-		if err := errors.Join(err, <-late); err != nil {
-			t.Error(err)
+		newer, err := live.node(t.Context(), "n0", time.Time{})
+		if lateErr := <-late; err != nil || lateErr != nil {
+			t.Error(err, lateErr)
 		}
-		if got := live.reads["n"].newest.started; !got.Equal(newer.started) {
+		if got := live.reads["n0"].newest.started; !got.Equal(newer.started) {
 			t.Errorf("a read that began %v before another takes its place", newer.started.Sub(got))
 		}
 	})
@@ -80,17 +79,12 @@ func TestAReadThatEndsLateDoesNotTakeThePlaceOfANewerOne(t *testing.T) {
 
 func TestLiveNodesAreForgottenWhenTheySayNothingAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewSimpleClientset()
-		live := newLiveNodes(api{client: client}, &timeline.Clock{})
+		live := liveNodesOf(t, nil)
 		for i := range 100 {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}
-			if err := client.Tracker().Add(node); err != nil {
+			if _, err := live.node(t.Context(), fmt.Sprint("n", i), time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := live.node(t.Context(), node.Name, time.Now()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(sec) //nolint:forbidigo // virtual time in a synctest bubble
+			bubble.Pass(sec)
 		}
 		if got, most := len(live.reads), int(2*passedFor/sec)+1; got > most {
 			t.Errorf("%d nodes are remembered, want those of the last 20 s at most", got)

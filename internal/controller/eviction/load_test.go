@@ -121,28 +121,6 @@ func TestWhatHangsHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A webhook hangs until its own pod is somewhere else, and that pod is in the namespace that hangs.
-func TestThePodOfAWebhookThatHangsIsFound(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		var gone atomic.Bool
-		server := w.slow(func(verb, name string) (time.Duration, error) {
-			if gone.Load() {
-				return 0, nil
-			}
-			gone.Store(verb == "delete" && name == "webhook")
-			return stuck("delete")(verb, name)
-		})
-		w.addStuckPods(300, 20)
-		w.addPod("webhook", inNamespace("stuck"), onNode("n0"), priorityOf(1000))
-		w.run(server.behind)
-		w.Pass(2 * time.Minute)
-		once("webhook", 0, 301*sec/16)(w)
-		if left := 301 - len(w.deleted()); left != 0 {
-			t.Errorf("%d pods are left", left)
-		}
-	})
-}
-
 func TestOurOwnRateLimit(t *testing.T) {
 	t.Run("cancels nothing", func(t *testing.T) {
 		play(t, func(t *testing.T, w *world) {
@@ -274,22 +252,5 @@ func TestEarliestDueFirstThenLowestPriority(t *testing.T) {
 		if order, want := w.deleted(), []string{"sooner-low", "sooner-high", "later-low"}; !slices.Equal(order, want) {
 			t.Errorf("deleted in the order %v, want %v", order, want)
 		}
-	})
-}
-
-func TestConcurrentDueInstantsAreAllMet(t *testing.T) {
-	play(t, func(_ *testing.T, w *world) {
-		w.addNode("n")
-		want := map[string]time.Duration{}
-		for i := range 100 {
-			name := fmt.Sprintf("p%02d", i)
-			w.addPod(name, tolerating("k", int64(i)))
-			want[name] = time.Duration(i+1) * sec
-		}
-		w.run()
-		w.Until(sec)
-		w.Taint("n", "k:NoExecute")
-		w.Pass(hour)
-		w.wantDeletes(want)
 	})
 }

@@ -6,7 +6,6 @@ package eviction
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -371,19 +370,6 @@ func (w *world) deleted() []string {
 		}
 	}
 	return names
-}
-
-// wantDeletes wants exactly the given pods to be deleted, each once, at the given instant.
-func (w *world) wantDeletes(want map[string]time.Duration) {
-	w.T.Helper()
-	for name, at := range want {
-		if got := w.Did("delete " + name); !slices.Contains(got, at) {
-			w.T.Errorf("pod %s was deleted at %v, want at %v", name, got, at)
-		}
-	}
-	if got := w.deleted(); len(got) != len(want) {
-		w.T.Errorf("%v were deleted, want %v", got, want)
-	}
 }
 
 // metric returns the value of a counter or gauge whose first label has the given value, if it is there.
