@@ -9,12 +9,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/explore"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/policy"
+	"github.com/taintkeeper/taintkeeper/test/explore"
 )
 
 // World is a cluster in which pods must leave nodes: two nodes, three workloads with a pod each, two NoExecute

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/taintkeeper/taintkeeper/test/explore"
-
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/taintkeeper/taintkeeper/test/explore"
 )
 
 // everything is what Taintkeeper promises to bear.
