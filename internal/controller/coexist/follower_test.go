@@ -59,6 +59,13 @@ func (f *followed) terminates(pod string) {
 	})
 }
 
+// caches makes the caches of a process that follows the built-in.
+func (f *followed) caches() world.Caches {
+	caches := world.NewCaches(f.Client, f.Clock, true)
+	f.tries = newBuiltInTries(AccountConfig{Clock: f.Clock, Nodes: caches.Nodes, Pods: caches.Pods}, f.add)
+	return caches
+}
+
 // follow runs a test in a cluster with nodes "n" and "m", in which the Evictor starts once the pods are there.
 func follow(t *testing.T, pods, test func(f *followed)) {
 	t.Helper()
@@ -68,8 +75,7 @@ func follow(t *testing.T, pods, test func(f *followed)) {
 		w.AddNode("m", "")
 		f := &followed{World: w}
 		pods(f)
-		caches := world.NewCaches(w.Client, w.Clock, true)
-		f.tries = newBuiltInTries(AccountConfig{Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods}, f.add)
+		caches := f.caches()
 		evictor, err := eviction.New(eviction.Config{
 			Client: w.Client, Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods, BuiltIn: f, NeverStamp: true,
 		})
@@ -110,6 +116,10 @@ func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 			then(taint("soon:NoExecute"), pass(30*time.Second), taint("other:NoExecute")),
 			[]string{"1 since 1s", "1 since 11s", "2 since 1s"}, 2, false,
 		},
+		"and so they do in the other order": {
+			then(tolerates("now", "soon", 30), taint("soon:NoExecute"), pass(time.Minute), taint("other:NoExecute")),
+			[]string{"1 since 12s", "1 since 32s", "2 since 12s"}, 2, false,
+		},
 		"another taint": {then(taint("k:NoExecute"), taint("other:NoExecute")), []string{"1 since 1s", "2 since 1s"}, 2, false},
 		"a heartbeat":   {then(taint("k:NoExecute"), func(f *followed) { f.Heartbeat("n") }), []string{"1 since 1s"}, 1, false},
 		"an untaint":    {then(taint("k:NoExecute"), taint("k-")), []string{"1 since 1s"}, 0, true},
@@ -137,17 +147,17 @@ func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 		},
 		// processPodOnNode returns if something is scheduled already.
 		"a timer stays when the taint that set it goes, and another remains": {
-			then(tolerates("now", "soon", 3600), tolerates("now", "late", 3600), taint("soon:NoExecute", "late:NoExecute"), taint("soon-"), pass(10*time.Second), taint("late-")),
+			then(tolerates("now", "soon", 3600), tolerates("now", "late", 3600), taint("soon:NoExecute", "late:NoExecute"), taint("soon-"), pass(10*time.Second)),
 			[]string{"1 since 13s"}, 0, true,
 		},
 		"a timer stays when the taint that set it is replaced": {
-			then(tolerates("now", "soon", 3600), tolerates("now", "late", 3600), taint("soon:NoExecute"), taint("soon-", "late:NoExecute"), pass(10*time.Second), taint("late-")),
+			then(tolerates("now", "soon", 3600), tolerates("now", "late", 3600), taint("soon:NoExecute"), taint("soon-", "late:NoExecute"), pass(10*time.Second)),
 			[]string{"1 since 13s"}, 0, true,
 		},
 		"a timer stays when the pod tolerates the taint for longer": {
 			then(tolerates("now", "soon", 3600), taint("soon:NoExecute"), func(f *followed) {
 				f.ChangePod("later", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = new(int64(3600)) })
-			}, pass(10*time.Second), taint("soon-")),
+			}, pass(10*time.Second)),
 			[]string{"1 since 12s"}, 0, true,
 		},
 		"a pod that terminates is tried, too": {
@@ -199,6 +209,29 @@ func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A standby decides about no pod, and sees only what the watches bring. When it leads, it looks again before each try
+// that began since its last look.
+func TestAStandbyFollowsTheBuiltInToo(t *testing.T) {
+	world.Play(t, world.DescribeWrites, func(w *world.World) {
+		f := &followed{World: w}
+		w.AddNode("n", "")
+		w.AddPod("now", "n")
+		w.AddPod("later", "n", rig.Tolerating("k", 10))
+		w.Run("the caches", f.caches().With(func(ctx context.Context) error { <-ctx.Done(); return nil }))
+		w.Pass(time.Second)
+		w.Taint("n", "k:NoExecute")
+		w.Pass(30 * time.Second)
+		for _, step := range []struct {
+			since time.Duration
+			want  []string
+		}{{time.Second, []string{"1 since 1s"}}, {11 * time.Second, []string{"1 since 1s", "1 since 11s"}}} {
+			if f.tries.seeNodeSince("n", w.Start.Add(step.since)); !slices.Equal(f.begun, step.want) {
+				t.Errorf("seen since %v are the tries %q, want %q", step.since, f.begun, step.want)
+			}
+		}
+	})
 }
 
 func TestANodeWithoutTaintsIsForgottenUnlessItsPodsWereTried(t *testing.T) {
