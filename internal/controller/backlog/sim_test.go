@@ -191,18 +191,20 @@ func (s *sim) late(t *testing.T, what string, of which, half, most time.Duration
 	}
 }
 
-func TestANamespaceThatHangsHoldsUpOthersOnlyBriefly(t *testing.T) {
-	const ever = time.Hour
-	hang := func(of which, until time.Duration) func(s *sim) {
-		return func(s *sim) {
-			s.server = func(p *simPod, now time.Duration) answer {
-				if of(p) && now < until {
-					return hanging
-				}
-				return s.prompt()
+// hang makes the tries of some pods hang until an instant.
+func hang(of which, until time.Duration) func(s *sim) {
+	return func(s *sim) {
+		s.server = func(p *simPod, now time.Duration) answer {
+			if of(p) && now < until {
+				return hanging
 			}
+			return s.prompt()
 		}
 	}
+}
+
+func TestANamespaceThatHangsHoldsUpOthersOnlyBriefly(t *testing.T) {
+	const ever = time.Hour
 	for name, test := range map[string]struct {
 		server func(s *sim)
 		pods   func(s *sim)

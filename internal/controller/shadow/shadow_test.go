@@ -29,7 +29,7 @@ func at(when time.Duration, do ...act) act {
 
 func tainted(specs ...string) act    { return func(w *world) { w.taint(specs...) } }
 func evicted(pod string) act         { return func(w *world) { w.evict(pod) } }
-func ended(pod string) act           { return func(w *world) { w.end(pod) } }
+func ended(w *world)                 { w.end("p") }
 func said(want ...string) act        { return func(w *world) { w.T.Helper(); w.wantSaid(want...) } }
 func markedByBuiltIn(pod string) act { return func(w *world) { w.mark(pod, builtInMark) } }
 func run(w *world)                   { w.run() }
@@ -56,8 +56,8 @@ func TestHowTheEvictionOfAPodIsJudged(t *testing.T) {
 		"evicted two seconds late":                   {20, []act{run, taint, at(32*sec-1, evicted("p"))}, counts{onTime: 1}, nil},
 		"evicted three seconds late":                 {20, []act{run, taint, at(33*sec+1, evicted("p"))}, counts{late: 1}, []string{"evicted 3"}},
 		"evicted five seconds early":                 {20, []act{run, taint, at(25*sec, evicted("p"))}, counts{early: 1}, []string{"early"}},
-		"another client deletes it before it is due": {20, []act{run, taint, at(20*sec, ended("p"))}, nil, nil},
-		"another client deletes it once it is due":   {20, []act{run, taint, at(60*sec, ended("p"))}, nil, nil},
+		"another client deletes it before it is due": {20, []act{run, taint, at(20*sec, ended)}, nil, nil},
+		"another client deletes it once it is due":   {20, []act{run, taint, at(60*sec, ended)}, nil, nil},
 		"we evict it": {20, []act{run, taint, at(60*sec, func(w *world) {
 			w.mark("p", "Taintkeeper: deleting due to NoExecute taint")
 			w.end("p")
@@ -97,20 +97,20 @@ func TestHowTheEvictionOfAPodIsJudged(t *testing.T) {
 		"its node is gone":              {20, []act{run, taint, at(15*sec, func(w *world) { w.DeleteNode("n") }), at(30*sec, evicted("p"))}, counts{unjudged: 1}, nil},
 		// The built-in may not have seen yet that it terminates.
 		"marked right after it began to terminate": {
-			0, []act{run, at(10*sec, ended("p")), at(10*sec+400*time.Millisecond, tainted("k:NoExecute"), markedByBuiltIn("p"))}, nil, nil,
+			0, []act{run, at(10*sec, ended), at(10*sec+400*time.Millisecond, tainted("k:NoExecute"), markedByBuiltIn("p"))}, nil, nil,
 		},
 		"marked long after it began to terminate": {
-			0, []act{run, at(10*sec, ended("p")), at(20*sec, tainted("k:NoExecute"), markedByBuiltIn("p"))}, counts{twice: 1}, []string{"already terminating"},
+			0, []act{run, at(10*sec, ended), at(20*sec, tainted("k:NoExecute"), markedByBuiltIn("p"))}, counts{twice: 1}, []string{"already terminating"},
 		},
 		// The mark of a failed eviction is left over.
 		"deleted a minute after it was marked and untainted": {
-			0, []act{run, taint, markedByBuiltIn("p"), at(20*sec, tainted("k-")), at(80*sec, ended("p"))}, counts{stayed: 1}, []string{""},
+			0, []act{run, taint, markedByBuiltIn("p"), at(20*sec, tainted("k-")), at(80*sec, ended)}, counts{stayed: 1}, []string{""},
 		},
 		"deleted an hour after it was marked and untainted": {
-			0, []act{run, taint, markedByBuiltIn("p"), at(20*sec, tainted("k-")), at(time.Hour, ended("p"))}, nil, nil,
+			0, []act{run, taint, markedByBuiltIn("p"), at(20*sec, tainted("k-")), at(time.Hour, ended)}, nil, nil,
 		},
 		"deleted an hour after it was marked, and still due": {
-			0, []act{run, taint, markedByBuiltIn("p"), at(time.Hour, ended("p"))}, counts{never: 1}, []string{"evicted 59m50s late"},
+			0, []act{run, taint, markedByBuiltIn("p"), at(time.Hour, ended)}, counts{never: 1}, []string{"evicted 59m50s late"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
