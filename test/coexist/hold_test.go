@@ -92,6 +92,14 @@ func TestWhileTheBacklogLastsTheBuiltInMayMarkWhatCannotBeAnotherPod(t *testing.
 	random := pod("web-x7k2p", "web-", s.owned(t))
 	digits := pod("web-24567", "web-", s.owned(t))
 	ownerless := pod("web-x7k2q", "web-")
+	leaving := pod("web-1", "", s.owned(t), func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/stays"} })
+	pods := admin.CoreV1().Pods(s.Namespace)
+	await.Must(t, pods.Delete(t.Context(), leaving.Name, metav1.DeleteOptions{}))
+	t.Cleanup(func() {
+		goes := []byte(`{"metadata":{"finalizers":null}}`)
+		_, err := pods.Patch(context.WithoutCancel(t.Context()), leaving.Name, types.MergePatchType, goes, metav1.PatchOptions{})
+		await.Must(t, err)
+	})
 	young := func(until time.Duration, spared string) hold { return hold{-time.Hour, until, spared} }
 	old := func(spared string) hold { return hold{time.Minute, 5 * time.Minute, spared} }
 
@@ -103,6 +111,7 @@ func TestWhileTheBacklogLastsTheBuiltInMayMarkWhatCannotBeAnotherPod(t *testing.
 	}{
 		{"a younger pod whose name comes again", fixed, young(5*time.Minute, ""), true},
 		{"one that is older than the storm", fixed, old(""), false},
+		{"one that is older than the storm and is terminating", leaving, old(""), true},
 		{"one with a random name from its controller", random, young(5*time.Minute, ""), false},
 		{"one whose random name is all digits, as a StatefulSet's can be", digits, young(5*time.Minute, ""), true},
 		{"one with a random name and no owner", ownerless, young(5*time.Minute, ""), true},

@@ -234,11 +234,12 @@ func (c *cluster) refusesMark(p *pod) string {
 	}
 	type key struct {
 		name, node            string
+		terminating           bool
 		created, now, renewed time.Time
 		record                builtin.Record
 		mark                  v1alpha1.Marker
 	}
-	is := key{p.name, p.node, p.created, c.now, c.account.renewed, c.account.record, p.mark}
+	is := key{p.name, p.node, p.terminating, p.created, c.now, c.account.renewed, c.account.record, p.mark}
 	return coexistence().refuses(is, func() update {
 		params := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Name: coexist.ServiceAccount, Annotations: c.account.annotations(),
@@ -259,6 +260,9 @@ func (p *pod) object(now time.Time, mark v1alpha1.Marker) *corev1.Pod {
 	}
 	if !p.keepsName {
 		object.GenerateName = p.workload.name + "-"
+	}
+	if p.terminating {
+		object.DeletionTimestamp = &metav1.Time{Time: now}
 	}
 	condition := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.TaintEvictionReason,

@@ -31,7 +31,7 @@ func TestNothingButDocumentedGapsBreaksAPromise(t *testing.T) {
 		"two replicas, three pods": {Size{Replicas: 2, Disturbances: 1, Kinds: everything}, nil},
 		"one replica, two disturbances": {
 			Size{Replicas: 1, Disturbances: 2, Pods: []string{"web", "db"}, Kinds: everything},
-			[]string{BuiltInDeletesNext, BuiltInWaits},
+			[]string{BuiltInWaits},
 		},
 		"two replicas, two disturbances": {
 			Size{Replicas: 2, Disturbances: 2, Pods: []string{"db"}, Kinds: everything},
@@ -65,7 +65,7 @@ func TestEachDocumentedGapIsFound(t *testing.T) {
 	}{
 		"tainted while nobody runs":    {Size{Replicas: 1, Pods: []string{"db"}, Disturbances: 3, Kinds: []string{Taint, Stop}}, BuiltInWaits},
 		"untaint that nobody recorded": {Size{Replicas: 1, Disturbances: 3, Kinds: []string{Taint, Untaint, Crash}}, BuiltInDeletesUnrecorded},
-		"delete after the mark":        {Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, Stop}}, BuiltInDeletesNext},
+		"delete after the mark":        {Size{Replicas: 1, Disturbances: 3, Pods: []string{"web", "db"}, Kinds: []string{Taint, Crash, DeletePod}}, BuiltInDeletesNext},
 		"no admission policy":          {Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, RemovePolicy}}, BuiltInDeletesFreely},
 	} {
 		t.Run(name, func(t *testing.T) {
