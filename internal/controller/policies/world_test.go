@@ -55,6 +55,7 @@ type spec = v1alpha1.EvictionPolicySpec
 var (
 	podResource     = corev1.SchemeGroupVersion.WithResource("pods")
 	budgetsResource = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+	errNotNow       = apierrors.NewInternalError(errors.New("not now"))
 	errRefused      = apierrors.NewForbidden(corev1.Resource("pods"), "web", errors.New("no"))
 
 	// Answers to a list of policies: the right to list them is missing, the resource is not installed, and the API server
