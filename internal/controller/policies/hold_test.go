@@ -232,6 +232,7 @@ func TestTheMarkIsNotTakenFromAPodThatLeaves(t *testing.T) {
 				break
 			}
 		}
+		w.Pass(50 * time.Millisecond)
 		w.edit("stay", func(is *spec) { is.DryRun = true })
 		w.Pass(5 * sec)
 		w.wantCount("delete p", 2)
