@@ -13,15 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Fingerprint identifies a state.
 type Fingerprint [md5.Size]byte
-
-// recent is how long ago an instant must be for its distance from now not to matter any longer: longer than any time
-// that the rules of the world look back. Of earlier instants only their order counts.
-const recent = 40 * time.Second
 
 // manyTries is how many failed tries of an eviction are alike.
 const manyTries = 3
@@ -29,18 +26,19 @@ const manyTries = 3
 // fingerprinter writes a value so that equal states, and only these, are written alike. It reads fields that are not
 // exported, too. Instants are written relative to now, pointers by what they point to, and UIDs by who has the same.
 type fingerprinter struct {
-	now  time.Time
-	out  bytes.Buffer
-	seen map[uintptr]int
-	skip func(field string) bool
-	at   []time.Duration // the instants, relative to now
-	uids map[string]int  // in the order in which they were written; nil writes them as they are
+	now    time.Time
+	recent time.Duration
+	out    bytes.Buffer
+	seen   map[place]int
+	skip   func(field string) bool
+	at     []time.Duration // the instants, relative to now
+	uids   map[string]int  // in the order in which they were written; nil writes them as they are
 }
 
-// fingerprintOf returns the fingerprint of some values at an instant. It leaves out the fields for which skip returns
-// true.
-func fingerprintOf(now time.Time, skip func(field string) bool, values ...any) Fingerprint {
-	f := &fingerprinter{now: now, seen: map[uintptr]int{}, uids: map[string]int{}, skip: skip}
+// FingerprintOf returns the fingerprint of some values at an instant. It leaves out the fields for which skip returns
+// true. Of instants that are not recent only their order counts: no rule of the world looks back so far.
+func FingerprintOf(now time.Time, recent time.Duration, skip func(field string) bool, values ...any) Fingerprint {
+	f := &fingerprinter{now: now, recent: recent, seen: map[place]int{}, uids: map[string]int{}, skip: skip}
 	for _, value := range values {
 		f.write(reflect.ValueOf(value))
 	}
@@ -57,7 +55,17 @@ func fingerprintOf(now time.Time, skip func(field string) bool, values ...any) F
 	return md5.Sum(f.out.Bytes())
 }
 
-var timeType, uidType = reflect.TypeFor[time.Time](), reflect.TypeFor[types.UID]()
+// place is where a pointer points. A struct and its first field are at the same address.
+type place struct {
+	at uintptr
+	of reflect.Type
+}
+
+var (
+	timeType    = reflect.TypeFor[time.Time]()
+	uidType     = reflect.TypeFor[types.UID]()
+	limiterType = reflect.TypeFor[*rate.Limiter]()
+)
 
 func (f *fingerprinter) write(v reflect.Value) {
 	f.out.WriteByte(byte(v.Kind()))
@@ -169,12 +177,23 @@ func (f *fingerprinter) pointer(v reflect.Value) {
 		f.number(-1)
 		return
 	}
-	if number, again := f.seen[v.Pointer()]; again {
+	to := place{v.Pointer(), v.Type()}
+	if number, again := f.seen[to]; again {
 		f.number(int64(number))
 		return
 	}
-	f.seen[v.Pointer()] = len(f.seen)
+	f.seen[to] = len(f.seen)
+	if v.Type() == limiterType {
+		f.limiter((*rate.Limiter)(v.UnsafePointer()))
+		return
+	}
 	f.write(v.Elem())
+}
+
+// limiter writes what a limiter will allow: its rate, and how much of it is there now.
+func (f *fingerprinter) limiter(is *rate.Limiter) {
+	f.number(int64(float64(is.Limit()) * 1e6))
+	f.number(int64(is.TokensAt(f.now) * 1e6))
 }
 
 // entries writes a map, in the order of its keys.
@@ -219,11 +238,11 @@ func (f *fingerprinter) set(v reflect.Value) {
 
 // alone returns what is written of a value if nothing was written before.
 func (f *fingerprinter) alone(v reflect.Value) []byte {
-	other := &fingerprinter{now: f.now, seen: map[uintptr]int{}, skip: f.skip}
+	other := &fingerprinter{now: f.now, recent: f.recent, seen: map[place]int{}, skip: f.skip}
 	maps.Copy(other.seen, f.seen)
 	other.write(v)
 	for _, at := range other.at {
-		other.number(int64(max(at, -recent)))
+		other.number(int64(max(at, -f.recent)))
 	}
 	return other.out.Bytes()
 }
