@@ -96,6 +96,7 @@ func TestAPlayWithoutSilentNodesChangesNothing(t *testing.T) {
 	before := node.DeepCopy()
 	play := NewPlay([]*corev1.Node{node}, defaultGrace, policy, noon)
 	play.Fall("unknown", time.Time{}, noon)
+	play.Back("unknown", noon)
 	if changed := play.Run(noon); len(changed) > 0 || !play.Next().IsZero() || play.Held("a") != nil {
 		t.Errorf("%+v change, and something is to happen at %s", changed, play.Next())
 	}
