@@ -36,7 +36,7 @@ func called(name string, heartbeat int) *corev1.Node {
 
 // silence is when node n is called silent. At noon an echo came, and others come once a second.
 type silence struct {
-	at   func(r *records)         // noon; nil: n gave a heartbeat
+	at   func(r *records)         // noon; a heartbeat of n if it is nil
 	then map[int]func(r *records) // after the echo of a second
 	lost func(second int) bool    // the echo of a second does not come
 	from int                      // n is silent from the echo of this second on, and not before

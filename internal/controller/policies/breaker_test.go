@@ -80,7 +80,7 @@ func TestBreakers(t *testing.T) {
 			w.Until(5 * time.Hour)
 			w.wantLeft(left(time.Minute, "n0", "n1"))
 		},
-		"it does not believe an old timeAdded": func(w *world) {
+		"an old timeAdded neither shortens settle nor resumes a pod": func(w *world) {
 			w.add("brake", breakerOf(share("20%")))
 			w.addNodesWith(10, 2)
 			w.run()

@@ -363,7 +363,7 @@ func TestWhichRulesAreAccepted(t *testing.T) {
 		"a selector without values":  {requires("pool", "In"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
 		"an invalid key of a label":  {requires("node pool", "Exists"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
 		"an invalid value of one":    {requires("pool", "In", "x y"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
-		"a bound that is no number":  {atMost(intstr.FromString("some")), nil, v1alpha1.ReasonInvalid, "maxTainted"},
+		"a bound in words":           {atMost(intstr.FromString("some")), nil, v1alpha1.ReasonInvalid, "maxTainted"},
 		"a name too long for labels": {named(strings.Repeat("x", v1alpha1.LongestName+1)), nil, v1alpha1.ReasonInvalid, tooLong},
 	} {
 		object := aRule(test.change)
