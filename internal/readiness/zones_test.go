@@ -113,7 +113,7 @@ func (z *zonesOf) wantToken(name string, seconds int, granted bool, wait time.Du
 }
 
 // The names of these nodes begin with their zones. After all were counted, some of them are silent at noon.
-func TestZones(t *testing.T) {
+func TestZones(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	for name, story := range map[string]struct {
 		nodes, silent string
 		then          func(z *zonesOf)

@@ -43,7 +43,7 @@ func (w *world) renewalsTake(d time.Duration) {
 func silentBy(fell time.Duration) time.Duration { return fell + defaultGrace.Monitor + 2*renewEach }
 
 // What renewals and signs of life mean for the clock and for each node is tested in silence_test.go.
-func TestEchoes(t *testing.T) {
+func TestEchoes(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	stories := map[string]func(w *world){
 		// What cost the leader its place may have cut off kubelets, too.
 		"kubelets have time to renew when a standby becomes the leader": func(w *world) {

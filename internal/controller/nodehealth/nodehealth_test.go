@@ -75,7 +75,7 @@ func (w *world) wantOnce(words string) {
 
 // How a zone gives tokens and what a node should become is tested in package readiness, and how that turns out over
 // time is compared with its forecast. Here is what the Controller makes of it.
-func TestNodes(t *testing.T) {
+func TestNodes(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	playStories(t, map[string]func(w *world){
 		"a silent node is tainted when its grace period is over": func(w *world) {
 			w.addZone("a", 3)
@@ -353,7 +353,7 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-func TestPodsOfSilentNodes(t *testing.T) {
+func TestPodsOfSilentNodes(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	stories := map[string]func(w *world){
 		"they are marked not ready, until all are done": func(w *world) {
 			w.addZone("a", 3)

@@ -30,7 +30,7 @@ import (
 const holding = v1alpha1.ConditionHolding
 
 // In most of these stories a policy asks the Eviction API about pods web0, web1 and so on.
-func TestAsks(t *testing.T) {
+func TestAsks(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	stories := map[string]func(w *world){
 		"a pod that has not been ready is deleted, unless the policy asks": func(w *world) {
 			w.add("ask", evicts(0))
@@ -286,7 +286,7 @@ func (w *world) wantCalls(what string, calls *atomic.Int32, want int32) {
 }
 
 // What a record of a pod does not have, such as all its labels, is read once a decision depends on it.
-func TestReads(t *testing.T) {
+func TestReads(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	stories := map[string]func(w *world){
 		"budgets with new label keys list no pods, and make no other namespace wait": func(w *world) {
 			w.add("ask", evicts(0))

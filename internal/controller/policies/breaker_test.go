@@ -18,7 +18,7 @@ import (
 )
 
 // Most breakers of these stories settle for 10 s.
-func TestBreakers(t *testing.T) {
+func TestBreakers(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	const tripped = v1alpha1.ConditionTripped
 	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 	number, share := intstr.FromInt32, intstr.FromString

@@ -27,7 +27,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-func TestHolds(t *testing.T) {
+func TestHolds(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	playStories(t, map[string]func(w *world){
 		"a held pod has no mark and one event, until its policy goes": func(w *world) {
 			w.add("stay", hold(0))
@@ -515,7 +515,7 @@ func (w *world) wantRejected(want ...string) {
 }
 
 // A kubelet that starts ends pods that do not tolerate a NoExecute taint of its node.
-func TestHeldPodsAreKeptAlive(t *testing.T) {
+func TestHeldPodsAreKeptAlive(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	stories := map[string]func(w *world){
 		"a held pod survives a restart of its kubelet": func(w *world) {
 			w.add("stay", hold(0))

@@ -243,7 +243,7 @@ func TestARule(t *testing.T) {
 }
 
 // How many nodes a plan may choose is tested in plan_test.go, and that there are never more in the random histories.
-func TestABound(t *testing.T) {
+func TestABound(t *testing.T) { //nolint:gocyclo // a table: the stories add up, and each is simple
 	stories := map[string]func(w *world){
 		"beyond maxTainted nodes wait, and are released in the order of their conditions": func(w *world) {
 			w.addZone("a", 10)
