@@ -5,7 +5,6 @@ package policy_test
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -173,42 +172,5 @@ func TestResumedIsWhatWasDueBeforeResumedAt(t *testing.T) {
 				t.Errorf("resumed: %t, want %t", got, tt.want)
 			}
 		})
-	}
-}
-
-// TestASecondWaveTripsAgain has ten pods that are due at 0, of which another policy holds four.
-func TestASecondWaveTripsAgain(t *testing.T) {
-	var dues []time.Time
-	for range 10 {
-		dues = append(dues, at(0))
-	}
-	var latch policy.Latch
-	count := func(b *policy.Breaker, now float64) {
-		due := 0
-		for _, one := range dues {
-			if !b.Resumed(one, at(now)) {
-				due++
-			}
-		}
-		latch.Count(b, due, 30, at(now))
-	}
-	count(breaker(t, "3"), 0)
-	wantOpen(t, latch, "by the first wave", true)
-	b := breaker(t, "3", resumedAt(60))
-	count(b, 60)
-	count(b, 70)
-	wantOpen(t, latch, "10 s after a user resumed", false)
-	dues = append(dues[:4], at(80), at(80), at(80))
-	count(b, 80)
-	wantOpen(t, latch, "by what was resumed", false)
-	dues = append(dues, at(81))
-	count(b, 81)
-	wantOpen(t, latch, "by the second wave", true)
-}
-
-func wantOpen(t *testing.T, latch policy.Latch, when string, want bool) {
-	t.Helper()
-	if open := latch.Open() != ""; open != want {
-		t.Errorf("%s it is open: %t, want %t", when, open, want)
 	}
 }

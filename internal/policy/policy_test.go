@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -44,78 +43,8 @@ func named(t *testing.T, name string, spec spec) *policy.Policy {
 	return p
 }
 
-func TestAPolicySelectsPodsByAllSelectorsThatAreSet(t *testing.T) {
-	selects := func(key string, value v1alpha1.LabelValue) *v1alpha1.Selector {
-		return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}}
-	}
-	pod := &policy.Pod{
-		Labels:          labels.Set{"app": "db", "tier": "back"},
-		NamespaceLabels: labels.Set{"team": "red"},
-		NodeLabels:      labels.Set{"zone": "a"},
-	}
-	for name, tt := range map[string]struct {
-		spec spec
-		want bool
-	}{
-		"none is set":                {spec{}, true},
-		"an empty one":               {spec{PodSelector: &v1alpha1.Selector{}}, true},
-		"labels of the pod":          {spec{PodSelector: selects("app", "db")}, true},
-		"other labels of the pod":    {spec{PodSelector: selects("app", "web")}, false},
-		"labels of the namespace":    {spec{NamespaceSelector: selects("team", "red")}, true},
-		"other ones":                 {spec{NamespaceSelector: selects("team", "blue")}, false},
-		"labels of the node":         {spec{NodeSelector: selects("zone", "a")}, true},
-		"other ones of the node":     {spec{NodeSelector: selects("zone", "b")}, false},
-		"the pod's, not the node's":  {spec{NodeSelector: selects("app", "db")}, false},
-		"the node's, not the pod's":  {spec{PodSelector: selects("zone", "a")}, false},
-		"all three match":            {spec{PodSelector: selects("app", "db"), NamespaceSelector: selects("team", "red"), NodeSelector: selects("zone", "a")}, true},
-		"two match, the pod's not":   {spec{PodSelector: selects("app", "web"), NamespaceSelector: selects("team", "red"), NodeSelector: selects("zone", "a")}, false},
-		"two match, the node's not":  {spec{PodSelector: selects("app", "db"), NamespaceSelector: selects("team", "red"), NodeSelector: selects("zone", "b")}, false},
-		"one label of two matches":   {spec{PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "db", "tier": "front"}}}, false},
-		"an expression that matches": {spec{PodSelector: requires("tier", "In", "front", "back")}, true},
-		"one that does not":          {spec{PodSelector: requires("tier", "NotIn", "front", "back")}, false},
-		"a label that is there":      {spec{PodSelector: requires("tier", "Exists")}, true},
-		"a label that is not there":  {spec{PodSelector: requires("tier", "DoesNotExist")}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tt.spec.Action = v1alpha1.ActionHold
-			if got := named(t, "p", tt.spec).Mismatch(pod) == ""; got != tt.want {
-				t.Errorf("selects the pod: %t, want %t", got, tt.want)
-			}
-		})
-	}
-}
-
 func requires(key string, operator metav1.LabelSelectorOperator, values ...v1alpha1.LabelValue) *v1alpha1.Selector {
 	return &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{{Key: key, Operator: operator, Values: values}}}
-}
-
-func TestAPolicyAppliesToTheTaintsThatItNames(t *testing.T) {
-	value, none := "today", ""
-	for name, tt := range map[string]struct {
-		taints []v1alpha1.EvictionPolicyTaint
-		taint  corev1.Taint
-		want   bool
-	}{
-		"no taint is named":                       {nil, corev1.Taint{Key: "any"}, true},
-		"no taint is named, and out-of-service":   {nil, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown"}, false},
-		"out-of-service is named, before CEL did": {[]v1alpha1.EvictionPolicyTaint{{Key: corev1.TaintNodeOutOfService}}, corev1.Taint{Key: corev1.TaintNodeOutOfService}, false},
-		"the key":                                    {[]v1alpha1.EvictionPolicyTaint{{Key: "drain"}}, corev1.Taint{Key: "drain", Value: "today"}, true},
-		"another key":                                {[]v1alpha1.EvictionPolicyTaint{{Key: "drain"}}, corev1.Taint{Key: "drains"}, false},
-		"the second of two":                          {[]v1alpha1.EvictionPolicyTaint{{Key: "other"}, {Key: "drain"}}, corev1.Taint{Key: "drain"}, true},
-		"the key with the value":                     {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &value}}, corev1.Taint{Key: "drain", Value: "today"}, true},
-		"the key with another value":                 {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &value}}, corev1.Taint{Key: "drain", Value: "later"}, false},
-		"another key with the value":                 {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &value}}, corev1.Taint{Key: "drains", Value: "today"}, false},
-		"an empty value, and a taint without one":    {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &none}}, corev1.Taint{Key: "drain"}, true},
-		"an empty value, and a taint with one":       {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &none}}, corev1.Taint{Key: "drain", Value: "today"}, false},
-		"one value of two, and a taint with another": {[]v1alpha1.EvictionPolicyTaint{{Key: "drain", Value: &none}, {Key: "drain", Value: &value}}, corev1.Taint{Key: "drain", Value: "later"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := named(t, "p", spec{Action: v1alpha1.ActionHold, Taints: tt.taints})
-			if got := p.Applies(&tt.taint); got != tt.want {
-				t.Errorf("applies to %s: %t, want %t", tt.taint.ToString(), got, tt.want)
-			}
-		})
-	}
 }
 
 // TestAPolicyHasTheDefaultsOfTheCRD is about objects that no API server has seen.

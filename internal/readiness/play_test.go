@@ -96,6 +96,7 @@ func TestAPlayWithoutSilentNodesChangesNothing(t *testing.T) {
 	before := node.DeepCopy()
 	play := NewPlay([]*corev1.Node{node}, defaultGrace, policy, noon)
 	play.Fall("unknown", time.Time{}, noon)
+	play.Back("unknown", noon)
 	if changed := play.Run(noon); len(changed) > 0 || !play.Next().IsZero() || play.Held("a") != nil {
 		t.Errorf("%+v change, and something is to happen at %s", changed, play.Next())
 	}
@@ -106,50 +107,37 @@ func TestAPlayWithoutSilentNodesChangesNothing(t *testing.T) {
 	}
 }
 
-func TestANodeThatFallsSilentInAnOutageIsGivenTimeAfterIt(t *testing.T) {
-	play := NewPlay([]*corev1.Node{readyNode("a")}, Grace{Monitor: time.Second}, policy, noon)
-	play.Run(noon)
-	over := noon.Add(time.Minute)
-	play.Outage(noon, over)
-	play.Fall("a", time.Time{}, noon.Add(time.Second))
-	// Of the outage 5 s count, which is 4 s more than the grace period. A node counts as silent 20 s after its grace
-	// period.
-	if got, want := play.Next(), over.Add(ExtraGrace-4*time.Second); !got.Equal(want) {
-		t.Errorf("the node is silent at %s, want %s", got, want)
-	}
-}
-
-func TestAShortOutageChangesNothing(t *testing.T) {
-	play := NewPlay([]*corev1.Node{readyNode("a")}, defaultGrace, policy, noon)
-	play.Run(noon)
-	play.Fall("a", time.Time{}, noon)
-	play.Outage(noon.Add(10*time.Second), noon.Add(10*time.Second+CountedMost))
-	if got, want := play.Next(), noon.Add(DefaultMonitorGrace); !got.Equal(want) {
-		t.Errorf("the node is silent at %s, want %s", got, want)
-	}
-}
-
-func TestAnOutageOfAsLongAsCountsGivesNoExtraGrace(t *testing.T) {
-	play := NewPlay([]*corev1.Node{readyNode("a")}, Grace{Monitor: 20 * time.Second}, policy, noon)
-	play.Run(noon)
-	play.Fall("a", time.Time{}, noon)
-	play.Outage(noon.Add(10*time.Second), noon.Add(10*time.Second+CountedMost))
-	if got, want := play.Next(), noon.Add(20*time.Second); !got.Equal(want) {
-		t.Errorf("the node is silent at %s, want %s", got, want)
-	}
-}
-
-func TestAnOutageThatLastsLongerCountsOnce(t *testing.T) {
-	silent := func(outages ...time.Duration) time.Time {
-		play := NewPlay([]*corev1.Node{readyNode("a")}, defaultGrace, policy, noon)
-		play.Run(noon)
-		play.Fall("a", time.Time{}, noon)
-		for _, until := range outages {
-			play.Outage(noon.Add(10*time.Second), noon.Add(until))
-		}
-		return play.Next()
-	}
-	if got, want := silent(time.Minute, 2*time.Minute), silent(2*time.Minute); !got.Equal(want) {
-		t.Errorf("after an outage that was extended, the node is silent at %s, want %s", got, want)
+// Each outage begins 10 s after noon, or when it says, and extends the one before.
+func TestWhenANodeIsSilentAroundAnOutage(t *testing.T) {
+	type outage struct{ from, to time.Duration }
+	const sec = time.Second
+	for name, test := range map[string]struct {
+		grace   time.Duration
+		outages []outage
+		during  bool // it falls silent in the first, a second after noon
+		want    time.Duration
+	}{
+		"a short one changes nothing":                                {DefaultMonitorGrace, []outage{{10 * sec, 10*sec + CountedMost}}, false, DefaultMonitorGrace},
+		"one as long as counts gives no extra grace":                 {20 * sec, []outage{{10 * sec, 10*sec + CountedMost}}, false, 20 * sec},
+		"a minute, of which 5 s count":                               {DefaultMonitorGrace, []outage{{10 * sec, 70 * sec}}, false, DefaultMonitorGrace + 55*sec},
+		"one that is extended counts once":                           {DefaultMonitorGrace, []outage{{10 * sec, 70 * sec}, {20 * sec, 130 * sec}}, false, DefaultMonitorGrace + 115*sec},
+		"it falls silent in it, and has 20 s after its grace period": {sec, []outage{{0, 60 * sec}}, true, 60*sec + ExtraGrace - 4*sec}, // 5 s count
+	} {
+		t.Run(name, func(t *testing.T) {
+			play := NewPlay([]*corev1.Node{readyNode("a")}, Grace{Monitor: test.grace}, policy, noon)
+			play.Run(noon)
+			if !test.during {
+				play.Fall("a", time.Time{}, noon)
+			}
+			for _, is := range test.outages {
+				play.Outage(noon.Add(is.from), noon.Add(is.to))
+			}
+			if test.during {
+				play.Fall("a", time.Time{}, noon.Add(sec))
+			}
+			if got := play.Next().Sub(noon); got != test.want {
+				t.Errorf("the node is silent %s after noon, want %s", got, test.want)
+			}
+		})
 	}
 }

@@ -4,11 +4,8 @@
 package nodehealth
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -125,9 +122,15 @@ func TestWhatTheKeeperDoesToSilentNodesIsWhatTheForecastSaid(t *testing.T) {
 				w.run(func(c *Config) { c.Grace, c.Policy = config.Grace, config.Policy })
 				w.Until(fall)
 				w.falls(fallen...)
-				courses := forecastOf(w.allNodes(), fallen, config.Grace, config.Policy, time.Now())
+				forecast := readiness.NewPlay(w.allNodes(), config.Grace, config.Policy, time.Now())
+				for _, name := range fallen {
+					forecast.Fall(name, time.Time{}, time.Now())
+				}
 				w.Until(fall + scene.played)
-				w.wantCourses(courses, scene)
+				for next := forecast.Next(); !next.IsZero() && !next.After(time.Now()); next = forecast.Next() {
+					forecast.Run(next)
+				}
+				w.wantForecast(forecast, scene)
 			})
 		})
 	}
@@ -186,27 +189,34 @@ func (w *world) allNodes() []*corev1.Node {
 	return nodes
 }
 
-// wantCourses compares, zone by zone, what was forecast up to now with what happened. Which node of a zone is first is
-// a matter of luck.
-func (w *world) wantCourses(courses []course, scene scene) {
+// wantForecast compares, zone by zone, what was forecast up to now with what happened. Which node of a zone is first is a
+// matter of luck. Of a node that is held back for good, an event must have said so.
+func (w *world) wantForecast(forecast *readiness.Play, scene scene) {
 	w.T.Helper()
-	said, done := instants{}, instants{}
-	held := 0
-	for _, course := range courses {
-		node := w.Node(course.Node)
-		said.ofCourse(course, node.Labels[corev1.LabelTopologyZone])
-		done.ofNode(node)
-		if course.Held != nil {
+	said, done, tainted, held := instants{}, instants{}, 0, 0
+	for _, node := range w.allNodes() {
+		said.note(forecast.Node(node.Name))
+		done.note(node)
+		if len(executing(forecast.Node(node.Name))) > 0 {
+			tainted++
+		}
+		if is := forecast.Held(node.Name); is != nil && is.Rate == 0 {
 			held++
-			w.wantHeld(course)
+			if len(w.Did("event "+node.Name+" NoExecuteTaintHeld")) == 0 {
+				w.T.Errorf("nothing was reported about node %s, which is held back according to the forecast", node.Name)
+			}
 		}
 	}
-	said.until(time.Now())
-	said.compare(w, done)
-	tainted := 0
-	for what, at := range said {
-		if strings.HasSuffix(what, corev1.TaintNodeUnreachable+":NoExecute") {
-			tainted += len(at)
+	for what := range said {
+		done[what] = append(done[what], []time.Time{}...) // so that each is looked at
+	}
+	for what, did := range done {
+		said := said[what]
+		slices.SortFunc(said, time.Time.Compare)
+		slices.SortFunc(did, time.Time.Compare)
+		// Echoes come once a second, and the API's times are in whole seconds.
+		if !slices.EqualFunc(said, did, func(a, b time.Time) bool { return a.Sub(b).Abs() <= 2*time.Second }) {
+			w.T.Errorf("zone and what: %s\n forecast at %v\n done at     %v", what, said, did)
 		}
 	}
 	if tainted != scene.tainted || held != scene.held {
@@ -214,135 +224,19 @@ func (w *world) wantCourses(courses []course, scene scene) {
 	}
 }
 
-// wantHeld wants the Controller to have reported in an event that a node is held back, and the forecast to expect no rate.
-func (w *world) wantHeld(course course) {
-	w.T.Helper()
-	if len(w.Did("event "+course.Node+" NoExecuteTaintHeld")) == 0 {
-		w.T.Errorf("nothing was reported about node %s, which is held back according to the forecast", course.Node)
-	}
-	if course.Held.Rate != 0 {
-		w.T.Errorf("node %s is held back for good at %v", course.Node, course.Held)
-	}
-}
-
-// instants are when the taints that are there now came, and when conditions became Unknown, by zone.
+// instants are when the taints that are there came, and when conditions became Unknown, by zone.
 type instants map[string][]time.Time
 
-func (i instants) ofNode(node *corev1.Node) {
+func (i instants) note(node *corev1.Node) {
 	zone := node.Labels[corev1.LabelTopologyZone]
 	for _, c := range node.Status.Conditions {
 		if c.Status == corev1.ConditionUnknown {
-			i.add(zone, string(c.Type), c.LastTransitionTime.Time)
+			what := zone + " " + string(c.Type)
+			i[what] = append(i[what], c.LastTransitionTime.Time)
 		}
 	}
-	i.taints(zone, node.Spec.Taints)
-}
-
-func (i instants) ofCourse(course course, zone string) {
-	for _, c := range course.Conditions {
-		i.add(zone, string(c.Type), c.LastTransitionTime.Time)
+	for _, taint := range node.Spec.Taints {
+		what := zone + " " + taint.ToString()
+		i[what] = append(i[what], taint.TimeAdded.Time)
 	}
-	if last := len(course.Steps) - 1; last >= 0 {
-		i.taints(zone, course.Steps[last].Taints)
-	}
-}
-
-func (i instants) taints(zone string, taints []corev1.Taint) {
-	for _, taint := range taints {
-		i.add(zone, taint.ToString(), taint.TimeAdded.Time)
-	}
-}
-
-func (i instants) add(zone, what string, at time.Time) {
-	key := zone + " " + what
-	i[key] = append(i[key], at)
-}
-
-// until drops what comes later.
-func (i instants) until(now time.Time) {
-	for what, all := range i {
-		i[what] = slices.DeleteFunc(all, now.Before)
-	}
-}
-
-// compare wants both to have the same instants to within two seconds: echoes come once a second, and the API's times
-// are in whole seconds.
-func (i instants) compare(w *world, done instants) {
-	w.T.Helper()
-	for what := range maps.Keys(merged(i, done)) {
-		said, did := sorted(i[what]), sorted(done[what])
-		same := slices.EqualFunc(said, did, func(a, b time.Time) bool { return a.Sub(b).Abs() <= 2*time.Second })
-		if !same {
-			w.T.Errorf("zone and what: %s\n forecast at %v\n done at     %v", what, w.since(said), w.since(did))
-		}
-	}
-}
-
-func merged(a, b instants) instants {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	return all
-}
-
-func sorted(all []time.Time) []time.Time {
-	return slices.SortedFunc(slices.Values(all), time.Time.Compare)
-}
-
-func (w *world) since(all []time.Time) []string {
-	var texts []string
-	for _, at := range all {
-		texts = append(texts, fmt.Sprint(at.Sub(w.Start)))
-	}
-	return texts
-}
-
-// course is what happens to a node in a forecast.
-type course struct {
-	Node string
-	// SilentAt is when its conditions become Unknown, or zero if it is not silent or they are already Unknown.
-	SilentAt time.Time
-	// Conditions are the conditions that become Unknown then.
-	Conditions []corev1.NodeCondition
-	// Steps are its taints, one step for each change.
-	Steps []courseStep
-	// Held is why it waits for a NoExecute taint indefinitely; nil if it does not.
-	Held *readiness.Held
-}
-
-// courseStep is the taints that a node has from a given instant on.
-type courseStep struct {
-	At     time.Time
-	Taints []corev1.Taint
-}
-
-// forecastOf returns what happens to all nodes, by name, if some of them give no sign of life after a given instant
-// while the others continue as they are.
-func forecastOf(
-	nodes []*corev1.Node, silent []string, grace readiness.Grace, policy readiness.Policy, at time.Time,
-) []course {
-	play, courses := readiness.NewPlay(nodes, grace, policy, at), map[string]*course{}
-	for _, node := range nodes {
-		courses[node.Name] = &course{Node: node.Name}
-	}
-	for _, name := range silent {
-		play.Fall(name, time.Time{}, at)
-	}
-	for now := play.Next(); !now.IsZero(); now = play.Next() {
-		for _, change := range play.Run(now) {
-			course := courses[change.Node.Name]
-			if len(change.Conditions) > 0 {
-				course.SilentAt, course.Conditions = now, change.Conditions
-			}
-			if change.Retainted {
-				course.Steps = append(course.Steps, courseStep{At: now, Taints: change.Node.Spec.Taints})
-			}
-		}
-	}
-	all := make([]course, 0, len(courses))
-	for name, course := range courses { // why a node is held back is reported as of the end
-		course.Held = play.Held(name)
-		all = append(all, *course)
-	}
-	slices.SortFunc(all, func(a, b course) int { return cmp.Compare(a.Node, b.Node) })
-	return all
 }

@@ -4,7 +4,6 @@
 package nodehealth
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing/synctest"
@@ -203,7 +202,7 @@ func (h *history) writesAreRefused(name string) {
 	h.refusal.Store(&refusedWrites{
 		node: []string{name, name, ""}[h.random.IntN(3)],
 		sub:  []string{"", "status"}[h.random.IntN(2)],
-		err:  []error{forbidden(), apierrors.NewInternalError(errors.New("etcdserver: no leader"))}[h.random.IntN(2)],
+		err:  []error{errForbidden, errNotNow}[h.random.IntN(2)],
 	})
 }
 

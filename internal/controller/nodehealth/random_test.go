@@ -5,6 +5,7 @@ package nodehealth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func TestRandomHistoriesInWhichOurOwnRenewalsAreRefused(t *testing.T) {
 			if h.healed.Load() {
 				return nil
 			}
-			return renewalRefused
+			return apierrors.NewForbidden(coordinationv1.Resource("leases"), OwnLease, errors.New("no"))
 		}
 	})
 }

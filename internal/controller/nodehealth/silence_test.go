@@ -34,11 +34,107 @@ func called(name string, heartbeat int) *corev1.Node {
 	return node
 }
 
+// silence is when node n is called silent. At noon an echo came, and others come once a second.
+type silence struct {
+	at   func(r *records)         // noon; a heartbeat of n if it is nil
+	then map[int]func(r *records) // after the echo of a second
+	lost func(second int) bool    // the echo of a second does not come
+	from int                      // n is silent from the echo of this second on, and not before
+}
+
+// heartbeat is what the watch of nodes brings of n: a heartbeat of a second.
+func heartbeat(second int) func(r *records) {
+	return func(r *records) { r.put(called("n", second), verdict.SeenAt(after(second)).Sight) }
+}
+
+// renewal is what the watch of leases brings at a second: that lease n was renewed, at a time of the kubelet's clock.
+func renewalOf(name string, last, second int) func(r *records) {
+	return func(r *records) {
+		r.brought(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: after(last)}},
+		}, after(second))
+	}
+}
+
+// seen is what the watch of nodes brings: a node that never posted its status.
+func seen(made int, sight verdict.Sight) func(r *records) {
+	return func(r *records) { r.put(mute("n", made), sight) }
+}
+
+func both(first, second func(r *records)) func(r *records) {
+	return func(r *records) { first(r); second(r) }
+}
+
+func TestWhenANodeIsSilent(t *testing.T) {
+	now := verdict.SeenAt(noon).Sight
+	another := called("n", 0)
+	another.UID = "another"
+	renewed := both(heartbeat(0), renewalOf("n", 0, 0))
+	listed := func(r *records) { r.listed(map[string]bool{}) }
+	at10 := func(what func(r *records)) map[int]func(r *records) { return map[int]func(r *records){10: what} }
+	for name, test := range map[string]silence{
+		"once its grace period is over by the clock of echoes": {from: 51},
+		// The gap of an hour counts as 5 s.
+		"after a gap that counts for little, and 20 s to be heard again": {
+			lost: func(second int) bool { return second > 40 && second < 3640 }, from: 3660,
+		},
+		// Each of them counts as 5 s.
+		"also when echoes come once a minute": {lost: func(second int) bool { return second%60 != 0 }, from: 900},
+		"counted from a sign of life that came some seconds after the latest echo": {
+			then: map[int]func(r *records){3: renewalOf("n", 3, 3)}, lost: func(second int) bool { return second < 4 }, from: 54,
+		},
+		"counted from its first sight": {
+			at: func(*records) {}, then: map[int]func(r *records){5: func(r *records) {
+				r.put(called("n", -1000), verdict.SeenAt(after(5)).Sight)
+			}}, from: 56,
+		},
+		"if it never posted its status, counted from its creation": {at: seen(-8, now), from: 54}, // in the second that ended 7 s ago
+		"if it was created in the future, counted from now":        {at: seen(3600, now), from: 61},
+		// Nothing else tells when it was created.
+		"no earlier because no Date was heard":                {at: seen(3600, verdict.Sight{At: noon, Latest: after(3600)}), from: 61},
+		"no earlier because the API server is an hour ahead":  {at: seen(3600, verdict.Sight{At: noon, Earliest: after(3600), Latest: after(3600), Behind: noon}), from: 61},
+		"no earlier because the API server is an hour behind": {at: seen(-3600, verdict.Sight{At: noon, Earliest: after(-3600), Latest: after(-3600), Behind: after(-3600)}), from: 61},
+		"although some other part of the node has changed":    {at: renewed, then: at10(func(r *records) { r.put(called("n", 0), verdict.SeenAt(after(10)).Sight) }), from: 51},
+		"although some other part of its lease has changed":   {at: renewed, then: at10(renewalOf("n", 0, 10)), from: 51},
+		"although its lease was deleted":                      {at: renewed, then: at10(func(r *records) { r.forgetLease("n") }), from: 51},
+		"counted from a heartbeat":                            {at: renewed, then: at10(heartbeat(10)), from: 61},
+		"counted from a renewal":                              {at: renewed, then: at10(renewalOf("n", 10, 10)), from: 61},
+		"counted from a renewal by a clock that was set":      {at: renewed, then: at10(renewalOf("n", -60, 10)), from: 61},
+		"counted from when it was recreated under its name":   {at: renewed, then: at10(func(r *records) { r.put(another, verdict.SeenAt(after(10)).Sight) }), from: 61},
+		// The watch of leases lags behind that of nodes. A heartbeat comes, and then all the echoes at once.
+		"no earlier because a heartbeat came before late echoes": {at: both(heartbeat(0), heartbeat(60)), from: 111},
+		"some time after a list lacked its lease, however often": {at: renewed, then: map[int]func(r *records){45: listed, 65: listed}, from: 66},
+		"some time after this process became the leader, if it seemed silent": {
+			then: map[int]func(r *records){45: func(r *records) { r.clock.giveExtraGrace() }}, from: 65,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := echoing()
+			if test.at == nil {
+				test.at = heartbeat(0)
+			}
+			test.at(r)
+			for second := 1; second <= test.from; second++ {
+				if test.lost == nil || !test.lost(second) {
+					r.clock.echo(after(second))
+				}
+				if then := test.then[second]; then != nil {
+					then(r)
+				}
+				if is := r.standing(r.of("n")); (is == readiness.Silent) != (second == test.from) {
+					t.Fatalf("at second %d its standing is %d, want it silent from second %d on", second, is, test.from)
+				}
+			}
+		})
+	}
+}
+
 // echoing returns records whose clock has heard an echo at noon.
 func echoing() *records {
-	s := newRecords(defaultGrace, readiness.Policy{}, noon)
-	s.clock.echo(noon)
-	return s
+	r := newRecords(defaultGrace, readiness.Policy{}, noon)
+	r.clock.echo(noon)
+	return r
 }
 
 // echoes lets an echo come in each second, from one on up to another.
@@ -48,21 +144,10 @@ func (r *records) echoes(from, to int) {
 	}
 }
 
-// heartbeats is what the watch of nodes brings at an instant.
-func (r *records) heartbeats(node *corev1.Node, at time.Time) { r.put(node, verdict.SeenAt(at).Sight) }
-
-// renews is what the watch of leases brings at an instant: a lease that was renewed at a time of the kubelet's clock.
-func (r *records) renews(name string, last, at time.Time) {
-	r.brought(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: last}},
-	}, at)
-}
-
-func wantSilent(t *testing.T, s *records, now int, want ...string) {
+func wantSilent(t *testing.T, r *records, now int, want ...string) {
 	t.Helper()
 	var got []string
-	for m, is := range s.standings {
+	for m, is := range r.standings {
 		if is == readiness.Silent {
 			got = append(got, m.Name)
 		}
@@ -72,206 +157,49 @@ func wantSilent(t *testing.T, s *records, now int, want ...string) {
 	}
 }
 
-func TestANodeIsSilentOnceItsGracePeriodIsOverByTheClockOfEchoes(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.echoes(1, 50)
-	wantSilent(t, s, 50)
-	s.echoes(51, 51)
-	wantSilent(t, s, 51, "n")
-}
-
-func TestSilenceDoesNotCountWithoutEchoes(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.echoes(1, 49)
-	wantSilent(t, s, 3600)
-	if s.clock.freshAt(after(54)) || !s.clock.freshAt(after(53)) {
+func TestSilenceDoesNotCountWithoutNewEchoes(t *testing.T) {
+	r := echoing()
+	heartbeat(0)(r)
+	r.echoes(1, 49)
+	if r.clock.echo(after(48)) || r.clock.echo(after(49)) {
+		t.Error("an old renewal is an echo")
+	}
+	wantSilent(t, r, 3600)
+	if r.clock.freshAt(after(54)) || !r.clock.freshAt(after(53)) {
 		t.Error("5 s after the latest echo it still counts, or does not before")
 	}
 }
 
-// The gap of an hour counts as 5 s, and after it there are 20 s more.
-func TestAGapCountsForLittleAndGivesTimeToBeHeardAgain(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.echoes(1, 40)
-	s.clock.echo(after(3640))
-	wantSilent(t, s, 3640)
-	s.echoes(3641, 3659)
-	wantSilent(t, s, 3659)
-	s.echoes(3660, 3660)
-	wantSilent(t, s, 3660, "n")
-}
-
-// Echoes that are a minute apart count as 5 s each, so the node has its grace period and 20 s more.
-func TestADeadNodeIsFoundWithSeldomEchoes(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	for minute := 1; minute <= 14; minute++ {
-		s.clock.echo(after(60 * minute))
-	}
-	wantSilent(t, s, 840)
-	s.clock.echo(after(900))
-	wantSilent(t, s, 900, "n")
-}
-
-func TestAnEchoOfAnEarlierRenewalTellsNothingNew(t *testing.T) {
-	s := echoing()
-	s.echoes(1, 10)
-	if s.clock.echo(after(9)) || s.clock.echo(after(10)) {
-		t.Error("an old renewal is an echo")
-	}
-}
-
-// A renewal that comes between two echoes counts from a time after the first.
-func TestASignOfLifeIsStampedWithWhatHasPassedSinceTheLatestEcho(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.renews("n", after(3), after(3))
-	s.clock.echo(after(4))
-	s.echoes(5, 53)
-	wantSilent(t, s, 53)
-	s.echoes(54, 54)
-	wantSilent(t, s, 54, "n")
-}
-
-func TestTheFirstSightOfANodeIsASignOfLife(t *testing.T) {
-	s := echoing()
-	s.echoes(1, 5)
-	s.heartbeats(called("n", -1000), after(5))
-	s.echoes(6, 55)
-	wantSilent(t, s, 55)
-	s.echoes(56, 56)
-	wantSilent(t, s, 56, "n")
-}
-
-func TestANodeThatNeverPostedItsStatusCountsFromItsCreation(t *testing.T) {
-	s := echoing()
-	s.heartbeats(mute("n", -8), noon) // within the second that was over 7 s ago
-	s.echoes(1, 53)
-	wantSilent(t, s, 53)
-	s.echoes(54, 54)
-	wantSilent(t, s, 54, "n")
-	s.heartbeats(called("n", 54), after(54)) // its first status
-	wantSilent(t, s, 54)
-}
-
-func TestACreationInTheFutureIsNow(t *testing.T) {
-	s := echoing()
-	s.heartbeats(mute("n", 3600), noon)
-	s.echoes(1, 60)
-	wantSilent(t, s, 60)
-	s.echoes(61, 61)
-	wantSilent(t, s, 61, "n")
-}
-
-// The API server's clock and this machine's differ, and nothing else tells when the node was created.
-func TestADifferenceOfClocksMakesNoNodeSilentEarly(t *testing.T) {
-	for name, seen := range map[string]verdict.Sight{
-		"no Date was heard":               {At: noon, Latest: after(3600)},
-		"the API server is an hour ahead": {At: noon, Earliest: after(3600), Latest: after(3600), Behind: noon},
-		"it is an hour behind":            {At: noon, Earliest: after(-3600), Latest: after(-3600), Behind: after(-3600)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := echoing()
-			s.put(mute("n", int(seen.Latest.Sub(noon)/time.Second)), seen)
-			s.echoes(1, 60)
-			wantSilent(t, s, 60)
-			s.echoes(61, 61)
-			wantSilent(t, s, 61, "n")
-		})
-	}
-}
-
-func TestOnlyAHeartbeatOrARenewalThatIsNewIsASignOfLife(t *testing.T) {
-	for name, c := range map[string]struct {
-		see  func(s *records)
-		sign bool
-	}{
-		"some other change of the node":     {func(s *records) { s.heartbeats(called("n", 0), after(10)) }, false},
-		"a heartbeat":                       {func(s *records) { s.heartbeats(called("n", 10), after(10)) }, true},
-		"some other change of the lease":    {func(s *records) { s.renews("n", noon, after(10)) }, false},
-		"a renewal":                         {func(s *records) { s.renews("n", after(10), after(10)) }, true},
-		"a renewal by a clock that was set": {func(s *records) { s.renews("n", after(-60), after(10)) }, true},
-		"the lease is deleted":              {func(s *records) { s.forgetLease("n") }, false},
-		"a node that was recreated under its name": {func(s *records) {
-			node := called("n", 0)
-			node.UID = "another"
-			s.heartbeats(node, after(10))
-		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := echoing()
-			s.heartbeats(called("n", 0), noon)
-			s.renews("n", noon, noon)
-			s.echoes(1, 10)
-			c.see(s)
-			s.echoes(11, 55)
-			if got := s.standing(s.of("n")); (got == readiness.Silent) == c.sign {
-				t.Errorf("its standing 45 s later is %d", got)
-			}
-		})
-	}
-}
-
 func TestBeforeTheFirstEchoNoNodeIsSilent(t *testing.T) {
-	s := newRecords(defaultGrace, readiness.Policy{}, noon)
-	s.heartbeats(called("n", -3600), noon)
-	s.heartbeats(mute("m", -3600), noon)
-	wantSilent(t, s, 0)
-	s.echoes(0, 0)
-	wantSilent(t, s, 0, "m")
+	r := newRecords(defaultGrace, readiness.Policy{}, noon)
+	r.put(called("posted", -3600), verdict.SeenAt(noon).Sight)
+	r.put(mute("mute", -3600), verdict.SeenAt(noon).Sight)
+	wantSilent(t, r, 0)
+	r.echoes(0, 0)
+	wantSilent(t, r, 0, "mute")
 }
 
-// The watch of leases lags behind that of nodes. A heartbeat comes, and then all the echoes at once.
-func TestAHeartbeatThatCameBeforeLateEchoesIsNotOlderThanItIs(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.heartbeats(called("n", 60), after(60))
-	s.echoes(1, 110)
-	wantSilent(t, s, 110)
-	s.echoes(111, 111)
-	wantSilent(t, s, 111, "n")
-}
-
-func TestALeaseThatAListLacksLeavesItsNodeSomeTimeOnce(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.renews("n", noon, noon)
-	s.echoes(1, 45)
-	s.listed(map[string]bool{})
-	s.echoes(46, 65)
-	wantSilent(t, s, 65)
-	s.listed(map[string]bool{})
-	s.echoes(66, 66)
-	wantSilent(t, s, 66, "n")
-}
-
-func TestALeaderGivesNodesThatSeemSilentSomeTime(t *testing.T) {
-	s := echoing()
-	s.heartbeats(called("n", 0), noon)
-	s.heartbeats(called("m", 0), noon)
-	s.echoes(1, 60)
-	s.clock.giveExtraGrace()
-	wantSilent(t, s, 60)
-	if is := s.standing(s.of("n")); is != readiness.Doubtful {
+func TestALeaderDoubtsNodesThatSeemSilent(t *testing.T) {
+	r := echoing()
+	heartbeat(0)(r)
+	r.echoes(1, 60)
+	r.clock.giveExtraGrace()
+	if is := r.standing(r.of("n")); is != readiness.Doubtful {
 		t.Errorf("a node whose grace period was over before is %v", is)
 	}
-	s.renews("m", after(79), after(79))
-	s.echoes(61, 80)
-	wantSilent(t, s, 80, "n")
+	r.echoes(61, 80)
+	wantSilent(t, r, 80, "n")
 }
 
 func TestAfterAFullDisruptionEveryNodeThatWasEverHeardIsHeardNow(t *testing.T) {
-	s := echoing()
-	s.heartbeats(mute("mute", 0), noon)
-	s.heartbeats(called("n", 0), noon)
-	s.echoes(1, 70)
-	wantSilent(t, s, 70, "mute", "n")
-	s.restart(after(70))
-	wantSilent(t, s, 70, "mute")
-	s.renews("mute", after(71), after(71))
-	s.restart(after(71))
-	wantSilent(t, s, 71)
+	r := echoing()
+	r.put(mute("mute", 0), verdict.SeenAt(noon).Sight)
+	heartbeat(0)(r)
+	r.echoes(1, 70)
+	wantSilent(t, r, 70, "mute", "n")
+	r.restart(after(70))
+	wantSilent(t, r, 70, "mute")
+	renewalOf("mute", 71, 71)(r)
+	r.restart(after(71))
+	wantSilent(t, r, 71)
 }

@@ -87,3 +87,23 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesAndPodsTheSameNodesAreTainted(
 		}
 	})
 }
+
+func TestWhateverHappensToTheWatchesAtAnyEventTheSameNodesAreTainted(t *testing.T) {
+	undisturbed := playOutages(t, func(w *world) { w.run() })
+	rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
+		got := playOutages(t, func(w *world) {
+			w.run()
+			d.In(w.World)
+		})
+		for name, want := range undisturbed {
+			when, tainted := got[name]
+			late := d.Late + 2*time.Second
+			if !tainted || when.first < want.first || when.first > want.first+late || when.last < want.last || when.last > want.last+late {
+				t.Errorf("%s: node %s was tainted from %s to %s, undisturbed from %s to %s", d, name, when.first, when.last, want.first, want.last)
+			}
+		}
+		if len(got) != len(undisturbed) {
+			t.Errorf("%s: these were tainted: %v", d, got)
+		}
+	})
+}

@@ -35,6 +35,16 @@ type world struct {
 	wrote func(ctx context.Context) error
 }
 
+func TestMain(m *testing.M) { bubble.Main(m) }
+
+// playStories plays each story in a world of its own.
+func playStories(t *testing.T, stories map[string]func(w *world)) {
+	t.Helper()
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) { play(t, func(_ *testing.T, w *world) { story(w) }) })
+	}
+}
+
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	rig.Play(t, rig.DescribeWrites, func(w *rig.World) {
@@ -177,4 +187,14 @@ func (w *world) renewals() (count int) {
 		}
 	}
 	return count
+}
+
+// standsBy starts a Controller in a replica that is not the leader. The returned function makes it the leader.
+func (w *world) standsBy() (leads func()) {
+	w.T.Helper()
+	health, caches := w.health()
+	standby := &bubble.Replica{}
+	w.Must(nil, caches.AddTo(standby))
+	w.Must(nil, health.AddTo(standby))
+	return standby.StandsBy(w.T)
 }

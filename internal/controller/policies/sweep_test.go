@@ -25,7 +25,7 @@ const oneIn = 2
 // in the given way, and whose calls or watches are disturbed. What is promised does not depend on that.
 func playScene(t *testing.T, begins func(h *history), what func() string) {
 	t.Helper()
-	playAsking(t, func(w *asking) {
+	play(t, func(w *world) {
 		h := newHistory(w)
 		add := func(kind, node string, pods int) {
 			for i := range pods {

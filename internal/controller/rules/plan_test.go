@@ -4,9 +4,10 @@
 package rules
 
 import (
-	"fmt"
+	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -319,63 +321,91 @@ func TestAWriteWithoutAnAnswerTakesItsPlaceWhileItCanCome(t *testing.T) {
 	}
 }
 
-// twentyRulesOf15000Nodes returns a view in which two of twenty rules have tainted half of the nodes.
-func twentyRulesOf15000Nodes() (*view, []*corev1.Node) {
-	var all []*v1alpha1.NodeTaintRule
-	for i := range 20 {
-		all = append(all, aRule(func(r *v1alpha1.NodeTaintRule) {
-			r.Name, r.UID = fmt.Sprint("deadlock-", i), types.UID(fmt.Sprint("u", i))
-			r.Spec.Taint.Key = fmt.Sprint("example.com/deadlock-", i)
-		}))
+func TestWhichRulesAreAccepted(t *testing.T) {
+	evicts := func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Effect = corev1.TaintEffectNoExecute }
+	named := func(name string) func(*v1alpha1.NodeTaintRule) {
+		return func(r *v1alpha1.NodeTaintRule) { r.Name = name }
 	}
-	b := newView(false)
-	b.setRules(all, verdict.SeenAt(noon).Sight)
-	var nodes []*corev1.Node
-	for i := range 15000 {
-		node := aNode(fmt.Sprint("n-", i), corev1.ConditionFalse, 0, labeled)
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
-		for _, r := range all[:2] {
-			if i%2 == 0 {
-				taint := newRule(r, ruling{}, false).taint()
-				node.Labels[v1alpha1.TaintedLabelPrefix+r.Name] = fingerprint(taint.ToString())
-				node.Spec.Taints = append(node.Spec.Taints, taint)
-			}
+	older := func(change ...func(*v1alpha1.NodeTaintRule)) *v1alpha1.NodeTaintRule {
+		return aRule(append(change, func(r *v1alpha1.NodeTaintRule) {
+			r.Name, r.CreationTimestamp = "older", metav1.NewTime(noon.Add(-time.Hour))
+		})...)
+	}
+	deleted := func(r *v1alpha1.NodeTaintRule) { r.DeletionTimestamp = &metav1.Time{Time: noon} }
+	key := func(key string) func(*v1alpha1.NodeTaintRule) {
+		return func(r *v1alpha1.NodeTaintRule) { r.Spec.Taint.Key = key }
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.NodeTaintRule)
+		other  *v1alpha1.NodeTaintRule
+		reason string
+		says   string
+	}{
+		"a plain one":               {dryRun, nil, v1alpha1.ReasonAccepted, "only reports"},
+		"the longest name":          {named(strings.Repeat("x", v1alpha1.LongestName)), nil, v1alpha1.ReasonAccepted, "in force"},
+		"a pressure that is True":   {about(corev1.NodePIDPressure, corev1.ConditionTrue), nil, v1alpha1.ReasonAccepted, ""},
+		"a pressure that is False":  {about(corev1.NodePIDPressure, corev1.ConditionFalse), nil, v1alpha1.ReasonAccepted, ""},
+		"a key of Kubernetes":       {key("node.kubernetes.io/not-ready"), nil, v1alpha1.ReasonBuiltInKey, untilFixed},
+		"an older one, same taint":  {func(*v1alpha1.NodeTaintRule) {}, older(), v1alpha1.ReasonTaintConflict, "Rule older"},
+		"an older one that is gone": {func(*v1alpha1.NodeTaintRule) {}, older(deleted), v1alpha1.ReasonAccepted, ""},
+		"an older one with a flaw":  {func(*v1alpha1.NodeTaintRule) {}, older(requires("x", "Sometimes")), v1alpha1.ReasonAccepted, ""},
+		"another effect":            {evicts, older(), v1alpha1.ReasonInvalid, ""},
+		"another key":               {key("example.com/other"), older(), v1alpha1.ReasonAccepted, ""},
+
+		// The API server refuses these, but may have accepted them while it had an older definition of the resource.
+		"Ready":                      {about(corev1.NodeReady, corev1.ConditionFalse), nil, v1alpha1.ReasonInvalid, aboutReady},
+		"Ready Unknown":              {about(corev1.NodeReady, corev1.ConditionUnknown), nil, v1alpha1.ReasonInvalid, aboutReady},
+		"MemoryPressure Unknown":     {about(corev1.NodeMemoryPressure, corev1.ConditionUnknown), nil, v1alpha1.ReasonInvalid, aboutUnknown},
+		"DiskPressure Unknown":       {about(corev1.NodeDiskPressure, corev1.ConditionUnknown), nil, v1alpha1.ReasonInvalid, aboutUnknown},
+		"PIDPressure Unknown":        {about(corev1.NodePIDPressure, corev1.ConditionUnknown), nil, v1alpha1.ReasonInvalid, aboutUnknown},
+		"NoExecute without a bound":  {evicts, nil, v1alpha1.ReasonInvalid, withoutABound},
+		"an unknown operator":        {requires("pool", "in", "batch"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
+		"a selector without values":  {requires("pool", "In"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
+		"an invalid key of a label":  {requires("node pool", "Exists"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
+		"an invalid value of one":    {requires("pool", "In", "x y"), nil, v1alpha1.ReasonInvalid, "nodeSelector"},
+		"a bound in words":           {atMost(intstr.FromString("some")), nil, v1alpha1.ReasonInvalid, "maxTainted"},
+		"a name too long for labels": {named(strings.Repeat("x", v1alpha1.LongestName+1)), nil, v1alpha1.ReasonInvalid, tooLong},
+	} {
+		object := aRule(test.change)
+		object.CreationTimestamp = metav1.NewTime(noon)
+		all := []*v1alpha1.NodeTaintRule{object}
+		if test.other != nil {
+			all = append(all, test.other)
 		}
-		nodes = append(nodes, node)
-		b.setNode(sighting{node: node, seen: verdict.SeenAt(noon).Sight})
+		got := judge(object, all)
+		if got.reason != test.reason || !strings.Contains(got.message, test.says) {
+			t.Errorf("%s: it is %s: %s, want %s: %s", name, got.reason, got.message, test.reason, test.says)
+		}
+		if got.flawed() != strings.HasSuffix(got.message, untilFixed) {
+			t.Errorf("%s: %s", name, got.message)
+		}
 	}
-	for _, rule := range b.requests() {
-		b.plan(rule.UID, nil, noon)
-	}
-	return b, nodes
 }
 
-// BenchmarkAChangeOfANodeAmong15000ForTwentyRules changes one node and plans what that concerns.
-func BenchmarkAChangeOfANodeAmong15000ForTwentyRules(b *testing.B) {
-	for name, change := range map[string]func(n *corev1.Node, i int){
-		"a heartbeat": func(n *corev1.Node, i int) { n.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(after(i)) },
-		"another condition": func(n *corev1.Node, i int) {
-			n.Status.Conditions[1].Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[i%2]
-		},
-		"the condition of all rules": func(n *corev1.Node, i int) {
-			n.Status.Conditions[0].Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[i%2]
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			known, nodes := twentyRulesOf15000Nodes()
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				i++
-				at := i % len(nodes)
-				next := nodes[at].DeepCopy()
-				change(next, i)
-				for _, rule := range known.setNode(sighting{node: next, seen: verdict.SeenAt(after(0)).Sight}) {
-					known.plan(rule.UID, nil, after(0))
-				}
-				nodes[at] = next
-			}
-		})
+func TestTheAPIServerSaysTheSameAsTheController(t *testing.T) {
+	objects, err := config.Objects(config.CRD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(objects[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sentence := range []string{aboutReady, aboutUnknown, withoutABound, tooLong} {
+		if !strings.Contains(string(text), `"message":"`+sentence+`"`) {
+			t.Errorf("config/crd.yaml does not say %q", sentence)
+		}
+	}
+}
+
+// A node was recreated, and the watch has not brought it yet.
+func TestAPlanIsNotCarriedOutOnAnotherNodeOfThatName(t *testing.T) {
+	v, f := aView(aRule(), after(100), aNode("a", corev1.ConditionTrue, 0))
+	v.plan(f.rule.object.UID, nil, after(100))
+	fresh := aNode("a", corev1.ConditionTrue, 100)
+	fresh.UID, fresh.ResourceVersion = "another", "99"
+	if e, ok := v.edit(f.rule, fresh, true, after(100)); ok {
+		t.Errorf("taints another node with the name at once: %v", e.Taints)
 	}
 }
 

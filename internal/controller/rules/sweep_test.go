@@ -74,3 +74,16 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesTheSameNodesAreTainted(t *test
 		}
 	})
 }
+
+func TestWhateverHappensToTheWatchesAtAnyEventTheSameNodesAreTainted(t *testing.T) {
+	undisturbed := playRule(t, func(w *world) { w.run() })
+	rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
+		got := playRule(t, func(w *world) {
+			w.run()
+			d.In(w.World)
+		})
+		if !slices.EqualFunc(got, undisturbed, slices.Equal[[]string]) {
+			t.Errorf("%s: the nodes %q were tainted, undisturbed %q", d, got, undisturbed)
+		}
+	})
+}

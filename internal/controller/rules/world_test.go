@@ -47,13 +47,29 @@ type world struct {
 
 	rules   client.WithWatch
 	writes  atomic.Int32 // of rules
-	asked   atomic.Int32 // for the list of rules
 	listed  atomic.Int32 // how often live lists of a rule's nodes were asked for
 	missing atomic.Bool  // the resource is not installed
 	secret  atomic.Bool  // no rule may be read
 
-	unlistable atomic.Bool // no live list of nodes is answered for now
-	unwritable atomic.Bool // no rule can be changed for now
+	listing     func()       // is called before such a list is answered
+	unlistable  atomic.Bool  // no such list is answered for now
+	unwritable  atomic.Bool  // no rule can be changed for now
+	statusTakes atomic.Int64 // how long writes of statuses take
+}
+
+func TestMain(m *testing.M) { bubble.Main(m) }
+
+var (
+	errForbidden = apierrors.NewForbidden(corev1.Resource("nodes"), "x", errors.New("a webhook says no"))
+	errNotNow    = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+)
+
+// playStories plays each story in a world of its own.
+func playStories(t *testing.T, stories map[string]func(w *world)) {
+	t.Helper()
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) { play(t, func(_ *testing.T, w *world) { story(w) }) })
+	}
 }
 
 func play(t *testing.T, test func(t *testing.T, w *world)) {
@@ -80,7 +96,6 @@ func (w *world) makeRules() {
 			if nodes, ok := list.(*metav1.PartialObjectMetadataList); ok {
 				return w.listNodes(ctx, nodes, options)
 			}
-			w.asked.Add(1)
 			if w.secret.Load() {
 				return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("nodetaintrules").GroupResource(), "", errors.New("no right"))
 			}
@@ -104,16 +119,17 @@ func (w *world) makeRules() {
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if w.unwritable.Load() {
-				return apierrors.NewInternalError(errors.New("not now"))
+				return errNotNow
 			}
 			w.writes.Add(1)
 			return c.Patch(ctx, object, patch, options...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			if w.unwritable.Load() {
-				return apierrors.NewInternalError(errors.New("not now"))
+				return errNotNow
 			}
 			w.writes.Add(1)
+			w.InCall(time.Duration(w.statusTakes.Load()))
 			return c.SubResource(sub).Patch(ctx, object, patch, options...)
 		},
 	}).Build()}
@@ -124,8 +140,11 @@ func (w *world) listNodes(ctx context.Context, list *metav1.PartialObjectMetadat
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
 	w.listed.Add(1)
+	if w.listing != nil {
+		w.listing()
+	}
 	if w.unlistable.Load() {
-		return apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+		return errNotNow
 	}
 	nodes, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: asked.LabelSelector.String()})
 	if err != nil {
@@ -202,21 +221,6 @@ func (w *world) wantMetric(state string, want float64) {
 	w.WantMetric("taintkeeper_rule_nodes", map[string]string{"rule": "deadlock", "state": state}, want)
 }
 
-func forbidden() error {
-	return apierrors.NewForbidden(corev1.Resource("nodes"), "x", errors.New("a webhook says no"))
-}
-
-// refuses makes the API server refuse patches of one node.
-func (w *world) refuses(node, subresource string) {
-	w.Client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		p := action.(clienttesting.PatchActionImpl)
-		if p.Name != node || p.GetSubresource() != subresource {
-			return false, nil, nil
-		}
-		return true, nil, forbidden()
-	})
-}
-
 // refusesTaint makes a webhook refuse a taint of node a-0, and returns how often it did.
 func (w *world) refusesTaint(key string) *atomic.Int32 {
 	var count atomic.Int32
@@ -226,7 +230,7 @@ func (w *world) refusesTaint(key string) *atomic.Int32 {
 			return false, nil, nil
 		}
 		count.Add(1)
-		return true, nil, forbidden()
+		return true, nil, errForbidden
 	})
 	return &count
 }
@@ -281,6 +285,56 @@ func (w *world) isGone(name string) bool {
 	return apierrors.IsNotFound(w.rules.Get(w.T.Context(), client.ObjectKey{Name: name}, &v1alpha1.NodeTaintRule{}))
 }
 
+func (w *world) wantGone(name string) {
+	w.T.Helper()
+	if !w.isGone(name) {
+		w.T.Errorf("after %s the deleted rule %s is still there", w.Now(), name)
+	}
+}
+
+// wantOnce wants one call whose description begins with some words.
+func (w *world) wantOnce(words string) {
+	w.T.Helper()
+	if at := w.Did(words); len(at) != 1 {
+		w.T.Errorf("%q at %v, want once", words, at)
+	}
+}
+
+// eachNode calls a function with each change of a node from now on.
+func (w *world) eachNode(seen func(watch.Event, *corev1.Node)) {
+	w.T.Helper()
+	stream, err := w.Client.CoreV1().Nodes().Watch(w.T.Context(), metav1.ListOptions{})
+	w.Must(nil, err)
+	w.T.Cleanup(stream.Stop)
+	go func() {
+		for event := range stream.ResultChan() {
+			seen(event, event.Object.(*corev1.Node))
+		}
+	}()
+}
+
+// mostDeadlocked counts how many nodes have the taint at once from now on, and returns the most so far.
+func (w *world) mostDeadlocked() func() int32 {
+	w.T.Helper()
+	tainted := map[string]bool{}
+	for _, name := range w.deadlocked() {
+		tainted[name] = true
+	}
+	var most atomic.Int32
+	w.eachNode(func(event watch.Event, node *corev1.Node) {
+		delete(tainted, node.Name)
+		if event.Type != watch.Deleted && isDeadlocked(node) {
+			tainted[node.Name] = true
+		}
+		most.Store(max(most.Load(), int32(len(tainted))))
+	})
+	return most.Load
+}
+
+func isDeadlocked(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" })
+}
+
 // locks makes nodes report KernelDeadlock True, unlocks False.
 func (w *world) locks(names ...string) {
 	w.T.Helper()
@@ -296,17 +350,17 @@ func (w *world) unlocks(names ...string) {
 	}
 }
 
-// deadlocked returns which nodes have a taint of the rules here.
-func (w *world) deadlocked() []string {
+// deadlocked returns which nodes have a taint of the rules here, also while no client can list nodes.
+func (w *world) deadlocked() (names []string) {
 	w.T.Helper()
-	nodes, err := w.Client.CoreV1().Nodes().List(w.T.Context(), metav1.ListOptions{})
+	nodes, err := w.API.List(corev1.SchemeGroupVersion.WithResource("nodes"), corev1.SchemeGroupVersion.WithKind("Node"), "")
 	w.Must(nil, err)
-	var names []string
-	for _, node := range nodes.Items {
-		if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "example.com/deadlock" }) {
+	for _, node := range nodes.(*corev1.NodeList).Items {
+		if isDeadlocked(&node) {
 			names = append(names, node.Name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -348,6 +402,31 @@ func goesAfter(d time.Duration) func(*v1alpha1.NodeTaintRule) {
 	return func(r *v1alpha1.NodeTaintRule) { r.Spec.ClearAfter.Duration = d }
 }
 
+func about(kind corev1.NodeConditionType, status corev1.ConditionStatus) func(*v1alpha1.NodeTaintRule) {
+	return func(r *v1alpha1.NodeTaintRule) {
+		r.Spec.Condition = v1alpha1.NodeTaintRuleCondition{Type: kind, Status: status}
+	}
+}
+
+func inZone(zone v1alpha1.LabelValue) func(*v1alpha1.NodeTaintRule) {
+	return func(r *v1alpha1.NodeTaintRule) {
+		r.Spec.NodeSelector = &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelTopologyZone: zone}}
+	}
+}
+
+func requires(key, operator string, values ...v1alpha1.LabelValue) func(*v1alpha1.NodeTaintRule) {
+	return func(r *v1alpha1.NodeTaintRule) {
+		r.Spec.NodeSelector = &v1alpha1.Selector{MatchExpressions: []v1alpha1.SelectorRequirement{
+			{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: values},
+		}}
+	}
+}
+
+// ofPool makes a rule select nodes that are in the pool.
+func ofPool(r *v1alpha1.NodeTaintRule) { requires("pool", "Exists")(r) }
+
+func inPool(n *corev1.Node) { n.Labels["pool"] = "one" }
+
 func dryRun(r *v1alpha1.NodeTaintRule) { r.Spec.DryRun = true }
 
 // awayWebhook makes an admission webhook that is away, and keeps nodes from being patched as long as it is.
@@ -356,7 +435,7 @@ func (w *world) awayWebhook() (away *atomic.Bool) {
 	away.Store(true)
 	w.onPatch(func() error {
 		if away.Load() {
-			return apierrors.NewInternalError(errors.New("failed calling webhook"))
+			return errNotNow
 		}
 		return nil
 	})
