@@ -4,9 +4,7 @@
 package matching
 
 import (
-	"iter"
 	"math/rand/v2"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -109,73 +107,4 @@ func value(r *rand.Rand) string {
 	default:
 		return seed.Pick(r, integers)
 	}
-}
-
-// smaller takes away a toleration or a taint, or empties one of their fields.
-func smaller(in input) iter.Seq[input] {
-	return func(yield func(input) bool) {
-		for i := range in.Tolerations {
-			if !yield(input{Tolerations: without(in.Tolerations, i), Taints: in.Taints}) {
-				return
-			}
-		}
-		for i := range in.Taints {
-			if !yield(input{Tolerations: in.Tolerations, Taints: without(in.Taints, i)}) {
-				return
-			}
-		}
-		for tolerations := range simplerTolerations(in.Tolerations) {
-			if !yield(input{Tolerations: tolerations, Taints: in.Taints}) {
-				return
-			}
-		}
-		for taints := range simplerTaints(in.Taints) {
-			if !yield(input{Tolerations: in.Tolerations, Taints: taints}) {
-				return
-			}
-		}
-	}
-}
-
-func simplerTolerations(list []corev1.Toleration) iter.Seq[[]corev1.Toleration] {
-	return func(yield func([]corev1.Toleration) bool) {
-		for i, old := range list {
-			for _, simpler := range []corev1.Toleration{
-				{Operator: old.Operator, Value: old.Value, Effect: old.Effect},
-				{Key: old.Key, Value: old.Value, Effect: old.Effect},
-				{Key: old.Key, Operator: old.Operator, Effect: old.Effect},
-				{Key: old.Key, Operator: old.Operator, Value: old.Value},
-			} {
-				if simpler != old && !yield(with(list, i, simpler)) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func simplerTaints(list []corev1.Taint) iter.Seq[[]corev1.Taint] {
-	return func(yield func([]corev1.Taint) bool) {
-		for i, old := range list {
-			for _, simpler := range []corev1.Taint{
-				{Value: old.Value, Effect: old.Effect},
-				{Key: old.Key, Effect: old.Effect},
-				{Key: old.Key, Value: old.Value},
-			} {
-				if simpler != old && !yield(with(list, i, simpler)) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func without[T any](list []T, i int) []T {
-	return slices.Delete(slices.Clone(list), i, i+1)
-}
-
-func with[T any](list []T, i int, element T) []T {
-	changed := slices.Clone(list)
-	changed[i] = element
-	return changed
 }

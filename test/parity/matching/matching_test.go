@@ -5,9 +5,12 @@ package matching
 
 import (
 	"fmt"
+	"math/big"
+	"regexp"
 	"slices"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -38,16 +41,16 @@ type comparison struct {
 }
 
 func (c comparison) property(check func(input) error) seed.Property[input] {
-	return seed.Property[input]{Usual: 50000, Generate: generate, Smaller: smaller, Check: check}
+	return seed.Property[input]{Usual: 50000, Generate: generate, Check: check}
 }
 
 // compareWith sets the feature gate for the duration of the test.
-func compareWith(t *testing.T, operators gate) comparison {
+func compareWith(t *testing.T, operators bool) comparison {
 	t.Helper()
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, bool(operators))
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, operators)
 	c := comparison{
-		ours:        taints.Matcher{ComparisonOperators: bool(operators)},
-		comparisons: bool(operators),
+		ours:        taints.Matcher{ComparisonOperators: operators},
+		comparisons: operators,
 		theirLog:    new(lineCounter),
 		ourLog:      new(lineCounter),
 	}
@@ -56,17 +59,9 @@ func compareWith(t *testing.T, operators gate) comparison {
 	return c
 }
 
-// gate is the setting of the feature gate TaintTolerationComparisonOperators.
-type gate bool
-
-const (
-	byDefault     gate = false
-	withOperators gate = true
-)
-
 func eachGate(t *testing.T, test func(t *testing.T, c comparison)) {
-	t.Run("by default", func(t *testing.T) { test(t, compareWith(t, byDefault)) })
-	t.Run("with Gt and Lt", func(t *testing.T) { test(t, compareWith(t, withOperators)) })
+	t.Run("by default", func(t *testing.T) { test(t, compareWith(t, false)) })
+	t.Run("with Gt and Lt", func(t *testing.T) { test(t, compareWith(t, true)) })
 }
 
 func TestATolerationMatchesTheTaintsThatItMatchesUpstream(t *testing.T) {
@@ -167,4 +162,71 @@ func checkNoExecute(in input) error {
 
 func forbidsScheduling(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+}
+
+// lineCounter is a log that keeps nothing but the number of its lines. It is not safe for concurrent use.
+type lineCounter struct {
+	lines int
+}
+
+func (c *lineCounter) logger() logr.Logger { return logr.New(c) }
+
+func (c *lineCounter) Init(logr.RuntimeInfo)          {}
+func (c *lineCounter) Enabled(int) bool               { return true }
+func (c *lineCounter) Info(int, string, ...any)       { c.lines++ }
+func (c *lineCounter) Error(error, string, ...any)    { c.lines++ }
+func (c *lineCounter) WithValues(...any) logr.LogSink { return c }
+func (c *lineCounter) WithName(string) logr.LogSink   { return c }
+
+// canonical is an integer as people write it: no plus, no leading zeros, no minus zero, nothing around it.
+var canonical = regexp.MustCompile(`\A(0|-?[1-9][0-9]*)\z`)
+
+// documented is the rule as Kubernetes documents it for pods (and KEP-5471 for Gt and Lt), with nothing in common with
+// upstream's code but the types.
+func documented(toleration corev1.Toleration, taint corev1.Taint, comparisons bool) bool {
+	matchesEffect := toleration.Effect == "" || toleration.Effect == taint.Effect
+	matchesKey := toleration.Key == "" || toleration.Key == taint.Key
+	return matchesEffect && matchesKey && documentedValue(toleration, taint.Value, comparisons)
+}
+
+func documentedValue(toleration corev1.Toleration, value string, comparisons bool) bool {
+	switch toleration.Operator {
+	case "Exists":
+		return true
+	case "Equal", "":
+		return value == toleration.Value
+	case "Gt":
+		return comparisons && compare(value, toleration.Value) == greater
+	case "Lt":
+		return comparisons && compare(value, toleration.Value) == less
+	default:
+		return false
+	}
+}
+
+type order int
+
+const (
+	incomparable order = iota
+	less
+	equal
+	greater
+)
+
+// compare puts two integers in order. What is not one, or does not fit an int64, has no order.
+func compare(a, b string) order {
+	x, okX := int64Of(a)
+	y, okY := int64Of(b)
+	if !okX || !okY {
+		return incomparable
+	}
+	return equal + order(x.Cmp(y))
+}
+
+func int64Of(text string) (*big.Int, bool) {
+	if !canonical.MatchString(text) {
+		return nil, false
+	}
+	integer, ok := new(big.Int).SetString(text, 10)
+	return integer, ok && integer.IsInt64()
 }

@@ -5,6 +5,7 @@ package matching
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -13,92 +14,83 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// right is embedded by the matchers that are wrong in one respect.
-type right struct{ taints.Matcher }
+// wrong is a matcher that is wrong in one respect, which is not nil.
+type wrong struct {
+	taints.Matcher
 
-type ignoresEffects struct{ right }
-
-func (m ignoresEffects) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
-	withoutEffect := *toleration
-	withoutEffect.Effect = ""
-	return m.right.Tolerates(&withoutEffect, taint)
+	tolerates   func(toleration corev1.Toleration, taint corev1.Taint) bool
+	first       func(tolerations []corev1.Toleration, taint *corev1.Taint) (int, bool)
+	untolerated func(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool)
 }
 
-type includesEquals struct{ right }
-
-func (m includesEquals) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
-	_, number := int64Of(taint.Value)
-	same := documentedValue(corev1.Toleration{Value: toleration.Value}, taint.Value, true)
-	compares := toleration.Operator == corev1.TolerationOpGt && toleration.Key == taint.Key && toleration.Effect == taint.Effect
-	return compares && number && same || m.right.Tolerates(toleration, taint)
-}
-
-type readsLeniently struct{ right }
-
-func (m readsLeniently) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
-	canonicalTaint := *taint
-	if number, err := strconv.ParseInt(taint.Value, 10, 64); err == nil && toleration.Operator == corev1.TolerationOpLt {
-		canonicalTaint.Value = strconv.FormatInt(number, 10)
+func (w wrong) Tolerates(toleration *corev1.Toleration, taint *corev1.Taint) bool {
+	if w.tolerates != nil {
+		return w.tolerates(*toleration, *taint)
 	}
-	return m.right.Tolerates(toleration, &canonicalTaint)
+	return w.Matcher.Tolerates(toleration, taint)
 }
 
-type takesTheLast struct{ right }
-
-func (m takesTheLast) First(tolerations []corev1.Toleration, taint *corev1.Taint) (int, bool) {
-	for i := len(tolerations) - 1; i >= 0; i-- {
-		if m.Tolerates(&tolerations[i], taint) {
-			return i, true
-		}
+func (w wrong) First(tolerations []corev1.Toleration, taint *corev1.Taint) (int, bool) {
+	if w.first != nil {
+		return w.first(tolerations, taint)
 	}
-	return -1, false
+	return w.Matcher.First(tolerations, taint)
 }
 
-type forgetsNoExecute struct{ right }
-
-func (m forgetsNoExecute) Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
-	for i := range all {
-		if _, ok := m.First(tolerations, &all[i]); !ok && all[i].Effect == corev1.TaintEffectNoSchedule {
-			return all[i], true
-		}
+func (w wrong) Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
+	if w.untolerated != nil {
+		return w.untolerated(all, tolerations)
 	}
-	return corev1.Taint{}, false
+	return w.Matcher.Untolerated(all, tolerations)
 }
 
 func TestAWrongMatcherIsFoundAndItsInputMadeSmall(t *testing.T) {
-	tests := []struct {
-		name  string
-		ours  matcher
-		check func(comparison) func(input) error
+	right := taints.Matcher{ComparisonOperators: true}
+	c := compareWith(t, true)
+	for name, test := range map[string]struct {
+		wrong wrong
+		check func(comparison, input) error
 		// tolerations and taints are how many of each the smallest input has.
 		tolerations, taints int
 	}{
-		{"the effect is ignored", ignoresEffects{right{taints.Matcher{ComparisonOperators: true}}}, pairs, 1, 1},
-		{"Gt matches an equal value", includesEquals{right{taints.Matcher{ComparisonOperators: true}}}, pairs, 1, 1},
-		{"Lt reads 01 and +1", readsLeniently{right{taints.Matcher{ComparisonOperators: true}}}, pairs, 1, 1},
-		{"Gt and Lt are off", right{taints.Matcher{}}, pairs, 1, 1},
-		{"the last toleration is taken", takesTheLast{right{taints.Matcher{ComparisonOperators: true}}}, first, 2, 1},
-		{"NoExecute does not keep pods away", forgetsNoExecute{right{taints.Matcher{ComparisonOperators: true}}}, untolerated, 0, 1},
-	}
-	c := compareWith(t, withOperators)
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c.ours = test.ours
-			found := c.property(test.check(c)).Search(1, 5000)
-			if found == nil {
-				t.Fatal("not found")
+		"the effect is ignored": {wrong{tolerates: func(toleration corev1.Toleration, taint corev1.Taint) bool {
+			toleration.Effect = ""
+			return right.Tolerates(&toleration, &taint)
+		}}, comparison.checkPairs, 1, 1},
+		"Gt matches an equal value": {wrong{tolerates: func(toleration corev1.Toleration, taint corev1.Taint) bool {
+			_, number := int64Of(taint.Value)
+			compares := toleration.Operator == corev1.TolerationOpGt && toleration.Key == taint.Key && toleration.Effect == taint.Effect
+			return compares && number && toleration.Value == taint.Value || right.Tolerates(&toleration, &taint)
+		}}, comparison.checkPairs, 1, 1},
+		"Lt reads 01 and +1": {wrong{tolerates: func(toleration corev1.Toleration, taint corev1.Taint) bool {
+			if number, err := strconv.ParseInt(taint.Value, 10, 64); err == nil && toleration.Operator == corev1.TolerationOpLt {
+				taint.Value = strconv.FormatInt(number, 10)
 			}
-			if smallest := found.Smallest; len(smallest.Tolerations) != test.tolerations || len(smallest.Taints) != test.taints {
+			return right.Tolerates(&toleration, &taint)
+		}}, comparison.checkPairs, 1, 1},
+		"Gt and Lt are off": {wrong{}, comparison.checkPairs, 1, 1},
+		"the last toleration is taken": {wrong{Matcher: right, first: func(tolerations []corev1.Toleration, taint *corev1.Taint) (int, bool) {
+			for i := range slices.Backward(tolerations) {
+				if right.Tolerates(&tolerations[i], taint) {
+					return i, true
+				}
+			}
+			return -1, false
+		}}, comparison.checkFirst, 2, 1},
+		"NoExecute does not keep pods away": {wrong{untolerated: func(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
+			all = slices.DeleteFunc(slices.Clone(all), func(taint corev1.Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute })
+			return right.Untolerated(all, tolerations)
+		}}, comparison.checkUntolerated, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.ours = test.wrong
+			smallest := c.property(func(in input) error { return test.check(c, in) }).MustFind(t, 5000).Smallest
+			if len(smallest.Tolerations) != test.tolerations || len(smallest.Taints) != test.taints {
 				t.Errorf("not the smallest input that shows it: %+v", smallest)
 			}
-			t.Logf("input %d shows it: %v", found.Index, found.Err)
 		})
 	}
 }
-
-func pairs(c comparison) func(input) error       { return c.checkPairs }
-func first(c comparison) func(input) error       { return c.checkFirst }
-func untolerated(c comparison) func(input) error { return c.checkUntolerated }
 
 func TestTheGeneratedInputsReachEveryOperatorAndOutcome(t *testing.T) {
 	type branch struct {

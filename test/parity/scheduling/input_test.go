@@ -4,12 +4,13 @@
 package scheduling
 
 import (
-	"iter"
+	"math"
 	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
@@ -40,11 +41,8 @@ var (
 	tolerationEffects = append([]corev1.TaintEffect{"", ""}, taintEffects...)
 )
 
-// maker makes one kind of input.
-type maker func(*rand.Rand) input
-
 // kinds are the borders that chance alone would seldom reach, and anything at all.
-var kinds = []maker{anything, anything, anything, alike, untainted, everythingTolerated, manyNodes, manyTaints}
+var kinds = []func(*rand.Rand) input{anything, anything, anything, alike, untainted, everythingTolerated, manyNodes, manyTaints}
 
 func generate(r *rand.Rand) input {
 	return seed.Pick(r, kinds)(r)
@@ -110,51 +108,14 @@ func toleration(r *rand.Rand) corev1.Toleration {
 	return toleration
 }
 
-// smaller takes away a node, a toleration, its tolerationSeconds, a taint or a cordon.
-func smaller(in input) iter.Seq[input] {
-	return func(yield func(input) bool) {
-		for i := range in.Nodes {
-			if !yield(input{Tolerations: in.Tolerations, Nodes: without(in.Nodes, i)}) {
-				return
-			}
-		}
-		for i := range in.Tolerations {
-			if !yield(input{Tolerations: without(in.Tolerations, i), Nodes: in.Nodes}) {
-				return
-			}
-		}
-		for i, old := range in.Tolerations {
-			tolerations := slices.Clone(in.Tolerations)
-			tolerations[i].TolerationSeconds = nil
-			if old.TolerationSeconds != nil && !yield(input{Tolerations: tolerations, Nodes: in.Nodes}) {
-				return
-			}
-		}
-		for i, old := range in.Nodes {
-			for simpler := range simplerNodes(old) {
-				nodes := slices.Clone(in.Nodes)
-				nodes[i] = simpler
-				if !yield(input{Tolerations: in.Tolerations, Nodes: nodes}) {
-					return
-				}
-			}
-		}
-	}
-}
+// borders are counts near which a percentage is rounded another way, and the greatest whose hundredfold fits an int64.
+var borders = []int{0, 0, 1, 2, 3, 7, 49, 50, 51, 99, 100, 101, 199, 200, 1000, math.MaxInt32, math.MaxInt64/int(taints.MaxNodeScore) - 1, math.MaxInt64 / int(taints.MaxNodeScore)}
 
-func simplerNodes(old node) iter.Seq[node] {
-	return func(yield func(node) bool) {
-		if old.Unschedulable && !yield(node{Taints: old.Taints}) {
-			return
+func counts(r *rand.Rand) []int {
+	return seed.List(r, 12, func(r *rand.Rand) int {
+		if r.IntN(2) == 0 {
+			return r.IntN(300)
 		}
-		for i := range old.Taints {
-			if !yield(node{Taints: without(old.Taints, i), Unschedulable: old.Unschedulable}) {
-				return
-			}
-		}
-	}
-}
-
-func without[T any](list []T, i int) []T {
-	return slices.Delete(slices.Clone(list), i, i+1)
+		return seed.Pick(r, borders)
+	})
 }

@@ -29,34 +29,26 @@ type ours struct{ taints.Matcher }
 
 func (ours) Normalize(counts []int) []int64 { return taints.Normalize(counts) }
 
-// gate is the setting of the feature gate TaintTolerationComparisonOperators.
-type gate bool
-
-const (
-	byDefault     gate = false
-	withOperators gate = true
-)
-
 type comparison struct {
 	ours      rules
 	scheduler *scheduler
 }
 
-func compareWith(t *testing.T, operators gate) comparison {
+func compareWith(t *testing.T, operators bool) comparison {
 	t.Helper()
 	return comparison{
-		ours:      ours{taints.Matcher{ComparisonOperators: bool(operators)}},
+		ours:      ours{taints.Matcher{ComparisonOperators: operators}},
 		scheduler: newScheduler(t, operators),
 	}
 }
 
 func eachGate(t *testing.T, test func(t *testing.T, c comparison)) {
-	t.Run("by default", func(t *testing.T) { test(t, compareWith(t, byDefault)) })
-	t.Run("with Gt and Lt", func(t *testing.T) { test(t, compareWith(t, withOperators)) })
+	t.Run("by default", func(t *testing.T) { test(t, compareWith(t, false)) })
+	t.Run("with Gt and Lt", func(t *testing.T) { test(t, compareWith(t, true)) })
 }
 
 func property(check func(input) error) seed.Property[input] {
-	return seed.Property[input]{Usual: 10000, Generate: generate, Smaller: smaller, Check: check}
+	return seed.Property[input]{Usual: 10000, Generate: generate, Check: check}
 }
 
 func TestANodeIsRefusedByTheTaintAndInTheWordsOfTaintToleration(t *testing.T) {
@@ -69,6 +61,10 @@ func TestACordonedNodeIsRefusedAsOneWithTheTaintUnschedulable(t *testing.T) {
 
 func TestTheNodesThatAreLeftAreScoredAsByTaintToleration(t *testing.T) {
 	eachGate(t, func(t *testing.T, c comparison) { property(c.checkScore).Hold(t) })
+}
+
+func TestCountsOfAnySizeAreNormalizedAsByTaintToleration(t *testing.T) {
+	compareWith(t, false).normalizing().Hold(t)
 }
 
 func TestTheBestScoreIsTheSchedulers(t *testing.T) {
@@ -160,4 +156,23 @@ func (c comparison) checkScoreOf(nodes []node, tolerations []corev1.Toleration) 
 		return fmt.Errorf("scores of the nodes (-upstream +ours):\n%s", cmp.Diff(normalized, ours))
 	}
 	return nil
+}
+
+func (c comparison) checkNormalize(counts []int) error {
+	raw := make([]int64, len(counts))
+	for i, count := range counts {
+		raw[i] = int64(count)
+	}
+	theirs, err := c.scheduler.normalize(raw)
+	if err != nil {
+		return err
+	}
+	if ours := c.ours.Normalize(counts); !slices.Equal(theirs, ours) {
+		return fmt.Errorf("normalized (-upstream +ours):\n%s", cmp.Diff(theirs, ours))
+	}
+	return nil
+}
+
+func (c comparison) normalizing() seed.Property[[]int] {
+	return seed.Property[[]int]{Usual: 50000, Generate: counts, Check: c.checkNormalize}
 }

@@ -41,12 +41,12 @@ type scheduler struct {
 
 // newScheduler sets the feature gate for the duration of the test: one plugin takes it from its configuration, the
 // other from the process.
-func newScheduler(t *testing.T, operators gate) *scheduler {
+func newScheduler(t *testing.T, operators bool) *scheduler {
 	t.Helper()
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, bool(operators))
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, operators)
 	s := &scheduler{log: &untolerated{}}
 	s.ctx = klog.NewContext(t.Context(), logr.New(s.log))
-	config := feature.Features{EnableTaintTolerationComparisonOperators: bool(operators)}
+	config := feature.Features{EnableTaintTolerationComparisonOperators: operators}
 	taints, err := tainttoleration.New(s.ctx, nil, nil, config)
 	if err != nil {
 		t.Fatal(err)

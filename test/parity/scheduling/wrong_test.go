@@ -5,57 +5,45 @@ package scheduling
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/taints"
-	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// The rules below are wrong in one respect each.
+// wrong is rules that are wrong in one respect, which is not nil.
+type wrong struct {
+	ours
 
-type namesTheLast struct{ ours }
+	untolerated func(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool)
+	count       func(all []corev1.Taint, tolerations []corev1.Toleration) int
+	normalize   func(counts []int) []int64
+}
 
-func (w namesTheLast) Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) (last corev1.Taint, found bool) {
-	for i := range all {
-		if taint, ok := w.ours.Untolerated(all[i:], tolerations); ok {
-			last, found = taint, true
-		}
+func (w wrong) Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
+	if w.untolerated != nil {
+		return w.untolerated(all, tolerations)
 	}
-	return last, found
+	return w.ours.Untolerated(all, tolerations)
 }
 
-type refusesEveryEffect struct{ ours }
-
-func (w refusesEveryEffect) Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
-	for i := range all {
-		if _, ok := w.First(tolerations, &all[i]); !ok {
-			return all[i], true
-		}
+func (w wrong) CountIntolerable(all []corev1.Taint, tolerations []corev1.Toleration) int {
+	if w.count != nil {
+		return w.count(all, tolerations)
 	}
-	return corev1.Taint{}, false
+	return w.ours.CountIntolerable(all, tolerations)
 }
 
-type toleratesNoCordon struct{ ours }
-
-func (w toleratesNoCordon) Untolerated(all []corev1.Taint, _ []corev1.Toleration) (corev1.Taint, bool) {
-	return w.ours.Untolerated(all, nil)
-}
-
-type countsNoSchedule struct{ ours }
-
-func (w countsNoSchedule) CountIntolerable(all []corev1.Taint, tolerations []corev1.Toleration) int {
-	count := w.ours.CountIntolerable(all, tolerations)
-	if taint, found := w.Untolerated(all, tolerations); found && taint.Effect == corev1.TaintEffectNoSchedule {
-		count++
+func (w wrong) Normalize(counts []int) []int64 {
+	if w.normalize != nil {
+		return w.normalize(counts)
 	}
-	return count
+	return w.ours.Normalize(counts)
 }
 
-type roundsTheScore struct{ ours }
-
-func (roundsTheScore) Normalize(counts []int) []int64 {
+func roundsDownToTheEven(counts []int) []int64 {
 	scores := taints.Normalize(counts)
 	for i, score := range scores {
 		if score > 0 && score < taints.MaxNodeScore && score%2 == 1 {
@@ -65,67 +53,63 @@ func (roundsTheScore) Normalize(counts []int) []int64 {
 	return scores
 }
 
-type givesZeroToEqualCounts struct{ ours }
-
-func (givesZeroToEqualCounts) Normalize(counts []int) []int64 {
-	for _, count := range counts {
-		if count != counts[0] {
-			return taints.Normalize(counts)
-		}
-	}
-	return make([]int64, len(counts))
-}
-
 func TestAWrongRuleIsFoundAndItsInputMadeSmall(t *testing.T) {
-	tests := []struct {
-		name  string
-		wrong rules
-		check func(comparison) func(input) error
+	var right ours
+	c := compareWith(t, false)
+	for name, test := range map[string]struct {
+		wrong wrong
+		check func(comparison, input) error
 		// What the smallest input has.
 		nodes, taints, tolerations int
 	}{
-		{"the last untolerated taint is named", namesTheLast{}, filter, 1, 2, 0},
-		{"taints that only lower the score keep pods away", refusesEveryEffect{}, filter, 1, 1, 0},
-		{"nobody tolerates a cordon", toleratesNoCordon{}, cordon, 1, 0, 1},
-		{"NoSchedule lowers the score", countsNoSchedule{}, score, 1, 1, 0},
-		{"the score is rounded down to the even", roundsTheScore{}, score, 2, 4, 0},
-		{"equal counts get nothing", givesZeroToEqualCounts{}, score, 1, 0, 0},
-	}
-	c := compareWith(t, byDefault)
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c.ours = test.wrong
-			found := property(test.check(c)).Search(1, 2000)
-			if found == nil {
-				t.Fatal("not found")
+		"the last untolerated taint is named": {wrong{untolerated: func(all []corev1.Taint, tolerations []corev1.Toleration) (last corev1.Taint, found bool) {
+			for i := range all {
+				if taint, ok := right.Untolerated(all[i:], tolerations); ok {
+					last, found = taint, true
+				}
 			}
-			checkSize(t, found, test.nodes, test.taints, test.tolerations)
-			t.Logf("input %d shows it: %v", found.Index, found.Err)
+			return last, found
+		}}, comparison.checkFilter, 1, 2, 0},
+		"taints that only lower the score keep pods away": {wrong{untolerated: func(all []corev1.Taint, tolerations []corev1.Toleration) (corev1.Taint, bool) {
+			for i := range all {
+				if _, ok := right.First(tolerations, &all[i]); !ok {
+					return all[i], true
+				}
+			}
+			return corev1.Taint{}, false
+		}}, comparison.checkFilter, 1, 1, 0},
+		"nobody tolerates a cordon": {wrong{untolerated: func(all []corev1.Taint, _ []corev1.Toleration) (corev1.Taint, bool) {
+			return right.Untolerated(all, nil)
+		}}, comparison.checkCordon, 1, 0, 1},
+		"NoSchedule lowers the score": {wrong{count: func(all []corev1.Taint, tolerations []corev1.Toleration) int {
+			count := right.CountIntolerable(all, tolerations)
+			if taint, found := right.Untolerated(all, tolerations); found && taint.Effect == corev1.TaintEffectNoSchedule {
+				count++
+			}
+			return count
+		}}, comparison.checkScore, 1, 1, 0},
+		"the score is rounded down to the even": {wrong{normalize: roundsDownToTheEven}, comparison.checkScore, 2, 4, 0},
+		"equal counts get nothing": {wrong{normalize: func(counts []int) []int64 {
+			if slices.ContainsFunc(counts, func(count int) bool { return count != counts[0] }) {
+				return taints.Normalize(counts)
+			}
+			return make([]int64, len(counts))
+		}}, comparison.checkScore, 1, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.ours = test.wrong
+			smallest := property(func(in input) error { return test.check(c, in) }).MustFind(t, 2000).Smallest
+			all := 0
+			for _, node := range smallest.Nodes {
+				all += len(node.Taints)
+			}
+			if len(smallest.Nodes) != test.nodes || all != test.taints || len(smallest.Tolerations) != test.tolerations {
+				t.Errorf("not the smallest input that shows it: %+v", smallest)
+			}
 		})
 	}
-}
-
-func filter(c comparison) func(input) error { return c.checkFilter }
-func cordon(c comparison) func(input) error { return c.checkCordon }
-func score(c comparison) func(input) error  { return c.checkScore }
-
-func checkSize(t *testing.T, found *seed.Counterexample[input], nodes, taints, tolerations int) {
-	t.Helper()
-	all := 0
-	for _, node := range found.Smallest.Nodes {
-		all += len(node.Taints)
-	}
-	if len(found.Smallest.Nodes) != nodes || all != taints || len(found.Smallest.Tolerations) != tolerations {
-		t.Errorf("not the smallest input that shows it: %+v", found.Smallest)
-	}
-}
-
-func TestAWrongRoundingOfCountsIsFound(t *testing.T) {
-	c := compareWith(t, byDefault)
-	c.ours = roundsTheScore{}
-	if found := c.normalizing().Search(1, 1000); found == nil {
-		t.Error("not found")
-	}
+	c.ours = wrong{normalize: roundsDownToTheEven}
+	c.normalizing().MustFind(t, 1000)
 }
 
 func TestTheGeneratedInputsReachEveryOutcome(t *testing.T) {
