@@ -16,8 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // followed is what an Account would be told in a cluster where an Evictor works and no pod can be deleted.
@@ -29,9 +30,9 @@ type followed struct {
 }
 
 // follow runs a test in such a cluster, which has node n. The Evictor starts with begin.
-func follow(t *testing.T, test func(w *world.World, f *followed)) {
+func follow(t *testing.T, test func(w *bubble.World, f *followed)) {
 	t.Helper()
-	world.Play(t, world.DescribeWrites, func(w *world.World) {
+	bubble.Play(t, bubble.DescribeWrites, func(w *bubble.World) {
 		w.On("delete", "pods", "", func() error { return errors.New("not now") })
 		w.AddNode("n", "")
 		test(w, &followed{})
@@ -39,9 +40,9 @@ func follow(t *testing.T, test func(w *world.World, f *followed)) {
 }
 
 // begin starts the Evictor, and lets a second pass.
-func (f *followed) begin(w *world.World) {
+func (f *followed) begin(w *bubble.World) {
 	w.T.Helper()
-	caches := world.NewCaches(w.Client, w.Clock, true)
+	caches := caches.New(w.Client, w.Clock, true)
 	f.tries = newBuiltInTries(AccountConfig{Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods}, f.add)
 	evictor, err := eviction.New(eviction.Config{
 		Client: w.Client, Clock: w.Clock, Nodes: caches.Nodes, Pods: caches.Pods, BuiltIn: f, NeverStamp: true,
@@ -83,21 +84,21 @@ func (f *followed) last() builtin.NodeTries {
 
 func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t *testing.T) {
 	for name, test := range map[string]struct {
-		play func(w *world.World)
+		play func(w *bubble.World)
 		want int
 	}{
-		"not tolerated":          {func(w *world.World) { w.Taint("n", "k:NoExecute") }, 2},
-		"tolerated for a minute": {func(w *world.World) { w.Taint("n", "patient:NoExecute"); w.Pass(2 * time.Minute) }, 3}, // one of them is patient
-		"not due yet":            {func(w *world.World) { w.Taint("n", "patient:NoExecute"); w.Pass(30 * time.Second) }, 2},
-		"another taint": {func(w *world.World) {
+		"not tolerated":          {func(w *bubble.World) { w.Taint("n", "k:NoExecute") }, 2},
+		"tolerated for a minute": {func(w *bubble.World) { w.Taint("n", "patient:NoExecute"); w.Pass(2 * time.Minute) }, 3}, // one of them is patient
+		"not due yet":            {func(w *bubble.World) { w.Taint("n", "patient:NoExecute"); w.Pass(30 * time.Second) }, 2},
+		"another taint": {func(w *bubble.World) {
 			w.Taint("n", "k:NoExecute")
 			w.Pass(time.Second)
 			w.Taint("n", "other:NoExecute")
 		}, 5},
-		"a heartbeat": {func(w *world.World) { w.Taint("n", "k:NoExecute"); w.Pass(time.Second); w.Heartbeat("n") }, 2},
+		"a heartbeat": {func(w *bubble.World) { w.Taint("n", "k:NoExecute"); w.Pass(time.Second); w.Heartbeat("n") }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			follow(t, func(w *world.World, built *followed) {
+			follow(t, func(w *bubble.World, built *followed) {
 				w.AddPod("p", "n")
 				w.AddPod("q", "n")
 				w.AddPod("patient", "n", rig.Tolerating("patient", 60), rig.Tolerating("k", 3600))
@@ -115,22 +116,22 @@ func TestTheBuiltInTriesEachPodOnceWhenItIsDueAndAgainAtEachChangeOfItsTaints(t 
 // After a restart the built-in tries all of them.
 func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 	for name, test := range map[string]struct {
-		play func(w *world.World)
+		play func(w *bubble.World)
 		want int
 	}{
-		"refused by a webhook":       {func(*world.World) {}, 4},
-		"one tolerates it for now":   {func(w *world.World) { w.ChangePod("p", rig.Tolerating("k", 3600)) }, 3},
-		"one tolerated it until now": {func(w *world.World) { w.ChangePod("p", rig.Tolerating("k", 60)); w.Pass(2 * time.Minute) }, 4},
-		"one terminates": {func(w *world.World) {
+		"refused by a webhook":       {func(*bubble.World) {}, 4},
+		"one tolerates it for now":   {func(w *bubble.World) { w.ChangePod("p", rig.Tolerating("k", 3600)) }, 3},
+		"one tolerated it until now": {func(w *bubble.World) { w.ChangePod("p", rig.Tolerating("k", 60)); w.Pass(2 * time.Minute) }, 4},
+		"one terminates": {func(w *bubble.World) {
 			w.ChangePod("p", func(p *corev1.Pod) {
 				p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x"}
 			})
 		}, 4},
-		"a node is untainted":       {func(w *world.World) { w.Taint("n", "k-") }, 2},
-		"the other node is deleted": {func(w *world.World) { w.DeleteNode("m") }, 2},
+		"a node is untainted":       {func(w *bubble.World) { w.Taint("n", "k-") }, 2},
+		"the other node is deleted": {func(w *bubble.World) { w.DeleteNode("m") }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			follow(t, func(w *world.World, built *followed) {
+			follow(t, func(w *bubble.World, built *followed) {
 				w.AddNode("m", "")
 				w.AddPod("p", "n")
 				w.AddPod("q", "n")
@@ -152,22 +153,22 @@ func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 
 func TestPodsThatWereDueAndStayAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
-		spare func(w *world.World)
+		spare func(w *bubble.World)
 		want  bool
 	}{
-		"the node is untainted": {func(w *world.World) { w.Taint("n", "k-") }, true},
-		"the node is deleted and made again": {func(w *world.World) {
+		"the node is untainted": {func(w *bubble.World) { w.Taint("n", "k-") }, true},
+		"the node is deleted and made again": {func(w *bubble.World) {
 			w.DeleteNode("n")
 			w.Pass(time.Second)
 			w.AddNode("n", "")
 		}, true},
-		"one tolerates the taint now":                 {func(w *world.World) { w.ChangePod("p", rig.Tolerating("k", 3600)) }, true},
-		"one was never due":                           {func(*world.World) {}, false},
-		"untainted and tainted again":                 {func(w *world.World) { w.Taint("n", "k-"); w.Pass(time.Second); w.Taint("n", "k:NoExecute") }, false},
-		"a taint that is tolerated for a while stays": {func(w *world.World) { w.Taint("n", "k-", "later:NoExecute") }, true},
+		"one tolerates the taint now":                 {func(w *bubble.World) { w.ChangePod("p", rig.Tolerating("k", 3600)) }, true},
+		"one was never due":                           {func(*bubble.World) {}, false},
+		"untainted and tainted again":                 {func(w *bubble.World) { w.Taint("n", "k-"); w.Pass(time.Second); w.Taint("n", "k:NoExecute") }, false},
+		"a taint that is tolerated for a while stays": {func(w *bubble.World) { w.Taint("n", "k-", "later:NoExecute") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			follow(t, func(w *world.World, built *followed) {
+			follow(t, func(w *bubble.World, built *followed) {
 				w.AddPod("p", "n", rig.Tolerating("later", 3600))
 				w.AddPod("q", "n", rig.Tolerating("later", 3600))
 				w.AddPod("daemon", "n", rig.Tolerating("k", 3600))
@@ -186,7 +187,7 @@ func TestPodsThatWereDueAndStayAreReported(t *testing.T) {
 
 // The built-in has seen the taint, however short it was.
 func TestATaintThatComesAndGoesBetweenTwoDecisionsIsReportedToo(t *testing.T) {
-	follow(t, func(w *world.World, built *followed) {
+	follow(t, func(w *bubble.World, built *followed) {
 		w.AddPod("p", "n")
 		built.begin(w)
 		w.Taint("n", "k:NoExecute")
@@ -204,25 +205,25 @@ func TestATaintThatComesAndGoesBetweenTwoDecisionsIsReportedToo(t *testing.T) {
 // The built-in's timer stays at 10 s when another taint, which is tolerated for longer, remains: processPodOnNode
 // returns if something is scheduled already.
 func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
-	for name, second := range map[string]func(w *world.World){
-		"both taints from the start": func(w *world.World) {
+	for name, second := range map[string]func(w *bubble.World){
+		"both taints from the start": func(w *bubble.World) {
 			w.Taint("n", "soon:NoExecute", "late:NoExecute")
 			w.Pass(5 * time.Second)
 			w.Taint("n", "soon-")
 		},
-		"the second instead of the first": func(w *world.World) {
+		"the second instead of the first": func(w *bubble.World) {
 			w.Taint("n", "soon:NoExecute")
 			w.Pass(5 * time.Second)
 			w.Taint("n", "soon-", "late:NoExecute")
 		},
-		"the pod tolerates it for longer": func(w *world.World) {
+		"the pod tolerates it for longer": func(w *bubble.World) {
 			w.Taint("n", "soon:NoExecute")
 			w.Pass(5 * time.Second)
 			w.ChangePod("p", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = new(int64(3600)) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			follow(t, func(w *world.World, built *followed) {
+			follow(t, func(w *bubble.World, built *followed) {
 				w.AddPod("p", "n", rig.Tolerating("soon", 10), rig.Tolerating("late", 3600))
 				built.begin(w)
 				second(w)
@@ -241,7 +242,7 @@ func TestTheBuiltInsTimerStaysWhenTheTaintThatSetItGoes(t *testing.T) {
 }
 
 func TestTheBuiltInTriesPodsThatTerminateToo(t *testing.T) {
-	follow(t, func(w *world.World, built *followed) {
+	follow(t, func(w *bubble.World, built *followed) {
 		w.AddPod("p", "n")
 		built.begin(w)
 		w.Taint("n", "k:NoExecute")

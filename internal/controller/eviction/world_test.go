@@ -15,18 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // world is a cluster with our whole Evictor at work in it. What the API server would refuse is refused by reactors of
 // the individual tests.
-type world struct{ *rig.World }
+type world struct{ *bubble.World }
 
 // play runs a test in a bubble of virtual time.
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	rig.Play(t, describe, func(w *rig.World) { test(w.T, &world{w}) })
+	bubble.Play(t, describe, func(w *bubble.World) { test(w.T, &world{w}) })
 }
 
 // describe describes the calls that change something.
@@ -60,7 +61,7 @@ func (w *world) evictor(change ...func(*Config)) func(context.Context) error {
 	for _, apply := range change {
 		apply(&config)
 	}
-	caches := rig.NewCaches(config.Client, config.Clock, config.NeverStamp || config.Mode == DryRun)
+	caches := caches.New(config.Client, config.Clock, config.NeverStamp || config.Mode == DryRun)
 	config.Nodes, config.Pods = caches.Nodes, caches.Pods
 	evictor, err := New(config)
 	w.Must(nil, err)

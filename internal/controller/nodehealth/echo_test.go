@@ -19,7 +19,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // wantUntouched checks that nodes were not changed since the world began.
@@ -219,7 +218,7 @@ func TestWithoutRenewalsOfOurOwnNoNodeIsCalledSilentAndThatIsReported(t *testing
 				w.falls(nodes[0])
 				w.Until(5 * time.Minute)
 				w.falls(nodes[1:7]...)
-				w.Until(time.Hour - rig.RenewEvery)
+				w.Until(time.Hour - bubble.RenewEvery)
 				w.wantUntouched(nodes...)
 				said := w.Did("event " + OwnLease + " SilenceUnknown no renewal of our own lease")
 				if len(said) != 1 || said[0] > 80*time.Second {
@@ -237,12 +236,12 @@ func TestOurOwnLeaseMayBeDeletedOrCopied(t *testing.T) {
 		w.falls(nodes[0])
 		for at := 5 * time.Second; at < silentBy(0); at += 5 * time.Second {
 			w.Until(at)
-			object, err := w.API.Get(rig.Leases, corev1.NamespaceNodeLease, OwnLease)
+			object, err := w.API.Get(bubble.Leases, corev1.NamespaceNodeLease, OwnLease)
 			w.Must(nil, err)
 			copied := object.(*coordinationv1.Lease).DeepCopy()
 			copied.Name, copied.ResourceVersion = nodes[0], ""
-			w.Must(nil, w.API.Update(rig.Leases, copied, copied.Namespace))
-			w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, OwnLease))
+			w.Must(nil, w.API.Update(bubble.Leases, copied, copied.Namespace))
+			w.Must(nil, w.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, OwnLease))
 		}
 		w.Until(50*time.Second + silentBy(0))
 		w.wantUnknown(nodes[0])
@@ -274,7 +273,7 @@ func TestOneLeaseIsRenewedOnceASecondAndAnotherOneInADryRun(t *testing.T) {
 				if got := w.renewals(); got != 61 {
 					t.Errorf("%d renewals within a minute, want 61", got)
 				}
-				leases, err := w.API.List(rig.Leases, coordinationv1.SchemeGroupVersion.WithKind("Lease"), corev1.NamespaceNodeLease)
+				leases, err := w.API.List(bubble.Leases, coordinationv1.SchemeGroupVersion.WithKind("Lease"), corev1.NamespaceNodeLease)
 				w.Must(nil, err)
 				for _, lease := range leases.(*coordinationv1.LeaseList).Items {
 					owners := lease.OwnerReferences
@@ -396,7 +395,7 @@ func TestANodeThatWasNeverHeardHasNoMoreTimeAfterARestart(t *testing.T) {
 	play(t, func(_ *testing.T, w *world) {
 		w.addZone("a", 3)
 		w.addNode("mute", "a", func(n *corev1.Node) { n.Status.Conditions = nil })
-		w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "mute"))
+		w.Must(nil, w.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, "mute"))
 		w.Until(15 * time.Second)
 		clock := &timeline.Clock{}
 		bubble.Tell(clock) // the API server's time, which is the time of creation of nodes

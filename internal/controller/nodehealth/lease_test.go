@@ -23,7 +23,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 func forbidden() error {
@@ -482,7 +481,7 @@ func TestAConflictMeansALiveReadThatMayBeASignOfLife(t *testing.T) {
 		w.addZone("a", 3)
 		late := w.API.Watches("nodes")
 		w.run()
-		w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "a-0"))
+		w.Must(nil, w.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, "a-0"))
 		w.Until(45 * time.Second)
 		late.Hold()
 		w.Report("a-0", corev1.NodeReady, corev1.ConditionTrue)

@@ -34,12 +34,13 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 )
 
 // world is a cluster with policies and an Evictor that follows them.
 type world struct {
-	*rig.World
+	*bubble.World
 
 	policies client.WithWatch
 	evictor  *eviction.Evictor
@@ -54,7 +55,7 @@ type world struct {
 
 func play(t *testing.T, test func(w *world)) {
 	t.Helper()
-	rig.Play(t, describe, func(in *rig.World) {
+	bubble.Play(t, describe, func(in *bubble.World) {
 		w := &world{World: in, core: in.Client}
 		w.makePolicies()
 		for _, node := range []string{"n", "m"} {
@@ -259,7 +260,7 @@ func (w *world) replica(
 	run func(ctx context.Context, f *Follower, evictor func(context.Context) error) error, change ...func(*eviction.Config),
 ) func(context.Context) error {
 	w.T.Helper()
-	caches := rig.NewCaches(w.Client, w.Clock, false)
+	caches := caches.New(w.Client, w.Clock, false)
 	var err error
 	w.follower, err = New(Config{
 		Client: w.policies, Core: w.core, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,

@@ -41,7 +41,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -74,7 +74,7 @@ func runEvictor(ctx context.Context, config eviction.Config) error {
 	if config.Clock == nil {
 		config.Clock = &timeline.Clock{}
 	}
-	caches := rig.NewCaches(config.Client, config.Clock, false)
+	caches := caches.New(config.Client, config.Clock, false)
 	config.Nodes, config.Pods = caches.Nodes, caches.Pods
 	evictor, err := eviction.New(config)
 	if err != nil {
@@ -139,7 +139,7 @@ func oursOfNodes(ctx context.Context, w *world) error {
 func oursChanged(change func(*nodehealth.Config)) contestant {
 	return func(ctx context.Context, w *world) error {
 		clock := toldClock(ctx)
-		caches := rig.NewCaches(w.client, clock, false)
+		caches := caches.New(w.client, clock, false)
 		config := nodehealth.Config{
 			Client: w.client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Grace: grace, Policy: policy,
 		}

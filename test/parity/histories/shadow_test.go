@@ -24,7 +24,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 )
 
 // witness is a client whose watches continue when those of the contestant are interrupted.
@@ -56,7 +56,7 @@ func compared(t *testing.T, h *history, c contestant) *v1alpha1.ShadowReport {
 	play(t, h, c, func(t *testing.T, w *world) {
 		t.Helper()
 		witness, clock := w.witness(), toldClock(t.Context())
-		caches := rig.NewCaches(witness, clock, true)
+		caches := caches.New(witness, clock, true)
 		var err error
 		comparison, err = shadow.New(shadow.Config{Client: witness, EventClient: witness, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
 		if err != nil {

@@ -35,9 +35,9 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // Contestant makes a program that evicts with a client of client-go's fake clientset.
@@ -47,7 +47,7 @@ type Contestant func(client *fake.Clientset) (run func(context.Context) error, e
 func Ours(client *fake.Clientset) (func(context.Context) error, error) {
 	clock := &timeline.Clock{}
 	bubble.TellTime(client, clock)
-	caches := world.NewCaches(client, clock, false)
+	caches := caches.New(client, clock, false)
 	evictor, err := eviction.New(eviction.Config{
 		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Registerer: prometheus.NewRegistry(),
 	})
@@ -70,7 +70,7 @@ func Keeping(grace readiness.Grace) Contestant {
 func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Context) error, error) {
 	clock := &timeline.Clock{}
 	bubble.TellTime(client, clock)
-	caches := world.NewCaches(client, clock, false)
+	caches := caches.New(client, clock, false)
 	evictor, err := eviction.New(eviction.Config{Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
 	if err != nil {
 		return nil, err

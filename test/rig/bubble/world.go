@@ -1,10 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package world is a cluster in virtual time in which whole controllers work: an API server, nodes and their kubelets,
-// pods, and the caches that controllers share. The packages of the controllers add what only they need, and start them.
-// What the caches' own tests need too is in package bubble, which knows no cache.
-package world
+package bubble
 
 import (
 	"bytes"
@@ -23,24 +20,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
-	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // World is a cluster in a bubble of testing/synctest.
 type World struct {
 	T        *testing.T
 	Client   *fake.Clientset
-	API      *bubble.API
-	Book     *bubble.Book // of the calls that describe has words for
+	API      *API
+	Book     *Book // of the calls that describe has words for
 	Clock    *timeline.Clock
 	Registry *prometheus.Registry // of the controller that was started last
 	Start    time.Time
@@ -57,20 +48,14 @@ type World struct {
 // book has the calls for which describe has words.
 func Play(t *testing.T, describe func(clienttesting.Action) string, test func(w *World)) {
 	t.Helper()
-	PlayWith(t, fake.NewSimpleClientset, describe, test)
-}
-
-// PlayWith is Play with another clientset: fake.NewClientset keeps managed fields, which costs milliseconds per call.
-func PlayWith(t *testing.T, clientset newClientset, describe func(clienttesting.Action) string, test func(w *World)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		client := clientset()
+		client := fake.NewSimpleClientset() // the other one keeps managed fields, which cost it milliseconds a call
 		w := &World{
-			T: t, Client: client, API: bubble.NewAPI(client), Clock: &timeline.Clock{},
+			T: t, Client: client, API: NewAPI(client), Clock: &timeline.Clock{},
 			Start: time.Now(), Silent: map[string]bool{}, Stop: func() {},
 		}
-		bubble.TellTime(client, w.Clock)
-		w.Book = bubble.NewBook(client, describe)
+		TellTime(client, w.Clock)
+		w.Book = NewBook(client, describe)
 		w.wantsLocks()
 		w.On("patch", "leases", "", func() error {
 			if w.NoLeases.Load() {
@@ -110,39 +95,10 @@ func (w *World) wantsLocks() {
 	})
 }
 
-// Caches are the caches that the parts of a process share.
-type Caches struct {
-	Nodes *nodecache.Cache
-	Pods  *podcache.Cache
-}
-
-// NewCaches makes caches that watch through a client. neverStamped is explained at nodecache.Config.
-func NewCaches(client kubernetes.Interface, clock *timeline.Clock, neverStamped bool) Caches {
-	return Caches{
-		Nodes: nodecache.New(nodecache.Config{Client: client, Clock: clock, NeverStamped: neverStamped}),
-		Pods:  podcache.New(client, clock),
-	}
-}
-
-// With returns what runs a controller and the caches that it uses, as one process: the caches end after the controller.
-func (c Caches) With(controller func(context.Context) error) func(context.Context) error {
-	var parts stage.Parts
-	parts.InEveryReplica(c.Nodes.Run, c.Pods.Run)
-	parts.InLeader(manager.RunnableFunc(controller))
-	return parts.Run
-}
-
-// AddTo adds the caches to a replica.
-func (c Caches) AddTo(replica *bubble.Replica) error {
-	var parts stage.Parts
-	parts.InEveryReplica(c.Nodes.Run, c.Pods.Run)
-	return parts.AddTo(replica)
-}
-
 // Run runs a controller, and returns when what can happen has happened. It ends with the test, or when Stop is called.
 func (w *World) Run(who string, controller func(context.Context) error) {
 	w.T.Helper()
-	w.Stop = bubble.Run(w.T, who, controller)
+	w.Stop = Run(w.T, who, controller)
 }
 
 // Pass lets virtual time pass.

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package world
+package bubble
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/sample"
 )
 
@@ -29,7 +28,7 @@ type Killed struct {
 	mu   sync.Mutex
 	call int // at which it is killed; zero once it is gone
 	seen int
-	at   bubble.Request
+	at   Request
 	gone chan struct{}
 }
 
@@ -66,25 +65,25 @@ func (k *Killed) String() string {
 
 // Lives runs a process, and another when it is killed. Each is made from the client that it uses. Only calls that
 // counts accepts are counted; a process that is gone makes none of them.
-func (k *Killed) Lives(w *World, counts func(bubble.Request) bool,
-	process func(client *bubble.Slow) func(context.Context) error,
+func (k *Killed) Lives(w *World, counts func(Request) bool,
+	process func(client *Slow) func(context.Context) error,
 ) {
 	w.T.Helper()
 	k.gone = make(chan struct{})
-	hook := func(after bool) bubble.Hook {
-		return func(_ context.Context, r bubble.Request) error {
+	hook := func(after bool) Hook {
+		return func(_ context.Context, r Request) error {
 			if counts(r) && k.dies(r, after) {
 				return errKilled
 			}
 			return nil
 		}
 	}
-	w.Run("the process that is killed", process(&bubble.Slow{Clientset: w.Client, Before: hook(false), After: hook(true)}))
+	w.Run("the process that is killed", process(&Slow{Clientset: w.Client, Before: hook(false), After: hook(true)}))
 	go func() {
 		select {
 		case <-k.gone:
 			w.Stop()
-			if err := process(&bubble.Slow{Clientset: w.Client})(w.T.Context()); err != nil {
+			if err := process(&Slow{Clientset: w.Client})(w.T.Context()); err != nil {
 				w.T.Errorf("the next process ended with: %v", err)
 			}
 		case <-w.T.Context().Done():
@@ -92,7 +91,7 @@ func (k *Killed) Lives(w *World, counts func(bubble.Request) bool,
 	}()
 }
 
-func (k *Killed) dies(r bubble.Request, after bool) bool {
+func (k *Killed) dies(r Request, after bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.call == 0 {
@@ -116,18 +115,18 @@ type Fault struct {
 	Name string
 	// Late is how much later everything may happen because of it.
 	Late    time.Duration
-	happens func(*bubble.Watches)
+	happens func(*Watches)
 }
 
 // Faults are what can happen at an event. None lasts as long as three seconds: what comes and goes within an outage is
 // never seen, and need not be. A list after an event may make a countdown that has no timeAdded yet begin again.
 var Faults = []Fault{
-	{"the watch ends before it, and a list comes later", 5 * time.Second, func(w *bubble.Watches) {
+	{"the watch ends before it, and a list comes later", 5 * time.Second, func(w *Watches) {
 		w.Break()
 		time.AfterFunc(500*time.Millisecond, w.Repair) // client-go lists again after up to 1.6 s
 	}},
-	{"a list brings it once more", 5 * time.Second, func(w *bubble.Watches) { time.AfterFunc(time.Millisecond, w.Expire) }},
-	{"those of the other resource overtake it", 3 * time.Second, func(w *bubble.Watches) {
+	{"a list brings it once more", 5 * time.Second, func(w *Watches) { time.AfterFunc(time.Millisecond, w.Expire) }},
+	{"those of the other resource overtake it", 3 * time.Second, func(w *Watches) {
 		w.Hold()
 		time.AfterFunc(2500*time.Millisecond, w.Release)
 	}},
