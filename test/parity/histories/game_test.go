@@ -49,7 +49,7 @@ func (q quirks) size() int { return bits.OnesCount(uint(q)) }
 
 func (g *game) all() quirks { return 1<<len(g.quirks) - 1 }
 
-// names says which quirks are in a set.
+// names says which quirks are in a set. Without any, only the passes of the node-lifecycle controller make a difference.
 func (g *game) names(set quirks) string {
 	var names []string
 	for i, name := range g.quirks {
@@ -58,7 +58,7 @@ func (g *game) names(set quirks) string {
 		}
 	}
 	if set == none {
-		return "none"
+		return "acting in passes alone"
 	}
 	return strings.Join(names, " + ")
 }
