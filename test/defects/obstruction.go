@@ -138,9 +138,9 @@ const (
 	// hungPods is how many pods cannot be deleted because of the webhook.
 	hungPods = 200
 	// seatsFollow is longer than the API server's flow control takes to give a level whose calls hang more seats: it
-	// adjusts them every 10 seconds (apiserver/pkg/util/flowcontrol/apf_controller.go). Until then, the call for the
-	// healthy pod may wait for a hanging one to end.
-	seatsFollow = 11 * time.Second
+	// adjusts them every 10 seconds (apiserver/pkg/util/flowcontrol/apf_controller.go), and the first time may come
+	// before all calls hang. Until then, the call for the healthy pod may wait for a hanging one to end.
+	seatsFollow = 21 * time.Second
 )
 
 // hang lets the deletes of many pods hang while a pod that has nothing to do with them becomes due on another node.

@@ -256,11 +256,11 @@ func keptRows() []row {
 			scenario: "A webhook hangs on the deletes of many pods",
 			should:   "A pod on another node, which the webhook does not select, leaves when it is due",
 			how: "200 pods of one node are due, and a validating webhook on their DELETE (`timeoutSeconds: 10`, " +
-				"`failurePolicy: Fail`) does not answer. 11 s after the first call, another node gets a taint, which its " +
+				"`failurePolicy: Fail`) does not answer. 21 s after the first call, another node gets a taint, which its " +
 				"pod tolerates for 5 s. Neither controller limits the rate of its calls: kube-controller-manager runs with " +
 				"`--kube-api-qps=10000`, Taintkeeper with its defaults. Hanging calls occupy the controller's seats in the " +
-				"API server's flow control, which adjusts their number every 10 s. A pod that is due before the first " +
-				"adjustment may be up to 10 s late.",
+				"API server's flow control, which adjusts their number every 10 s. A pod that is due before that " +
+				"may be up to 10 s late.",
 			stories: []Scenario{hang()},
 		},
 		{

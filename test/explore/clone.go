@@ -18,8 +18,8 @@ type cloner struct {
 	inner []reflect.Value
 }
 
-// clone returns a copy of what a pointer points to.
-func clone[T any](value *T, shared map[reflect.Type]bool) *T {
+// Clone returns a copy of what a pointer points to. Pointers to values of the types that are shared stay as they are.
+func Clone[T any](value *T, shared map[reflect.Type]bool) *T {
 	c := &cloner{shared: shared, copies: map[uintptr]reflect.Value{}}
 	copied := c.pointer(reflect.ValueOf(value)).Interface().(*T)
 	for _, v := range c.inner {

@@ -19,28 +19,25 @@ import (
 // Fingerprint identifies a state.
 type Fingerprint [md5.Size]byte
 
-// recent is how long ago an instant must be for its distance from now not to matter any longer: longer than any time
-// that the rules of the world look back. Of earlier instants only their order counts.
-const recent = 40 * time.Second
-
 // manyTries is how many failed tries of an eviction are alike.
 const manyTries = 3
 
 // fingerprinter writes a value so that equal states, and only these, are written alike. It reads fields that are not
 // exported, too. Instants are written relative to now, pointers by what they point to, and UIDs by who has the same.
 type fingerprinter struct {
-	now  time.Time
-	out  bytes.Buffer
-	seen map[uintptr]int
-	skip func(field string) bool
-	at   []time.Duration // the instants, relative to now
-	uids map[string]int  // in the order in which they were written; nil writes them as they are
+	now    time.Time
+	recent time.Duration
+	out    bytes.Buffer
+	seen   map[uintptr]int
+	skip   func(field string) bool
+	at     []time.Duration // the instants, relative to now
+	uids   map[string]int  // in the order in which they were written; nil writes them as they are
 }
 
-// fingerprintOf returns the fingerprint of some values at an instant. It leaves out the fields for which skip returns
-// true.
-func fingerprintOf(now time.Time, skip func(field string) bool, values ...any) Fingerprint {
-	f := &fingerprinter{now: now, seen: map[uintptr]int{}, uids: map[string]int{}, skip: skip}
+// FingerprintOf returns the fingerprint of some values at an instant. It leaves out the fields for which skip returns
+// true. Of instants that are not recent only their order counts: no rule of the world looks back so far.
+func FingerprintOf(now time.Time, recent time.Duration, skip func(field string) bool, values ...any) Fingerprint {
+	f := &fingerprinter{now: now, recent: recent, seen: map[uintptr]int{}, uids: map[string]int{}, skip: skip}
 	for _, value := range values {
 		f.write(reflect.ValueOf(value))
 	}
@@ -219,11 +216,11 @@ func (f *fingerprinter) set(v reflect.Value) {
 
 // alone returns what is written of a value if nothing was written before.
 func (f *fingerprinter) alone(v reflect.Value) []byte {
-	other := &fingerprinter{now: f.now, seen: map[uintptr]int{}, skip: f.skip}
+	other := &fingerprinter{now: f.now, recent: f.recent, seen: map[uintptr]int{}, skip: f.skip}
 	maps.Copy(other.seen, f.seen)
 	other.write(v)
 	for _, at := range other.at {
-		other.number(int64(max(at, -recent)))
+		other.number(int64(max(at, -f.recent)))
 	}
 	return other.out.Bytes()
 }

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package explore
+package evictions
 
 import (
 	"math/rand/v2"
@@ -12,12 +12,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/taintkeeper/taintkeeper/test/explore"
 )
 
 // everything is what Taintkeeper promises to bear.
 var everything = []string{Taint, Untaint, Tolerate, DeletePod, Crash, Stop, Pause, Refuse, Lose}
 
-func world(size Size) func() World { return func() World { return NewEvictions(size) } }
+func world(size Size) func() explore.World { return func() explore.World { return New(size) } }
 
 // In these worlds, every history was walked, and what breaks a promise is a gap that docs/coexistence.md describes.
 func TestNothingButDocumentedGapsBreaksAPromise(t *testing.T) {
@@ -38,10 +40,11 @@ func TestNothingButDocumentedGapsBreaksAPromise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := world(test.size)
-			is := Search{New: begin}.Walk()
+			undocumented := func(promise string) bool { return !slices.Contains(test.gaps, promise) }
+			is := explore.Search{New: begin, Until: undocumented}.Walk()
 			t.Logf("%d states, %d steps, at most %d in a history", is.States, is.Steps, is.Depth)
 			for promise, history := range is.Broken {
-				if !slices.Contains(test.gaps, promise) {
+				if undocumented(promise) {
 					t.Errorf("%s:\n%s", promise, strings.Join(history.Timeline(begin), "\n"))
 				}
 			}
@@ -67,7 +70,7 @@ func TestEachDocumentedGapIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := world(test.size)
-			is := Search{New: begin, Until: func(promise string) bool { return promise == test.promise }}.Walk()
+			is := explore.Search{New: begin, Until: func(promise string) bool { return promise == test.promise }}.Walk()
 			history, found := is.Broken[test.promise]
 			if !found {
 				t.Fatalf("not found in %d states", is.States)
@@ -98,7 +101,7 @@ func golden(t *testing.T, name string, lines []string) {
 // Without the record of the built-in's backlog, its old tries delete pods that took the names of evicted ones.
 func TestWithoutTheRecordThereAreWrongDeletes(t *testing.T) {
 	begin := world(Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, Crash}, Unrecorded: true})
-	is := Search{New: begin, Until: func(promise string) bool { return promise == BuiltInDeletes }}.Walk()
+	is := explore.Search{New: begin, Until: func(promise string) bool { return promise == BuiltInDeletes }}.Walk()
 	if is.Broken[BuiltInDeletes] == nil {
 		t.Fatalf("not found in %d states", is.States)
 	}
@@ -110,7 +113,7 @@ func TestACopyIsTheSameWorld(t *testing.T) {
 	begin := world(Size{Replicas: 2, Disturbances: 4, Kinds: append(everything, RestartKCM, RemovePolicy)})
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(46, seed))
-		var history History
+		var history explore.History
 		copied := begin()
 		for range 60 {
 			step := uint8(random.IntN(len(copied.Steps())))
