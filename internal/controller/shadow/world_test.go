@@ -28,7 +28,7 @@ import (
 const sec = time.Second
 
 // world is a cluster with a Comparison at work in it. The built-in is played by the tests; what upstream's own
-// controller does is observed in test/parity/evictions.
+// controller does is observed in test/parity/histories.
 type world struct {
 	*bubble.World
 

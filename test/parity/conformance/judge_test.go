@@ -223,7 +223,7 @@ func TestTheTableHasARowPerSpecAndAColumnPerRunAndAVerdict(t *testing.T) {
 	bad.state = "cluster"
 	text := printed(judged(runs[0], ended(runs[0])), judged(runs[1], ended(runs[1])), bad)
 	for _, want := range []string{
-		"SPEC                                                                      BUILT-IN      NOBODY        TAINTKEEPER\n",
+		"SPEC                                                                      BUILT-IN      NOBODY        ",
 		"\nNoExecuteTaintManager Single Pod ",
 		"  evicts pods from tainted nodes                                          passed 1.0 s  failed 1.0 s  failed 1.0 s !\n",
 		"did not run !",

@@ -28,7 +28,7 @@ type game struct {
 	rule func(h *history, ours outcome) outcome
 	// model says what a controller with some quirks does, which looks at all nodes when upstream did.
 	model func(h *history, passes []time.Duration, has quirks) outcome
-	// timers says what the plugin says that upstream does; nil: nothing.
+	// timers says what the plugin says that upstream does, if it says something.
 	timers func(*history) outcome
 	// agree reports whether upstream does what the rule says.
 	agree func(rule, upstream []look) bool
@@ -208,7 +208,7 @@ func (g *game) fewest(enough func(quirks) bool) quirks {
 	return set
 }
 
-// timetable writes down a trial: what was there before, what happened when, and then what became of each pod or node.
+// timetable writes down a trial: what was there before, what happened when, and then what happened to each pod or node.
 func (t *trial) timetable() string {
 	var text strings.Builder
 	line := func(when string, what any) { fmt.Fprintf(&text, "%12s  %s\n", when, what) }

@@ -233,7 +233,7 @@ func (h *history) occasions() []occasion {
 	return all
 }
 
-// startAgain is when a contestant that is to be started again starts. Where upstream ticks, that is at a whole tenth of
+// startAgain is when a contestant that is started again at an instant really starts. Where upstream ticks, that is at a whole tenth of
 // a second, when nothing else happens.
 func (h *history) startAgain(at time.Duration) time.Duration {
 	if h.hasKubelets() {

@@ -88,7 +88,7 @@ func TestAWebhookInTroubleHoldsUpNoPodOfAnotherNode(t *testing.T) {
 		takes time.Duration
 		err   error
 		who   string
-		late  time.Duration // at most, of the healthy pod; zero: as it comes
+		late  time.Duration // at most, of the healthy pod, unless it is zero
 		left  int           // of the webhook's pods, once it has recovered
 	}{
 		"hangs for 10 s, ours":                 {10 * sec, hanging, "ours", 5 * sec, hooked},
