@@ -6,21 +6,12 @@ package histories
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
@@ -30,7 +21,7 @@ import (
 // Here upstream's node-lifecycle controller itself sets the taints, and swaps them, as a kubelet becomes not ready or
 // silent. The pods have the tolerations that the API server gives to every pod.
 func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) {
-	const began, tolerated = 60098 * ms, 300 * sec
+	const began, comes, tolerated = 60098 * ms, 605 * sec, 300 * sec
 	after := func(d time.Duration, do action) step { return step{began + d, do} }
 	silent, unready := fall{[]string{"sick"}}, report{"sick", corev1.NodeReady, corev1.ConditionFalse}
 	var alternating []step
@@ -52,7 +43,10 @@ func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) {
 			t.Run(name+", "+who, func(t *testing.T) {
 				t.Parallel()
 				pod := running("p", "sick", slices.Concat(tolerating(corev1.TaintNodeNotReady, 300), tolerating(corev1.TaintNodeUnreachable, 300))...)
-				h := &history{Start: sec, Pods: []podSpec{pod}, Steps: append([]step{{began, unready}}, test.steps...)}
+				later := pod // its binding counts
+				later.UID, later.Name, later.Created, later.Scheduled = "q", "q", began+comes, new(began+comes)
+				h := &history{Start: sec, Pods: []podSpec{pod}, Steps: append([]step{{began, unready}, after(comes, create{Pod: later})}, test.steps...)}
+				slices.SortFunc(h.Steps, func(a, b step) int { return cmp.Compare(a.At, b.At) })
 				for i, node := range []string{"sick", "well-1", "well-2"} {
 					h.Nodes = append(h.Nodes, nodeSpec{Name: node, Zone: "a", Phase: time.Duration(i)*sec + 90*ms})
 				}
@@ -71,175 +65,14 @@ func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) {
 					want = test.want.upstream
 				}
 				if !equal(w.pods["p"], at(tainted+want), 1200*ms) {
-					t.Errorf("the pod was deleted at %s, want %s after the taint at %s: %s", when(w.pods["p"]), want, clock(tainted), when(w.nodes["sick"]))
+					t.Errorf("pod p was deleted at %s, want %s after the taint at %s: %s", when(w.pods["p"]), want, clock(tainted), when(w.nodes["sick"]))
+				}
+				if !equal(w.pods["q"], at(began+comes+tolerated), 1200*ms) {
+					t.Errorf("pod q was deleted at %s, want %s after its binding", when(w.pods["q"]), tolerated)
 				}
 			})
 		}
 	}
-}
-
-// An admission webhook for the pods of one node is in trouble. What happens to these, and to a pod of another node that
-// has nothing to do with it?
-func TestAWebhookInTroubleHoldsUpNoPodOfAnotherNode(t *testing.T) {
-	const hooked, due, heals, backoff = 300, 32200 * ms, 200 * sec, 5 * time.Minute
-	hanging := apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded"))
-	refusing := apierrors.NewForbidden(podsResource.GroupResource(), "", errors.New("the webhook says no"))
-	for name, test := range map[string]struct {
-		takes time.Duration
-		err   error
-		who   string
-		late  time.Duration // at most, of the healthy pod, unless it is zero
-		left  int           // of the webhook's pods, once it has recovered
-	}{
-		"hangs for 10 s, ours":                 {10 * sec, hanging, "ours", 5 * sec, hooked},
-		"hangs for 30 s, ours":                 {30 * sec, hanging, "ours", 5 * sec, hooked},
-		"hangs for 30 s, upstream":             {30 * sec, hanging, "upstream", sec, 0},
-		"hangs for 10 s, upstream at its rate": {10 * sec, hanging, "upstream with its rate limit", 0, 0},
-		"refuses at once, ours":                {0, refusing, "ours", 5 * sec, hooked},
-		"refuses at once, upstream":            {0, refusing, "upstream", 5 * sec, 0},
-		"refuses after 10 s, ours":             {10 * sec, refusing, "ours", 5 * sec, hooked},
-		"refuses after 10 s, upstream":         {10 * sec, refusing, "upstream", 5 * sec, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := &history{
-				Start: 20 * ms, Nodes: []nodeSpec{{Name: "n"}, {Name: "other"}},
-				Pods: []podSpec{running("healthy", "other", tolerating("b", 30)...)},
-				Steps: []step{
-					{2100 * ms, tainted("a")}, {2200 * ms, setTaint{"other", noExecute("b", 2*sec)}},
-					{heals + backoff + test.takes + time.Minute, untaint{Node: "other", Key: "none"}},
-				},
-			}
-			for i := range hooked {
-				h.Pods = append(h.Pods, running(fmt.Sprintf("p%d", i), "n"))
-			}
-			w := play(t, h, behindWebhook(test.who, test.takes, func() error {
-				if now() >= heals {
-					return nil
-				}
-				return test.err
-			}))
-			deletes := w.pods["healthy"]
-			if len(deletes) != 1 || deletes[0].at < due || test.late > 0 && deletes[0].at > due+test.late {
-				t.Fatalf("the healthy pod was deleted at %s, due at %s", when(deletes), clock(due))
-			}
-			last := time.Duration(0)
-			for _, deletes := range w.pods {
-				last = max(last, deletes[0].at)
-			}
-			t.Logf("the healthy pod left %s late; %d of %d pods left, the last at %s", deletes[0].at-due, len(w.pods)-1, hooked, clock(last))
-			if left := len(w.pods) - 1; left != test.left {
-				t.Errorf("%d of %d pods left, want %d", left, hooked, test.left)
-			}
-		})
-	}
-}
-
-// behindWebhook is a contestant whose deletes of the webhook's pods take the given time and fail, as long as answer
-// returns an error. A call that the client gives up ends at once, as a real one does. With its rate limit, upstream has
-// kube-controller-manager's client: 20 calls per second, 30 at once. The reads of pods, a third of its calls, are free.
-func behindWebhook(who string, takes time.Duration, answer func() error) contestant {
-	limiter := rate.NewLimiter(rate.Inf, 1)
-	if who == "upstream with its rate limit" {
-		limiter = rate.NewLimiter(20, 30)
-	}
-	return func(ctx context.Context, w *world) error {
-		slow := &bubble.Slow{Clientset: w.client, Before: func(call context.Context, r bubble.Request) error {
-			if r.Verb != "get" {
-				if err := limiter.Wait(ctx); err != nil {
-					return err
-				}
-			}
-			if r.Verb != "delete" || !strings.HasPrefix(r.Name, "p") {
-				return nil
-			}
-			if err := answer(); err != nil {
-				return cmp.Or(bubble.Takes(call, takes), err)
-			}
-			return nil
-		}}
-		if who == "ours" {
-			return oursWith(ctx, slow)
-		}
-		return upstreamWith(ctx, slow)
-	}
-}
-
-// timeAdded and the binding of a pod are written with the API server's clock, which differs from the contestant's. What
-// is promised refers to the true time that passes. A clock that is set while a countdown runs is not played: in virtual
-// time there is one for all.
-func TestAClockThatIsWrongNeverMakesOursEarly(t *testing.T) {
-	for _, ahead := range []time.Duration{5 * time.Minute, time.Hour, 3 * sec, 0, -3 * sec, -5 * time.Minute} {
-		for _, seconds := range []*int64{nil, new(int64(300))} {
-			for _, stamped := range []bool{true, false} {
-				for _, tainted := range []time.Duration{2100 * ms, 2500 * ms, 2950 * ms} {
-					w := play(t, skewed(tainted, ahead, seconds, stamped), told(ahead))
-					for pod, due := range map[string]time.Duration{"p": tainted, "q": tainted + 8200*ms} {
-						if seconds != nil {
-							due += time.Duration(*seconds) * sec
-						}
-						if got := w.pods[pod]; len(got) != 1 || got[0].at < due || got[0].at > due+2*sec {
-							t.Errorf("ahead by %s, tolerates for a time: %t, timeAdded: %t: pod %s was deleted at %s, due at %s",
-								ahead, seconds != nil, stamped, pod, when(got), clock(due))
-						}
-					}
-				}
-			}
-		}
-	}
-	// A contestant that trusts its own clock, five minutes ahead, would delete the pod at once.
-	if got := play(t, skewed(2100*ms, 5*time.Minute, new(int64(300)), true), ours).pods["p"]; len(got) != 1 || got[0].at > 10*sec {
-		t.Errorf("ours, which is told its own time, deleted the pod at %s: the histories are no test", when(got))
-	}
-}
-
-func TestAfterARestartAClockThatIsWrongMakesOursNotEarlyEither(t *testing.T) {
-	const due, restarted, down = 302100 * ms, 100200 * ms, 2 * sec
-	for ahead, latest := range map[time.Duration]time.Duration{
-		5 * time.Minute: due + 3*sec,
-		// What timeAdded says lies in the future, so what counts is when the process that was started again first saw the
-		// taint.
-		-5 * time.Minute: restarted + down + 301*sec,
-	} {
-		h := skewed(2100*ms, ahead, new(int64(300)), false)
-		h.Steps = slices.Insert(h.Steps, 2, step{restarted, restart{down}})
-		if got := play(t, h, told(ahead)).pods["p"]; len(got) != 1 || got[0].at < due || got[0].at > latest {
-			t.Errorf("ahead by %s, pod p was deleted at %s, due at %s, and at %s at the latest", ahead, when(got), clock(due), clock(latest))
-		}
-	}
-}
-
-// told is our controller. Each answer of the API server tells it the server's time, and its own clock is ahead of that
-// by the given duration.
-func told(ahead time.Duration) contestant {
-	return func(ctx context.Context, w *world) error {
-		clock := &timeline.Clock{}
-		w.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			clock.Heard(time.Now().Add(-ahead).Truncate(sec), time.Now())
-			return false, nil, nil
-		})
-		return runEvictor(ctx, eviction.Config{Client: w.client, Clock: clock})
-	}
-}
-
-// skewed is a history in which a node is tainted at an instant, and a pod comes to it 8.2 s later. Every time that the
-// API server writes is behind by the given duration.
-func skewed(tainted, ahead time.Duration, seconds *int64, stamped bool) *history {
-	comes := tainted + 8200*ms
-	pod := func(name string, scheduled time.Duration) podSpec {
-		spec := running(name, "n")
-		spec.Created, spec.Scheduled = scheduled, &scheduled
-		if seconds != nil {
-			spec.Tolerations = tolerating("a", *seconds)
-		}
-		return spec
-	}
-	taint := corev1.Taint{Key: "a", Effect: corev1.TaintEffectNoExecute}
-	if stamped {
-		taint = noExecute("a", tainted-ahead)
-	}
-	h := happens(nodeSpec{Name: "n"}, pod("p", -10*sec-ahead), step{tainted, setTaint{"n", taint}},
-		step{comes, create{Pod: pod("q", comes-ahead)}}, step{time.Hour, untaint{Node: "n", Key: "none"}})
-	return &h
 }
 
 // The rule itself promises this. TestEvictions shows that ours keeps the rule.

@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduling
+package matching
 
 import (
 	"fmt"
@@ -15,41 +15,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
-
-// rules is what is compared with upstream: package taints, or something that is wrong on purpose, to test the
-// comparison.
-type rules interface {
-	Untolerated(taints []corev1.Taint, tolerations []corev1.Toleration) (taint corev1.Taint, found bool)
-	CountIntolerable(taints []corev1.Taint, tolerations []corev1.Toleration) int
-	Normalize(counts []int) []int64
-}
-
-// ours is package taints.
-type ours struct{ taints.Matcher }
-
-func (ours) Normalize(counts []int) []int64 { return taints.Normalize(counts) }
-
-type comparison struct {
-	ours      rules
-	scheduler *scheduler
-}
-
-func compareWith(t *testing.T, operators bool) comparison {
-	t.Helper()
-	return comparison{
-		ours:      ours{taints.Matcher{ComparisonOperators: operators}},
-		scheduler: newScheduler(t, operators),
-	}
-}
-
-func eachGate(t *testing.T, test func(t *testing.T, c comparison)) {
-	t.Run("by default", func(t *testing.T) { test(t, compareWith(t, false)) })
-	t.Run("with Gt and Lt", func(t *testing.T) { test(t, compareWith(t, true)) })
-}
-
-func property(check func(input) error) seed.Property[input] {
-	return seed.Property[input]{Usual: 10000, Generate: generate, Check: check}
-}
 
 func TestANodeIsRefusedByTheTaintAndInTheWordsOfTaintToleration(t *testing.T) {
 	eachGate(t, func(t *testing.T, c comparison) { property(c.checkFilter).Hold(t) })

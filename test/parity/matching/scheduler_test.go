@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package scheduling
+package matching
 
 import (
 	"context"
@@ -12,11 +12,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
@@ -39,11 +36,10 @@ type scheduler struct {
 	log    *untolerated
 }
 
-// newScheduler sets the feature gate for the duration of the test: one plugin takes it from its configuration, the
-// other from the process.
+// newScheduler makes the plugins with the feature gate as it is set: one takes it from its configuration, the other from
+// the process.
 func newScheduler(t *testing.T, operators bool) *scheduler {
 	t.Helper()
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.TaintTolerationComparisonOperators, operators)
 	s := &scheduler{log: &untolerated{}}
 	s.ctx = klog.NewContext(t.Context(), logr.New(s.log))
 	config := feature.Features{EnableTaintTolerationComparisonOperators: operators}
