@@ -23,10 +23,10 @@ import (
 func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) {
 	const began, comes, tolerated = 60098 * ms, 605 * sec, 300 * sec
 	after := func(d time.Duration, do action) step { return step{began + d, do} }
-	silent, unready := fall{[]string{"sick"}}, report{"sick", corev1.NodeReady, corev1.ConditionFalse}
+	silent, unready, healthy := fall{[]string{"sick"}}, notReady(0, "sick").Do, ready(0, "sick").Do
 	var alternating []step
 	for d := 240 * sec; d < 2*time.Hour; d += 480 * sec {
-		alternating = append(alternating, after(d-50*sec, silent), after(d+240*sec, resume{"sick"}), after(d+240*sec+2*ms, unready))
+		alternating = append(alternating, after(d-50*sec, silent), after(d+240*sec, resume{"sick"})) // not ready as before
 	}
 	type leaves struct{ ours, upstream time.Duration } // after the first NoExecute taint
 	for name, test := range map[string]struct {
@@ -36,7 +36,7 @@ func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) {
 	}{
 		"not ready, then silent":                          {steps: []step{after(200*sec, silent)}, want: leaves{tolerated, tolerated}},
 		"now not ready, now silent, for two hours":        {steps: alternating, want: leaves{tolerated, tolerated}},
-		"ready between the two":                           {steps: []step{after(200*sec, resume{"sick"}), after(230*sec, silent)}, again: true, want: leaves{tolerated, tolerated}},
+		"ready between the two":                           {steps: []step{after(200*sec, healthy), after(230*sec, silent)}, again: true, want: leaves{tolerated, tolerated}},
 		"a restart of what evicts after the swap, at 280": {steps: []step{after(200*sec, silent), after(286*sec, restart{})}, want: leaves{tolerated, 580 * sec}},
 	} {
 		for who, evicts := range map[string]contestant{"ours": ours, "upstream": upstream} {
