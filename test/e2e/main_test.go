@@ -12,11 +12,17 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/config"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
@@ -60,8 +66,40 @@ func start(ctx context.Context, shared *suite.Suite) error {
 	if kubeconfig, err = cluster.Kubeconfig("plugin", cluster.AdminConfig()); err != nil {
 		return err
 	}
+	shared.Finally(checkRights)
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	shared.Finally(func() error { stop(); return nil })
 	onStage, err = scenario.NewReal(watching, cluster, localcluster.TaintkeeperUser)
 	return err
+}
+
+// checkRights checks that the rights are used that only node health and shadow mode have. test/integration sees the
+// other rights used.
+func checkRights() error {
+	if !suite.Whole() {
+		return nil
+	}
+	calls, err := onStage.Calls(auditlog.Accepted)
+	if err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}}}
+	leases := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease},
+		Rules: []rbacv1.PolicyRule{
+			{Resources: []string{"leases"}, Verbs: []string{"watch"}}, // an older API server wants lists, too
+			{Resources: []string{"leases"}, ResourceNames: []string{v1alpha1.NodeHealthLease}, Verbs: []string{"patch"}},
+			{Resources: []string{"namespaces"}, ResourceNames: []string{corev1.NamespaceNodeLease}, Verbs: []string{"get"}},
+		},
+	}
+	report := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem},
+		Rules: []rbacv1.PolicyRule{
+			{Resources: []string{"configmaps"}, ResourceNames: []string{v1alpha1.ShadowConfigMap}, Verbs: []string{"patch"}},
+		},
+	}
+	if unused := auditlog.UnusedRights([]config.Object{role, leases, report}, calls); len(unused) > 0 {
+		return fmt.Errorf("charts/taintkeeper/templates/rbac.yaml gives rights that nothing used: %v", unused)
+	}
+	return nil
 }

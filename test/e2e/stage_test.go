@@ -35,6 +35,8 @@ type cast struct {
 	coexist bool
 	// args are Taintkeeper's.
 	args []string
+	// recovers is for how much longer than client-go it may take after an outage.
+	recovers time.Duration
 }
 
 // stage is where a cast plays.
@@ -45,7 +47,7 @@ type stage struct {
 	watches *proxy.Gate  // of nodes
 	through *rest.Config // to the API server, behind the gate
 
-	recovers atomic.Bool // from an outage
+	recovering atomic.Bool // from an outage
 
 	mu       sync.Mutex
 	replicas []*localcluster.Taintkeeper
@@ -64,7 +66,7 @@ func play(t *testing.T, with cast, stories ...Scenario) {
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
 			for i, s := range stories {
-				if s.Alone == alone {
+				if s.Alone == alone && !(s.Long && testing.Short()) {
 					t.Run(s.Name, func(t *testing.T) {
 						if !alone {
 							t.Parallel()
@@ -182,8 +184,8 @@ func (s *stage) Lag() (release func()) {
 // Patience is longer after an outage of the API server: client-go takes up to half a minute to open a watch again.
 func (s *stage) Patience() time.Duration {
 	const reopens = 30 * time.Second
-	if s.recovers.Load() {
-		return s.Real.Patience() + reopens
+	if s.recovering.Load() {
+		return s.Real.Patience() + reopens + s.cast.recovers
 	}
 	return s.Real.Patience()
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	"github.com/taintkeeper/taintkeeper/test/rig/stall"
@@ -129,16 +130,43 @@ func allStay(ctx context.Context, p *Play) (Finding, error) {
 }
 
 // restartAPIServer lets pods that are due wait for it.
-func restartAPIServer(ctx context.Context, p *Play) error {
-	s, from := stageOf(p), time.Now()
-	err := errors.Join(cluster.StopAPIServer(ctx), await.Pause(ctx, 2*time.Second), cluster.StartAPIServer(ctx))
-	s.mu.Lock()
-	s.outages = append(s.outages, outage{from, time.Now().Add(stall.Bound)})
-	s.mu.Unlock()
-	s.recovers.Store(true)
-	p.Finally(func(context.Context) error { s.recovers.Store(false); return nil })
-	p.Excuse(time.Now())
-	return err
+var restartAPIServer = outageDuring(stopAPIServer, After(2*time.Second), startAPIServer)
+
+// outageDuring is an outage of the API server, or of Taintkeeper's way to it, during some steps. Whatever is late until
+// the end of the story, because watches are opened again only then, is excused.
+func outageDuring(begin, between, end Step) Step {
+	return func(ctx context.Context, p *Play) error {
+		s, from := stageOf(p), time.Now()
+		err := begin(ctx, p)
+		begun := time.Now().Add(time.Second)
+		err = errors.Join(err, between(ctx, p))
+		over := time.Now()
+		err = errors.Join(err, end(ctx, p))
+		s.mu.Lock()
+		s.outages = append(s.outages, outage{from, time.Now().Add(stall.Bound)})
+		s.mu.Unlock()
+		s.recovering.Store(true)
+		p.Finally(func(context.Context) error { s.recovering.Store(false); return nil })
+		p.Excuse(time.Now())
+		calls, failed := p.Calls(auditlog.Since(begun), func(c auditlog.Event) bool { return c.Received.Before(over) })
+		if len(calls) > 0 {
+			failed = fmt.Errorf("there was no outage: %v", calls)
+		}
+		return errors.Join(err, failed)
+	}
+}
+
+func stopAPIServer(ctx context.Context, _ *Play) error  { return cluster.StopAPIServer(ctx) }
+func startAPIServer(ctx context.Context, _ *Play) error { return cluster.StartAPIServer(ctx) }
+
+// freeze stops processes, and thaw lets them go on. The clock runs on, and all connections stay open, as if a container
+// or a virtual machine were paused.
+func freeze(components ...localcluster.Component) Step {
+	return func(context.Context, *Play) error { return cluster.Freeze(components...) }
+}
+
+func thaw(components ...localcluster.Component) Step {
+	return func(context.Context, *Play) error { return cluster.Thaw(components...) }
 }
 
 // The steps about who runs.
@@ -185,7 +213,7 @@ func killLeader(ctx context.Context, p *Play) error {
 	return err
 }
 
-// stopKeeper and killKeeper end all replicas until the end of the story.
+// stopKeeper and killKeeper end all replicas until startKeeper or the end of the story.
 func stopKeeper(_ context.Context, p *Play) error { return withoutKeeper(p, stageOf(p).stop) }
 
 func killKeeper(_ context.Context, p *Play) error {
@@ -193,8 +221,15 @@ func killKeeper(_ context.Context, p *Play) error {
 }
 
 func withoutKeeper(p *Play, end func() error) error {
-	p.Finally(stageOf(p).start)
+	p.Finally(func(ctx context.Context) error { return startKeeper(ctx, p) })
 	return end()
+}
+
+func startKeeper(ctx context.Context, p *Play) error {
+	if len(stageOf(p).replicas) > 0 {
+		return nil
+	}
+	return stageOf(p).start(ctx)
 }
 
 // letGo waits until the built-in may evict again. It would forget a pod that is refused before.
@@ -250,8 +285,42 @@ func reported(punctual, late string) Check {
 			return Finding{Seen: fmt.Sprint("shadow mode reports no difference: ", err)}, nil
 		}
 		said := report.Differences[0]
-		right := err == nil && said.Pod == late && strings.Contains(said.Sentence, "the built-in restarted its countdown")
+		right := err == nil && said.Pod == late && strings.Contains(said.Sentence, "the built-in restarted its countdown of 12 s at")
 		return Finding{Seen: said.Sentence, Right: right}, nil
+	}
+}
+
+// reportedNever wants shadow mode to report that a pod was never deleted.
+func reportedNever(pod string) Check {
+	return func(ctx context.Context, _ *Play) (Finding, error) {
+		err := await.Poll(ctx, func(ctx context.Context) error {
+			report, err := cluster.ShadowReport(ctx, metav1.NamespaceSystem)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(report.Differences, func(d v1alpha1.ShadowDifference) bool {
+				return d.Pod == pod && d.Outcome == v1alpha1.ShadowNever && strings.Contains(d.Sentence, "but it was not deleted")
+			}) {
+				return fmt.Errorf("the report does not say so: %+v", report.Differences)
+			}
+			return nil
+		})
+		return Finding{Seen: fmt.Sprintf("pod %s was never deleted: %v", pod, err), Right: err == nil}, nil
+	}
+}
+
+// givesUp waits until the built-in has tried to delete a pod as often as it does.
+func givesUp(pod string) Step {
+	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
+	return func(ctx context.Context, p *Play) error {
+		return await.Poll(ctx, func(context.Context) error {
+			refused, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Refused,
+				auditlog.Deletes, auditlog.Named(pod))
+			if err == nil && len(refused) < tries {
+				err = fmt.Errorf("it was refused %d times", len(refused))
+			}
+			return err
+		})
 	}
 }
 

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 	"github.com/taintkeeper/taintkeeper/test/scenarios"
@@ -144,37 +144,6 @@ var evictions = []Scenario{
 	},
 }
 
-// TestNodeHealth plays Taintkeeper instead of the built-in node-lifecycle-controller, too. The state of a zone depends
-// on all nodes, so each story is alone.
-func TestNodeHealth(t *testing.T) {
-	stories := slices.Concat(scenarios.Nodes, nodes)
-	for i := range stories {
-		stories[i].Alone = true
-	}
-	play(t, cast{
-		without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1,
-		args: slices.Concat([]string{"--controllers=*"}, healthFlags),
-	}, stories...)
-}
-
-var nodes = []Scenario{
-	{
-		Name: "a simulation of an outage comes true",
-		Given: []Step{
-			ExtraGraceOver, Simulated("a-1", "a-2", "b-1"), On("a-1", "brief", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
-			On("a-1", "loyal", scene.Indefinitely("")), On("a-2", "elsewhere", scene.Tolerating(corev1.TaintNodeUnreachable, 3)),
-		},
-		When:     []Step{fallSilentAsSimulated("a-1")},
-		Promised: []Check{asPlanned},
-	},
-}
-
-// healthFlags are the flags of both taintkeeper and the simulation.
-var healthFlags = []string{
-	"--node-monitor-grace-period=" + NodeGrace.String(), "--node-startup-grace-period=" + NodeStartupGrace.String(),
-	fmt.Sprintf("--node-eviction-rate=%g", 1/NodeTokenEvery.Seconds()),
-}
-
 // TestShadow plays shadow mode next to the built-in, before anything keeps that from evicting.
 func TestShadow(t *testing.T) {
 	play(t, cast{replicas: 1, args: []string{"--shadow"}}, shadows...)
@@ -187,6 +156,14 @@ var shadows = []Scenario{
 		When:     []Step{Taint("punctual", "gone"), Taint("late", "gone"), After(8 * time.Second), restartBuiltIn, Gone("late")},
 		Promised: []Check{reported("punctual", "late")},
 		Alone:    true,
+	},
+	{
+		Name:     "an eviction that a webhook refused for a moment is never carried out, and the report says so",
+		Given:    []Step{Alone("forgotten")},
+		When:     []Step{WhileRefused(Taint("forgotten", "gone"), givesUp("forgotten")), After(shadow.MissedAfter)},
+		Promised: []Check{reportedNever("forgotten")},
+		Alone:    true,
+		Long:     true,
 	},
 }
 

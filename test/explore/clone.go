@@ -5,6 +5,7 @@ package explore
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -13,14 +14,16 @@ import (
 // value stay pointers to the same value. Functions are shared, as are the types that are never modified.
 type cloner struct {
 	shared map[reflect.Type]bool // what pointers to are shared
+	fields []reflect.Type        // what pointers to point to a field of another value
 	copies map[uintptr]reflect.Value
 	// inner are copied pointers to fields: the structs to which the fields belong may not have been copied yet.
 	inner []reflect.Value
 }
 
 // Clone returns a copy of what a pointer points to. Pointers to values of the types that are shared stay as they are.
-func Clone[T any](value *T, shared map[reflect.Type]bool) *T {
-	c := &cloner{shared: shared, copies: map[uintptr]reflect.Value{}}
+// Pointers to values of the types in fields point to fields of other values.
+func Clone[T any](value *T, shared map[reflect.Type]bool, fields ...reflect.Type) *T {
+	c := &cloner{shared: shared, fields: fields, copies: map[uintptr]reflect.Value{}}
 	copied := c.pointer(reflect.ValueOf(value)).Interface().(*T)
 	for _, v := range c.inner {
 		if !v.IsNil() {
@@ -70,7 +73,7 @@ func (c *cloner) detach(v reflect.Value) {
 			c.detach(v.Index(i))
 		}
 	case reflect.Pointer:
-		if isHeap(v.Type().Elem()) {
+		if t := v.Type().Elem(); isHeap(t) || slices.Contains(c.fields, t) {
 			c.inner = append(c.inner, v)
 		} else {
 			v.Set(c.pointer(v))

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -28,7 +29,7 @@ type fingerprinter struct {
 	now    time.Time
 	recent time.Duration
 	out    bytes.Buffer
-	seen   map[uintptr]int
+	seen   map[place]int
 	skip   func(field string) bool
 	at     []time.Duration // the instants, relative to now
 	uids   map[string]int  // in the order in which they were written; nil writes them as they are
@@ -37,7 +38,7 @@ type fingerprinter struct {
 // FingerprintOf returns the fingerprint of some values at an instant. It leaves out the fields for which skip returns
 // true. Of instants that are not recent only their order counts: no rule of the world looks back so far.
 func FingerprintOf(now time.Time, recent time.Duration, skip func(field string) bool, values ...any) Fingerprint {
-	f := &fingerprinter{now: now, recent: recent, seen: map[uintptr]int{}, uids: map[string]int{}, skip: skip}
+	f := &fingerprinter{now: now, recent: recent, seen: map[place]int{}, uids: map[string]int{}, skip: skip}
 	for _, value := range values {
 		f.write(reflect.ValueOf(value))
 	}
@@ -54,7 +55,17 @@ func FingerprintOf(now time.Time, recent time.Duration, skip func(field string) 
 	return md5.Sum(f.out.Bytes())
 }
 
-var timeType, uidType = reflect.TypeFor[time.Time](), reflect.TypeFor[types.UID]()
+// place is where a pointer points. A struct and its first field are at the same address.
+type place struct {
+	at uintptr
+	of reflect.Type
+}
+
+var (
+	timeType    = reflect.TypeFor[time.Time]()
+	uidType     = reflect.TypeFor[types.UID]()
+	limiterType = reflect.TypeFor[*rate.Limiter]()
+)
 
 func (f *fingerprinter) write(v reflect.Value) {
 	f.out.WriteByte(byte(v.Kind()))
@@ -166,12 +177,23 @@ func (f *fingerprinter) pointer(v reflect.Value) {
 		f.number(-1)
 		return
 	}
-	if number, again := f.seen[v.Pointer()]; again {
+	to := place{v.Pointer(), v.Type()}
+	if number, again := f.seen[to]; again {
 		f.number(int64(number))
 		return
 	}
-	f.seen[v.Pointer()] = len(f.seen)
+	f.seen[to] = len(f.seen)
+	if v.Type() == limiterType {
+		f.limiter((*rate.Limiter)(v.UnsafePointer()))
+		return
+	}
 	f.write(v.Elem())
+}
+
+// limiter writes what a limiter will allow: its rate, and how much of it is there now.
+func (f *fingerprinter) limiter(is *rate.Limiter) {
+	f.number(int64(float64(is.Limit()) * 1e6))
+	f.number(int64(is.TokensAt(f.now) * 1e6))
 }
 
 // entries writes a map, in the order of its keys.
@@ -216,7 +238,7 @@ func (f *fingerprinter) set(v reflect.Value) {
 
 // alone returns what is written of a value if nothing was written before.
 func (f *fingerprinter) alone(v reflect.Value) []byte {
-	other := &fingerprinter{now: f.now, recent: f.recent, seen: map[uintptr]int{}, skip: f.skip}
+	other := &fingerprinter{now: f.now, recent: f.recent, seen: map[place]int{}, skip: f.skip}
 	maps.Copy(other.seen, f.seen)
 	other.write(v)
 	for _, at := range other.at {

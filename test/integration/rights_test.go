@@ -21,8 +21,8 @@ var callsForRules struct {
 	all []call
 }
 
-// usedElsewhere are rights that test/nodehealth sees used, and the right to write the report of shadow mode, which
-// test/chart sees used: a shadow may end here before it first writes.
+// usedElsewhere are rights that test/e2e sees used: those of node health, and that to write the report of shadow mode,
+// because a shadow may end here before it first writes.
 var usedElsewhere = []string{
 	"patch nodes/status", "watch leases in kube-node-lease",
 	"patch leases/taintkeeper.dev in kube-node-lease", "get namespaces/kube-node-lease in kube-node-lease",

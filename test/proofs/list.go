@@ -81,8 +81,7 @@ var proofs = []proof{
 	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
 	test("policies", "EvictionPolicies on a real control plane", 4, plane),
 	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
-	test("nodehealth", "node health, also through outages of the control plane", 6, plane),
-	test("shadow", "what shadow mode reports about the built-in", 2, plane),
+	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 15, plane),
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
 	test("viewer", "what users may do with the role for reading, and with rights in one namespace", 1, plane),
 	test("questions", "ten questions of an engineer on call, each answered by one command", 2, plane),
@@ -159,13 +158,13 @@ var changes = []change{
 	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos kubelets"),
 	needs("taints verdict", "histories parity defects plans mutation"),
 	needs("internal/controller/policies internal/policy", "histories policies plans simulations kubelets"),
-	needs("internal/controller/coexist internal/controller/shadow", "histories coexist shadow stops try kubelets"),
-	needs("internal/controller/nodehealth internal/readiness", "histories nodehealth parity simulations kubelets"),
+	needs("internal/controller/coexist internal/controller/shadow", "histories coexist e2e stops try kubelets"),
+	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration coexist"),
 	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
 	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans questions simulations viewer web"),
 	needs("charts config api/v1alpha1", "integration chart deployment try"),
-	needs("test/rig", "rig integration nodehealth defects chaos kubelets"),
+	needs("test/rig", "rig integration e2e defects chaos kubelets"),
 }
 
 func needs(folders, proofs string) change {

@@ -13,7 +13,7 @@ import (
 )
 
 // Nodes are the scenarios of node health: nodes whose kubelets fall silent or are not ready. They are played in virtual
-// time and, by test/nodehealth, on a real control plane, each alone. A zone that another scenario has just disturbed
+// time and, by test/e2e, on a real control plane, each alone. A zone that another scenario has just disturbed
 // may give the first node no turn yet.
 var Nodes = []Scenario{
 	{

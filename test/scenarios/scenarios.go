@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scenarios lists the stories that hold for every evictor that keeps the rule. Add a new one to [All] or, if it
-// is about silent nodes, to [Nodes]. It is played in virtual time and, by test/integration or test/nodehealth, on a
-// real control plane; if test/defects names it, the built-in controller plays it as well. test/rig/scenario has the
-// steps and the checks.
+// is about silent nodes, to [Nodes]. It is played in virtual time and, by test/e2e, on a real control plane; if
+// test/defects names it, the built-in controller plays it as well. test/rig/scenario has the steps and the checks.
 package scenarios
 
 import (

@@ -38,6 +38,8 @@ type Scenario struct {
 	Watched time.Duration
 	// Alone says that it holds up or restarts the contestant, so that no other scenario can be played meanwhile.
 	Alone bool
+	// Long says that it takes longer than a short run of tests may. Who plays it decides what that means.
+	Long bool
 }
 
 // watched is long enough to see a countdown that began again with a restart.
