@@ -26,7 +26,7 @@ type node struct {
 	Unschedulable bool
 }
 
-// taints are those of the first node.
+// taints returns the taints of the first node.
 func (in input) taints() []corev1.Taint {
 	if len(in.Nodes) == 0 {
 		return nil
