@@ -4,7 +4,6 @@
 package kubectltaint
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -104,45 +103,4 @@ func TestAWrongEditorIsFoundAndItsInputMadeSmall(t *testing.T) {
 		c.ours = wrong{apply: addsWhatIsThere}
 		c.results().MustFind(t, 5000)
 	})
-}
-
-func TestTheGeneratedCommandsReachEveryOutcome(t *testing.T) {
-	c := &comparison{ours: ours{}}
-	reached := map[step]int{}
-	overwritten := 0
-	for i := range 5000 {
-		in := generate(rand.New(rand.NewPCG(1, uint64(i))))
-		outcome := c.outcome(in)
-		reached[outcome.Step]++
-		if outcome.Step == done && len(in.Specs) > 1 && in.Policy == taints.OverwriteExisting && len(in.Current) > 1 {
-			overwritten++
-		}
-	}
-	for _, step := range []step{done, refusedUnseen, refusedExisting, refusedMissing} {
-		if reached[step] < 200 {
-			t.Errorf("%d commands only are %s", reached[step], step)
-		}
-	}
-	if overwritten < 50 {
-		t.Errorf("%d commands only overwrite among several taints", overwritten)
-	}
-}
-
-func TestTheOddPartsLieOnBothSidesOfTheBorder(t *testing.T) {
-	accepted := func(spec string) int {
-		if _, err := taints.Parse(spec); err == nil {
-			return 1
-		}
-		return 0
-	}
-	var keys, values int
-	for _, key := range oddKeys {
-		keys += accepted(key + ":NoExecute")
-	}
-	for _, value := range oddValues {
-		values += accepted("a=" + value + ":NoExecute")
-	}
-	if min(keys, len(oddKeys)-keys, values, len(oddValues)-values) < 3 {
-		t.Errorf("of %d keys %d are accepted, of %d values %d", len(oddKeys), keys, len(oddValues), values)
-	}
 }

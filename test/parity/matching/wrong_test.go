@@ -4,7 +4,6 @@
 package matching
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -156,66 +155,4 @@ func TestWrongRulesAreFoundAndTheirInputMadeSmall(t *testing.T) {
 	}
 	c.ours = wrong{normalize: roundsDownToTheEven}
 	c.normalizing().MustFind(t, 1000)
-}
-
-func TestTheGeneratedInputsReachEveryOperatorAndOutcome(t *testing.T) {
-	type branch struct {
-		operator corev1.TolerationOperator
-		matches  bool
-	}
-	reached := map[branch]int{}
-	for i := range 5000 {
-		in := generate(rand.New(rand.NewPCG(1, uint64(i))))
-		for _, toleration := range in.Tolerations {
-			for _, taint := range in.taints() {
-				reached[branch{toleration.Operator, documented(toleration, taint, true)}]++
-			}
-		}
-	}
-	for _, operator := range []corev1.TolerationOperator{"", corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpGt, corev1.TolerationOpLt} {
-		for _, matches := range []bool{false, true} {
-			if count := reached[branch{operator, matches}]; count < 50 {
-				t.Errorf("operator %q with match %t comes %d times only", operator, matches, count)
-			}
-		}
-	}
-}
-
-func TestTheGeneratedInputsReachEveryOutcomeOfScheduling(t *testing.T) {
-	matcher := taints.Matcher{ComparisonOperators: true}
-	reached := map[string]int{}
-	for i := range 2000 {
-		in := generate(rand.New(rand.NewPCG(1, uint64(i))))
-		var counts []int
-		for _, node := range in.Nodes {
-			taint, found := matcher.Untolerated(node.Taints, in.Tolerations)
-			if found {
-				reached["refused for "+string(taint.Effect)]++
-				continue
-			}
-			if _, cordoned := matcher.Untolerated(taintsOfCordon(node), in.Tolerations); node.Unschedulable && !cordoned {
-				reached["cordon tolerated"]++
-			}
-			counts = append(counts, matcher.CountIntolerable(node.Taints, in.Tolerations))
-		}
-		for _, score := range taints.Normalize(counts) {
-			reached[kindOf(score)]++
-		}
-	}
-	for _, outcome := range []string{"refused for NoSchedule", "refused for NoExecute", "cordon tolerated", "worst", "between", "best"} {
-		if reached[outcome] < 100 {
-			t.Errorf("%q comes %d times only", outcome, reached[outcome])
-		}
-	}
-}
-
-func kindOf(score int64) string {
-	switch score {
-	case 0:
-		return "worst"
-	case taints.MaxNodeScore:
-		return "best"
-	default:
-		return "between"
-	}
 }
