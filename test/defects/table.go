@@ -29,7 +29,7 @@ var chapters = []chapter{
 	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
 		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction."},
 	{nodes, "What came with Kubernetes 1.37", "Defects of its node-lifecycle controller. Two more need a watch that lags, so they " +
-		"run in virtual time, in `test/parity/health`\n(`TestWhileItsLeasesAreBehindUpstreamForgetsTheDisruptionAndSaysNothing`)."},
+		"run in virtual time, in `test/parity/histories`\n(`TestWhileItsLeasesAreBehindUpstreamForgetsTheDisruptionAndSaysNothing`)."},
 }
 
 // printTable prints the results for a terminal.

@@ -16,8 +16,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/proxy"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // evictor is an Evictor that runs in this process.
@@ -39,7 +39,7 @@ func newEvictor(ctx context.Context, faults *proxy.Faults, configure ...func(*ev
 	if err != nil {
 		return nil, err
 	}
-	caches := world.NewCaches(client, clock, false)
+	caches := caches.New(client, clock, false)
 	settings := eviction.Config{Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Registerer: e.metrics}
 	for _, change := range configure {
 		change(&settings)

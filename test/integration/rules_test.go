@@ -36,8 +36,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // ruleCluster is a cluster of its own for rules, since what follows them looks at every node.
@@ -137,7 +137,7 @@ func (c *ruleCluster) keep(t *testing.T) (stop func()) {
 	await.Must(t, err)
 	custom, err := client.NewWithWatch(access, client.Options{Scheme: known})
 	await.Must(t, err)
-	caches := world.NewCaches(clients, clock, false)
+	caches := caches.New(clients, clock, false)
 	keeper, err := nodehealth.New(nodehealth.Config{
 		Client: clients, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
 		Grace: readiness.Grace{Monitor: time.Hour, Startup: time.Hour},

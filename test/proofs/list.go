@@ -60,7 +60,7 @@ const (
 // Commands that also take arguments.
 var (
 	histories = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios")
-	parity    = in("test/parity", "go test -count=1 -timeout=0 -v ./evictions ./health ./matching ./scheduling ./kubectltaint -args")
+	parity    = in("test/parity", "go test -count=1 -timeout=0 -v ./histories ./matching ./kubectltaint -args")
 	stops     = in("", "go test ./test/stops -run=TestStops -count=1 -v -timeout=0 -args -all "+
 		"-taintkeeper={ROOT}/bin/chaos-taintkeeper -settable-kube-controller-manager={ROOT}/"+settable)
 	defects     = in("", "bin/defects -settable-kube-controller-manager="+settable)
@@ -114,7 +114,7 @@ var proofs = []proof{
 	{
 		name: "parity", says: "random histories through Kubernetes' own code and ours", minutes: 6, seed: "1",
 		commands: []command{
-			in("test/parity", "go test -count=1 ./arena ./conformance ./seed"), parity.with("-seed={SEED}"),
+			in("test/parity", "go test -count=1 ./conformance ./seed"), parity.with("-seed={SEED}"),
 		},
 		withArgs: parity.with("-seed={SEED}"),
 	},

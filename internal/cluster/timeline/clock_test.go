@@ -11,11 +11,15 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// pass lets virtual time pass. Package bubble has a clock of this package.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
 
 func TestTheAPIServersClockIsKnownToTheSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +49,7 @@ func TestAnAnswerThatWasHeldUpMakesTheAPIServersClockNoLessCertain(t *testing.T)
 		ahead := time.Now().Add(time.Hour) // the API server's clock, on the second
 		for range 10 {                     // ten answers in a second narrow it down to a tenth
 			c.Heard(ahead.Truncate(time.Second), time.Now())
-			bubble.Pass(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			ahead = ahead.Add(100 * time.Millisecond)
 		}
 		c.Heard(ahead.Truncate(time.Second), time.Now().Add(-5*time.Second))
@@ -60,7 +64,7 @@ func TestTheAPIServersClockIsLessCertainTheLongerItWasNotHeard(t *testing.T) {
 		var c Clock
 		date := time.Now()
 		c.Heard(date, time.Now())
-		bubble.Pass(1000 * time.Second)
+		pass(1000 * time.Second)
 		if from, to := c.See().Earliest, c.Latest(); !from.Equal(date.Add(999*time.Second)) || !to.Equal(date.Add(1002*time.Second)) {
 			t.Errorf("1,000 s after an answer its clock is between %v and %v", from.Sub(date), to.Sub(date))
 		}
@@ -115,7 +119,7 @@ func TestWhatWasSeenIsDatedByTheClockThatIsBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := Clock{Wall: func() time.Time { return time.Now().Add(test.wall) }}
 				happened := time.Now()
-				bubble.Pass(ago)
+				pass(ago)
 				c.Heard(time.Now().Add(test.server).Truncate(time.Second), time.Now())
 				late := c.See().Start(happened.Truncate(time.Second)).Sub(happened)
 				if late < 0 || late > test.late {
@@ -130,7 +134,7 @@ func TestWithoutADateNothingIsDated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Clock{Wall: func() time.Time { return time.Now().Add(time.Hour) }}
 		recorded := time.Now()
-		bubble.Pass(10 * time.Second)
+		pass(10 * time.Second)
 		if seen := c.See(); !seen.Start(recorded).Equal(seen.At) {
 			t.Errorf("one clock, which is an hour ahead, was believed: it counts from %v before it was seen", seen.At.Sub(seen.Start(recorded)))
 		}
@@ -143,7 +147,7 @@ func TestTheTimeAddedToWriteIsNeverBeforeTheSight(t *testing.T) {
 		c := Clock{Wall: func() time.Time { return time.Now().Add(-behind) }}
 		for range 50 {
 			c.Heard(time.Now().Truncate(time.Second), time.Now())
-			bubble.Pass(737 * time.Millisecond)
+			pass(737 * time.Millisecond)
 			now := time.Now() // the server's clock
 			if second := c.See().Second().Time; second.Add(time.Second).Before(now) || second.After(now.Add(2*time.Second)) {
 				t.Fatalf("the server's clock shows %v, and %v is to be written", now, second)
@@ -205,7 +209,7 @@ func TestTwoServersOnTwoConnectionsHoldNothingBack(t *testing.T) {
 				date := time.Now().Add(-time.Duration(i) * 1500 * time.Millisecond)
 				c.heard(date.Truncate(time.Second), time.Now(), &connections[i])
 			}
-			bubble.Pass(time.Second + 7*time.Millisecond)
+			pass(time.Second + 7*time.Millisecond)
 		}
 		if late := 3600*1007*time.Millisecond - c.Since(began); late != 0 {
 			t.Errorf("held back by %v in an hour", late)
@@ -219,14 +223,14 @@ func TestOfTwoServersTheOneThatIsAheadCountsInWhatIsWritten(t *testing.T) {
 		var c Clock
 		for range 10 {
 			c.Heard(time.Now().Truncate(time.Second), time.Now())
-			bubble.Pass(500 * time.Millisecond)
+			pass(500 * time.Millisecond)
 			c.Heard(time.Now().Add(-5*time.Minute).Truncate(time.Second), time.Now())
 			if behind := time.Since(c.See().Second().Time); behind > time.Second {
 				t.Errorf("a timeAdded would be %v behind", behind)
 			}
-			bubble.Pass(500 * time.Millisecond)
+			pass(500 * time.Millisecond)
 		}
-		bubble.Pass(2 * time.Minute)
+		pass(2 * time.Minute)
 		if ahead := c.Latest().Sub(time.Now().Add(-5 * time.Minute)); ahead > 2*time.Second {
 			t.Errorf("two minutes after the other answered last the clock is taken to be %v ahead", ahead)
 		}
@@ -238,7 +242,7 @@ func TestASetWallClockDoesNotMoveTheTimeline(t *testing.T) {
 		ahead := time.Duration(0)
 		c := Clock{Wall: func() time.Time { return time.Now().Add(ahead) }}
 		began := c.Now()
-		bubble.Pass(time.Minute)
+		pass(time.Minute)
 		ahead = time.Hour
 		if now := c.Now(); now.Sub(began) != time.Minute {
 			t.Errorf("after a minute in which the wall clock was set %v have passed", now.Sub(began))
@@ -254,12 +258,12 @@ func TestATimelineThatIsHeldBackNeitherGoesBackNorStandsStill(t *testing.T) {
 		var c Clock
 		var p pace
 		c.heard(time.Now().Truncate(time.Second), time.Now(), &p)
-		bubble.Pass(120 * time.Second)
+		pass(120 * time.Second)
 		c.heard(time.Now().Add(-2*time.Second), time.Now(), &p) // ours was too fast, by 1 s
 		began, before := time.Now(), c.Now()
 		first := before
 		for range 200 {
-			bubble.Pass(100 * time.Millisecond)
+			pass(100 * time.Millisecond)
 			now := c.Now()
 			if passed := now.Sub(before); passed < 87*time.Millisecond || passed > 100*time.Millisecond {
 				t.Fatalf("in 100 ms it has gone on by %v", passed)

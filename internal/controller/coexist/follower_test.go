@@ -17,13 +17,14 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // followed is what an Account would be told in a cluster where an Evictor works and no pod can be deleted.
 type followed struct {
-	*world.World
+	*bubble.World
 
 	tries *builtInTries
 
@@ -60,8 +61,8 @@ func (f *followed) terminates(pod string) {
 }
 
 // caches makes the caches of a process that follows the built-in.
-func (f *followed) caches() world.Caches {
-	caches := world.NewCaches(f.Client, f.Clock, true)
+func (f *followed) caches() caches.Caches {
+	caches := caches.New(f.Client, f.Clock, true)
 	f.tries = newBuiltInTries(AccountConfig{Clock: f.Clock, Nodes: caches.Nodes, Pods: caches.Pods}, f.add)
 	return caches
 }
@@ -69,7 +70,7 @@ func (f *followed) caches() world.Caches {
 // follow runs a test in a cluster with nodes "n" and "m", in which the Evictor starts once the pods are there.
 func follow(t *testing.T, pods, test func(f *followed)) {
 	t.Helper()
-	world.Play(t, world.DescribeWrites, func(w *world.World) {
+	bubble.Play(t, bubble.DescribeWrites, func(w *bubble.World) {
 		w.On("delete", "pods", "", func() error { return errors.New("not now") })
 		w.AddNode("n", "")
 		w.AddNode("m", "")
@@ -214,7 +215,7 @@ func TestAllPodsThatAreDueAreReportedWhateverTheyWaitFor(t *testing.T) {
 // A standby decides about no pod, and sees only what the watches bring. When it leads, it looks again before each try
 // that began since its last look.
 func TestAStandbyFollowsTheBuiltInToo(t *testing.T) {
-	world.Play(t, world.DescribeWrites, func(w *world.World) {
+	bubble.Play(t, bubble.DescribeWrites, func(w *bubble.World) {
 		f := &followed{World: w}
 		w.AddNode("n", "")
 		w.AddPod("now", "n")

@@ -32,7 +32,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 )
 
 func TestMain(m *testing.M) { bubble.Main(m) }
@@ -140,7 +140,7 @@ func (s *scene) config() Config {
 
 // newAccount makes an Account that sees neither nodes nor pods.
 func newAccount(client kubernetes.Interface, clock *timeline.Clock) *Account {
-	caches := world.NewCaches(client, clock, false)
+	caches := caches.New(client, clock, false)
 	return NewAccount(AccountConfig{
 		Client: client, Clock: clock, Nodes: caches.Nodes, Pods: caches.Pods, Namespace: namespace,
 	})

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // With -short, sweeps disturb one in so many calls and events.
@@ -194,7 +193,7 @@ func TestPodsLeaveWhenTheyMust(t *testing.T) {
 // A countdown whose timeAdded was not written yet can begin again.
 func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
 	for _, story := range stories {
-		rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
+		bubble.KillAtEveryCall(t, oneIn, func(t *testing.T, k *bubble.Killed) {
 			story.play(t, func(w *world) {
 				k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 					return w.evictor(func(c *Config) { c.Client, c.EventClient = client, w.Client })
@@ -206,7 +205,7 @@ func TestWhenTheProcessIsKilledAtAnyCallTheSamePodsLeave(t *testing.T) {
 
 func TestWhateverHappensToTheWatchesAtAnyEventTheSamePodsLeave(t *testing.T) {
 	for _, story := range stories {
-		rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
+		bubble.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *bubble.Disturbed) {
 			story.play(t, func(w *world) {
 				w.run()
 				d.In(w.World)

@@ -23,8 +23,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const (
@@ -37,12 +37,12 @@ func TestMain(m *testing.M) { bubble.Main(m) }
 
 // world is a cluster with our whole Evictor at work in it. What the API server would refuse is refused by reactors of
 // the individual tests.
-type world struct{ *rig.World }
+type world struct{ *bubble.World }
 
 // play runs a test in a bubble of virtual time.
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	rig.Play(t, describe, func(w *rig.World) { test(w.T, &world{w}) })
+	bubble.Play(t, describe, func(w *bubble.World) { test(w.T, &world{w}) })
 }
 
 // describe describes the calls that change something.
@@ -76,7 +76,7 @@ func (w *world) evictor(change ...func(*Config)) func(context.Context) error {
 	for _, apply := range change {
 		apply(&config)
 	}
-	caches := rig.NewCaches(config.Client, config.Clock, config.NeverStamp || config.Mode == DryRun)
+	caches := caches.New(config.Client, config.Clock, config.NeverStamp || config.Mode == DryRun)
 	config.Nodes, config.Pods = caches.Nodes, caches.Pods
 	evictor, err := New(config)
 	w.Must(nil, err)

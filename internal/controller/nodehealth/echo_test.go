@@ -20,7 +20,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // wantUntouched checks that nodes were not changed since the world began.
@@ -170,12 +169,12 @@ func TestEchoes(t *testing.T) { //nolint:gocyclo // a table: the stories add up,
 			w.falls(nodes[0])
 			for at := 5 * time.Second; at < silentBy(0); at += 5 * time.Second {
 				w.Until(at)
-				object, err := w.API.Get(rig.Leases, corev1.NamespaceNodeLease, OwnLease)
+				object, err := w.API.Get(bubble.Leases, corev1.NamespaceNodeLease, OwnLease)
 				w.Must(nil, err)
 				copied := object.(*coordinationv1.Lease).DeepCopy()
 				copied.Name, copied.ResourceVersion = nodes[0], ""
-				w.Must(nil, w.API.Update(rig.Leases, copied, copied.Namespace))
-				w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, OwnLease))
+				w.Must(nil, w.API.Update(bubble.Leases, copied, copied.Namespace))
+				w.Must(nil, w.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, OwnLease))
 			}
 			w.Until(50*time.Second + silentBy(0))
 			w.wantReady(nodes[0], corev1.ConditionUnknown)
@@ -261,7 +260,7 @@ func TestEchoes(t *testing.T) { //nolint:gocyclo // a table: the stories add up,
 			w.Until(25 * time.Second) // the last renewal that is seen is at 20 s
 			leases.Hold()
 			w.Until(30 * time.Second)
-			w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "a-0"))
+			w.Must(nil, w.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, "a-0"))
 			if found {
 				leases.Break()
 				leases.Repair()

@@ -24,7 +24,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const (
@@ -257,7 +256,7 @@ func TestNodes(t *testing.T) { //nolint:gocyclo // a table: the stories add up, 
 			w.addZone("a", 3)
 			late := w.API.Watches("nodes")
 			w.run()
-			w.Must(nil, w.API.Delete(rig.Leases, corev1.NamespaceNodeLease, "a-0"))
+			w.Must(nil, w.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, "a-0"))
 			w.Until(45 * time.Second)
 			late.Hold()
 			w.Report("a-0", corev1.NodeReady, corev1.ConditionTrue)

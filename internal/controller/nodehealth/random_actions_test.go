@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
 // action is something that happens, more or less often. The node that it gets is a random one.
@@ -164,7 +164,7 @@ func (h *history) losesItsLease(name string) {
 }
 
 func (h *history) deleteLease(name string) {
-	err := h.API.Delete(rig.Leases, corev1.NamespaceNodeLease, name)
+	err := h.API.Delete(bubble.Leases, corev1.NamespaceNodeLease, name)
 	if !apierrors.IsNotFound(err) {
 		h.Must(nil, err)
 	}

@@ -21,7 +21,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 	"github.com/taintkeeper/taintkeeper/test/rig/sample"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const (
@@ -227,7 +226,7 @@ func (h *history) pass(d time.Duration) {
 			return
 		}
 		h.Pass(time.Second)
-		if time.Since(h.renewed) >= rig.RenewEvery {
+		if time.Since(h.renewed) >= bubble.RenewEvery {
 			h.renewed = time.Now()
 			for _, name := range h.nodes {
 				if !h.Silent[name] {
@@ -254,9 +253,9 @@ func (h *history) renews(name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now()}},
 	}
-	err := h.API.Update(rig.Leases, lease, lease.Namespace)
+	err := h.API.Update(bubble.Leases, lease, lease.Namespace)
 	if apierrors.IsNotFound(err) {
-		err = h.API.Create(rig.Leases, lease, lease.Namespace)
+		err = h.API.Create(bubble.Leases, lease, lease.Namespace)
 	}
 	h.Must(nil, err)
 	h.known[name].gives(time.Now())

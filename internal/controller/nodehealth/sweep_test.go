@@ -12,7 +12,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // With -short, sweeps disturb one in so many calls.
@@ -69,7 +68,7 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesAndPodsTheSameNodesAreTainted(
 	if len(undisturbed) != 3 {
 		t.Fatalf("undisturbed these have a NoExecute taint: %v", undisturbed)
 	}
-	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
+	bubble.KillAtEveryCall(t, oneIn, func(t *testing.T, k *bubble.Killed) {
 		got := playOutages(t, func(w *world) {
 			k.Lives(w.World, func(r bubble.Request) bool { return r.Resource != "leases" }, func(client *bubble.Slow) func(context.Context) error {
 				health, caches := w.health(func(c *Config) { c.Client, c.EventClient = client, w.Client })
@@ -90,7 +89,7 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesAndPodsTheSameNodesAreTainted(
 
 func TestWhateverHappensToTheWatchesAtAnyEventTheSameNodesAreTainted(t *testing.T) {
 	undisturbed := playOutages(t, func(w *world) { w.run() })
-	rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
+	bubble.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *bubble.Disturbed) {
 		got := playOutages(t, func(w *world) {
 			w.run()
 			d.In(w.World)

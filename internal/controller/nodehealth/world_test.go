@@ -16,7 +16,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 )
 
 // excludeDisruption is upstream's label of nodes that do not count in their zone.
@@ -27,7 +27,7 @@ var defaultGrace = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Start
 
 // world is a cluster with our whole Controller at work in it, and kubelets that renew their leases.
 type world struct {
-	*rig.World
+	*bubble.World
 
 	// renewing is called before our own lease is renewed, and returns why the renewal fails, or nil.
 	renewing func(ctx context.Context) error
@@ -47,7 +47,7 @@ func playStories(t *testing.T, stories map[string]func(w *world)) {
 
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	rig.Play(t, rig.DescribeWrites, func(w *rig.World) {
+	bubble.Play(t, bubble.DescribeWrites, func(w *bubble.World) {
 		w.Must(w.Client.CoreV1().Namespaces().Create(w.T.Context(), &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease, UID: "uid-of-the-namespace"},
 		}, metav1.CreateOptions{}))
@@ -63,12 +63,12 @@ func (w *world) run(change ...func(*Config)) {
 }
 
 // health returns a Controller, and the caches that it uses.
-func (w *world) health(change ...func(*Config)) (*Controller, rig.Caches) {
+func (w *world) health(change ...func(*Config)) (*Controller, caches.Caches) {
 	w.T.Helper()
 	config := w.config(change...)
 	health, err := New(config)
 	w.Must(nil, err)
-	return health, rig.Caches{Nodes: config.Nodes, Pods: config.Pods}
+	return health, caches.Caches{Nodes: config.Nodes, Pods: config.Pods}
 }
 
 // config returns the defaults of the flags, changed as wanted, with metrics of its own.
@@ -89,7 +89,7 @@ func (w *world) config(change ...func(*Config)) Config {
 	for _, apply := range change {
 		apply(&config)
 	}
-	caches := rig.NewCaches(config.Client, config.Clock, false)
+	caches := caches.New(config.Client, config.Clock, false)
 	config.Nodes, config.Pods = caches.Nodes, caches.Pods
 	return config
 }

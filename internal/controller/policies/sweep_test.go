@@ -15,7 +15,6 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // With -short, sweeps disturb one in so many calls and events.
@@ -87,7 +86,7 @@ func (h *history) noteDeletes() {
 }
 
 func TestWhenTheProcessIsKilledAtAnyCallPoliciesHold(t *testing.T) {
-	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
+	bubble.KillAtEveryCall(t, oneIn, func(t *testing.T, k *bubble.Killed) {
 		playScene(t, func(h *history) {
 			k.Lives(h.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 				h.core = client
@@ -98,7 +97,7 @@ func TestWhenTheProcessIsKilledAtAnyCallPoliciesHold(t *testing.T) {
 }
 
 func TestWhateverHappensToTheWatchesAtAnyEventPoliciesHold(t *testing.T) {
-	rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
+	bubble.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *bubble.Disturbed) {
 		playScene(t, func(h *history) {
 			h.run()
 			d.In(h.World)

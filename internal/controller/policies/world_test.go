@@ -42,7 +42,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/stage"
 	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 )
 
 func TestMain(m *testing.M) { bubble.Main(m) }
@@ -68,7 +68,7 @@ var (
 // world is a cluster with policies, the Eviction API, and an Evictor that follows the policies. Nodes n and m are in
 // zone a.
 type world struct {
-	*rig.World
+	*bubble.World
 
 	policies client.WithWatch
 	evictor  *eviction.Evictor
@@ -94,7 +94,7 @@ func playStories(t *testing.T, stories map[string]func(w *world)) {
 
 func play(t *testing.T, test func(w *world)) {
 	t.Helper()
-	rig.Play(t, describe, func(in *rig.World) {
+	bubble.Play(t, describe, func(in *bubble.World) {
 		w := &world{World: in, core: in.Client}
 		w.makePolicies()
 		w.makeEvictionAPI()
@@ -361,7 +361,7 @@ func (w *world) replica(
 	run func(ctx context.Context, f *Follower, evictor func(context.Context) error) error, change ...func(*eviction.Config),
 ) func(context.Context) error {
 	w.T.Helper()
-	caches := rig.NewCaches(w.Client, w.Clock, false)
+	caches := caches.New(w.Client, w.Clock, false)
 	var err error
 	w.follower, err = New(Config{
 		Client: w.policies, Core: w.core, Nodes: caches.Nodes, Pods: caches.Pods, Labels: &podwire.Labels{}, Clock: w.Clock,

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // With -short, sweeps disturb one in so many calls.
@@ -62,7 +61,7 @@ func playRule(t *testing.T, begins func(w *world)) (parts [][]string) {
 
 func TestWhenTheProcessIsKilledAtAnyCallAboutNodesTheSameNodesAreTainted(t *testing.T) {
 	undisturbed := playRule(t, func(w *world) { w.run() })
-	rig.KillAtEveryCall(t, oneIn, func(t *testing.T, k *rig.Killed) {
+	bubble.KillAtEveryCall(t, oneIn, func(t *testing.T, k *bubble.Killed) {
 		got := playRule(t, func(w *world) {
 			k.Lives(w.World, func(bubble.Request) bool { return true }, func(client *bubble.Slow) func(context.Context) error {
 				controller, caches := w.controller(func(c *Config) { c.Client = client })
@@ -77,7 +76,7 @@ func TestWhenTheProcessIsKilledAtAnyCallAboutNodesTheSameNodesAreTainted(t *test
 
 func TestWhateverHappensToTheWatchesAtAnyEventTheSameNodesAreTainted(t *testing.T) {
 	undisturbed := playRule(t, func(w *world) { w.run() })
-	rig.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *rig.Disturbed) {
+	bubble.DisturbEveryEvent(t, oneIn, func(t *testing.T, d *bubble.Disturbed) {
 		got := playRule(t, func(w *world) {
 			w.run()
 			d.In(w.World)

@@ -30,7 +30,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 )
 
 const (
@@ -41,7 +41,7 @@ const (
 
 // world is a cluster with our whole Controller at work in it.
 type world struct {
-	*rig.World
+	*bubble.World
 
 	wrote func(ctx context.Context) error // is told of a patch of a node that was done, and says what its caller hears
 
@@ -74,7 +74,7 @@ func playStories(t *testing.T, stories map[string]func(w *world)) {
 
 func play(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	rig.Play(t, rig.DescribeWrites, func(in *rig.World) {
+	bubble.Play(t, bubble.DescribeWrites, func(in *bubble.World) {
 		w := &world{World: in}
 		w.makeRules()
 		test(w.T, w)
@@ -172,10 +172,10 @@ func (w *world) run(change ...func(*Config)) {
 }
 
 // controller returns a Controller with metrics of its own, and the caches that run with it.
-func (w *world) controller(change ...func(*Config)) (*Controller, rig.Caches) {
+func (w *world) controller(change ...func(*Config)) (*Controller, caches.Caches) {
 	w.T.Helper()
 	w.Registry = prometheus.NewRegistry()
-	caches := rig.NewCaches(w.Client, &timeline.Clock{}, false)
+	caches := caches.New(w.Client, &timeline.Clock{}, false)
 	config := Config{
 		Client: &bubble.Slow{Clientset: w.Client, After: w.answered}, EventClient: w.Client, Rules: w.rules,
 		Nodes: caches.Nodes, Clock: w.Clock, Registerer: w.Registry,

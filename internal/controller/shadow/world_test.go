@@ -21,8 +21,8 @@ import (
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
-	rig "github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 const sec = time.Second
@@ -30,9 +30,9 @@ const sec = time.Second
 func TestMain(m *testing.M) { bubble.Main(m) }
 
 // world is a cluster with a Comparison at work in it. The built-in is played by the tests; what upstream's own
-// controller does is observed in test/parity/evictions.
+// controller does is observed in test/parity/histories.
 type world struct {
-	*rig.World
+	*bubble.World
 
 	comparison *Comparison
 	writes     []write
@@ -49,12 +49,12 @@ type write struct {
 // play runs a test in a bubble of virtual time. The Comparison does not run yet.
 func play(t *testing.T, test func(w *world)) {
 	t.Helper()
-	rig.Play(t, func(action clienttesting.Action) string {
+	bubble.Play(t, func(action clienttesting.Action) string {
 		if event, ok := action.(clienttesting.CreateActionImpl); ok && action.GetResource().Resource == "events" {
 			return "event " + event.Object.(*corev1.Event).Reason + " " + event.Object.(*corev1.Event).Message
 		}
 		return ""
-	}, func(base *rig.World) {
+	}, func(base *bubble.World) {
 		w := &world{World: base}
 		w.Client.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if refusal := w.refusal.Load(); refusal != nil {
@@ -75,7 +75,7 @@ func play(t *testing.T, test func(w *world)) {
 // run starts the Comparison.
 func (w *world) run() {
 	w.T.Helper()
-	registry, caches := prometheus.NewPedanticRegistry(), rig.NewCaches(w.Client, w.Clock, true)
+	registry, caches := prometheus.NewPedanticRegistry(), caches.New(w.Client, w.Clock, true)
 	w.Registry = registry
 	var err error
 	w.comparison, err = New(Config{

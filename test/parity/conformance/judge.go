@@ -4,10 +4,15 @@
 package main
 
 import (
+	"encoding/xml"
+	"os"
+
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/onsi/ginkgo/v2/reporters"
 )
 
 // result is a run that was played and judged.
@@ -18,7 +23,6 @@ type result struct {
 	// complaints are unexpected results that belong to none of the requested specs.
 	complaints []string
 	// Each of these is empty when there is none.
-	junit string // file
 	log   string // file with the output of the specs
 	state string // folder of the cluster
 }
@@ -92,4 +96,69 @@ func (r result) count(conditions ...func(row) bool) int {
 		}
 	}
 	return n
+}
+
+const (
+	statusPassed  = "passed"
+	statusSkipped = "skipped"
+	statusPending = "pending"
+)
+
+// filteredOut is the message of a spec that ginkgo left out; one that skipped itself adds a reason after it.
+const filteredOut = "skipped"
+
+// specType is how a report begins the names of specs, as opposed to those of the suite's own set-up and reports.
+const specType = "[It] "
+
+// outcome is how something that ran ended, according to a report.
+type outcome struct {
+	name    string // of the spec, or of a part of the suite in brackets
+	spec    bool
+	status  string // ginkgo's
+	took    time.Duration
+	message string // why it did not pass
+}
+
+// readReport reads what ran from a JUnit file, in which upstream reports all its thousands of specs.
+func readReport(path string) ([]outcome, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the report of the specs: %w", err)
+	}
+	var report reporters.JUnitTestSuites
+	if err := xml.Unmarshal(content, &report); err != nil {
+		return nil, fmt.Errorf("read the report of the specs %s: %w", path, err)
+	}
+	var all []outcome
+	for _, suite := range report.TestSuites {
+		for _, c := range suite.TestCases {
+			if leftOut(c) {
+				continue
+			}
+			name, isSpec := strings.CutPrefix(c.Name, specType)
+			all = append(all, outcome{
+				name: name, spec: isSpec, status: c.Status,
+				took:    time.Duration(c.Time * float64(time.Second)),
+				message: message(c),
+			})
+		}
+	}
+	return all, nil
+}
+
+// leftOut tells what never began from what ran, also from a spec that ran until it skipped itself.
+func leftOut(c reporters.JUnitTestCase) bool {
+	return c.Status == statusPending || c.Status == statusSkipped && (c.Skipped == nil || c.Skipped.Message == filteredOut)
+}
+
+func message(c reporters.JUnitTestCase) string {
+	switch {
+	case c.Failure != nil:
+		return strings.TrimSpace(c.Failure.Message + "\n" + c.Failure.Description)
+	case c.Error != nil:
+		return strings.TrimSpace(c.Error.Message + "\n" + c.Error.Description)
+	case c.Skipped != nil:
+		return c.Skipped.Message
+	}
+	return ""
 }

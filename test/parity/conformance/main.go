@@ -37,7 +37,7 @@ func main() {
 	var s suite
 	flag.StringVar(&s.e2e, "e2e", "bin/conformance/e2e.test", "upstream's e2e test binary")
 	flag.StringVar(&s.kubectl, "kubectl", "bin/conformance/kubectl", "the kubectl that specs call")
-	flag.StringVar(&s.results, "results", "bin/conformance/results", "folder for the JUnit files and the logs, one folder in it per run")
+	flag.StringVar(&s.results, "results", "bin/conformance/results", "folder for the logs, one folder in it per run")
 	check := flag.Bool("check", false, "only check the flags (used before anything is built)")
 	flag.Parse()
 	chosen, err := chooseRuns(*names, flag.Args())

@@ -8,8 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/process"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
@@ -75,22 +79,11 @@ func (s suite) play(ctx context.Context, r run) result {
 	return res
 }
 
-// renew makes a folder empty, so that nothing in it is an earlier run's.
-func renew(folder string) error {
-	if err := os.RemoveAll(folder); err != nil {
-		return fmt.Errorf("remove the results of an earlier run: %w", err)
-	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("make the folder for the results: %w", err)
-	}
-	return nil
-}
-
 // playIn starts a cluster and the evictor of the run, plays the specs there, leaves the JUnit file in the folder, and
 // ends everything.
 func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []outcome, err error) {
-	if err := renew(folder); err != nil {
-		return nil, err
+	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(folder, 0o755)); err != nil { // nothing of an earlier run
+		return nil, fmt.Errorf("make an empty folder for the results: %w", err)
 	}
 	res.state = filepath.Join(folder, "cluster")
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
@@ -136,8 +129,7 @@ func allOurs(path string) error {
 }
 
 // playSpecs runs upstream's binary against the cluster, and returns what it reports.
-func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, folder string, res *result,
-) ([]outcome, error) {
+func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, folder string, res *result) ([]outcome, error) {
 	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
 	if err != nil {
 		return nil, err
@@ -145,21 +137,96 @@ func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, fol
 	res.log = filepath.Join(folder, "e2e.log")
 	progress("%s: %d specs, one after the other; their log is %s", res.name, len(specs), shortPath(res.log))
 	reports := filepath.Join(cluster.Dir(), "reports")
-	status, err := s.runE2E(ctx, e2eRun{
-		name: res.name, log: res.log, kubeconfig: kubeconfig, reports: reports, home: filepath.Join(cluster.Dir(), "home"),
-	})
+	status, err := s.runE2E(ctx, e2eRun{log: res.log, kubeconfig: kubeconfig, reports: reports, home: filepath.Join(cluster.Dir(), "home")})
 	if err != nil {
 		return nil, err
 	}
-	report, err := readReport(filepath.Join(reports, "junit_01.xml"))
+	ran, err := readReport(filepath.Join(reports, "junit_01.xml"))
 	if err != nil {
 		return nil, fmt.Errorf("%w (e2e.test ended with %s, its log is %s)", err, status, shortPath(res.log))
 	}
-	junit := filepath.Join(folder, "junit.xml")
-	if err := writeReport(junit, report); err != nil {
-		return nil, err
-	}
-	res.junit = junit
-	ran := outcomes(report)
 	return ran, contradiction(status, ran)
+}
+
+const (
+	// specsTimeout bounds the specs of a run. Where nobody evicts they wait for ten minutes in all.
+	specsTimeout = 40 * time.Minute
+	// outputGrace is how long the output of a process that was killed may stay open.
+	outputGrace = 5 * time.Second
+)
+
+// e2eRun is what upstream's binary is told.
+type e2eRun struct {
+	log        string // file for its output
+	kubeconfig string // the administrator's
+	reports    string // folder for its JUnit file
+	home       string // folder for the caches of kubectl and for temporary files
+}
+
+// runE2E runs upstream's binary to its end and returns how it ended. That specs fail is no error. At the end of ctx it
+// is killed with all that it has started: what it would clean up goes with the cluster.
+func (s suite) runE2E(ctx context.Context, e e2eRun) (*os.ProcessState, error) {
+	if err := os.Mkdir(e.home, 0o700); err != nil {
+		return nil, fmt.Errorf("create a home directory for e2e.test: %w", err)
+	}
+	log, err := os.Create(e.log)
+	if err != nil {
+		return nil, fmt.Errorf("make the log of e2e.test: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(s.e2e, s.arguments(e)...)
+	cmd.Dir = e.home
+	cmd.Env = append(os.Environ(), "HOME="+e.home, "TMPDIR="+e.home)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = outputGrace
+	return runToEnd(ctx, cmd)
+}
+
+func (s suite) arguments(e e2eRun) []string {
+	args := []string{
+		"--provider=skeleton", // no cloud
+		"--kubeconfig=" + e.kubeconfig,
+		"--kubectl-path=" + s.kubectl,
+		"--report-dir=" + e.reports,
+		"--e2e-output-dir=" + e.home,
+		"--ginkgo.v",
+		"--ginkgo.no-color",
+		"--ginkgo.silence-skips",
+		"--ginkgo.seed=1", // the same order in every run
+		"--ginkgo.timeout=" + specsTimeout.String(),
+	}
+	for _, expression := range focus() {
+		args = append(args, "--ginkgo.focus="+expression)
+	}
+	return args
+}
+
+// runToEnd starts a process, and waits until it ends or must be killed.
+func runToEnd(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
+	started, err := process.Start(cmd, "")
+	if err != nil {
+		return nil, fmt.Errorf("start e2e.test: %w", err)
+	}
+	select {
+	case <-ctx.Done():
+		started.Kill()
+		return nil, fmt.Errorf("run the specs: %w", context.Cause(ctx))
+	case <-started.Ended():
+	}
+	err = started.Wait()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		return nil, fmt.Errorf("run the specs: %w", err)
+	}
+	return cmd.ProcessState, nil
+}
+
+// contradiction is an error when the process failed and its report does not say why.
+func contradiction(status fmt.Stringer, ran []outcome) error {
+	failed := slices.ContainsFunc(ran, func(o outcome) bool {
+		return o.status != statusPassed && o.status != statusSkipped
+	})
+	if got := status.String(); !failed && got != "exit status 0" {
+		return fmt.Errorf("e2e.test ended with %s although nothing in its report failed: look at its log", got)
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"text/tabwriter"
 	"time"
 )
 
@@ -22,56 +23,38 @@ const (
 func report(out io.Writer, results []result) {
 	printTable(out, results)
 	for _, r := range results {
-		_, _ = fmt.Fprintf(out, "\n%s\n", r.verdict())
+		fmt.Fprintf(out, "\n%s\n", r.verdict())
 		for _, line := range r.complaintLines() {
-			_, _ = fmt.Fprintln(out, indent+line)
+			fmt.Fprintln(out, indent+line)
 		}
-		for _, line := range r.files() {
-			_, _ = fmt.Fprintln(out, indent+line)
+		for what, path := range map[string]string{"log": r.log, "cluster": r.state} {
+			if path != "" {
+				fmt.Fprintln(out, indent+what+": "+shortPath(path))
+			}
 		}
 	}
 }
 
 func printTable(out io.Writer, results []result) {
-	heading := []string{"SPEC"}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer table.Flush()
+	fmt.Fprint(table, "SPEC")
 	for _, r := range results {
-		heading = append(heading, strings.ToUpper(r.name))
+		fmt.Fprint(table, "\t", strings.ToUpper(r.name))
 	}
-	table := [][]string{heading}
+	fmt.Fprintln(table)
 	container := ""
 	for i, s := range specs {
 		if s.container != container {
 			container = s.container
-			table = append(table, []string{untagged(container)})
+			fmt.Fprintln(table, untagged(container)+strings.Repeat("\t", len(results)))
 		}
-		line := []string{indent + untagged(s.text)}
+		fmt.Fprint(table, indent+untagged(s.text))
 		for _, r := range results {
-			line = append(line, r.rows[i].cell())
+			fmt.Fprint(table, "\t", r.rows[i].cell())
 		}
-		table = append(table, line)
+		fmt.Fprintln(table)
 	}
-	for _, line := range align(table) {
-		_, _ = fmt.Fprintln(out, line)
-	}
-}
-
-// align pads the cells of each column to the same width. The first line has all columns.
-func align(table [][]string) []string {
-	widths := make([]int, len(table[0]))
-	for _, line := range table {
-		for i, cell := range line {
-			widths[i] = max(widths[i], len(cell))
-		}
-	}
-	var lines []string
-	for _, line := range table {
-		var text strings.Builder
-		for i, cell := range line {
-			_, _ = fmt.Fprintf(&text, "%-*s  ", widths[i], cell)
-		}
-		lines = append(lines, strings.TrimRight(text.String(), " "))
-	}
-	return lines
 }
 
 func (r row) cell() string {
@@ -140,17 +123,6 @@ func shorten(text string) []string {
 	}
 	for i := range lines[1:] {
 		lines[i+1] = indent + lines[i+1]
-	}
-	return lines
-}
-
-// files says where to read more.
-func (r result) files() []string {
-	var lines []string
-	for _, file := range []struct{ what, path string }{{"JUnit", r.junit}, {"log", r.log}, {"cluster", r.state}} {
-		if file.path != "" {
-			lines = append(lines, file.what+": "+shortPath(file.path))
-		}
 	}
 	return lines
 }

@@ -5,7 +5,6 @@ package kubectltaint
 
 import (
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -56,66 +55,14 @@ func currentTaint(r *rand.Rand) corev1.Taint {
 	return taint
 }
 
-// smaller takes away a spec, the permission to overwrite, a current taint or its timeAdded, or a byte of a spec.
-func smaller(c command) iter.Seq[command] {
-	return func(yield func(command) bool) {
-		for i := range c.Specs {
-			if !yield(command{Specs: without(c.Specs, i), Policy: c.Policy, Current: c.Current}) {
-				return
-			}
-		}
-		if c.Policy != taints.KeepExisting && !yield(command{Specs: c.Specs, Current: c.Current}) {
-			return
-		}
-		for current := range simplerTaints(c.Current) {
-			if !yield(command{Specs: c.Specs, Policy: c.Policy, Current: current}) {
-				return
-			}
-		}
-		for specs := range shorterSpecs(c.Specs) {
-			if !yield(command{Specs: specs, Policy: c.Policy, Current: c.Current}) {
-				return
-			}
+func unique(all []corev1.Taint) []corev1.Taint {
+	var kept []corev1.Taint
+	for _, taint := range all {
+		if !slices.ContainsFunc(kept, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }) {
+			kept = append(kept, taint)
 		}
 	}
-}
-
-func simplerTaints(list []corev1.Taint) iter.Seq[[]corev1.Taint] {
-	return func(yield func([]corev1.Taint) bool) {
-		for i := range list {
-			if !yield(without(list, i)) {
-				return
-			}
-		}
-		for i, old := range list {
-			simpler := corev1.Taint{Key: old.Key, Value: old.Value, Effect: old.Effect}
-			if old.TimeAdded != nil && !yield(with(list, i, simpler)) {
-				return
-			}
-		}
-	}
-}
-
-func shorterSpecs(specs []string) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		for i, old := range specs {
-			for at := range len(old) {
-				if !yield(with(specs, i, old[:at]+old[at+1:])) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func without[T any](list []T, i int) []T {
-	return slices.Delete(slices.Clone(list), i, i+1)
-}
-
-func with[T any](list []T, i int, element T) []T {
-	changed := slices.Clone(list)
-	changed[i] = element
-	return changed
+	return kept
 }
 
 // String gives the command in Go.
@@ -137,4 +84,89 @@ func literal(taint corev1.Taint) string {
 		fields += ", TimeAdded: &added"
 	}
 	return "{" + fields + "}"
+}
+
+// What most specs are made of. There is so little of it that specs meet each other and the node's taints all the
+// time.
+var (
+	keys    = []string{"a", "a", "b", "example.com/a"}
+	values  = []string{"", "1", "2"}
+	effects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+)
+
+// What they are made of now and then: the borders of what is allowed, on both sides.
+var (
+	oddKeys = []string{
+		"", "A", "a.b_c-d", "0", "-a", "a-", ".a", "a_", "a b", "a\n", " a", "ä", "a\xff", "a,b", "a*",
+		"/a", "a/", "a/b/c", "Example.com/a", "example..com/a", "-example.com/a", "example_com/a", "a//b",
+		long("k", 63), long("k", 64), "example.com/" + long("k", 63), "example.com/" + long("k", 64),
+		prefix(253) + "/a", prefix(254) + "/a", prefix(253) + "/" + long("k", 63), long("k", 64) + ".com/a",
+	}
+	oddValues = []string{
+		"A", "a.b_c-d", "-1", "1-", ".", "_1", "1=2", "=", "a/b", " ", "1 ", "ä", "\xff", "true", "a,b",
+		long("v", 63), long("v", 64),
+	}
+	oddEffects = []string{"", "noexecute", "NOEXECUTE", "NoEvict", "NoSchedule ", " NoSchedule", "NoScheduleNoAdmit", "NoExecute:NoExecute", "NoExecute="}
+)
+
+func long(letter string, length int) string { return strings.Repeat(letter, length) }
+
+// prefix is a DNS subdomain of that length, in labels of up to 63 letters.
+func prefix(length int) string {
+	return strings.Repeat(long("p", 63)+".", 4)[:length-1] + "q"
+}
+
+// spec makes one argument: usually a good one, sometimes one with an odd part, sometimes one with a typing error, and
+// sometimes any letters.
+func spec(r *rand.Rand) string {
+	switch r.IntN(16) {
+	case 0, 1:
+		return assemble(r, pickOdd(r, keys, oddKeys), pickOdd(r, values, oddValues), pickOdd(r, effects, oddEffects))
+	case 2:
+		return mistype(r, goodSpec(r))
+	case 3:
+		return strings.Join(seed.List(r, 8, func(r *rand.Rand) string { return seed.Pick(r, letters) }), "")
+	default:
+		return goodSpec(r)
+	}
+}
+
+func goodSpec(r *rand.Rand) string {
+	return assemble(r, seed.Pick(r, keys), seed.Pick(r, values), seed.Pick(r, effects))
+}
+
+func pickOdd(r *rand.Rand, usual, odd []string) string {
+	if r.IntN(2) == 0 {
+		return seed.Pick(r, odd)
+	}
+	return seed.Pick(r, usual)
+}
+
+// assemble uses each form of the grammar, those for additions more often.
+func assemble(r *rand.Rand, key, value, effect string) string {
+	return seed.Pick(r, []string{
+		key + "=" + value + ":" + effect,
+		key + "=" + value + ":" + effect,
+		key + ":" + effect,
+		key + ":" + effect,
+		key + "-",
+		key + ":" + effect + "-",
+		key + "=" + value + ":" + effect + "-",
+	})
+}
+
+// letters are those that mean something in a spec, and some that don't.
+var letters = []string{"a", "1", "=", ":", "-", "/", ".", " ", "NoExecute", ":NoExecute", "ä", "\x00"}
+
+// mistype puts something in, leaves something out, or does something twice.
+func mistype(r *rand.Rand, spec string) string {
+	at := r.IntN(len(spec))
+	switch r.IntN(3) {
+	case 0:
+		return spec[:at] + seed.Pick(r, letters) + spec[at:]
+	case 1:
+		return spec[:at] + spec[at+1:]
+	default:
+		return spec[:at] + spec[at:at+1] + spec[at:]
+	}
 }

@@ -4,17 +4,12 @@
 package kubectltaint
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest/fake"
 	"k8s.io/kubectl/pkg/cmd/taint"
@@ -31,9 +26,7 @@ const nodeName = "node-1"
 // node.
 type kubectl struct {
 	factory *cmdtesting.TestFactory
-	node    *corev1.Node
-	// asked and patched tell how far the command got.
-	asked, patched bool
+	server  *server
 }
 
 // fatal is what a command panics with where kubectl would end.
@@ -41,9 +34,8 @@ type fatal struct{ message string }
 
 func newKubectl(t *testing.T) *kubectl {
 	t.Helper()
-	k := &kubectl{}
-	k.factory = newFactory(t, k.serve)
-	return k
+	s := &server{}
+	return &kubectl{newFactory(t, s.serve), s}
 }
 
 // newFactory makes what a kubectl command needs, with an API server that is a function.
@@ -86,21 +78,16 @@ type outcome struct {
 
 // run carries out the command. An error means that kubectl did something that this test knows nothing about.
 func (k *kubectl) run(c command) (outcome, error) {
-	k.node = &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: nodeName, ResourceVersion: "1"},
-		Spec:       corev1.NodeSpec{Taints: c.Current},
-	}
-	k.asked, k.patched = false, false
+	k.server.reset(newNode(nodeName, c.Current))
 	_, message, failed := execute(k.factory, arguments(c))
 	switch {
-	case failed && k.patched:
+	case failed && k.server.patched:
 		return outcome{}, fmt.Errorf("kubectl changed the node and failed: %s", message)
-	case !failed && !k.patched:
+	case !failed && !k.server.patched:
 		return outcome{}, fmt.Errorf("kubectl neither failed nor changed the node: %s", message)
 	case !failed:
-		return outcome{Step: done, Taints: k.node.Spec.Taints}, nil
-	case !k.asked:
+		return outcome{Step: done, Taints: k.server.nodes[0].Spec.Taints}, nil
+	case !k.server.asked:
 		return outcome{Step: refusedUnseen, message: message}, nil
 	case strings.Contains(message, "--overwrite is false"):
 		return outcome{Step: refusedExisting, message: message}, nil
@@ -137,48 +124,4 @@ func arguments(c command) []string {
 		args = append(args, "--overwrite")
 	}
 	return append(append(args, "--"), c.Specs...)
-}
-
-// serve is the API server: GET gives the node, PATCH changes it.
-func (k *kubectl) serve(request *http.Request) (*http.Response, error) {
-	if !strings.HasSuffix(request.URL.Path, "/nodes/"+nodeName) {
-		return nil, fmt.Errorf("%s %s is not served here", request.Method, request.URL.Path)
-	}
-	k.asked = true
-	switch request.Method {
-	case http.MethodGet:
-		return k.answer()
-	case http.MethodPatch:
-		if err := k.patch(request.Body); err != nil {
-			return nil, fmt.Errorf("patch the node: %w", err)
-		}
-		k.patched = true
-		return k.answer()
-	}
-	return nil, fmt.Errorf("method %s is not served here", request.Method)
-}
-
-func (k *kubectl) answer() (*http.Response, error) {
-	body, err := json.Marshal(k.node)
-	if err != nil {
-		return nil, fmt.Errorf("encode the node: %w", err)
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: cmdtesting.DefaultHeader(), Body: io.NopCloser(bytes.NewReader(body))}, nil
-}
-
-func (k *kubectl) patch(body io.Reader) error {
-	patch, err := io.ReadAll(body)
-	if err != nil {
-		return fmt.Errorf("read it: %w", err)
-	}
-	old, err := json.Marshal(k.node)
-	if err != nil {
-		return fmt.Errorf("encode the node: %w", err)
-	}
-	patched, err := strategicpatch.StrategicMergePatch(old, patch, &corev1.Node{})
-	if err != nil {
-		return fmt.Errorf("merge it: %w", err)
-	}
-	k.node = &corev1.Node{}
-	return json.Unmarshal(patched, k.node)
 }

@@ -33,6 +33,18 @@ import (
 // over the loopback interface.
 type server struct {
 	nodes []*corev1.Node
+	// asked and patched tell how far a command got.
+	asked, patched bool
+}
+
+func (s *server) reset(nodes ...*corev1.Node) { *s = server{nodes: nodes} }
+
+func newNode(name string, current []corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"},
+		Spec:       corev1.NodeSpec{Taints: current},
+	}
 }
 
 // listen serves over the loopback interface.
@@ -71,12 +83,13 @@ func (s *server) answer(request *http.Request) (int, any) {
 	if i < 0 {
 		return http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "nodes "+rest+" not found")
 	}
+	s.asked = true
 	if request.Method == http.MethodPatch {
 		patched, err := patched(s.nodes[i], request)
 		if err != nil {
 			return http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		}
-		s.nodes[i] = patched
+		s.nodes[i], s.patched = patched, true
 	}
 	return http.StatusOK, s.nodes[i]
 }

@@ -4,7 +4,6 @@
 package kubectltaint
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,23 +13,40 @@ import (
 	"github.com/taintkeeper/taintkeeper/taints"
 )
 
-// The editors below are wrong in one respect each.
+// wrong is an editor that is wrong in one respect.
+type wrong struct {
+	parse func(spec string) string
+	apply func(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error)
+}
 
-type appendsAtTheEnd struct{ ours }
+func (w wrong) ParseEdit(specs ...string) (taints.Edit, error) {
+	var read []string
+	for _, spec := range specs {
+		if w.parse != nil {
+			spec = w.parse(spec)
+		}
+		read = append(read, spec)
+	}
+	return taints.ParseEdit(read...)
+}
 
-func (w appendsAtTheEnd) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
-	result, err := w.ours.Apply(edit, current, policy)
+func (w wrong) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
+	if w.apply != nil {
+		return w.apply(edit, current, policy)
+	}
+	return edit.Apply(current, policy)
+}
+
+func appendsAtTheEnd(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
+	result, err := edit.Apply(current, policy)
 	if err != nil {
 		return nil, err
 	}
-	added := len(edit.Add)
-	return slices.Concat(result[added:], result[:added]), nil
+	return slices.Concat(result[len(edit.Add):], result[:len(edit.Add)]), nil
 }
 
-type keepsTimeAdded struct{ ours }
-
-func (w keepsTimeAdded) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
-	result, err := w.ours.Apply(edit, current, policy)
+func keepsTimeAdded(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
+	result, err := edit.Apply(current, policy)
 	for i, taint := range result {
 		if old := slices.IndexFunc(current, func(old corev1.Taint) bool { return old.MatchTaint(&taint) }); old >= 0 {
 			result[i].TimeAdded = current[old].TimeAdded
@@ -39,140 +55,52 @@ func (w keepsTimeAdded) Apply(edit taints.Edit, current []corev1.Taint, policy t
 	return result, err
 }
 
-type overwritesEqualValues struct{ ours }
-
-func (w overwritesEqualValues) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
-	same := func(taint corev1.Taint) bool { return slices.Contains(current, taint) }
-	if slices.ContainsFunc(edit.Add, same) {
+func overwritesEqualValues(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
+	if slices.ContainsFunc(edit.Add, func(taint corev1.Taint) bool { return slices.Contains(current, taint) }) {
 		policy = taints.OverwriteExisting
 	}
-	return w.ours.Apply(edit, current, policy)
+	return edit.Apply(current, policy)
 }
 
-type removesTwice struct{ ours }
-
-func (w removesTwice) Apply(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
+func removesTwice(edit taints.Edit, current []corev1.Taint, policy taints.Overwrite) ([]corev1.Taint, error) {
 	edit.Remove = slices.Compact(slices.Clone(edit.Remove))
-	return w.ours.Apply(edit, current, policy)
+	return edit.Apply(current, policy)
 }
 
-type trimsBlanks struct{ ours }
-
-func (w trimsBlanks) ParseEdit(specs ...string) (taints.Edit, error) {
-	var trimmed []string
-	for _, spec := range specs {
-		trimmed = append(trimmed, strings.TrimSpace(spec))
-	}
-	return w.ours.ParseEdit(trimmed...)
-}
-
-type takesTwoDashesForOne struct{ ours }
-
-func (w takesTwoDashesForOne) ParseEdit(specs ...string) (taints.Edit, error) {
-	var read []string
-	for _, spec := range specs {
-		read = append(read, strings.Replace(spec, "--", "-", 1))
-	}
-	return w.ours.ParseEdit(read...)
-}
-
-type addsWhatIsThere struct{ ours }
-
-func (w addsWhatIsThere) Apply(edit taints.Edit, current []corev1.Taint, _ taints.Overwrite) ([]corev1.Taint, error) {
-	result, err := w.ours.Apply(edit, nil, taints.KeepExisting)
+func addsWhatIsThere(edit taints.Edit, current []corev1.Taint, _ taints.Overwrite) ([]corev1.Taint, error) {
+	result, err := edit.Apply(nil, taints.KeepExisting)
 	return slices.Concat(result, current), err
 }
 
+func takesTwoDashesForOne(spec string) string { return strings.Replace(spec, "--", "-", 1) }
+
 func TestAWrongEditorIsFoundAndItsInputMadeSmall(t *testing.T) {
-	tests := []struct {
-		name  string
-		wrong editor
+	c := &comparison{kubectl: newKubectl(t)}
+	for name, test := range map[string]struct {
+		wrong wrong
 		// What the smallest command has, and what the node has then.
 		specs, current int
 	}{
-		{"additions go to the end", appendsAtTheEnd{}, 1, 1},
-		{"an overwritten taint keeps its timeAdded", keepsTimeAdded{}, 1, 1},
-		{"an equal value may be overwritten", overwritesEqualValues{}, 1, 1},
-		{"a removal may come twice", removesTwice{}, 2, 1},
-		{"blanks around a spec are trimmed", trimsBlanks{}, 1, 0},
-		{"two dashes are one", takesTwoDashesForOne{}, 1, 0},
-	}
-	c := &comparison{kubectl: newKubectl(t)}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c.ours = test.wrong
-			found := c.property().Search(1, 5000)
-			if found == nil {
-				t.Fatal("not found")
-			}
-			if len(found.Smallest.Specs) != test.specs || len(found.Smallest.Current) != test.current {
-				t.Errorf("not the smallest command that shows it: %s", found.Smallest)
-			}
-			t.Logf("input %d shows it: %s: %v", found.Index, found.Smallest, found.Err)
-		})
-	}
-}
-
-func TestAWrongParserIsFound(t *testing.T) {
-	for name, wrong := range map[string]editor{"blanks": trimsBlanks{}, "dashes": takesTwoDashesForOne{}} {
+		"additions go to the end":              {wrong{apply: appendsAtTheEnd}, 1, 1},
+		"an overwritten taint keeps timeAdded": {wrong{apply: keepsTimeAdded}, 1, 1},
+		"an equal value may be overwritten":    {wrong{apply: overwritesEqualValues}, 1, 1},
+		"a removal may come twice":             {wrong{apply: removesTwice}, 2, 1},
+		"blanks around a spec are trimmed":     {wrong{parse: strings.TrimSpace}, 1, 0},
+		"two dashes are one":                   {wrong{parse: takesTwoDashesForOne}, 1, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := &comparison{ours: wrong}
-			if c.parsing().Search(1, 5000) == nil {
-				t.Error("not found")
+			c.ours = test.wrong
+			smallest := c.property().MustFind(t, 5000).Smallest
+			if len(smallest.Specs) != test.specs || len(smallest.Current) != test.current {
+				t.Errorf("not the smallest command that shows it: %s", smallest)
+			}
+			if test.wrong.parse != nil {
+				c.parsing().MustFind(t, 5000)
 			}
 		})
 	}
-}
-
-func TestAResultThatTheAPIServerRefusesIsFound(t *testing.T) {
-	c := &comparison{ours: addsWhatIsThere{}}
-	if c.results().Search(1, 5000) == nil {
-		t.Error("not found")
-	}
-}
-
-func TestTheGeneratedCommandsReachEveryOutcome(t *testing.T) {
-	c := &comparison{ours: ours{}}
-	reached := map[step]int{}
-	overwritten := 0
-	for i := range 5000 {
-		in := generate(rand.New(rand.NewPCG(1, uint64(i))))
-		outcome := c.outcome(in)
-		reached[outcome.Step]++
-		if outcome.Step == done && len(in.Specs) > 1 && in.Policy == taints.OverwriteExisting && len(in.Current) > 1 {
-			overwritten++
-		}
-	}
-	for _, step := range []step{done, refusedUnseen, refusedExisting, refusedMissing} {
-		if reached[step] < 200 {
-			t.Errorf("%d commands only are %s", reached[step], step)
-		}
-	}
-	if overwritten < 50 {
-		t.Errorf("%d commands only overwrite among several taints", overwritten)
-	}
-}
-
-func TestTheOddPartsLieOnBothSidesOfTheBorder(t *testing.T) {
-	tests := []struct {
-		name          string
-		parts         []string
-		before, after string
-	}{
-		{"keys", oddKeys, "", ":NoExecute"},
-		{"values", oddValues, "a=", ":NoExecute"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			accepted := 0
-			for _, part := range test.parts {
-				if _, err := taints.Parse(test.before + part + test.after); err == nil {
-					accepted++
-				}
-			}
-			if accepted < 3 || accepted > len(test.parts)-3 {
-				t.Errorf("%d of %d are accepted", accepted, len(test.parts))
-			}
-		})
-	}
+	t.Run("the API server refuses the result", func(t *testing.T) {
+		c.ours = wrong{apply: addsWhatIsThere}
+		c.results().MustFind(t, 5000)
+	})
 }

@@ -4,24 +4,39 @@
 package matching
 
 import (
-	"iter"
+	"math"
 	"math/rand/v2"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// input is a pod's tolerations and a node's taints, whether the API server would accept them or not.
+// input is a pod's tolerations and the nodes that it could go to, whether the API server would accept them or not.
 type input struct {
 	Tolerations []corev1.Toleration
-	Taints      []corev1.Taint
+	Nodes       []node
+}
+
+type node struct {
+	Taints []corev1.Taint
+	// Unschedulable is spec.unschedulable, which kubectl cordon sets.
+	Unschedulable bool
+}
+
+// taints returns the taints of the first node.
+func (in input) taints() []corev1.Taint {
+	if len(in.Nodes) == 0 {
+		return nil
+	}
+	return in.Nodes[0].Taints
 }
 
 // The alphabets are small, so that matches are frequent.
 var (
-	keys = []string{"", "a", "a", "a", "b", "A", "example.com/a", "a ", "\xff"}
+	keys = []string{"", "a", "a", "a", "b", "A", "example.com/a", "a ", "\xff", corev1.TaintNodeUnschedulable}
 
 	effects = []corev1.TaintEffect{
 		"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
@@ -56,17 +71,66 @@ var (
 	}
 )
 
+// kinds are the borders that chance alone would seldom reach, and anything at all.
+var kinds = []func(*rand.Rand) input{anything, anything, anything, alike, untainted, everythingTolerated, manyNodes, manyTaints}
+
 func generate(r *rand.Rand) input {
-	in := input{
-		Tolerations: seed.List(r, 4, toleration),
-		Taints:      seed.List(r, 4, taint),
-	}
+	in := seed.Pick(r, kinds)(r)
 	for i := range in.Tolerations {
-		if len(in.Taints) > 0 && r.IntN(2) == 0 {
-			in.Tolerations[i] = closeTo(r, seed.Pick(r, in.Taints), in.Tolerations[i])
+		if taints := in.taints(); len(taints) > 0 && r.IntN(2) == 0 {
+			in.Tolerations[i] = closeTo(r, seed.Pick(r, taints), in.Tolerations[i])
+		}
+		if r.IntN(4) == 0 {
+			in.Tolerations[i].TolerationSeconds = new(int64(r.IntN(3) - 1)) // plays no part, not even when there is none left
 		}
 	}
 	return in
+}
+
+func anything(r *rand.Rand) input {
+	return input{Tolerations: seed.List(r, 4, toleration), Nodes: seed.List(r, 6, anyNode)}
+}
+
+// alike gives nodes with the same taints: all counts are equal.
+func alike(r *rand.Rand) input {
+	return input{Tolerations: seed.List(r, 4, toleration), Nodes: slices.Repeat([]node{anyNode(r)}, 1+r.IntN(5))}
+}
+
+func untainted(r *rand.Rand) input {
+	return input{Tolerations: seed.List(r, 4, toleration), Nodes: make([]node, r.IntN(6))}
+}
+
+func everythingTolerated(r *rand.Rand) input {
+	in := anything(r)
+	in.Tolerations = append(in.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+	return in
+}
+
+func manyNodes(r *rand.Rand) input {
+	return input{Tolerations: seed.List(r, 4, toleration), Nodes: seed.List(r, 60, anyNode)}
+}
+
+// manyTaints gives one to three nodes with up to 150 taints that only lower the score, so that shares of it are
+// rounded.
+func manyTaints(r *rand.Rand) input {
+	return input{Tolerations: seed.List(r, 4, toleration), Nodes: append([]node{preferOthers(r)}, seed.List(r, 2, preferOthers)...)}
+}
+
+func preferOthers(r *rand.Rand) node {
+	return node{Taints: seed.List(r, 150, func(r *rand.Rand) corev1.Taint {
+		return corev1.Taint{Key: seed.Pick(r, keys), Effect: corev1.TaintEffectPreferNoSchedule}
+	})}
+}
+
+func anyNode(r *rand.Rand) node {
+	// More often than not a taint only lowers the score, so that nodes pass the filter.
+	effect := effects
+	if r.IntN(2) == 0 {
+		effect = []corev1.TaintEffect{corev1.TaintEffectPreferNoSchedule}
+	}
+	return node{Taints: seed.List(r, 5, func(r *rand.Rand) corev1.Taint {
+		return corev1.Taint{Key: seed.Pick(r, keys), Value: value(r), Effect: seed.Pick(r, effect)}
+	}), Unschedulable: r.IntN(4) == 0}
 }
 
 // closeTo makes each field of the toleration the taint's with a good chance.
@@ -92,14 +156,6 @@ func toleration(r *rand.Rand) corev1.Toleration {
 	}
 }
 
-func taint(r *rand.Rand) corev1.Taint {
-	return corev1.Taint{
-		Key:    seed.Pick(r, keys),
-		Value:  value(r),
-		Effect: seed.Pick(r, effects),
-	}
-}
-
 func value(r *rand.Rand) string {
 	switch r.IntN(5) {
 	case 0:
@@ -111,71 +167,14 @@ func value(r *rand.Rand) string {
 	}
 }
 
-// smaller takes away a toleration or a taint, or empties one of their fields.
-func smaller(in input) iter.Seq[input] {
-	return func(yield func(input) bool) {
-		for i := range in.Tolerations {
-			if !yield(input{Tolerations: without(in.Tolerations, i), Taints: in.Taints}) {
-				return
-			}
-		}
-		for i := range in.Taints {
-			if !yield(input{Tolerations: in.Tolerations, Taints: without(in.Taints, i)}) {
-				return
-			}
-		}
-		for tolerations := range simplerTolerations(in.Tolerations) {
-			if !yield(input{Tolerations: tolerations, Taints: in.Taints}) {
-				return
-			}
-		}
-		for taints := range simplerTaints(in.Taints) {
-			if !yield(input{Tolerations: in.Tolerations, Taints: taints}) {
-				return
-			}
-		}
-	}
-}
+// borders are counts near which a percentage is rounded another way, and the greatest whose hundredfold fits an int64.
+var borders = []int{0, 0, 1, 2, 3, 7, 49, 50, 51, 99, 100, 101, 199, 200, 1000, math.MaxInt32, math.MaxInt64/int(taints.MaxNodeScore) - 1, math.MaxInt64 / int(taints.MaxNodeScore)}
 
-func simplerTolerations(list []corev1.Toleration) iter.Seq[[]corev1.Toleration] {
-	return func(yield func([]corev1.Toleration) bool) {
-		for i, old := range list {
-			for _, simpler := range []corev1.Toleration{
-				{Operator: old.Operator, Value: old.Value, Effect: old.Effect},
-				{Key: old.Key, Value: old.Value, Effect: old.Effect},
-				{Key: old.Key, Operator: old.Operator, Effect: old.Effect},
-				{Key: old.Key, Operator: old.Operator, Value: old.Value},
-			} {
-				if simpler != old && !yield(with(list, i, simpler)) {
-					return
-				}
-			}
+func counts(r *rand.Rand) []int {
+	return seed.List(r, 12, func(r *rand.Rand) int {
+		if r.IntN(2) == 0 {
+			return r.IntN(300)
 		}
-	}
-}
-
-func simplerTaints(list []corev1.Taint) iter.Seq[[]corev1.Taint] {
-	return func(yield func([]corev1.Taint) bool) {
-		for i, old := range list {
-			for _, simpler := range []corev1.Taint{
-				{Value: old.Value, Effect: old.Effect},
-				{Key: old.Key, Effect: old.Effect},
-				{Key: old.Key, Value: old.Value},
-			} {
-				if simpler != old && !yield(with(list, i, simpler)) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func without[T any](list []T, i int) []T {
-	return slices.Delete(slices.Clone(list), i, i+1)
-}
-
-func with[T any](list []T, i int, element T) []T {
-	changed := slices.Clone(list)
-	changed[i] = element
-	return changed
+		return seed.Pick(r, borders)
+	})
 }

@@ -5,7 +5,6 @@ package seed
 
 import (
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"runtime/debug"
 	"strings"
@@ -18,9 +17,6 @@ type Property[T any] struct {
 	Usual int
 	// Generate makes an input from nothing but the source.
 	Generate func(*rand.Rand) T
-	// Smaller gives inputs that are a little simpler than this one, the simplest first. It must not change its argument,
-	// and there must be no way back: a search that follows it ends at an input that has none.
-	Smaller func(T) iter.Seq[T]
 	// Check gives an error that says how the input breaks the property, or nil. A panic breaks it as well.
 	Check func(T) error
 }
@@ -81,9 +77,9 @@ func report[T any](t *testing.T, found *Counterexample[T]) {
 
 // shrink follows the first smaller input that still breaks the property until there is none.
 func (p Property[T]) shrink(input T, err error) (T, error) {
-	for smaller := range p.Smaller(input) {
-		if smallerErr := p.check(smaller); smallerErr != nil {
-			return p.shrink(smaller, smallerErr)
+	for _, simpler := range smaller(input) {
+		if simplerErr := p.check(simpler); simplerErr != nil {
+			return p.shrink(simpler, simplerErr)
 		}
 	}
 	return input, err
@@ -105,4 +101,16 @@ func describe(input any) string {
 	}
 	// A nil *metav1.Time prints itself in a way that is not Go.
 	return strings.ReplaceAll(fmt.Sprintf("%#v", input), "<nil>", "nil")
+}
+
+// MustFind fails the test unless a counterexample is found, and returns it: a comparison that finds nothing wrong with
+// what is wrong proves nothing.
+func (p Property[T]) MustFind(t *testing.T, count int) *Counterexample[T] {
+	t.Helper()
+	found := p.Search(1, count) // whatever the flags say
+	if found == nil {
+		t.Fatalf("not found in %d inputs", count)
+	}
+	t.Logf("input %d shows it: %s: %v", found.Index, describe(found.Smallest), found.Err)
+	return found
 }

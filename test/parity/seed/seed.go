@@ -12,7 +12,12 @@ package seed
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
 )
 
 var (
@@ -46,4 +51,42 @@ func Rand(index int) *rand.Rand {
 
 func source(seed uint64, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(index)))
+}
+
+// Pick gives one of the choices, each with the same chance. There must be at least one.
+func Pick[T any](r *rand.Rand, choices []T) T {
+	return choices[r.IntN(len(choices))]
+}
+
+// List gives from zero to the given number of things, every length with the same chance. Without any it is nil.
+func List[T any](r *rand.Rand, most int, one func(*rand.Rand) T) []T {
+	var list []T
+	for range r.IntN(most + 1) {
+		list = append(list, one(r))
+	}
+	return list
+}
+
+// Each tries the inputs at the first count indexes, in as many parallel subtests as there are processors. A subtest
+// ends with its first failure.
+func Each(t *testing.T, count int, try func(t *testing.T, index int)) {
+	t.Helper()
+	var taken atomic.Int64
+	next := func() int { return int(taken.Add(1)) - 1 }
+	t.Run("played", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				for index := next(); index < count && !t.Failed(); index = next() {
+					try(t, index)
+				}
+			})
+		}
+	})
+}
+
+// Again is the command that plays the input at an index again, in the test of a package of this module.
+func Again(t *testing.T, folder string, index int) string {
+	test, _, _ := strings.Cut(t.Name(), "/")
+	return fmt.Sprintf("go test ./%s -run '^%s$' -v -args -seed=%d -only=%d", folder, test, Seed(), index)
 }

@@ -29,6 +29,9 @@ import (
 type API struct {
 	clienttesting.ObjectTracker // the clientset's own
 
+	// Changed, unless nil, is told of each change before the watches are.
+	Changed func(watch.EventType, runtime.Object)
+
 	version atomic.Int64
 	nodes   Watches
 	pods    Watches
@@ -39,7 +42,7 @@ type API struct {
 // NewAPI makes an API server of a clientset, which keeps its objects.
 func NewAPI(client *fake.Clientset) *API {
 	a := &API{ObjectTracker: client.Tracker()}
-	client.PrependReactor("*", "*", a.react)
+	client.PrependReactor("*", "*", a.React)
 	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		var options metav1.ListOptions
 		if action, ok := action.(clienttesting.WatchActionImpl); ok {
@@ -51,7 +54,8 @@ func NewAPI(client *fake.Clientset) *API {
 	return a
 }
 
-func (a *API) react(action clienttesting.Action) (bool, runtime.Object, error) {
+// React answers a call, but not a watch.
+func (a *API) React(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.GetVerb() == "list" && a.Watches(action.GetResource().Resource).IsBroken() {
 		return true, nil, &apierrors.StatusError{ErrStatus: *Expired()}
 	}
@@ -117,7 +121,7 @@ func (a *API) Create(gvr schema.GroupVersionResource, object runtime.Object, nam
 	if err := a.ObjectTracker.Create(gvr, object, namespace, options...); err != nil {
 		return err
 	}
-	a.Watches(gvr.Resource).Tell(gvr.String(), watch.Added, object)
+	a.tell(gvr, watch.Added, object)
 	return nil
 }
 
@@ -154,7 +158,7 @@ func (a *API) put(gvr schema.GroupVersionResource, object runtime.Object, namesp
 	if err := keep(); err != nil {
 		return err
 	}
-	a.Watches(gvr.Resource).Tell(gvr.String(), watch.Modified, object)
+	a.tell(gvr, watch.Modified, object)
 	return nil
 }
 
@@ -168,6 +172,14 @@ func refuse[UID ~string](gvr schema.GroupVersionResource, stored metav1.Object, 
 		return apierrors.NewConflict(gvr.GroupResource(), stored.GetName(), errors.New("the object has been modified"))
 	}
 	return nil
+}
+
+// Refuse refuses a delete that is about an object other than the stored one.
+func Refuse(gvr schema.GroupVersionResource, stored metav1.Object, asked metav1.DeleteOptions) error {
+	if asked.Preconditions == nil || asked.Preconditions.UID == nil {
+		return nil
+	}
+	return refuse(gvr, stored, *asked.Preconditions.UID, "")
 }
 
 // Apply implements clienttesting.ObjectTracker.
@@ -203,10 +215,7 @@ func (a *API) Delete(gvr schema.GroupVersionResource, namespace, name string, op
 		return err
 	}
 	for _, asked := range options {
-		if asked.Preconditions == nil || asked.Preconditions.UID == nil {
-			continue
-		}
-		if err := refuse(gvr, object.(metav1.Object), *asked.Preconditions.UID, ""); err != nil {
+		if err := Refuse(gvr, object.(metav1.Object), asked); err != nil {
 			return err
 		}
 	}
@@ -214,7 +223,7 @@ func (a *API) Delete(gvr schema.GroupVersionResource, namespace, name string, op
 		return err
 	}
 	a.setNextVersion(object)
-	a.Watches(gvr.Resource).Tell(gvr.String(), watch.Deleted, object)
+	a.tell(gvr, watch.Deleted, object)
 	return nil
 }
 
@@ -245,6 +254,13 @@ func (a *API) Watch(gvr schema.GroupVersionResource, namespace string,
 		}
 	}
 	return a.Watches(gvr.Resource).Begin(gvr.String(), namespace, from)
+}
+
+func (a *API) tell(gvr schema.GroupVersionResource, kind watch.EventType, object runtime.Object) {
+	if a.Changed != nil {
+		a.Changed(kind, object)
+	}
+	a.Watches(gvr.Resource).Tell(gvr.String(), kind, object)
 }
 
 func (a *API) setNextVersion(object runtime.Object) {

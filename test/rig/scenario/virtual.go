@@ -35,50 +35,41 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
 	"github.com/taintkeeper/taintkeeper/test/rig/observer"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
-	"github.com/taintkeeper/taintkeeper/test/rig/world"
 )
 
 // Contestant makes a program that evicts with a client of client-go's fake clientset.
 type Contestant func(client *fake.Clientset) (run func(context.Context) error, err error)
 
-// Ours is our whole Evictor, which knows the API server's clock.
-func Ours(client *fake.Clientset) (func(context.Context) error, error) {
-	clock := &timeline.Clock{}
-	bubble.TellTime(client, clock)
-	caches := world.NewCaches(client, clock, false)
-	evictor, err := eviction.New(eviction.Config{
-		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Registerer: prometheus.NewRegistry(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return caches.With(evictor.Run), nil
-}
+// Ours is our whole Evictor.
+func Ours(client *fake.Clientset) (func(context.Context) error, error) { return assemble(client, nil) }
 
 // OursWithNodeHealth is our node health and our Evictor, whole and in one process, as the steps about kubelets want.
 func OursWithNodeHealth(client *fake.Clientset) (func(context.Context) error, error) {
-	return Keeping(readiness.Grace{Monitor: NodeGrace, Startup: NodeStartupGrace})(client)
+	return assemble(client, &readiness.Grace{Monitor: NodeGrace, Startup: NodeStartupGrace})
 }
 
 // Keeping is OursWithNodeHealth with other grace periods.
 func Keeping(grace readiness.Grace) Contestant {
-	return func(client *fake.Clientset) (func(context.Context) error, error) { return keeping(client, grace) }
+	return func(client *fake.Clientset) (func(context.Context) error, error) { return assemble(client, &grace) }
 }
 
-func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Context) error, error) {
+// assemble makes a process that knows the API server's clock. Without grace periods it has no node health.
+func assemble(client *fake.Clientset, grace *readiness.Grace) (func(context.Context) error, error) {
 	clock := &timeline.Clock{}
 	bubble.TellTime(client, clock)
-	caches := world.NewCaches(client, clock, false)
-	evictor, err := eviction.New(eviction.Config{Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock})
-	if err != nil {
-		return nil, err
+	shared := caches.New(client, clock, false)
+	evictor, err := eviction.New(eviction.Config{
+		Client: client, Nodes: shared.Nodes, Pods: shared.Pods, Clock: clock, Registerer: prometheus.NewRegistry(),
+	})
+	if grace == nil || err != nil {
+		return shared.With(evictor.Run), err
 	}
 	rate := float32(time.Second) / float32(NodeTokenEvery)
 	health, err := nodehealth.New(nodehealth.Config{
-		Client: client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock,
-		Grace: grace,
+		Client: client, Nodes: shared.Nodes, Pods: shared.Pods, Clock: clock, Grace: *grace,
 		Policy: readiness.Policy{
 			Rate: rate, FullDisruptionRate: rate,
 			LargeZone: readiness.DefaultLargeZone, UnhealthyShare: readiness.DefaultUnhealthyShare,
@@ -87,7 +78,7 @@ func keeping(client *fake.Clientset, grace readiness.Grace) (func(context.Contex
 	if err != nil {
 		return nil, err
 	}
-	return caches.With(func(ctx context.Context) error {
+	return shared.With(func(ctx context.Context) error {
 		both, ctx := errgroup.WithContext(ctx)
 		both.Go(func() error { return health.Run(ctx) })
 		both.Go(func() error { return evictor.Run(ctx) })
@@ -112,10 +103,10 @@ type virtual struct {
 	api        *bubble.API
 	stop       func()
 	made       atomic.Int32
+	refused    atomic.Bool
 
-	mu      sync.Mutex
-	calls   []auditlog.Event
-	refused bool
+	mu    sync.Mutex
+	calls []auditlog.Event
 }
 
 func newVirtual(t *testing.T, contestant Contestant) *virtual {
@@ -123,21 +114,7 @@ func newVirtual(t *testing.T, contestant Contestant) *virtual {
 	v := &virtual{t: t, contestant: contestant, client: fake.NewClientset(), admin: &fake.Clientset{}}
 	v.api = bubble.NewAPI(v.client)
 	v.client.PrependReactor("*", "*", v.called)
-	v.serveAdmin()
-	leases := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}}
-	if _, err := v.admin.CoreV1().Namespaces().Create(t.Context(), leases, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if v.seen, err = observer.WatchPods(t.Context(), v.admin, metav1.NamespaceAll); err != nil {
-		t.Fatal(err)
-	}
-	v.start()
-	return v
-}
-
-// serveAdmin gives the scenario a client of its own for the same objects: what it does is no call of the contestant's.
-func (v *virtual) serveAdmin() {
+	// The scenario has a client of its own for the same objects: what it does is no call of the contestant's.
 	v.admin.AddReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject())
 		if err == nil {
@@ -149,12 +126,22 @@ func (v *virtual) serveAdmin() {
 	v.admin.AddReactor("delete-collection", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, nil // the bubble ends
 	})
-	v.admin.AddReactor("*", "*", clienttesting.ObjectReaction(v.api))
+	v.admin.AddReactor("*", "*", v.api.React)
 	v.admin.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		stream, err := v.api.Watch(action.GetResource(), action.GetNamespace())
-		v.t.Cleanup(stream.Stop)
+		t.Cleanup(stream.Stop)
 		return true, stream, err
 	})
+	leases := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: corev1.NamespaceNodeLease}}
+	if _, err := v.admin.CoreV1().Namespaces().Create(t.Context(), leases, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if v.seen, err = observer.WatchPods(t.Context(), v.admin, metav1.NamespaceAll); err != nil {
+		t.Fatal(err)
+	}
+	v.start()
+	return v
 }
 
 func (v *virtual) start() {
@@ -186,7 +173,7 @@ func (v *virtual) called(action clienttesting.Action) (bool, runtime.Object, err
 	}
 	var answer runtime.Object
 	if err == nil {
-		_, answer, err = clienttesting.ObjectReaction(v.api)(action)
+		_, answer, err = v.api.React(action)
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		e.Code = int(status.Status().Code)
@@ -205,7 +192,7 @@ func (v *virtual) mayDelete(action clienttesting.DeleteActionImpl) (types.UID, e
 		uid = *wanted.UID
 	}
 	switch {
-	case v.refused:
+	case v.refused.Load():
 		return uid, apierrors.NewForbidden(corev1.Resource("pods"), action.Name, errors.New("pods are kept for now"))
 	case uid == "":
 		return uid, apierrors.NewConflict(corev1.Resource("pods"), action.Name, errors.New("the delete names no UID"))
@@ -248,12 +235,6 @@ func (v *virtual) Lag() (release func()) {
 }
 
 func (v *virtual) Refuse(context.Context, scene.Scene, *corev1.Pod) (allow func() error, err error) {
-	v.refuse(true)
-	return func() error { v.refuse(false); return nil }, nil
-}
-
-func (v *virtual) refuse(refused bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.refused = refused
+	v.refused.Store(true)
+	return func() error { v.refused.Store(false); return nil }, nil
 }

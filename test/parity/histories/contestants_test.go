@@ -1,0 +1,311 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package histories
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	restfake "k8s.io/client-go/rest/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
+	"k8s.io/kubernetes/pkg/controller/tainteviction"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
+	"github.com/taintkeeper/taintkeeper/internal/readiness"
+	"github.com/taintkeeper/taintkeeper/taints"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
+	"github.com/taintkeeper/taintkeeper/test/rig/caches"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// ours is Taintkeeper's complete controller of evictions. It knows the API server's clock.
+func ours(ctx context.Context, w *world) error { return oursWith(ctx, w.client) }
+
+func oursWith(ctx context.Context, client kubernetes.Interface) error {
+	return runEvictor(ctx, eviction.Config{Client: client, Clock: toldClock(ctx), Rule: matching()})
+}
+
+// matching is the rule with the feature gates of upstream's controller.
+func matching() verdict.Rule {
+	return verdict.Rule{Matcher: taints.Matcher{ComparisonOperators: comparisonOperators()}}
+}
+
+// comparisonOperators reports whether the operators Gt and Lt are on.
+func comparisonOperators() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.TaintTolerationComparisonOperators)
+}
+
+func toldClock(ctx context.Context) *timeline.Clock {
+	clock := &timeline.Clock{}
+	bubble.Tell(clock)
+	go bubble.KeepTelling(ctx, clock)
+	return clock
+}
+
+// runEvictor runs an Evictor with caches of its own.
+func runEvictor(ctx context.Context, config eviction.Config) error {
+	if config.Clock == nil {
+		config.Clock = &timeline.Clock{}
+	}
+	caches := caches.New(config.Client, config.Clock, false)
+	config.Nodes, config.Pods = caches.Nodes, caches.Pods
+	evictor, err := eviction.New(config)
+	if err != nil {
+		return fmt.Errorf("assemble the Evictor: %w", err)
+	}
+	return caches.With(evictor.Run)(ctx)
+}
+
+// upstream is kube-controller-manager's taint-eviction controller, with the index that it needs and that there the
+// node-lifecycle controller or the daemonset controller adds.
+func upstream(ctx context.Context, w *world) error { return upstreamWith(ctx, w.client) }
+
+func upstreamWith(ctx context.Context, client kubernetes.Interface) error {
+	return runUpstream(ctx, client, cache.Indexers{"spec.nodeName": func(object any) ([]string, error) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			return []string{pod.Spec.NodeName}, nil
+		}
+		return nil, nil
+	}})
+}
+
+func runUpstream(ctx context.Context, client kubernetes.Interface, index cache.Indexers) error {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	defer factory.Shutdown()
+	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
+	if err := pods.Informer().AddIndexers(index); err != nil {
+		return fmt.Errorf("add the index: %w", err)
+	}
+	controller, err := tainteviction.New(ctx, client, pods, nodes, "taint-eviction-controller")
+	if err != nil {
+		return fmt.Errorf("make upstream's controller: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	cache.WaitFor(ctx, "", pods.Informer().HasSyncedChecker(), nodes.Informer().HasSyncedChecker())
+	controller.Run(ctx)
+	return nil
+}
+
+// How both contestants of node health are set up. The rates and the threshold are such that they make a difference even
+// in small zones; the rest are kube-controller-manager's defaults.
+var (
+	grace  = readiness.Grace{Monitor: readiness.DefaultMonitorGrace, Startup: readiness.DefaultStartupGrace}
+	policy = readiness.Policy{
+		Rate: readiness.DefaultRate, SecondaryRate: 0.05, FullDisruptionRate: readiness.DefaultRate,
+		LargeZone: 4, UnhealthyShare: readiness.DefaultUnhealthyShare,
+	}
+)
+
+// period is how often upstream looks at all nodes (--node-monitor-period), and tick how often at the nodes that wait for
+// a NoExecute taint.
+const (
+	period = 5 * sec
+	tick   = 100 * ms
+)
+
+// oursOfNodes is Taintkeeper's complete node health.
+func oursOfNodes(ctx context.Context, w *world) error {
+	return oursChanged(func(*nodehealth.Config) {})(ctx, w)
+}
+
+// oursChanged is ours, set up differently from upstream. It knows the API server's clock.
+func oursChanged(change func(*nodehealth.Config)) contestant {
+	return func(ctx context.Context, w *world) error {
+		clock := toldClock(ctx)
+		caches := caches.New(w.client, clock, false)
+		config := nodehealth.Config{
+			Client: w.client, Nodes: caches.Nodes, Pods: caches.Pods, Clock: clock, Grace: grace, Policy: policy,
+		}
+		change(&config)
+		health, err := nodehealth.New(config)
+		if err != nil {
+			return fmt.Errorf("assemble the Controller: %w", err)
+		}
+		return caches.With(health.Run)(ctx)
+	}
+}
+
+// upstreamOfNodes is kube-controller-manager's node-lifecycle controller. It is upstream's own code; what it is given
+// makes its order certain where that is a matter of luck: see orderly.
+func upstreamOfNodes(ctx context.Context, w *world) error { return upstreamAtRates(policy)(ctx, w) }
+
+func upstreamAtRates(p readiness.Policy) contestant {
+	return func(ctx context.Context, w *world) error {
+		factory := informers.NewSharedInformerFactory(w.client, 0)
+		defer factory.Shutdown()
+		core, order := factory.Core().V1(), &orderly{world: w}
+		nodes, leases := core.Nodes(), factory.Coordination().V1().Leases()
+		daemonSets := factory.Apps().V1().DaemonSets()
+		controller, err := nodelifecycle.NewNodeLifecycleController(ctx, orderedLeases{leases, order}, core.Pods(),
+			orderedNodes{nodes, order}, daemonSets, withEvents{w.client, w}, period, grace.Startup, grace.Monitor,
+			p.Rate, p.SecondaryRate, int32(p.LargeZone), p.UnhealthyShare)
+		if err != nil {
+			return fmt.Errorf("make upstream's controller: %w", err)
+		}
+		factory.StartWithContext(ctx)
+		cache.WaitFor(ctx, "", nodes.Informer().HasSyncedChecker(), leases.Informer().HasSyncedChecker(),
+			core.Pods().Informer().HasSyncedChecker(), daemonSets.Informer().HasSyncedChecker())
+		controller.Run(ctx)
+		return nil
+	}
+}
+
+// orderly makes certain what upstream leaves to luck. The pass over all nodes and the tick that sets NoExecute taints
+// begin at the same moment, and each comes back at multiples of its period, so that they race forever: here the first
+// pass lists its nodes a little later. And a pass looks at eight nodes at a time, in the order of a Go map: here they
+// look up their leases in the order of their names.
+type orderly struct {
+	world *world
+
+	mu    sync.Mutex
+	began time.Duration // the latest pass
+	rank  map[string]int
+}
+
+const (
+	passAfter = 20 * ms               // the first pass, after the first tick
+	turnTakes = 20 * time.Microsecond // of a node in a pass
+)
+
+func (o *orderly) list(nodes []*corev1.Node) {
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.began, o.rank = now(), map[string]int{}
+	for i, node := range nodes {
+		o.rank[node.Name] = i
+	}
+	o.world.locked(func() { o.world.passes = append(o.world.passes, o.began) })
+}
+
+func (o *orderly) wait(name string) {
+	o.mu.Lock()
+	turn := o.began + time.Duration(o.rank[name])*turnTakes
+	o.mu.Unlock()
+	sleepUntil(turn)
+}
+
+type orderedNodes struct {
+	coreinformers.NodeInformer
+
+	order *orderly
+}
+
+func (n orderedNodes) Lister() corelisters.NodeLister {
+	return &nodeLister{NodeLister: n.NodeInformer.Lister(), order: n.order}
+}
+
+type nodeLister struct {
+	corelisters.NodeLister
+
+	order *orderly
+	late  sync.Once
+}
+
+func (l *nodeLister) List(selector labels.Selector) ([]*corev1.Node, error) {
+	l.late.Do(func() { time.Sleep(passAfter) })
+	nodes, err := l.NodeLister.List(selector)
+	l.order.list(nodes)
+	return nodes, err
+}
+
+type orderedLeases struct {
+	coordinationinformers.LeaseInformer
+
+	order *orderly
+}
+
+func (l orderedLeases) Lister() coordinationlisters.LeaseLister {
+	return leaseLister{l.LeaseInformer.Lister(), l.order}
+}
+
+type leaseLister struct {
+	coordinationlisters.LeaseLister
+
+	order *orderly
+}
+
+func (l leaseLister) Leases(namespace string) coordinationlisters.LeaseNamespaceLister {
+	return leasesOf{l.LeaseLister.Leases(namespace), l.order}
+}
+
+type leasesOf struct {
+	coordinationlisters.LeaseNamespaceLister
+
+	order *orderly
+}
+
+func (l leasesOf) Get(name string) (*coordinationv1.Lease, error) {
+	l.order.wait(name)
+	return l.LeaseNamespaceLister.Get(name)
+}
+
+// withEvents is client-go's fake clientset with what the events of upstream's node-lifecycle controller need: a REST
+// client, which creates nothing but events.
+type withEvents struct {
+	*fake.Clientset
+
+	world *world
+}
+
+func (c withEvents) CoreV1() typedcorev1.CoreV1Interface {
+	return coreWithEvents{c.Clientset.CoreV1(), c.world}
+}
+
+type coreWithEvents struct {
+	typedcorev1.CoreV1Interface
+
+	world *world
+}
+
+func (c coreWithEvents) RESTClient() rest.Interface {
+	return &restfake.RESTClient{
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
+		GroupVersion:         corev1.SchemeGroupVersion,
+		VersionedAPIPath:     "/api/v1",
+		Client:               restfake.CreateHTTPClient(c.create),
+	}
+}
+
+func (c coreWithEvents) create(request *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	event := &corev1.Event{}
+	if err := json.Unmarshal(body, event); err != nil {
+		return nil, err
+	}
+	c.world.locked(func() { c.world.events = append(c.world.events, event) })
+	return &http.Response{
+		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}

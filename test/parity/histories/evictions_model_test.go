@@ -1,0 +1,560 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package histories
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/internal/builtin"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
+	"github.com/taintkeeper/taintkeeper/verdict"
+)
+
+// predictDeletes says which pods a taint-eviction controller with the given defects deletes in a history,
+// and when. It is a discrete event simulation without client, clock and goroutine: every change is
+// seen, and every delete accepted, at the very instant at which it happens.
+func predictDeletes(h *history, has quirks) outcome {
+	return (&evictionsModel{quirks: has}).predict(h)
+}
+
+// predictByTimers says what the plugin says that upstream deletes, and when.
+func predictByTimers(h *history) outcome {
+	return (&evictionsModel{quirks: evictions.all(), byTimers: true}).predict(h)
+}
+
+func (m *evictionsModel) predict(h *history) outcome {
+	m.cluster, m.deletes = newCluster(), outcome{}
+	m.cluster.begin(h)
+	m.cluster.nodeChanged = func(_, after *corev1.Node) { m.seeNode(after) }
+	m.cluster.podChanged = m.seePod
+	m.run(h)
+	return m.deletes
+}
+
+// evictionsModel is a cluster and a controller with some defects, at an instant.
+type evictionsModel struct {
+	quirks   quirks
+	byTimers bool // builtin.Timers decides when pods leave
+	cluster  *cluster
+	at       time.Duration
+	deletes  outcome
+
+	// What the controller's process knows. A restart forgets it.
+	running  bool
+	blind    bool // it does not see pods
+	nodes    map[string]*knownNode
+	pods     map[string]*knownPod
+	stamps   map[string]time.Duration // by node: when timeAdded is to be written
+	stamped  map[string]stamped       // by node
+	relistAt time.Duration
+}
+
+// run lets things happen in their order until the history ends. Only things that follow from each
+// other happen at once, and pods that must leave do so first.
+func (m *evictionsModel) run(h *history) {
+	occasions, end := h.occasions(), h.end()
+	m.relistAt = never
+	for {
+		upcoming := never
+		if len(occasions) > 0 {
+			upcoming = occasions[0].at
+		}
+		key, due := m.nextDue()
+		node, stamp := m.nextStamp()
+		removal := m.cluster.nextRemoval()
+		m.at = max(m.at, min(due, removal, stamp, m.relistAt, upcoming))
+		switch {
+		case m.at > end:
+			return
+		case due <= m.at:
+			m.evict(key)
+		case removal <= m.at:
+			m.cluster.removeEnded(m.at)
+		case stamp <= m.at:
+			m.stamp(node)
+		case m.relistAt <= m.at:
+			m.relist()
+		default:
+			m.take(occasions[0])
+			occasions = occasions[1:]
+		}
+		m.remember()
+	}
+}
+
+func (m *evictionsModel) take(next occasion) {
+	switch {
+	case next.starts:
+		m.start()
+		return
+	case next.kills():
+		m.running = false
+		return
+	}
+	if creates, ok := next.step.Do.(create); ok && creates.Unseen {
+		m.blind, m.relistAt = true, m.at+blindFor
+	}
+	m.cluster.happen(next)
+}
+
+// start begins a process, which lists nodes and pods first.
+func (m *evictionsModel) start() {
+	if m.running {
+		return
+	}
+	m.running = true
+	m.nodes, m.pods = map[string]*knownNode{}, map[string]*knownPod{}
+	m.stamps, m.stamped = map[string]time.Duration{}, map[string]stamped{}
+	for _, node := range sorted(m.cluster.nodes) {
+		m.seeNode(node)
+	}
+	for _, pod := range sorted(m.cluster.pods) {
+		m.seePod(nil, pod)
+	}
+}
+
+// relist ends a blindness: what is not listed is gone.
+func (m *evictionsModel) relist() {
+	m.blind, m.relistAt = false, never
+	if !m.running {
+		return
+	}
+	for key, known := range m.pods {
+		listed := m.cluster.pods[known.object.Name]
+		if listed == nil || m.key(listed) != key {
+			delete(m.pods, key)
+		}
+	}
+	for _, pod := range sorted(m.cluster.pods) {
+		m.seePod(nil, pod)
+	}
+}
+
+// nextDue returns the pod that must leave next. A pod that was due in the past leaves now.
+func (m *evictionsModel) nextDue() (key string, due time.Duration) {
+	due = never
+	if !m.running {
+		return "", due
+	}
+	for other, known := range m.pods {
+		if at := m.leavesAt(known); at < due || at == due && other < key {
+			key, due = other, at
+		}
+	}
+	return key, due
+}
+
+// evict deletes a pod: with its UID, or the pod that now has the name.
+func (m *evictionsModel) evict(key string) {
+	known := m.pods[key]
+	known.work, known.done = never, true
+	pod := m.cluster.pods[known.object.Name]
+	if pod == nil || pod.UID != known.object.UID && !m.quirks.has(byName) {
+		return
+	}
+	m.deletes.deleted(string(pod.UID), m.at)
+	m.cluster.delete(pod.Name, m.at)
+}
+
+// excluded reports whether a pod is never evicted.
+func (m *evictionsModel) excluded(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirror && !m.quirks.has(mirrorPods) || pod.DeletionTimestamp != nil && !m.quirks.has(terminatingAgain)
+}
+
+// leavesAt is when the model evicts a pod, by what its process knows now. It may lie in the past.
+func (m *evictionsModel) leavesAt(known *knownPod) time.Duration {
+	switch {
+	case m.excluded(known.object):
+		return never
+	case m.quirks.has(frozen):
+		return known.work
+	case known.done:
+		return never
+	}
+	return min(known.carried, m.due(known).at)
+}
+
+// due is when a pod must leave because of the taints of its node.
+type due struct {
+	at          time.Duration // never: it stays
+	untolerated bool          // because of a taint that no toleration matches
+}
+
+func (m *evictionsModel) due(known *knownPod) due {
+	node := m.nodes[known.object.Spec.NodeName]
+	if node == nil {
+		return due{at: never}
+	}
+	pod := oracle.Pod{Tolerations: known.object.Spec.Tolerations}
+	if !m.quirks.has(fromSight) {
+		pod.Bound = bound(known)
+	}
+	var earliest due
+	var taints []oracle.Taint
+	for _, taint := range node.taints {
+		taints = append(taints, m.counts(known, taint))
+		earliest.untolerated = earliest.untolerated || rule().First(pod.Tolerations, taint.Taint) == nil
+	}
+	earliest.at = afterEpoch(rule().Due(pod, taints).To)
+	if m.quirks.has(overflow) && earliest.at == ages {
+		earliest.at = overflowed(pod, taints)
+	}
+	return earliest
+}
+
+// rule is the rule with the feature gates of upstream's controller.
+func rule() oracle.Rule { return oracle.Rule{ComparisonOperators: comparisonOperators()} }
+
+// ages is an instant that no history reaches, and that yet is not never: a countdown runs.
+const ages = never / 2
+
+func afterEpoch(instant time.Time) time.Duration {
+	if instant.Equal(oracle.Never) {
+		return never
+	}
+	return min(instant.Sub(epoch), ages)
+}
+
+func (m *evictionsModel) now() oracle.Span { return oracle.At(epoch.Add(m.at)) }
+
+// overflowed is when a pod leaves if its shortest tolerationSeconds, which end in ages, are counted in 64-bit
+// nanoseconds. A product that is negative counts as tolerated indefinitely.
+func overflowed(pod oracle.Pod, taints []oracle.Taint) time.Duration {
+	shortest, start := int64(math.MaxInt64), never
+	for _, taint := range taints {
+		if seconds := rule().First(pod.Tolerations, taint.Taint).TolerationSeconds; seconds != nil {
+			shortest = min(shortest, *seconds)
+		}
+		start = min(start, afterEpoch(taint.Since.Max(pod.Bound).To))
+	}
+	if countdown := time.Duration(shortest) * time.Second; countdown >= 0 {
+		return min(start+min(countdown, ages), ages)
+	}
+	return never
+}
+
+// counts returns a taint as it counts for a pod. With fromSight, each of its values counts from when the process saw
+// that the pod had to leave because of it; with frozen, earlier values do not count.
+func (m *evictionsModel) counts(known *knownPod, taint oracle.Taint) oracle.Taint {
+	if m.quirks.has(frozen) {
+		taint.Values = nil
+	}
+	if !m.quirks.has(fromSight) {
+		return taint
+	}
+	values := append([]oracle.Taint{taint}, taint.Values...)
+	for i := range values {
+		begun, ok := known.begun[m.nameOf(values[i])]
+		if !ok && i > 0 {
+			values = values[:i]
+			break
+		}
+		if !ok {
+			begun = m.now()
+		}
+		values[i].Since = begun
+	}
+	taint, taint.Values = values[0], values[1:]
+	return taint
+}
+
+// bound is when a pod was bound.
+func bound(known *knownPod) oracle.Span {
+	recorded := known.object.CreationTimestamp.Time
+	for _, condition := range known.object.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue {
+			recorded = condition.LastTransitionTime.Time
+		}
+	}
+	return oracle.Dated(recorded, known.seen)
+}
+
+// look is what a controller that acts on changes does: it looks at a pod when the taints of its node, its tolerations
+// or its node have changed.
+func (m *evictionsModel) look(known *knownPod) {
+	known.done = false
+	node := m.nodes[known.object.Spec.NodeName]
+	if node == nil || len(node.taints) == 0 || m.excluded(known.object) {
+		return
+	}
+	if m.byTimers {
+		m.lookByTimers(known, node)
+		return
+	}
+	due := m.due(known)
+	if due.at == never {
+		known.carried = never
+	}
+	if due.at == never || due.untolerated || known.work == never {
+		known.work = due.at
+	}
+}
+
+// remember notes for which taints a pod must leave, and since when. The countdown of a controller that knows nothing
+// else begins at that time.
+func (m *evictionsModel) remember() {
+	if !m.running || !m.quirks.has(fromSight) || m.quirks.has(frozen) {
+		return
+	}
+	for _, known := range m.pods {
+		begun := map[string]oracle.Span{}
+		if node := m.nodes[known.object.Spec.NodeName]; node != nil {
+			for _, taint := range node.taints {
+				m.begin(begun, known, m.counts(known, taint))
+			}
+		}
+		known.begun = begun
+	}
+}
+
+// begin notes the countdowns of a taint that run for a pod.
+func (m *evictionsModel) begin(begun map[string]oracle.Span, known *knownPod, taint oracle.Taint) {
+	for i, value := range append([]oracle.Taint{taint}, taint.Values...) {
+		first := rule().First(known.object.Spec.Tolerations, value.Taint)
+		if first == nil && i > 0 || first != nil && first.TolerationSeconds == nil {
+			return
+		}
+		begun[m.nameOf(value)] = value.Since
+		if first == nil {
+			return
+		}
+	}
+}
+
+// nameOf names the countdown of a value of a taint. Not-ready and unreachable have one name, unless they count apart.
+func (m *evictionsModel) nameOf(value oracle.Taint) string {
+	if value.Key == corev1.TaintNodeUnreachable && !m.quirks.has(apart) {
+		value.Key = corev1.TaintNodeNotReady
+	}
+	return value.Key + "=" + value.Value
+}
+
+// knownNode is a node as the model's process knows it.
+type knownNode struct {
+	object *corev1.Node
+	taints []oracle.Taint
+}
+
+// knownPod is a pod as the model's process knows it.
+type knownPod struct {
+	object *corev1.Pod
+	seen   oracle.Span            // when it was first seen on its node
+	work   time.Duration          // frozen: when the countdown that runs ends; never: there is none
+	begun  map[string]oracle.Span // fromSight, unless frozen: when the countdown of each taint began
+	done   bool                   // unless frozen: it was deleted
+	// orphans, byName, unless frozen: when the pod was to leave before its node went, or when the previous pod with its
+	// name was to leave; never: no such countdown continues.
+	carried time.Duration
+}
+
+func (m *evictionsModel) key(pod *corev1.Pod) string {
+	if m.quirks.has(byName) {
+		return pod.Name
+	}
+	return string(pod.UID)
+}
+
+// seePod tells the process of a change of a pod.
+func (m *evictionsModel) seePod(before, after *corev1.Pod) {
+	if !m.running || m.blind {
+		return
+	}
+	if after == nil {
+		delete(m.pods, m.key(before))
+		return
+	}
+	known := m.pods[m.key(after)]
+	if known == nil {
+		known = &knownPod{object: after, seen: m.now(), work: never, carried: never}
+		m.pods[m.key(after)] = known
+		m.look(known)
+		return
+	}
+	moved := known.object.Spec.NodeName != after.Spec.NodeName
+	other := known.object.UID != after.UID
+	news := moved || !apiequality.Semantic.DeepEqual(known.object.Spec.Tolerations, after.Spec.Tolerations)
+	if other {
+		known.carried = m.leavesAt(known)
+	}
+	known.object = after
+	if moved || other {
+		known.seen = m.now()
+	}
+	if news {
+		m.look(known)
+	}
+}
+
+// seeNode tells the process of a change of a node; the node is nil if it is gone.
+func (m *evictionsModel) seeNode(node *corev1.Node) {
+	if !m.running {
+		return
+	}
+	if node == nil {
+		m.forgetNodes()
+		return
+	}
+	before := m.nodes[node.Name]
+	next := &knownNode{object: node, taints: m.know(before, node)}
+	m.nodes[node.Name] = next
+	if before != nil && apiequality.Semantic.DeepEqual(before.noExecute(), next.noExecute()) {
+		return
+	}
+	if _, ok := m.stamps[node.Name]; !ok {
+		m.stamps[node.Name] = m.at + stampAfter
+	}
+	for _, known := range m.pods {
+		if known.object.Spec.NodeName != node.Name {
+			continue
+		}
+		known.carried = never
+		if len(next.taints) == 0 {
+			known.work = never
+		}
+		m.look(known)
+	}
+}
+
+func (n *knownNode) noExecute() []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(n.object.Spec.Taints), func(taint corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectNoExecute
+	})
+}
+
+// know returns what is known about a node's taints after its object was seen.
+func (m *evictionsModel) know(before *knownNode, object *corev1.Node) []oracle.Taint {
+	var known []oracle.Taint
+	if before != nil && before.object.UID == object.UID {
+		known = before.taints
+	}
+	if !m.quirks.has(apart) {
+		return oracle.Next(known, oracle.Version{At: m.now(), Taints: object.Spec.Taints})
+	}
+	var all []oracle.Taint
+	for _, unreachable := range []bool{false, true} { // as two nodes, of which each has one of the two names
+		other := func(key string) bool { return (key == corev1.TaintNodeUnreachable) != unreachable }
+		all = append(all, oracle.Next(
+			slices.DeleteFunc(slices.Clone(known), func(taint oracle.Taint) bool { return other(taint.Key) }),
+			oracle.Version{At: m.now(), Taints: slices.DeleteFunc(slices.Clone(object.Spec.Taints),
+				func(taint corev1.Taint) bool { return other(taint.Key) })},
+		)...)
+	}
+	return all
+}
+
+// forgetNodes forgets the nodes that are gone.
+func (m *evictionsModel) forgetNodes() {
+	for name := range m.nodes {
+		if m.cluster.nodes[name] != nil {
+			continue
+		}
+		for _, known := range m.pods {
+			if known.object.Spec.NodeName != name {
+				continue
+			}
+			if m.quirks.has(orphans) {
+				known.carried = m.leavesAt(known)
+			} else {
+				known.work = never
+			}
+		}
+		delete(m.nodes, name)
+	}
+}
+
+// stampAfter is how long a taint is known before its timeAdded is written, and stampAgain how long it takes until the
+// same node's taints get another timeAdded. Each further one that follows soon takes twice as long.
+const (
+	stampAfter = 250 * ms
+	stampAgain = time.Second
+)
+
+// stamped is how often in a row timeAdded was written to a node's taints, and when it was last.
+type stamped struct {
+	times int
+	last  time.Duration
+}
+
+// rest is how long the node's taints are left alone.
+func (s stamped) rest() time.Duration { return stampAgain << (s.times - 1) }
+
+// nextStamp returns the node whose taints are looked at next for a timeAdded that is to be written. A controller for
+// which a countdown starts when it sees the taint writes none.
+func (m *evictionsModel) nextStamp() (node string, at time.Duration) {
+	at = never
+	if !m.running || m.quirks.has(fromSight) {
+		return "", at
+	}
+	for other, stamp := range m.stamps {
+		if stamp < at || stamp == at && other < node {
+			node, at = other, stamp
+		}
+	}
+	return node, at
+}
+
+// unrecorded reports whether timeAdded does not say from when a taint counts.
+func unrecorded(t oracle.Taint) bool {
+	return t.TimeAdded == nil || !t.Future && t.Record.Before(t.TimeAdded.Time)
+}
+
+// stamp writes the timeAdded from which the taints of a node count, to the second. For the process itself that is
+// no news.
+func (m *evictionsModel) stamp(name string) {
+	delete(m.stamps, name)
+	known := m.nodes[name]
+	if known == nil || !slices.ContainsFunc(known.taints, unrecorded) {
+		return
+	}
+	past, again := m.stamped[name]
+	if again && m.at < past.last+past.rest() {
+		m.stamps[name] = past.last + past.rest()
+		return
+	}
+	if again && m.at > past.last+2*past.rest() {
+		past.times = 0
+	}
+	m.stamped[name] = stamped{past.times + 1, m.at}
+	after := *m.cluster.nodes[name]
+	after.Spec.Taints = slices.Clone(after.Spec.Taints)
+	for i, taint := range known.taints {
+		if !unrecorded(taint) {
+			continue
+		}
+		known.taints[i].TimeAdded = &metav1.Time{Time: taint.Record}
+		for j := range after.Spec.Taints {
+			if taint.MatchTaint(&after.Spec.Taints[j]) {
+				after.Spec.Taints[j].TimeAdded = known.taints[i].TimeAdded
+			}
+		}
+	}
+	known.object = &after
+	m.cluster.putNode(name, &after)
+}
+
+// lookByTimers looks at a pod on a tainted node as builtin.Timers says that upstream does.
+func (m *evictionsModel) lookByTimers(known *knownPod, node *knownNode) {
+	timers := builtin.Timers{Rule: matching()}
+	now := epoch.Add(m.at)
+	var timer verdict.Verdict
+	if known.work != never {
+		timer.Leaves, timer.Due = true, epoch.Add(known.work)
+	}
+	var onNode []verdict.Taint
+	for _, taint := range node.noExecute() {
+		onNode = append(onNode, verdict.Taint{Taint: taint, Since: now})
+	}
+	pod := verdict.Pod{Tolerations: known.object.Spec.Tolerations}
+	known.work = never
+	if timer = timers.Look(timer, pod, onNode, now); timer.Leaves {
+		known.work = min(timer.Due.Sub(epoch), ages)
+	}
+}

@@ -1,0 +1,319 @@
+// Copyright The Taintkeeper Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package histories
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	ms  = time.Millisecond
+	sec = time.Second
+	// never is after the end of every history.
+	never = time.Duration(1<<63 - 1)
+)
+
+// epoch is when every synctest bubble begins. All instants of a history count from it.
+var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// now is the virtual instant.
+func now() time.Duration { return time.Since(epoch) }
+
+// sleepUntil lets virtual time pass. It is for bubbles only.
+func sleepUntil(at time.Duration) { time.Sleep(at - now()) }
+
+// instant is the instant of a history as the API writes it: to the second, rounded down. As in objects that were decoded,
+// it is in local time, because upstream compares heartbeats with !=.
+func instant(at time.Duration) metav1.Time { return metav1.Unix(epoch.Add(at).Unix(), 0) }
+
+// history is what happens in a cluster, no matter which contestant works there. Ties are kept out, so that who came
+// first is never a matter of how goroutines run: no two things that a history decides happen at the same instant.
+type history struct {
+	Nodes []nodeSpec    // that are there from the beginning
+	Pods  []podSpec     // that are there from the beginning
+	Start time.Duration // when the contestant starts for the first time
+	Steps []step        // in the order of their instants
+	Hasty bool          // the next pod with a name comes before the end of the previous one can be seen
+}
+
+// step is one thing that happens. No step but a restart concerns the contestant itself.
+type step struct {
+	At time.Duration
+	Do action
+}
+
+type nodeSpec struct {
+	Name    string
+	Taints  []corev1.Taint
+	Zone    string
+	Created time.Duration
+	// Phase is when the kubelet renews its lease, within renewEvery. It is zero in histories without kubelets.
+	Phase    time.Duration
+	Excluded bool // from disruption checks
+	Mute     bool // its kubelet has not posted its status yet
+	Absent   bool // nor ever renewed its lease: there is no kubelet
+	Cordoned bool
+}
+
+// podSpec is a pod as it is created. Its UID names it in a history; several pods can have one name, one after the
+// other.
+type podSpec struct {
+	UID, Name, Node string
+	Tolerations     []corev1.Toleration
+	Created         time.Duration  // recorded by the API to the second
+	Scheduled       *time.Duration // recorded by the API to the second; nil without condition PodScheduled
+	Grace           int64          // terminationGracePeriodSeconds
+	Phase           corev1.PodPhase
+	Mirror          bool
+	Terminating     bool // created so: only for pods that are there from the beginning
+	Held            bool // by a finalizer: once terminating it stays until it is removed by force
+}
+
+func (p podSpec) object() *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: p.Name, UID: types.UID(p.UID), Generation: 1, CreationTimestamp: instant(p.Created),
+		},
+		Spec:   corev1.PodSpec{NodeName: p.Node, Tolerations: p.Tolerations, TerminationGracePeriodSeconds: &p.Grace},
+		Status: corev1.PodStatus{Phase: p.Phase},
+	}
+	if p.Scheduled != nil {
+		pod.Status.Conditions = []corev1.PodCondition{scheduled(*p.Scheduled)}
+	}
+	if p.Mirror {
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "of a static pod"}
+	}
+	if p.Held {
+		pod.Finalizers = []string{"example.com/held"}
+	}
+	if p.Terminating {
+		pod.DeletionTimestamp = new(instant(p.Created + 2*sec))
+	}
+	return pod
+}
+
+func scheduled(at time.Duration) corev1.PodCondition {
+	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: instant(at)}
+}
+
+// action is what a step does.
+type action interface{ String() string }
+
+type (
+	// setTaint adds a taint to a node, or changes the one with its key and effect. Without a timeAdded it drops the one
+	// there was, as kubectl does.
+	setTaint struct {
+		Node  string
+		Taint corev1.Taint
+	}
+	// changeValue changes the value of a NoExecute taint and leaves its timeAdded.
+	changeValue struct{ Node, Key, Value string }
+	// retime changes the timeAdded of a NoExecute taint, if the node has it.
+	retime struct {
+		Node, Key string
+		TimeAdded *time.Duration // nil: it is dropped
+	}
+	// swap replaces a NoExecute taint with another that has a timeAdded, in one write.
+	swap struct {
+		Node, From, To string
+		TimeAdded      time.Duration
+	}
+	// untaint removes the taints with a key, and with an effect if it names one.
+	untaint struct {
+		Node, Key string
+		Effect    corev1.TaintEffect
+	}
+	cordon struct {
+		Node     string
+		Cordoned bool
+	}
+	// addNode adds a node, which may have the name of one that was removed.
+	addNode struct{ Node nodeSpec }
+	// removeNode removes a node and its lease. Its pods stay, as if the pod garbage collection had not come yet.
+	removeNode struct{ Node string }
+
+	// fall makes kubelets silent from now on.
+	fall struct{ Nodes []string }
+	// resume makes a kubelet renew its lease and post its status, now and from now on.
+	resume struct{ Node string }
+	// report makes a kubelet that is not silent post another status of a condition. NetworkUnavailable is posted by the
+	// network's controller, whatever the kubelet does.
+	report struct {
+		Node   string
+		Type   corev1.NodeConditionType
+		Status corev1.ConditionStatus
+	}
+	// touch is another client's write to a node's Lease, which does not renew it.
+	touch struct{ Node string }
+
+	// create creates a pod. A pod with the same name is removed first, by force. If it is unseen, the watch of pods is
+	// interrupted, so that the contestant finds the new pod instead of the old one when it lists again, after blindFor.
+	create struct {
+		Pod    podSpec
+		Unseen bool
+	}
+	// bind binds a pod to a node.
+	bind struct {
+		UID, Node string
+		Condition bool // PodScheduled is set, as the API server sets it
+	}
+	// remove deletes a pod.
+	remove struct {
+		UID   string
+		Force bool // at once, finalizer or not
+	}
+	// tolerate replaces the tolerations of a pod.
+	tolerate struct {
+		UID         string
+		Tolerations []corev1.Toleration
+	}
+	// finish ends a pod's containers.
+	finish struct {
+		UID   string
+		Phase corev1.PodPhase
+	}
+
+	// restart kills the contestant and starts it again after a while.
+	restart struct{ Down time.Duration }
+)
+
+// blindFor is how long a contestant does not see pods after an interruption. It is longer than client-go's first
+// backoff.
+const blindFor = 2 * sec
+
+// A kubelet renews its lease, and posts its status though nothing has changed.
+const (
+	renewEvery = 10 * sec
+	postEvery  = 60 * sec
+	postAfter  = 5 * sec // not together with a renewal
+)
+
+// occasion is an instant at which something that the history decides happens: exactly one of the others is set.
+type occasion struct {
+	at     time.Duration
+	step   *step
+	renews string // a node whose kubelet renews its lease, if it is not silent
+	posts  string // a node whose kubelet posts its status again, if it is not silent
+	starts bool   // the contestant starts
+}
+
+// kills reports whether the contestant is killed.
+func (o occasion) kills() bool {
+	if o.step == nil {
+		return false
+	}
+	_, ok := o.step.Do.(restart)
+	return ok
+}
+
+// occasions returns all there is to happen, in its order.
+func (h *history) occasions() []occasion {
+	all := []occasion{{at: h.Start, starts: true}}
+	for i := range h.Steps {
+		s := &h.Steps[i]
+		all = append(all, occasion{at: s.At, step: s})
+		switch do := s.Do.(type) {
+		case restart:
+			all = append(all, occasion{at: h.startAgain(s.At + do.Down), starts: true})
+		case addNode:
+			all = append(all, h.ofKubelet(do.Node, s.At)...)
+		}
+	}
+	for _, spec := range h.Nodes {
+		all = append(all, h.ofKubelet(spec, 0)...)
+	}
+	slices.SortStableFunc(all, func(a, b occasion) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
+// startAgain is when a contestant that is started again at an instant really starts. Where upstream ticks, that is at a whole tenth of
+// a second, when nothing else happens.
+func (h *history) startAgain(at time.Duration) time.Duration {
+	if h.hasKubelets() {
+		return at.Truncate(tick) + tick
+	}
+	return at
+}
+
+// ofKubelet returns when a kubelet that comes at an instant acts, until it goes.
+func (h *history) ofKubelet(spec nodeSpec, from time.Duration) []occasion {
+	if spec.Phase == 0 {
+		return nil
+	}
+	until := h.end()
+	for _, s := range h.Steps {
+		if remove, ok := s.Do.(removeNode); ok && remove.Node == spec.Name && s.At > from {
+			until = s.At
+			break
+		}
+	}
+	var all []occasion
+	for at := spec.Phase; at < until; at += renewEvery {
+		if at > from {
+			all = append(all, occasion{at: at, renews: spec.Name})
+		}
+	}
+	for at := spec.Phase + postAfter; at < until; at += postEvery {
+		if at > from {
+			all = append(all, occasion{at: at, posts: spec.Name})
+		}
+	}
+	return all
+}
+
+// startsAt reports whether the contestant starts at an instant.
+func (h *history) startsAt(at time.Duration) bool {
+	return slices.ContainsFunc(h.occasions(), func(o occasion) bool { return o.starts && o.at == at })
+}
+
+// longestCountdown is the longest tolerationSeconds that a history waits for.
+const longestCountdown = 31 * sec
+
+// end is when the history is over: when every countdown that is meant to end has ended, even one that restarts at the
+// last occasion; and where there are kubelets, when what falls silent then is tainted, and the next in its zone as well.
+func (h *history) end() time.Duration {
+	last := h.Start
+	for _, s := range h.Steps {
+		last = max(last, s.At)
+		if restart, ok := s.Do.(restart); ok {
+			last = max(last, s.At+restart.Down)
+		}
+	}
+	if h.hasKubelets() {
+		return last + 100*sec
+	}
+	return last + longestCountdown + 5*sec
+}
+
+func (h *history) hasKubelets() bool {
+	return slices.ContainsFunc(h.Nodes, func(spec nodeSpec) bool { return spec.Phase > 0 })
+}
+
+// nodeSpecs returns all nodes of the history.
+func (h *history) nodeSpecs() []nodeSpec {
+	all := slices.Clone(h.Nodes)
+	for _, s := range h.Steps {
+		if add, ok := s.Do.(addNode); ok {
+			all = append(all, add.Node)
+		}
+	}
+	return all
+}
+
+// podSpecs returns all pods of the history.
+func (h *history) podSpecs() []podSpec {
+	all := slices.Clone(h.Pods)
+	for _, s := range h.Steps {
+		if create, ok := s.Do.(create); ok {
+			all = append(all, create.Pod)
+		}
+	}
+	return all
+}
