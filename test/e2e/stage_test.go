@@ -66,7 +66,7 @@ func play(t *testing.T, with cast, stories ...Scenario) {
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
 			for i, s := range stories {
-				if s.Alone == alone && !(s.Long && testing.Short()) {
+				if s.Alone == alone && (!s.Long || !testing.Short()) {
 					t.Run(s.Name, func(t *testing.T) {
 						if !alone {
 							t.Parallel()
@@ -185,7 +185,7 @@ func (s *stage) Lag() (release func()) {
 func (s *stage) Patience() time.Duration {
 	const reopens = 30 * time.Second
 	if s.recovering.Load() {
-		return s.Real.Patience() + reopens + s.cast.recovers
+		return s.Real.Patience() + reopens + s.recovers
 	}
 	return s.Real.Patience()
 }

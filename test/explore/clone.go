@@ -73,11 +73,7 @@ func (c *cloner) detach(v reflect.Value) {
 			c.detach(v.Index(i))
 		}
 	case reflect.Pointer:
-		if t := v.Type().Elem(); isHeap(t) || slices.Contains(c.fields, t) {
-			c.inner = append(c.inner, v)
-		} else {
-			v.Set(c.pointer(v))
-		}
+		c.detachPointer(v)
 	case reflect.Interface:
 		if !v.IsNil() {
 			v.Set(c.value(v.Elem()))
@@ -87,6 +83,14 @@ func (c *cloner) detach(v reflect.Value) {
 	case reflect.Map:
 		c.detachMap(v)
 	}
+}
+
+func (c *cloner) detachPointer(v reflect.Value) {
+	if t := v.Type().Elem(); isHeap(t) || slices.Contains(c.fields, t) {
+		c.inner = append(c.inner, v)
+		return
+	}
+	v.Set(c.pointer(v))
 }
 
 func (c *cloner) detachSlice(v reflect.Value) {

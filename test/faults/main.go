@@ -40,8 +40,10 @@ var layers = []layer{
 	}},
 	{"histories", func(string) [][]string {
 		return [][]string{
-			{"-run=History|Histories|Random|Sweep|Fails|Each", "./internal/controller/eviction", "./internal/controller/policies",
-				"./internal/controller/nodehealth"},
+			{
+				"-run=Histories|Random|Every|Whatever", "./internal/controller/eviction", "./internal/controller/policies",
+				"./internal/controller/nodehealth",
+			},
 		}
 	}},
 	{"explorer", func(folder string) [][]string {
@@ -57,8 +59,9 @@ func main() {
 	least := flag.Int("least", 27, "how many faults the explorer must notice")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, strings.Split(*names, ","), *least); err != nil {
+	err := run(ctx, strings.Split(*names, ","), *least)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -75,13 +78,12 @@ func run(ctx context.Context, names []string, least int) error {
 			if err != nil {
 				return err
 			}
-			if mark := " - |"; notices {
+			mark := "-"
+			if notices {
 				noticed[l.name]++
-				mark = " yes |"
-				fmt.Print(mark)
-			} else {
-				fmt.Print(mark)
+				mark = "yes"
 			}
+			fmt.Printf(" %s |", mark)
 		}
 		fmt.Println()
 	}

@@ -17,7 +17,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // pass lets virtual time pass. Package bubble has a clock of this package.
 func pass(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // this is the one helper: package bubble imports this package
 	synctest.Wait()
 }
 

@@ -93,7 +93,7 @@ const (
 type smallSize struct {
 	// disturbances is how many things may happen in one history that nobody can expect.
 	disturbances int
-	// kinds are those of them that may.
+	// kinds lists which things.
 	kinds []string
 	// inOrder means that the watches bring what they have and nodes are looked at in a fixed order. Then only something
 	// that hangs makes one of them late.
@@ -190,7 +190,7 @@ func (w *smallWorld) Fingerprint() explore.Fingerprint {
 	return explore.FingerprintOf(w.now, smallRecent, skipped, *w)
 }
 
-// simplify leaves out what no longer matters. The clock of the records begins anew, because only differences count.
+// simplify leaves out what no longer matters. The clock of the records is set back to zero, because only differences count.
 func (w *smallWorld) simplify() {
 	r := w.keeper.records
 	rebase := func(s *sign) { s.on = max(s.on-r.clock.now, -smallRecent) }
@@ -232,8 +232,8 @@ func (w *smallWorld) Steps() []explore.Step {
 }
 
 // has reports whether there is one of some troubles.
-func (w *smallWorld) has(any ...trouble) bool {
-	return slices.ContainsFunc(any, func(t trouble) bool { _, has := w.troubles[t]; return has })
+func (w *smallWorld) has(one ...trouble) bool {
+	return slices.ContainsFunc(one, func(t trouble) bool { _, has := w.troubles[t]; return has })
 }
 
 // ordinary adds what happens by itself.
@@ -381,16 +381,17 @@ func (w *smallWorld) start() {
 // relist opens the watch of leases again, with a list, as leases.Replace takes it: our own comes last.
 func (w *smallWorld) relist() {
 	there := map[string]bool{}
-	var all []leaseEvent
+	k := w.keeper
+	k.newLeases = nil
 	for _, n := range w.nodes {
 		if !n.renewed.IsZero() {
 			there[n.object.Name] = true
-			all = append(all, leaseEvent{name: n.object.Name, renewed: n.renewed})
+			k.newLeases = append(k.newLeases, leaseEvent{name: n.object.Name, renewed: n.renewed})
 		}
 	}
-	w.keeper.records.listed(there)
-	w.keeper.newLeases = append(all, leaseEvent{nonce: w.own.nonce})
-	w.keeper.deliverLeases(w)()
+	k.records.listed(there)
+	k.newLeases = append(k.newLeases, leaseEvent{nonce: w.own.nonce})
+	k.deliverLeases(w)()
 }
 
 // deliverLeases brings what the watch of leases has.
@@ -506,7 +507,7 @@ func (w *smallWorld) apply(node *corev1.Node, refuses error) bool {
 	case conflict:
 		return false
 	case d.Executes:
-		w.executes(n, d)
+		w.executes(n)
 	}
 	next := *facts.Node
 	next.Spec.Taints = d.Taints
@@ -527,7 +528,7 @@ func (w *smallWorld) callsSilent(n *smallNode) {
 }
 
 // executes notes that a node gets a NoExecute taint.
-func (w *smallWorld) executes(n *smallNode, d decision) {
+func (w *smallWorld) executes(n *smallNode) {
 	if slices.ContainsFunc(n.object.Spec.Taints, readiness.OwnsNoExecute) {
 		return // one for another
 	}

@@ -3,8 +3,8 @@
 
 // Package evictions is a small world in which pods must leave nodes, of which package explore walks every history.
 //
-// The packages verdict, policy, backlog and builtin decide in it, and the admission policy of config/coexistence.yaml is
-// evaluated with the API server's own CEL.
+// The packages verdict, policy, backlog and builtin decide in it, and the admission policy of config/coexistence.yaml
+// is evaluated with the API server's own CEL.
 //
 //	world.go         the world, its size and its promises
 //	steps.go         what happens by itself

@@ -106,8 +106,8 @@ func (w *World) Broken() string { return w.broken }
 
 // Fingerprint implements [explore.World].
 func (w *World) Fingerprint() explore.Fingerprint {
-	return explore.FingerprintOf(w.now, recent, skipped, w.nodes, w.pods, w.account, w.inForce, w.paused, w.builtIn, w.replicas,
-		w.left, w.changed, w.skewed, w.idle)
+	return explore.FingerprintOf(w.now, recent, skipped, w.nodes, w.pods, w.account, w.inForce, w.paused, w.builtIn,
+		w.replicas, w.left, w.changed, w.skewed, w.idle)
 }
 
 // skipped leaves out what does not change what happens: versions, counters of turns, and what never changes.

@@ -129,7 +129,9 @@ func allOurs(path string) error {
 }
 
 // playSpecs runs upstream's binary against the cluster, and returns what it reports.
-func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, folder string, res *result) ([]outcome, error) {
+func (s suite) playSpecs(
+	ctx context.Context, cluster *localcluster.Cluster, folder string, res *result,
+) ([]outcome, error) {
 	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
 	if err != nil {
 		return nil, err
@@ -137,7 +139,8 @@ func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, fol
 	res.log = filepath.Join(folder, "e2e.log")
 	progress("%s: %d specs, one after the other; their log is %s", res.name, len(specs), shortPath(res.log))
 	reports := filepath.Join(cluster.Dir(), "reports")
-	status, err := s.runE2E(ctx, e2eRun{log: res.log, kubeconfig: kubeconfig, reports: reports, home: filepath.Join(cluster.Dir(), "home")})
+	home := filepath.Join(cluster.Dir(), "home")
+	status, err := s.runE2E(ctx, e2eRun{log: res.log, kubeconfig: kubeconfig, reports: reports, home: home})
 	if err != nil {
 		return nil, err
 	}

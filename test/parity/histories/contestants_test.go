@@ -230,7 +230,7 @@ type nodeLister struct {
 }
 
 func (l *nodeLister) List(selector labels.Selector) ([]*corev1.Node, error) {
-	l.late.Do(func() { time.Sleep(passAfter) })
+	l.late.Do(func() { pass(passAfter) })
 	nodes, err := l.NodeLister.List(selector)
 	l.order.list(nodes)
 	return nodes, err

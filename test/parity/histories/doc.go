@@ -9,6 +9,6 @@
 //
 // A difference is not explained by looking at it. One small model predicts ours, and says what the rule is. Another
 // predicts upstream's: its switches are the known quirks of upstream, each of which is a difference from the rule. Both
-// must be right to the millisecond. A history for which one is wrong fails the test, shrinks to a minimal history and is
-// printed as a timetable.
+// must be right to the millisecond. A history for which one is wrong fails the test, shrinks to a minimal history and
+// is printed as a timetable.
 package histories

@@ -27,7 +27,12 @@ var epoch = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 func now() time.Duration { return time.Since(epoch) }
 
 // sleepUntil lets virtual time pass. It is for bubbles only.
-func sleepUntil(at time.Duration) { time.Sleep(at - now()) }
+func sleepUntil(at time.Duration) { pass(at - now()) }
+
+// pass lets virtual time pass.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // this is the one helper
+}
 
 // instant is the instant of a history as the API writes it: to the second, rounded down. As in objects that were decoded,
 // it is in local time, because upstream compares heartbeats with !=.

@@ -20,7 +20,7 @@ import (
 
 // Here upstream's node-lifecycle controller itself sets the taints, and swaps them, as a kubelet becomes not ready or
 // silent. The pods have the tolerations that the API server gives to every pod.
-func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) {
+func TestUpstreamsOwnTaintsEvictInTimeWithBoth(t *testing.T) { //nolint:gocyclo // a table of stories
 	const began, comes, tolerated = 60098 * ms, 605 * sec, 300 * sec
 	after := func(d time.Duration, do action) step { return step{began + d, do} }
 	silent, unready, healthy := fall{[]string{"sick"}}, notReady(0, "sick").Do, ready(0, "sick").Do

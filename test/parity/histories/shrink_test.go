@@ -25,7 +25,7 @@ func (g *game) shrink(t *testing.T, h *history, kind kind) *history {
 }
 
 // reductions returns the histories that are one thing smaller.
-func (h *history) reductions() []*history {
+func (h *history) reductions() []*history { //nolint:gocyclo // a loop for each kind of part
 	var all []*history
 	add := func(change func(*history)) {
 		smaller := &history{Nodes: slices.Clone(h.Nodes), Pods: slices.Clone(h.Pods), Start: h.Start, Steps: slices.Clone(h.Steps)}
@@ -130,7 +130,7 @@ func plainerPods(pod podSpec) (all []podSpec) {
 }
 
 // plainerActions returns what a step can do that is one thing less.
-func plainerActions(do action) (all []action) {
+func plainerActions(do action) (all []action) { //nolint:gocyclo // a case for each kind of action
 	switch do := do.(type) {
 	case create:
 		if do.Unseen {

@@ -180,12 +180,12 @@ func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error)
 		var wait time.Duration
 		w.locked(func() { wait = w.blindUntil - now() })
 		if wait > 0 {
-			takeTime(w.client, func() { time.Sleep(wait) })
+			takeTime(w.client, func() { pass(wait) })
 		}
 	}
 	object, err := w.answer(action)
 	if takes := w.takes(action); takes > 0 {
-		takeTime(w.client, func() { time.Sleep(takes) })
+		takeTime(w.client, func() { pass(takes) })
 	}
 	return true, object, err
 }

@@ -69,7 +69,7 @@ func roundsDownToTheEven(counts []int) []int64 {
 	return scores
 }
 
-func TestWrongRulesAreFoundAndTheirInputMadeSmall(t *testing.T) {
+func TestWrongRulesAreFoundAndTheirInputMadeSmall(t *testing.T) { //nolint:gocyclo // a table of rules
 	right := ours{taints.Matcher{ComparisonOperators: true}}
 	const several = -1
 	c := compareWith(t, true)

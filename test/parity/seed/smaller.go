@@ -37,7 +37,8 @@ func simplified(v reflect.Value) (all []reflect.Value) {
 		}
 		return all
 	case reflect.Int, reflect.Int64:
-		return []reflect.Value{reflect.ValueOf(v.Int() / 2).Convert(v.Type()), reflect.ValueOf(v.Int() - sign(v.Int())).Convert(v.Type())}
+		half, less := reflect.ValueOf(v.Int()/2), reflect.ValueOf(v.Int()-sign(v.Int()))
+		return []reflect.Value{half.Convert(v.Type()), less.Convert(v.Type())}
 	}
 	return []reflect.Value{reflect.Zero(v.Type())}
 }
