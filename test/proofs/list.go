@@ -59,7 +59,7 @@ const (
 
 // Commands that also take arguments.
 var (
-	histories = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios")
+	histories = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios ./test/explore/...")
 	parity    = in("test/parity", "go test -count=1 -timeout=0 -v ./histories ./matching ./kubectltaint -args")
 	stops     = in("", "go test ./test/stops -run=TestStops -count=1 -v -timeout=0 -args -all "+
 		"-taintkeeper={ROOT}/bin/chaos-taintkeeper -settable-kube-controller-manager={ROOT}/"+settable)
