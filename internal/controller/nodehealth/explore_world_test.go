@@ -256,10 +256,10 @@ func (w *smallWorld) ordinary(add func(line string, do func())) {
 	}
 	k := w.keeper
 	if len(k.newLeases) > 0 && !w.has(leasesHang) {
-		may("the watch of leases comes", k.deliverLeases(w))
+		may("the watch of leases comes", w.deliverLeases)
 	}
 	if len(k.newNodes) > 0 && !w.has(nodesHang) {
-		may("the watch of nodes comes", k.deliverNodes(w))
+		may("the watch of nodes comes", w.deliverNodes)
 	}
 	queued := slices.Sorted(maps.Keys(k.queue))
 	for _, name := range queued {
@@ -367,7 +367,7 @@ func (w *smallWorld) start() {
 		w.keeper.newNodes = append(w.keeper.newNodes, nodeEvent{n.object.Name, n.object})
 		n.unheard = 0
 	}
-	w.keeper.deliverNodes(w)()
+	w.deliverNodes()
 	w.renew()
 	w.relist()
 	var all []*corev1.Node
@@ -391,46 +391,44 @@ func (w *smallWorld) relist() {
 	}
 	k.records.listed(there)
 	k.newLeases = append(k.newLeases, leaseEvent{nonce: w.own.nonce})
-	k.deliverLeases(w)()
+	w.deliverLeases()
 }
 
 // deliverLeases brings what the watch of leases has.
-func (k *keeper) deliverLeases(w *smallWorld) func() {
-	return func() {
-		events := k.newLeases
-		k.newLeases = nil
-		for _, e := range events {
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: e.name}}
-			if e.name == "" {
-				lease.Name, lease.Annotations = OwnLease, map[string]string{nonceAnnotation: e.nonce}
-			}
-			if e.gone {
-				k.records.forgetLease(e.name)
-				continue
-			}
-			lease.Spec.RenewTime = &metav1.MicroTime{Time: e.renewed}
-			w.follow(k.records.brought(lease, w.now))
+func (w *smallWorld) deliverLeases() {
+	k := w.keeper
+	events := k.newLeases
+	k.newLeases = nil
+	for _, e := range events {
+		if e.gone {
+			k.records.forgetLease(e.name)
+			continue
 		}
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: e.name}}
+		if e.name == "" {
+			lease.Name, lease.Annotations = OwnLease, map[string]string{nonceAnnotation: e.nonce}
+		}
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: e.renewed}
+		w.follow(k.records.brought(lease, w.now))
 	}
 }
 
 // deliverNodes brings what the watch of nodes has, as Controller.observe takes it.
-func (k *keeper) deliverNodes(w *smallWorld) func() {
-	return func() {
-		events := k.newNodes
-		k.newNodes = nil
-		for _, e := range events {
-			before := k.seen[e.name]
-			if e.object == nil {
-				delete(k.seen, e.name)
-				w.follow(k.records.forgetNode(e.name, w.now))
-				continue
-			}
-			k.seen[e.name] = e.object
-			w.follow(k.records.put(e.object, w.sight()))
-			if before == nil || concerns(before, e.object) {
-				k.queue[e.name] = true
-			}
+func (w *smallWorld) deliverNodes() {
+	k := w.keeper
+	events := k.newNodes
+	k.newNodes = nil
+	for _, e := range events {
+		before := k.seen[e.name]
+		if e.object == nil {
+			delete(k.seen, e.name)
+			w.follow(k.records.forgetNode(e.name, w.now))
+			continue
+		}
+		k.seen[e.name] = e.object
+		w.follow(k.records.put(e.object, w.sight()))
+		if before == nil || concerns(before, e.object) {
+			k.queue[e.name] = true
 		}
 	}
 }
@@ -546,8 +544,8 @@ func (w *smallWorld) executes(n *smallNode) {
 	n.executed = w.now
 }
 
-// restarted notes what a process that begins cannot know: a token whose taint is gone.
-func (w *smallWorld) restarted() {
+// forgetTokens forgets the tokens of which no taint tells: a process that begins cannot know them.
+func (w *smallWorld) forgetTokens() {
 	for _, n := range w.nodes {
 		if !slices.ContainsFunc(n.object.Spec.Taints, readiness.OwnsNoExecute) {
 			n.executed = time.Time{}
@@ -587,7 +585,7 @@ func (w *smallWorld) disturbances(add func(kind, line string, do func())) {
 			w.resume(n)
 		}
 	})
-	add(restart, "Taintkeeper restarts", func() { w.restarted(); w.start() })
+	add(restart, "Taintkeeper restarts", func() { w.forgetTokens(); w.start() })
 	if !w.has(apiDown) {
 		add(breaks, "the watch of leases is opened again", w.relist)
 		add(apiServerFails, string(apiDown), func() { w.troubles[apiDown] = w.now })
@@ -600,7 +598,7 @@ func (w *smallWorld) disturbances(add func(kind, line string, do func())) {
 	for _, name := range slices.Sorted(maps.Keys(w.keeper.queue)) {
 		if !w.has(apiDown, processHang) {
 			add(refuse, "it looks at node "+name+", and its writes are refused", func() {
-				w.restarted() // the token that it could not use can be used shortly before the next
+				w.forgetTokens() // the token that it could not use can be used shortly before the next
 				w.look(name, errRefused)
 			})
 		}

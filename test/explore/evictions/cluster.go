@@ -167,18 +167,17 @@ func (c *cluster) delete(p *pod) {
 
 // named returns the pod of a name, or nil.
 func (c *cluster) named(name string) *pod {
-	for _, p := range c.pods {
-		if p != nil && p.name == name {
-			return p
-		}
-	}
-	return nil
+	return c.find(func(p *pod) bool { return p.name == name })
 }
 
 // identified returns the pod of a UID, or nil.
 func (c *cluster) identified(uid types.UID) *pod {
+	return c.find(func(p *pod) bool { return p.uid == uid })
+}
+
+func (c *cluster) find(is func(p *pod) bool) *pod {
 	for _, p := range c.pods {
-		if p != nil && p.uid == uid {
+		if p != nil && is(p) {
 			return p
 		}
 	}
