@@ -59,10 +59,8 @@ const (
 
 // Commands that also take arguments.
 var (
-	histories = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios ./test/explore/...")
-	parity    = in("test/parity", "go test -count=1 -timeout=0 -v ./histories ./matching ./kubectltaint -args")
-	stops     = in("", "go test ./test/stops -run=TestStops -count=1 -v -timeout=0 -args -all "+
-		"-taintkeeper={ROOT}/bin/chaos-taintkeeper -settable-kube-controller-manager={ROOT}/"+settable)
+	histories   = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios ./test/explore/...")
+	parity      = in("test/parity", "go test -count=1 -timeout=0 -v ./histories ./matching ./kubectltaint -args")
 	defects     = in("", "bin/defects -settable-kube-controller-manager="+settable)
 	conformance = in("", "bin/conformance/run")
 	mutation    = in("", "tools/mutation/run.sh")
@@ -130,9 +128,9 @@ var proofs = []proof{
 		withArgs: in("", "bin/chaos -seed={SEED}"),
 	},
 	{
-		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 120,
+		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 55,
 		needs: []string{plane, "bin/chaos-taintkeeper", settable}, packages: []string{"./test/stops"},
-		commands: []command{stops}, withArgs: stops,
+		flags: []string{"-taintkeeper={ROOT}/bin/chaos-taintkeeper", "-settable-kube-controller-manager={ROOT}/" + settable},
 	},
 	{
 		name: "conformance", says: "Kubernetes' own end-to-end tests of taints", minutes: 35,

@@ -109,7 +109,7 @@ func (p proof) steps(args []string) (all []command) {
 	case len(args) > 0:
 		all = []command{tests.before("-v", "-timeout=0").with(args...)}
 	case len(p.packages) > 0:
-		all = append([]command{tests.before("-race", "-timeout=60m", "-p=1")}, p.commands...)
+		all = append([]command{tests.before("-race", "-timeout=90m", "-p=1")}, p.commands...)
 	default:
 		all = slices.Clone(p.commands)
 	}

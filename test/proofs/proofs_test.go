@@ -157,12 +157,12 @@ func TestTheStepsOfAProof(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		{"coexist", nil, []string{"go test -race -timeout=60m -p=1 -count=1 ./test/coexist"}},
+		{"coexist", nil, []string{"go test -race -timeout=90m -p=1 -count=1 ./test/coexist"}},
 		{"coexist", []string{"-run=Held"}, []string{"go test -v -timeout=0 -count=1 ./test/coexist -run=Held"}},
-		{"plans", nil, []string{"go test -race -timeout=60m -p=1 -count=1 ./test/plan -args -seed=1294"}},
+		{"plans", nil, []string{"go test -race -timeout=90m -p=1 -count=1 ./test/plan -args -seed=1294"}},
 		{"plans", []string{"-rounds=40"}, []string{"go test -v -timeout=0 -count=1 ./test/plan -args -seed=1294 -rounds=40"}},
 		{"chaos", nil, []string{
-			"go test -race -timeout=60m -p=1 -count=1 ./test/chaos", "bin/chaos -seed=1", "bin/chaos -seed=1 -coexist",
+			"go test -race -timeout=90m -p=1 -count=1 ./test/chaos", "bin/chaos -seed=1", "bin/chaos -seed=1 -coexist",
 		}},
 		{"chaos", []string{"-duration=10m"}, []string{"bin/chaos -seed=1 -duration=10m"}},
 		{"defects", []string{"-only=6"}, []string{"bin/defects -settable-kube-controller-manager=bin/settable-kube-controller-manager-1.35 -only=6"}},

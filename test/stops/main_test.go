@@ -4,8 +4,6 @@
 // Package stops proves that no stop of Taintkeeper deletes a pod that should stay. It plays storms on a real control plane
 // whose kube-controller-manager runs with its defaults, ends Taintkeeper in the middle of the built-in's backlog, and
 // judges by the audit log every pod that the built-in deletes until that backlog is over.
-//
-// go test plays three scenes; make stops plays all of them, with more pods, and prints a table.
 package stops
 
 import (
@@ -23,11 +21,10 @@ import (
 
 // What make stops asks for.
 var (
-	playAll = flag.Bool("all", false, "play all scenes and print a table")
-	due     = flag.Int("pods", 160, "with -all: how many pods are due at once")
-	only    = flag.String("only", "", "with -all: the scenes whose names contain this")
+	due     = flag.Int("pods", 160, "how many pods are due at once")
+	only    = flag.String("only", "", "play only the scenes whose names contain this")
 	program = flag.String("taintkeeper", "", "the program to test; by default it is built from these sources")
-	manager = flag.String("settable-kube-controller-manager", "", "with -all: kube-controller-manager with a wall clock that can be set")
+	manager = flag.String("settable-kube-controller-manager", "", "a kube-controller-manager with a wall clock that can be set")
 )
 
 // What all tests share, set once by TestMain.

@@ -438,17 +438,3 @@ func (s *scene) end() outcome {
 	await.Must(s.t, err)
 	return is
 }
-
-// noneWrong fails for each pod that the built-in has deleted though it should have stayed.
-func (s *scene) noneWrong() {
-	s.t.Helper()
-	is := s.end()
-	s.t.Logf("%d evictions of the built-in, over after %v", is.due, is.took)
-	for i, wrong := range is.wrong {
-		if i == 5 {
-			s.t.Errorf("and %d more", len(is.wrong)-i)
-			return
-		}
-		s.t.Errorf("wrong: %v", wrong)
-	}
-}
