@@ -40,12 +40,12 @@ const (
 
 // call is one call of a replica, as its proxy saw it.
 type call struct {
-	replica string
-	run     int // of the replica's process, counted from 1
-	kind    callKind
-	name    string    // of the object; of a pod with its namespace
-	uid     types.UID // of the pod that a DELETE or PATCH is for
-	holder  string    // the identity in an election call
+	process // that sent it
+
+	kind   callKind
+	name   string    // of the object; of a pod with its namespace
+	uid    types.UID // of the pod that a DELETE or PATCH is for
+	holder string    // the identity in an election call
 
 	received  time.Time     // by the proxy
 	forwarded time.Time     // to the API server; zero if it was not
@@ -68,9 +68,6 @@ func (c *call) delivered() bool { return c.heard >= 200 && c.heard < 300 }
 // refused reports whether the replica was told that it must not do this.
 func (c *call) refused() bool { return c.heard == http.StatusForbidden }
 
-// unanswered reports whether the call may have been carried out although no answer arrived.
-func (c *call) unanswered() bool { return !c.forwarded.IsZero() && c.answer == 0 }
-
 func (c *call) String() string {
 	text := fmt.Sprintf("%s (run %d): %s %s", c.replica, c.run, c.kind, c.name)
 	if c.uid != "" {
@@ -89,9 +86,6 @@ func code(status int) string {
 	}
 	return fmt.Sprint(status)
 }
-
-// short is the beginning of a UID, enough to tell the pods of one story apart.
-func short(uid types.UID) string { return string(uid[:min(len(uid), 8)]) }
 
 // largestBody limits how much of a body is read. The bodies of recorded calls are small.
 const largestBody = 1 << 20

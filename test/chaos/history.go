@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
@@ -69,7 +70,7 @@ type history struct {
 // history makes the history of what was observed until now.
 func (o *observer) history(known audited, calm, end time.Time) *history {
 	h := &history{
-		page: o.ledger.page(), audited: known, pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{},
+		page: o.ledger.read(), audited: known, pods: map[types.UID]*pod{}, nodes: map[string][]nodeState{},
 		calm: calm, end: end,
 	}
 	o.mu.Lock()
@@ -101,39 +102,26 @@ func podStates(known *chronicle[podFacts], deletions []deletion) []podState {
 	for _, v := range known.inOrder() {
 		next := podState{podFacts: v.facts, from: writtenAt(v, before), visible: v.seen, number: v.number, writer: v.writer}
 		before = next.from
-		if len(states) == 0 {
-			next.bound = next.from.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
-			states = append(states, next)
-			continue
-		}
-		last := &states[len(states)-1]
-		next.bound = boundAfter(last, next)
-		if last.same(next.podFacts) {
-			last.bound = next.bound
-			continue
+		// It was bound when it was first seen on its node, or at the end of the second that is recorded if that is earlier.
+		next.bound = next.from.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
+		if len(states) > 0 {
+			last := &states[len(states)-1]
+			if last.node == next.node {
+				next.bound = last.bound.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
+			}
+			if last.same(next.podFacts) {
+				last.bound = next.bound
+				continue
+			}
 		}
 		states = append(states, next)
 	}
-	fillVisible(states)
-	return attribute(bury(states, known.gone), deletions)
-}
-
-// boundAfter says when a pod was bound: when it was first seen on its node, if that lies within the second that is
-// recorded, otherwise at the end of that second.
-func boundAfter(last *podState, next podState) span {
-	if last.node != next.node {
-		return next.from.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
-	}
-	return last.bound.Min(oracle.At(oracle.EndOfSecond(next.recorded)))
-}
-
-// fillVisible gives a version that our watch missed the time at which it brought the next one.
-func fillVisible(states []podState) {
 	for i := len(states) - 2; i >= 0; i-- {
-		if states[i].visible.IsZero() {
+		if states[i].visible.IsZero() { // our watch missed it, and brought the next one
 			states[i].visible = states[i+1].visible
 		}
 	}
+	return attribute(bury(states, known.gone), deletions)
 }
 
 // bury appends the end of a pod that is gone and was not seen to terminate: from then on it is like one that does.
@@ -164,7 +152,7 @@ func attribute(states []podState, deletions []deletion) []podState {
 // handsBack reports whether what a replica wrote to a node at that time hands the evictions back to the built-in: a
 // replica that was asked to end was ending.
 func (p *page) handsBack(written span) bool {
-	return slices.ContainsFunc(p.lives, func(l life) bool {
+	return slices.ContainsFunc(p.lives, func(l *life) bool {
 		return !l.stopped.IsZero() && !written.To.Before(l.stopped) &&
 			(l.ended.IsZero() || !written.From.After(l.ended))
 	})
@@ -209,10 +197,22 @@ func (p *pod) left() (podState, bool) {
 	return podState{}, false
 }
 
+// due says when a pod must leave a node with these taints, if it must while this program runs.
+func (s podState) due(taints []oracle.Taint) (due span, leaves bool) {
+	due = oracle.Rule{}.Due(oracle.Pod{Tolerations: s.tolerations, Bound: s.bound}, taints)
+	return due, due.From.Before(distantFuture)
+}
+
 // byKeeper reports whether the pod began to leave because a replica deleted it.
 func (p *pod) byKeeper() bool {
 	state, ok := p.left()
 	return ok && state.writer == keeperUser
+}
+
+// byBuiltIn reports whether the pod began to leave because the built-in deleted it.
+func (p *pod) byBuiltIn() bool {
+	state, ok := p.left()
+	return ok && auditlog.Event{User: state.writer}.ByBuiltIn()
 }
 
 // guarded reports whether the webhook is asked about the pod.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // charge is what a replica did wrong.
@@ -114,10 +116,163 @@ func (h *history) delivered(c *call) *call {
 		if !before.received.Before(c.received) {
 			return nil
 		}
-		if before.kind == deletePod && before.uid == c.uid && before.replica == c.replica && before.run == c.run &&
+		if before.kind == deletePod && before.uid == c.uid && before.process == c.process &&
 			before.delivered() && before.told.Before(c.received) {
 			return before
 		}
 	}
 	return nil
+}
+
+// judgeStamps judges what the replicas wrote to nodes: only the timeAdded of taints that had none, or one later than
+// when they began to count. That timeAdded must not be before the taint was there, or in the future. What hands the
+// evictions back to the built-in is not judged.
+func (h *history) judgeStamps() []finding {
+	var found []finding
+	for name, states := range h.nodes {
+		for i := 1; i < len(states); i++ {
+			if states[i].writer != keeperUser || states[i].handedBack {
+				continue
+			}
+			if as, why := stampFault(states[i-1].taints, states[i]); why != "" {
+				found = append(found, finding{charge: as, name: name, when: states[i].from.To, why: why})
+			}
+		}
+	}
+	return found
+}
+
+func stampFault(before []oracle.Taint, stamped nodeState) (as charge, why string) {
+	after := stamped.taints
+	if len(before) != len(after) {
+		return wrong, fmt.Sprintf("a PATCH of the node by a replica changes the number of its NoExecute taints from %d to %d", len(before), len(after))
+	}
+	for i := range after {
+		was, is := find(before, after[i].Key), after[i].ToString()
+		switch {
+		case was == nil || was.Value != after[i].Value:
+			return wrong, fmt.Sprintf("a PATCH of the node by a replica adds the taint %s", is)
+		case was.TimeAdded.Equal(after[i].TimeAdded):
+		case !was.TimeAdded.IsZero() && (after[i].TimeAdded.IsZero() || was.TimeAdded.Before(after[i].TimeAdded)):
+			return wrong, fmt.Sprintf("a PATCH of the node by a replica moves timeAdded of the taint %s later, or removes it", is)
+		case oracle.EndOfSecond(after[i].TimeAdded.Time).Before(was.Since.From):
+			return early, fmt.Sprintf("a replica wrote that the taint %s has been there since %s, but it came %s later: all its deadlines are too early", is,
+				after[i].TimeAdded.UTC().Format(time.TimeOnly),
+				was.Since.From.Sub(oracle.EndOfSecond(after[i].TimeAdded.Time)).Round(time.Millisecond))
+		case after[i].TimeAdded.After(stamped.from.To.Add(resolution)):
+			return tardy, fmt.Sprintf("a replica wrote that the taint %s was set at %s, which is %s ahead: all its deadlines are too late", is,
+				after[i].TimeAdded.UTC().Format(time.TimeOnly), after[i].TimeAdded.Sub(stamped.from.To).Round(time.Millisecond))
+		}
+	}
+	return "", ""
+}
+
+func find(taints []oracle.Taint, key string) *oracle.Taint {
+	for i := range taints {
+		if taints[i].Key == key {
+			return &taints[i]
+		}
+	}
+	return nil
+}
+
+// markedWithin is how long before its DELETE the built-in can have marked a pod, or have seen its own mark on it: it is
+// allowed 20 calls a second, and with a backlog it waits its turn between the two. Nobody can stop such a DELETE.
+const markedWithin = time.Minute
+
+// judgeForeign finds the evictions by the built-in while the eviction clock was fresh: pods that it marked, and pods
+// that it deleted although it cannot have marked them recently.
+func (h *history) judgeForeign() []finding {
+	var found []finding
+	for _, c := range h.foreign {
+		fresh := h.clock.Fresh(c.From, c.To)
+		for ago := time.Duration(0); c.kind == deletePod && fresh && ago <= markedWithin; ago += time.Second {
+			at := c.From.Add(-ago)
+			fresh = h.clock.Fresh(at, at)
+		}
+		if fresh {
+			why := string(c.kind) + " by the built-in was accepted while the eviction clock was fresh"
+			found = append(found, finding{charge: foreign, uid: c.uid, name: c.name, when: c.From, why: why})
+		}
+	}
+	return found
+}
+
+// judgeStays finds the pods that the built-in deleted although no taint of their nodes asked for it: it works off, by
+// name, what it began while it was refused. Nothing can prevent that if it marked the pod while the pod was due, or if
+// no replica could know and record that it would try.
+func (h *history) judgeStays() []finding {
+	dueBefore := map[string][]stretch{} // by the name of the pod
+	for _, s := range h.stretches() {
+		dueBefore[s.pod.name] = append(dueBefore[s.pod.name], s)
+	}
+	var found []finding
+	for _, c := range h.foreign {
+		p := h.pods[c.uid]
+		if c.kind != deletePod || p == nil || !p.byBuiltIn() {
+			continue
+		}
+		known := h.known(p, c.To, c.From, func(string) time.Time { return c.From })
+		if known.leaves || known.onlyTerminating {
+			continue
+		}
+		why := "the built-in deleted it although no taint of its node required that, and no pod of that name was ever due"
+		if cause, ok := causeOf(c, dueBefore[c.name]); ok {
+			if h.markedBefore(c, cause.staysFrom(p)) || !h.recorded(cause, p, c) {
+				continue
+			}
+			why = fmt.Sprintf("the built-in deleted it although no taint of its node required that, and a replica had recorded that %s had been due", cause.pod.name)
+		}
+		found = append(found, finding{charge: wrong, uid: c.uid, name: c.name, when: c.From, why: why})
+	}
+	return found
+}
+
+// causeOf returns when a pod with a name was last due before the built-in deleted one with that name.
+func causeOf(c foreignCall, due []stretch) (cause stretch, ok bool) {
+	for _, s := range due {
+		if s.due.Before(c.From) && (!ok || s.due.After(cause.due)) {
+			cause, ok = s, true
+		}
+	}
+	return cause, ok
+}
+
+// staysFrom returns from when a pod that the built-in may still try to delete may stay: when it was no longer due, or
+// when it took the name of a pod that was due.
+func (s stretch) staysFrom(p *pod) time.Time {
+	if s.pod == p {
+		return s.ended
+	}
+	return p.states[0].from.To
+}
+
+// markedBefore reports whether the built-in had marked a pod of that name by an instant.
+func (h *history) markedBefore(c foreignCall, instant time.Time) bool {
+	return slices.ContainsFunc(h.foreign, func(mark foreignCall) bool {
+		return mark.kind == patchPod && mark.name == c.name &&
+			!mark.From.After(instant) && mark.From.After(c.From.Add(-markedWithin))
+	})
+}
+
+// recorded reports whether a replica that had seen that a pod was due wrote the eviction clock once it knew that a
+// pod of that name stays, and before the built-in deleted it.
+func (h *history) recorded(cause stretch, p *pod, deleted foreignCall) bool {
+	stays := cause.due // what took the name of a pod that was due is protected before it is there
+	if cause.pod == p {
+		stays = cause.ended
+	}
+	return slices.ContainsFunc(h.calls, func(c *call) bool {
+		return c.kind == clockCall && c.accepted() && c.answered.Before(deleted.From.Add(-time.Second)) &&
+			h.sawAll(c, watchNodes, oracle.Between(cause.due, stays)) && h.sawAll(c, watchPods, oracle.Between(cause.due, stays))
+	})
+}
+
+// sawAll reports whether one watch of a call's sender had delivered, before the call, everything that happened in a
+// period.
+func (h *history) sawAll(c *call, kind callKind, during span) bool {
+	return slices.ContainsFunc(h.streams, func(s *stream) bool {
+		return s.process == c.process && s.kind == kind && !s.opened.Add(catchUp).After(during.From) &&
+			s.inOrderUntil(c.received).Add(-h.hasteAt(c.received)).After(during.To)
+	})
 }

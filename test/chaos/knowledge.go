@@ -52,7 +52,7 @@ func (h *history) watched(c *call, p *pod, by time.Time) knowledge {
 func (h *history) watchedSince(c *call, kind callKind, by time.Time) time.Time {
 	var since time.Time
 	for _, s := range h.streams {
-		if s.replica == c.replica && s.run == c.run && s.kind == kind {
+		if s.process == c.process && s.kind == kind {
 			since = oracle.Later(since, s.inOrderUntil(by))
 		}
 	}
@@ -114,8 +114,7 @@ func (h *history) nodeKnownSince(c *call, node string) time.Time {
 			break
 		}
 		ofNode := read.kind == getNode && read.name == node
-		bySender := read.replica == c.replica && read.run == c.run
-		if !ofNode || !bySender || !read.delivered() || read.told.After(c.received.Add(haste)) {
+		if !ofNode || read.process != c.process || !read.delivered() || read.told.After(c.received.Add(haste)) {
 			continue
 		}
 		if read.received.After(c.received.Add(-confirmedFor-haste)) || read.told.After(c.received.Add(-haste)) {
@@ -145,7 +144,7 @@ func (h *history) shown(c *call) time.Time {
 			break
 		}
 		about := before.kind == patchPod && before.uid == c.uid || before.kind == getPod && before.name == c.name
-		if about && before.replica == c.replica && before.run == c.run {
+		if about && before.process == c.process {
 			last = before
 		}
 	}
@@ -158,7 +157,7 @@ func (h *history) shown(c *call) time.Time {
 // beginOf is when the process that sent a call began.
 func (h *history) beginOf(c *call) time.Time {
 	for _, life := range h.lives {
-		if life.replica == c.replica && life.run == c.run {
+		if life.process == c.process {
 			return life.began
 		}
 	}

@@ -21,12 +21,12 @@
 // decides what is done and which faults are drawn, but not how processes are scheduled: two runs with the same seed are
 // similar, but not the same.
 //
-//	chaos                      what happens, all at once: trouble* to taints and pods, faults and watches to calls and
-//	                           watches, clocks, webhook, and disruption to the whole
-//	ledger, observer, audit    what was done to the replicas, and what was seen of pods, nodes and calls
+//	disturbances               the tables of all that happens: taints, pods, webhook and wrecks do it, to calls proxy
+//	stage, replica             the cluster, and one of the two replicas in it
+//	ledger, observer           what was done to the replicas, and what was seen of pods, nodes and calls
 //	history                    all of that after the run
-//	judge                      what went wrong, according to test/rig/oracle; overdue, stamps and foreign: one kind each
-//	knowledge, explain         what a replica can have known when it called; what faults excuse
+//	judge, delays              what went wrong, according to test/rig/oracle
+//	knowledge, excuses         what a replica can have known when it called; what faults excuse
 package main
 
 import (

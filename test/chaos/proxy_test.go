@@ -6,80 +6,67 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
-// server replaces the API server: it notes what arrives and answers everything with 200. A watch returns the lines that
+// server replaces the API server: it counts what arrives and answers everything with 200. A watch returns the lines that
 // are sent to the server's channel.
 type server struct {
-	*httptest.Server
-
-	lines chan string
-
-	mu      sync.Mutex
-	arrived []string
+	url     string
+	lines   chan string
+	arrived atomic.Int64
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{lines: make(chan string)}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	serving := httptest.NewServer(s)
 	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
+		serving.CloseClientConnections()
+		serving.Close()
 	})
+	s.url = serving.URL
 	return s
 }
 
-func (s *server) serve(w http.ResponseWriter, request *http.Request) {
-	s.mu.Lock()
-	s.arrived = append(s.arrived, request.Method)
-	s.mu.Unlock()
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	s.arrived.Add(1)
 	w.Header().Set("Content-Type", "application/json")
 	if request.URL.Query().Get("watch") == "" {
 		_, _ = io.WriteString(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod"}}`)
 		return
 	}
-	w.(http.Flusher).Flush()
 	for {
+		w.(http.Flusher).Flush()
 		select {
 		case line := <-s.lines:
 			_, _ = io.WriteString(w, line+"\n")
-			w.(http.Flusher).Flush()
 		case <-request.Context().Done():
 			return
 		}
 	}
 }
 
-func (s *server) count(method string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, arrived := range s.arrived {
-		if arrived == method {
-			n++
-		}
-	}
-	return n
-}
-
 // newTestProxy returns a proxy in front of a server. The proxy does to each call what is planned.
 func newTestProxy(t *testing.T, s *server, planned plan) *replicaProxy {
 	t.Helper()
-	p, err := newProxy("a", &rest.Config{Host: s.URL}, newWeather(rand.New(rand.NewPCG(1, 1))), newLedger())
+	p, err := newProxy("a", &rest.Config{Host: s.url}, newWeather(rand.New(rand.NewPCG(1, 1))), newLedger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +76,25 @@ func newTestProxy(t *testing.T, s *server, planned plan) *replicaProxy {
 	return p
 }
 
+// noted waits until the ledger has so many calls, which it gets when the proxy is done with them.
+func noted(t *testing.T, p *replicaProxy, n int) []*call {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if page := p.ledger.read(); len(page.calls) >= n {
+			return page.calls
+		}
+		pause(t.Context(), time.Millisecond)
+	}
+	t.Fatalf("the ledger has fewer than %d calls", n)
+	return nil
+}
+
+// TestEachFaultOfACallDoesWhatItSays, to the DELETE of a client.
 func TestEachFaultOfACallDoesWhatItSays(t *testing.T) {
 	const delay = 50 * time.Millisecond
 	tests := map[faultKind]struct {
-		arrives int // calls at the API server
-		heard   int // by the replica; 0 if its connection is closed
+		arrives int64 // calls at the API server
+		heard   int   // by the replica; 0 if its connection is closed
 		delayed bool
 	}{
 		"":            {arrives: 1, heard: 200},
@@ -106,163 +107,134 @@ func TestEachFaultOfACallDoesWhatItSays(t *testing.T) {
 		internalError: {heard: 500},
 		unavailable:   {heard: 503},
 	}
+	if len(tests) != 1+len(callFaults) {
+		t.Error("a fault is not tested")
+	}
 	for fault, test := range tests {
 		t.Run(string(fault), func(t *testing.T) {
 			s := newServer(t)
 			p := newTestProxy(t, s, plan{fault: fault, delay: delay, retry: 2 * time.Second})
-			began := time.Now()
-			status, retryAfter, err := remove(t, p)
-			took := time.Since(began)
-
-			if s.count(http.MethodDelete) != test.arrives {
-				t.Errorf("the API server got %d calls, want %d", s.count(http.MethodDelete), test.arrives)
+			got := send(t, p, http.MethodDelete, "/api/v1/namespaces/default/pods/pod", `{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"1234"}}`)
+			if s.arrived.Load() != test.arrives || got.status != test.heard || (got.retryAfter == "2") != (fault == tooMany) || test.delayed && got.took < delay {
+				t.Errorf("the API server got %d calls, the replica %+v; want %+v", s.arrived.Load(), got, test)
 			}
-			switch {
-			case test.heard == 0 && err == nil:
-				t.Errorf("the replica was answered %d, want no answer", status)
-			case test.heard != 0 && err != nil:
-				t.Errorf("the replica was not answered: %v", err)
-			case status != test.heard:
-				t.Errorf("the replica was answered %d, want %d", status, test.heard)
-			case fault == tooMany && retryAfter != "2":
-				t.Errorf("Retry-After %q, want 2", retryAfter)
+			want := call{process: process{"a", 1}, kind: deletePod, name: "default/pod", uid: "1234", heard: test.heard}
+			if fault != "" {
+				want.faults = []faultKind{fault}
 			}
-			if test.delayed && took < delay {
-				t.Errorf("it took %s, want at least %s", took, delay)
-			}
-			checkLedger(t, p, fault, test.arrives == 1, test.heard)
+			checkNoted(t, p, want, test.arrives == 1)
 		})
 	}
 }
 
-// remove deletes a pod through the proxy, with a UID precondition.
-func remove(t *testing.T, p *replicaProxy) (status int, retryAfter string, err error) {
+// checkNoted checks what the ledger has of the only call.
+func checkNoted(t *testing.T, p *replicaProxy, want call, accepted bool) {
 	t.Helper()
-	body := `{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"1234"}}`
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.Access().Host+"/api/v1/namespaces/default/pods/pod", strings.NewReader(body))
+	c := noted(t, p, 1)[0]
+	got := call{process: c.process, kind: c.kind, name: c.name, uid: c.uid, heard: c.heard, faults: c.faults}
+	if !reflect.DeepEqual(got, want) || c.accepted() != accepted || c.told.Before(c.received) {
+		t.Errorf("the ledger has %+v, want %+v, accepted %t", c, want, accepted)
+	}
+	for _, fault := range want.faults {
+		if p.ledger.read().injected[fault] != 1 {
+			t.Errorf("%q is not counted", fault)
+		}
+	}
+}
+
+// answer is what a replica gets; nothing if its connection is closed.
+type answer struct {
+	status     int
+	retryAfter string
+	took       time.Duration
+	lines      *bufio.Scanner
+}
+
+// send sends a call through the proxy.
+func send(t *testing.T, p *replicaProxy, method, path, body string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, p.Access().Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
+	began := time.Now()
+	got, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, "", err
+		return answer{}
 	}
-	defer func() { _ = answer.Body.Close() }()
-	_, err = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode, answer.Header.Get("Retry-After"), err
+	t.Cleanup(func() { _ = got.Body.Close() })
+	return answer{got.StatusCode, got.Header.Get("Retry-After"), time.Since(began), bufio.NewScanner(got.Body)}
 }
 
-func checkLedger(t *testing.T, p *replicaProxy, fault faultKind, carriedOut bool, heard int) {
-	t.Helper()
-	c := waitForCall(t, p)
-	if c.kind != deletePod || c.name != "default/pod" || c.uid != "1234" || c.replica != "a" || c.run != 1 {
-		t.Errorf("the ledger has %+v", c)
-	}
-	if c.accepted() != carriedOut || c.heard != heard {
-		t.Errorf("the ledger says that the API server answered %d and the replica heard %d", c.answer, c.heard)
-	}
-	if times := []time.Time{c.received, c.told}; c.told.IsZero() || !slices.IsSortedFunc(times, time.Time.Compare) {
-		t.Errorf("received %s, told %s", c.received, c.told)
-	}
-	if fault != "" {
-		checkFault(t, p, c, fault)
-	}
-}
-
-func checkFault(t *testing.T, p *replicaProxy, c *call, fault faultKind) {
-	t.Helper()
-	if page := p.ledger.page(); page.injected[fault] != 1 || !slices.Equal(c.faults, []faultKind{fault}) {
-		t.Errorf("counted %v, noted %v, want one %s", page.injected, c.faults, fault)
-	}
-}
-
-// waitForCall waits until the ledger has the call, which it gets when the proxy is done with it.
-func waitForCall(t *testing.T, p *replicaProxy) *call {
-	t.Helper()
-	for {
-		if page := p.ledger.page(); len(page.calls) > 0 {
-			return page.calls[0]
-		}
-		if t.Context().Err() != nil {
-			t.Fatal("the ledger has no call")
-		}
-		pause(t.Context(), time.Millisecond)
-	}
-}
-
-// openWatch opens a watch of pods through the proxy, and returns its lines.
-func openWatch(t *testing.T, p *replicaProxy) (status int, lines *bufio.Scanner) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Access().Host+"/api/v1/pods?watch=true", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = answer.Body.Close() })
-	return answer.StatusCode, bufio.NewScanner(answer.Body)
-}
-
-func TestACutWatchEndsInTheMiddle(t *testing.T) {
+func TestWatchesAreCutHeldUpAndRefused(t *testing.T) {
 	s := newServer(t)
 	p := newTestProxy(t, s, plan{})
-	_, lines := openWatch(t, p)
-	s.lines <- "first"
-	if !lines.Scan() || lines.Text() != "first" {
-		t.Fatalf("the watch returns %q, %v", lines.Text(), lines.Err())
+	opened := func() (int, *bufio.Scanner) {
+		got := send(t, p, http.MethodGet, "/api/v1/pods?watch=true", "")
+		return got.status, got.lines
 	}
-	p.inject(cutAll, 0)
-	if lines.Scan() || !errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
-		t.Errorf("the watch returns %q and ends with %v, want the connection closed", lines.Text(), lines.Err())
+	refuses := func(want bool) {
+		t.Helper()
+		if status, _ := opened(); (status == http.StatusServiceUnavailable) != want {
+			t.Errorf("a new watch is answered %d", status)
+		}
 	}
-	page := p.ledger.page()
-	if len(page.streams) != 1 || page.streams[0].kind != watchPods || page.streams[0].closed.IsZero() || page.injected[cutAll] != 1 {
-		t.Errorf("the ledger has %+v, injected %v", page.streams, page.injected)
+	brings := func(lines *bufio.Scanner, line string) {
+		t.Helper()
+		s.lines <- line
+		if !lines.Scan() || lines.Text() != line {
+			t.Fatalf("the watch returns %q, %v", lines.Text(), lines.Err())
+		}
 	}
-}
+	ends := func(lines *bufio.Scanner) {
+		t.Helper()
+		if lines.Scan() || !errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
+			t.Errorf("the watch returns %q and ends with %v, want the connection closed", lines.Text(), lines.Err())
+		}
+	}
+	_, lines := opened()
+	brings(lines, "first")
+	p.inject(cutWatch, 0)
+	ends(lines)
 
-func TestAWatchThatIsHeldUpBringsItsEventsAfterwards(t *testing.T) {
 	const held = 80 * time.Millisecond
-	s := newServer(t)
-	p := newTestProxy(t, s, plan{})
-	_, lines := openWatch(t, p)
+	_, lines = opened()
 	began := time.Now()
 	p.inject(stalledWatch, held)
-	s.lines <- "late"
-	if !lines.Scan() || lines.Text() != "late" {
-		t.Fatalf("the watch returns %q, %v", lines.Text(), lines.Err())
-	}
+	brings(lines, "late")
 	if took := time.Since(began); took < held {
 		t.Errorf("the event came after %s, want at least %s", took, held)
 	}
-	if page := p.ledger.page(); len(page.streams) != 1 || len(page.streams[0].stalls) != 1 || page.injected[stalledWatch] != 1 {
-		t.Errorf("the ledger has %+v, injected %v", page.streams, page.injected)
-	}
-}
+	p.inject(cutAll, 0)
+	ends(lines)
+	p.inject(cutAll, 0) // no watch is open, so this is nothing
 
-func TestWatchesAreRefusedForAWhile(t *testing.T) {
-	s := newServer(t)
-	p := newTestProxy(t, s, plan{})
-	openWatch(t, p)
+	_, lines = opened()
 	p.inject(refusedWatch, time.Hour)
-	if status, _ := openWatch(t, p); status != http.StatusServiceUnavailable {
-		t.Errorf("a new watch is answered %d, want 503", status)
+	ends(lines)
+	refuses(true)
+	p.release()
+	refuses(false)
+
+	page := p.ledger.read()
+	want := map[faultKind]int{cutWatch: 1, cutAll: 2, stalledWatch: 1, refusedWatch: 1}
+	if fmt.Sprint(page.injected) != fmt.Sprint(want) {
+		t.Errorf("injected %v, want %v", page.injected, want)
 	}
-	p.watches.release()
-	if status, _ := openWatch(t, p); status != http.StatusOK {
-		t.Errorf("a new watch is answered %d, want 200", status)
+	var noted []string
+	for _, s := range page.streams {
+		noted = append(noted, fmt.Sprintf("%s closed %t stalls %d", s.kind, !s.closed.IsZero(), len(s.stalls)))
 	}
-	if injected := p.ledger.page().injected; injected[cutAll] != 1 || injected[refusedWatch] != 1 {
-		t.Errorf("injected %v, want the open watch cut and the next one refused", injected)
+	const cut, stalled, still = "WATCH pods closed true stalls 0", "WATCH pods closed true stalls 1", "WATCH pods closed false stalls 0"
+	if !slices.Equal(noted, []string{cut, stalled, cut, still}) {
+		t.Errorf("the ledger has %v", noted)
 	}
 }
 
 func TestTheProxyUnderstandsWhatAClientSends(t *testing.T) {
-	s := newServer(t)
-	p := newTestProxy(t, s, plan{})
+	p := newTestProxy(t, newServer(t), plan{})
+	var want []types.UID
 	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		config := p.Access()
 		config.ContentType = contentType
@@ -270,23 +242,52 @@ func TestTheProxyUnderstandsWhatAClientSends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = client.CoreV1().Pods("default").Delete(t.Context(), "pod", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("1234")})
-		if err != nil {
-			t.Fatal(err)
+		for _, options := range []metav1.DeleteOptions{{Preconditions: metav1.NewUIDPreconditions("1234")}, {}} {
+			if err := client.CoreV1().Pods("default").Delete(t.Context(), "pod", options); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := client.CoreV1().Pods("default").Delete(t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		want = append(want, "1234", "")
 	}
-	waitForCall(t, p)
-	var uids []string
-	for len(uids) < 4 && t.Context().Err() == nil {
-		uids = nil
-		for _, c := range p.ledger.page().calls {
-			uids = append(uids, string(c.uid))
-		}
+	var uids []types.UID
+	for _, c := range noted(t, p, 4) {
+		uids = append(uids, c.uid)
 	}
-	if !slices.Equal(uids, []string{"1234", "", "1234", ""}) {
+	if !slices.Equal(uids, want) {
 		t.Errorf("UID preconditions %q", uids)
+	}
+}
+
+func TestWhatCallsAreOf(t *testing.T) {
+	const holder = "host-1.local_01234567-89ab-cdef-0123-456789abcdef"
+	const lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/taintkeeper"
+	marking := `{"metadata":{"uid":"u"},"status":{"conditions":[{"type":"DisruptionTarget","status":"%s"}]}}`
+	for sent, want := range map[string]call{
+		"DELETE /api/v1/namespaces/ns/pods/p {}":                                     {kind: deletePod, name: "ns/p"},
+		"GET /api/v1/namespaces/ns/pods/p {}":                                        {kind: getPod, name: "ns/p"},
+		"PATCH /api/v1/namespaces/ns/pods/p/status {}":                               {kind: patchPod, name: "ns/p"},
+		"PATCH /api/v1/namespaces/ns/pods/p/status " + fmt.Sprintf(marking, "True"):  {kind: patchPod, name: "ns/p", uid: "u"},
+		"PATCH /api/v1/namespaces/ns/pods/p/status " + fmt.Sprintf(marking, "False"): {kind: keepPod, name: "ns/p", uid: "u"},
+		"GET /api/v1/nodes/n {}":                                                     {kind: getNode, name: "n"},
+		"PATCH /api/v1/nodes/n {}":                                                   {kind: patchNode, name: "n"},
+		"GET /api/v1/pods?watch=true&fieldSelector=a {}":                             {kind: watchPods},
+		"GET /api/v1/nodes?watch=1 {}":                                               {kind: watchNodes},
+		"PATCH /api/v1/namespaces/ns/serviceaccounts/taintkeeper-eviction-clock {}":  {kind: clockCall},
+		"PUT " + lease + ` {"spec":{"holderIdentity":"` + holder + `"}}`:             {kind: electCall, holder: holder},
+		"GET /api/v1/nodes?limit=500 {}":                                             {kind: otherCall},
+		"POST /api/v1/namespaces/ns/events {}":                                       {kind: otherCall},
+		"DELETE /api/v1/namespaces/ns/pods {}":                                       {kind: otherCall},
+		"PATCH /api/v1/namespaces/ns/pods/p {}":                                      {kind: otherCall},
+		"DELETE /api/v1/nodes/n {}":                                                  {kind: otherCall},
+	} {
+		words := strings.SplitN(sent, " ", 3)
+		request := httptest.NewRequest(words[0], words[1], strings.NewReader(words[2]))
+		c, err := readCall(request, time.Now())
+		if err != nil || c.kind != want.kind || want.kind != otherCall && c.name != want.name || c.uid != want.uid || c.holder != want.holder {
+			t.Errorf("%s: %+v, %v", sent, c, err)
+		}
+		if body, err := io.ReadAll(request.Body); err != nil || string(body) != words[2] {
+			t.Errorf("%s: the body is %q afterwards, %v", sent, body, err)
+		}
 	}
 }

@@ -66,7 +66,9 @@ type replica struct {
 func (r *replica) keep(ctx context.Context) error {
 	for run := 1; ctx.Err() == nil; run++ {
 		r.proxy.run.Store(int64(run))
-		down, err := r.live(ctx, r.ledger.begin(r.name, run, time.Now()))
+		started := &life{process: process{r.name, run}, began: time.Now()}
+		r.ledger.write(func(p *page) { p.lives = append(p.lives, started) })
+		down, err := r.live(ctx, started)
 		if err != nil {
 			return err
 		}
@@ -82,8 +84,8 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 		Args: slices.Concat([]string{"--leader-elect=true", "--v=1"}, r.elect.args, r.flags), // --v=1: a line per failed try
 	})
 	if err != nil {
-		r.ledger.end(life, time.Now(), endedUnready)
-		// With these faults a start may fail; how often it does is reported.
+		r.ended(life, endedUnready)
+		// With these faults a start may fail.
 		return restartAfter, nil //nolint:nilerr // the next one is tried
 	}
 	r.ready(process)
@@ -93,7 +95,7 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 		return 0, r.stop(process, life)
 	}
 	down, how := r.buried()
-	r.ledger.end(life, time.Now(), how)
+	r.ended(life, how)
 	// It has ended; this makes its name free again.
 	return down, process.Kill()
 }
@@ -102,13 +104,19 @@ func (r *replica) live(ctx context.Context, life *life) (time.Duration, error) {
 func (r *replica) stop(process *localcluster.Taintkeeper, life *life) error {
 	r.ready(nil)
 	r.ledger.stop(r.name, time.Now())
-	defer func() { r.ledger.end(life, time.Now(), endedStopped) }()
+	defer func() { r.ended(life, endedStopped) }()
 	select {
 	case <-process.Ended():
 		return process.Kill() // which makes its name free again
 	default:
 		return process.Stop()
 	}
+}
+
+// ended notes that a process has ended.
+func (r *replica) ended(of *life, how string) {
+	ended := time.Now()
+	r.ledger.write(func(*page) { of.ended, of.how = ended, how })
 }
 
 func (r *replica) ready(process *localcluster.Taintkeeper) {
@@ -136,8 +144,8 @@ func (r *replica) kill(down time.Duration) error {
 	return r.end(endedKilled, down, (*localcluster.Taintkeeper).Kill)
 }
 
-// leave stops the replica's process, which then stays down for a while.
-func (r *replica) leave(down time.Duration) error {
+// stopFor stops the replica's process, which then stays down for a while.
+func (r *replica) stopFor(down time.Duration) error {
 	r.ledger.stop(r.name, time.Now())
 	return r.end(endedStopped, down, (*localcluster.Taintkeeper).Stop)
 }

@@ -55,7 +55,6 @@ type stage struct {
 	webhook  *webhook
 	nodes    []string
 	elect    election
-	done     map[disruption]int
 
 	saying sync.Mutex
 }
@@ -70,9 +69,9 @@ func run(ctx context.Context, cfg config) (clean bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("make a state folder: %w", err)
 	}
-	s := &stage{config: cfg, began: time.Now(), dir: dir, ledger: newLedger(), done: map[disruption]int{}}
+	s := &stage{config: cfg, began: time.Now(), dir: dir, ledger: newLedger()}
 	s.elect = elections[s.source(electionSource).IntN(len(elections))]
-	s.say("seed %d, %s of chaos, leases of %s%s", cfg.seed, cfg.duration, s.elect.lease, s.company())
+	s.say("seed %d, %s of chaos, leases of %s", cfg.seed, cfg.duration, s.elect.lease)
 	clean, err = s.play(ctx)
 	s.stopCluster()
 	if ctx.Err() != nil { // whatever failed then failed because of the interrupt
@@ -127,11 +126,15 @@ func (s *stage) play(ctx context.Context) (clean bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return s.observer.history(known, calm, end).report(s.out, s.done), nil
+	return s.observer.history(known, calm, end).report(s.out), nil
 }
 
 func (s *stage) startCluster(ctx context.Context) error {
-	s.say("starting etcd, kube-apiserver, kube-controller-manager and kwok")
+	builtIn := localcluster.BuiltInOff
+	if s.coexist {
+		builtIn = localcluster.BuiltInOn
+	}
+	s.say("starting etcd, kube-apiserver, kube-controller-manager and kwok; the built-in evicts: %t", s.coexist)
 	var err error
 	s.cluster, err = localcluster.Start(ctx, localcluster.Config{
 		Dir: filepath.Join(s.dir, "cluster"), Audit: auditlog.Changes,
@@ -139,8 +142,8 @@ func (s *stage) startCluster(ctx context.Context) error {
 			"--default-not-ready-toleration-seconds=" + conditionSeconds,
 			"--default-unreachable-toleration-seconds=" + conditionSeconds,
 		},
-		Without:               []localcluster.Component{localcluster.Scheduler}, // see scheduler
-		TaintEviction:         s.builtIn(),
+		Without:               []localcluster.Component{localcluster.Scheduler}, // see bindPods
+		TaintEviction:         builtIn,
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 	})
 	if err != nil {
@@ -169,30 +172,6 @@ func (s *stage) startCluster(ctx context.Context) error {
 		return fmt.Errorf("create a StatefulSet: %w", err)
 	}
 	return nil
-}
-
-// company says in words who evicts in addition to the replicas.
-func (s *stage) company() string {
-	if s.coexist {
-		return ", next to the built-in"
-	}
-	return ""
-}
-
-func (s *stage) builtIn() localcluster.TaintEviction {
-	if s.coexist {
-		return localcluster.BuiltInOn
-	}
-	return localcluster.BuiltInOff
-}
-
-// disruptions are those that are played. Where the built-in evicts too, all replicas also end together, so that it
-// evicts for a while and works off its backlog.
-func (s *stage) disruptions() []disruption {
-	if s.coexist {
-		return slices.Concat(disruptions, disruptionsOfEnding)
-	}
-	return disruptions
 }
 
 // playWithReplicas runs the replicas from before the chaos until after the recovery. It returns when the last fault and
@@ -250,7 +229,7 @@ func (s *stage) awaitLeader(ctx context.Context) error {
 	defer cancel()
 	for {
 		_, led := s.ledger.leader()
-		if led && s.running() == len(s.replicas) {
+		if led && !slices.ContainsFunc(s.replicas, func(r *replica) bool { return !r.running() }) {
 			s.say("two replicas are running, and one of them is leading")
 			return nil
 		}
@@ -261,12 +240,88 @@ func (s *stage) awaitLeader(ctx context.Context) error {
 	}
 }
 
-func (s *stage) running() int {
-	running := 0
+// Numbers of the sources of randomness: those of the proxies come before, those of the lanes after these.
+const (
+	electionSource = iota + 100
+	webhookSource
+	finaleSource
+	firstLane
+)
+
+// chaos lets everything happen at once for the duration of the run, and then plays the finale.
+func (s *stage) chaos(ctx context.Context) error {
+	lasting, cancel := context.WithTimeout(ctx, s.duration)
+	defer cancel()
+	group, lasting := errgroup.WithContext(lasting)
 	for _, r := range s.replicas {
-		if r.running() {
-			running++
+		group.Go(func() error { r.proxy.disturb(lasting); return nil })
+	}
+	for i, lane := range s.lanes() {
+		a := s.actor(firstLane+uint64(i), string(rune('a'+i)))
+		group.Go(func() error { return a.run(lasting, lane) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return s.finale(ctx)
+}
+
+// finale lets pods become due while the API server is down. Nothing happens afterwards that could draw attention to
+// them, so a pod that is forgotten then stays forgotten.
+func (s *stage) finale(ctx context.Context) error {
+	s.say("the finale: half of the nodes are tainted, and the API server goes down")
+	for _, r := range s.replicas {
+		r.proxy.weather.set(storm)
+	}
+	a := s.actor(finaleSource, "z")
+	for _, name := range s.nodes[:len(s.nodes)/2] {
+		if err := a.changeNode(ctx, name, setTaints(a.finalTaints()...)); err != nil {
+			return err
 		}
 	}
-	return running
+	return a.restartServer(ctx)
+}
+
+// calmDown ends all faults, and returns the instant.
+func (s *stage) calmDown() time.Time {
+	for _, r := range s.replicas {
+		r.proxy.weather.set(calm)
+		r.proxy.release()
+	}
+	s.say("the faults have ended; waiting for recovery")
+	return time.Now()
+}
+
+const (
+	// longestRecovery is longer than what the faults can still cause: a watch whose reflector waits a minute before it
+	// lists again, then an eviction that waits for 30 s, and some more until it counts as lost.
+	longestRecovery = 150 * time.Second
+	// calmFor is how long no pod must have been overdue before the recovery counts as complete.
+	calmFor = 6 * time.Second
+)
+
+// awaitRecovery waits until no pod is overdue, or for the longest that this can take.
+func (s *stage) awaitRecovery(ctx context.Context) {
+	const look = time.Second
+	ctx, cancel := context.WithTimeout(ctx, longestRecovery)
+	defer cancel()
+	quiet := time.Now()
+	for ctx.Err() == nil && time.Since(quiet) < calmFor {
+		pause(ctx, look)
+		if s.overdue() > 0 {
+			quiet = time.Now()
+		}
+	}
+}
+
+// overdue counts the pods that must leave now, according to what the watch has brought.
+func (s *stage) overdue() int {
+	now := time.Now()
+	overdue := 0
+	for _, stretch := range s.observer.history(audited{}, now, now).stretches() {
+		if stretch.open && now.Sub(stretch.due) > haste {
+			overdue++
+		}
+	}
+	return overdue
 }

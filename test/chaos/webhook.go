@@ -12,12 +12,14 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/test/admission"
+	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
 // guarded is the label of the pods that the webhook is asked about; its value does not matter.
@@ -37,8 +39,6 @@ const (
 type webhook struct {
 	ledger *ledger
 	server *admission.Webhook
-	url    string
-	bundle []byte // of the authority that signed its certificate
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -50,12 +50,9 @@ type webhook struct {
 // newWebhook makes a webhook. It serves until close.
 func newWebhook(random *rand.Rand, ledger *ledger) (*webhook, error) {
 	w := &webhook{ledger: ledger, random: random, over: make(chan struct{}), refused: map[types.UID]int{}}
-	server, err := admission.Serve(w.review)
-	if err != nil {
-		return nil, err
-	}
-	w.server, w.url, w.bundle = server, server.URL, server.Bundle
-	return w, nil
+	var err error
+	w.server, err = admission.Serve(w.review)
+	return w, err
 }
 
 func (w *webhook) close() error { return w.server.Close() }
@@ -70,21 +67,13 @@ func (w *webhook) set(fault faultKind) {
 
 // review is an [admission.Reviewer].
 func (w *webhook) review(ctx context.Context, pod *metav1.PartialObjectMetadata) *metav1.Status {
-	if w.admit(ctx, pod.UID) {
-		return nil
-	}
-	return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
-}
-
-// admit reviews a change of a pod, and takes its time over it.
-func (w *webhook) admit(ctx context.Context, uid types.UID) bool {
-	fault, wait, over := w.draw(uid)
+	fault, wait, over := w.draw(pod.UID)
 	if fault == "" {
-		return true
+		return nil
 	}
 	w.ledger.inject(fault)
 	if fault == refusedReview {
-		return false
+		return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "injected"}
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -93,7 +82,7 @@ func (w *webhook) admit(ctx context.Context, uid types.UID) bool {
 	case <-over:
 	case <-ctx.Done():
 	}
-	return true
+	return nil
 }
 
 // draw says what happens to the review of a pod, how long that takes, and which channel closes if it ends earlier.
@@ -157,7 +146,7 @@ func (w *webhook) configuration(s scope) *admissionregistrationv1.ValidatingWebh
 		ObjectMeta: metav1.ObjectMeta{Name: "chaos"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name:         "guard.chaos.taintkeeper.dev",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.bundle},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.server.URL, CABundle: w.server.Bundle},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{s.operation},
 				Rule: admissionregistrationv1.Rule{
@@ -175,4 +164,63 @@ func (w *webhook) configuration(s scope) *admissionregistrationv1.ValidatingWebh
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
+}
+
+// quarantine is the key of the taint that makes guarded pods leave. Nothing else sets or removes it.
+const quarantine = "quarantine"
+
+// crowd is how many guarded pods must leave at once: more than a replica has workers.
+const crowd = 40
+
+// obstruct makes a crowd of pods due while something happens to the reviews of their evictions, and then lets them
+// leave. Sometimes the crowd may stay before that, while its DELETEs wait.
+func obstruct(fault faultKind) func(*actor, context.Context) error {
+	return func(a *actor, ctx context.Context) error {
+		asked := aScope(a.random)
+		if err := a.webhook.register(ctx, a.client, asked); err != nil {
+			return err
+		}
+		nodes := []string{pick(a.random, a.nodes...), pick(a.random, a.nodes...)}
+		if err := a.gather(ctx, nodes); err != nil {
+			return err
+		}
+		isolated := corev1.Taint{Key: quarantine, Effect: corev1.TaintEffectNoExecute}
+		began := time.Now()
+		a.webhook.set(fault)
+		a.say("%s: %s", fault, asked)
+		err := a.changeNodes(ctx, nodes, setTaints(isolated))
+		pause(ctx, a.pace()/2)
+		if err == nil && a.chance(0.5) {
+			err = a.changeNodes(ctx, nodes, unsetTaint(isolated))
+		}
+		pause(ctx, a.pace()/2)
+		a.webhook.set("")
+		a.ledger.write(func(p *page) {
+			p.reviews = append(p.reviews, episode{oracle.Between(began, time.Now()), string(fault)})
+		})
+		if err != nil {
+			return err
+		}
+		a.wait(ctx, a.pace()/2, a.pace())
+		// This fails at the end of the run: pods that must leave then should do so.
+		return a.changeNodes(ctx, nodes, unsetTaint(isolated))
+	}
+}
+
+// gather creates guarded pods on nodes. They tolerate everything except isolation, so nothing else makes them leave.
+func (a *actor) gather(ctx context.Context, nodes []string) error {
+	for range crowd {
+		a.made++
+		pod := a.aNewPod(fmt.Sprintf("%s-%d", a.series, a.made))
+		pod.Labels[guarded] = ""
+		pod.Spec.NodeName, pod.Spec.SchedulerName, pod.Spec.Tolerations = pick(a.random, nodes...), "", nil
+		for _, key := range toleratedKeys {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		}
+		delete(pod.Annotations, corev1.MirrorPodAnnotationKey)
+		if err := a.create(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
 }

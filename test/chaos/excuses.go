@@ -10,17 +10,19 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
+// An excuse is a time in which a pod could not be evicted, or a replica was right to wait.
+
 // explanation says until when faults explain that a pod has not left.
 type explanation struct {
 	until   time.Time
 	touched bool // there was something to explain it
 }
 
-// excuse is a time in which a pod could not be evicted, or a replica was right to wait.
-type excuse struct{ span }
-
 // backoff returns how long a replica waits after a failed call, given the number of earlier failures.
 type backoff func(failed *call, failures int) time.Duration
+
+// jitter is the factor by which the wait after a refusal may be longer than without jitter.
+const jitter = 1.5
 
 // usualBackoff is what the replicas wait: 100 ms, doubling up to 30 s, and up to five minutes after a call that was
 // refused.
@@ -28,18 +30,13 @@ func usualBackoff(failed *call, failures int) time.Duration {
 	const doublings = 12
 	wait := 100 * time.Millisecond << min(failures, doublings)
 	if failed.refused() {
-		return min(time.Duration(jitter*float64(wait)), mostWait(failed))
+		wait = time.Duration(jitter * float64(wait))
 	}
-	return min(wait, mostWait(failed))
+	return min(wait, longestBackoff(failed, failures))
 }
 
-// jitter is the factor by which the wait after a refusal may be longer than without jitter.
-const jitter = 1.5
-
 // longestBackoff is the longest that they wait. How often they had failed before is not visible from outside.
-func longestBackoff(failed *call, _ int) time.Duration { return mostWait(failed) }
-
-func mostWait(failed *call) time.Duration {
+func longestBackoff(failed *call, _ int) time.Duration {
 	if failed.refused() {
 		return 5 * time.Minute
 	}
@@ -50,7 +47,10 @@ func mostWait(failed *call) time.Duration {
 // they came: a taint without a timeAdded counts from when it is first seen, and a pod is due as much later as its taint
 // was seen late.
 func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
-	general := h.excuses()
+	general := h.excusesByElection()
+	for _, episode := range h.episodes {
+		general = append(general, oracle.Between(episode.From, episode.To.Add(catchUp)))
+	}
 	all := slices.Concat(
 		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByGaps(s), h.excusesByClocks(s),
 		h.excusesByWatches(h.led), general,
@@ -68,8 +68,8 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 }
 
 // chain follows excuses from an instant on, as long as each begins before the eviction was due after the previous one.
-func chain(excuses []excuse, from time.Time) explanation {
-	slices.SortFunc(excuses, func(a, b excuse) int { return a.From.Compare(b.From) })
+func chain(excuses []span, from time.Time) explanation {
+	slices.SortFunc(excuses, func(a, b span) int { return a.From.Compare(b.From) })
 	explained := explanation{until: from}
 	for _, e := range excuses {
 		if e.To.Before(from) || e.From.After(explained.until.Add(prompt)) {
@@ -80,18 +80,9 @@ func chain(excuses []excuse, from time.Time) explanation {
 	return explained
 }
 
-// excuses are those that hold for every pod.
-func (h *history) excuses() []excuse {
-	var excuses []excuse
-	for _, episode := range h.episodes {
-		excuses = append(excuses, excuse{oracle.Between(episode.From, episode.To.Add(catchUp))})
-	}
-	return append(excuses, h.excusesByElection()...)
-}
-
 // excusesByCalls are the calls about the pod and its node that were slow, and the waits after those that failed.
-func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excuse {
-	var excuses []excuse
+func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []span {
+	var excuses []span
 	failures := 0
 	for _, c := range h.calls {
 		if !s.concerns(c) || c.told.Before(s.due.Add(-time.Minute)) || c.received.After(end) {
@@ -103,7 +94,7 @@ func (h *history) excusesByCalls(s stretch, end time.Time, wait backoff) []excus
 			failures++
 		}
 		if !c.delivered() || len(c.faults) > 0 || c.told.Sub(c.received) > haste {
-			excuses = append(excuses, excuse{oracle.Between(c.received, until)})
+			excuses = append(excuses, oracle.Between(c.received, until))
 		}
 	}
 	return excuses
@@ -122,21 +113,21 @@ func (s stretch) concerns(c *call) bool {
 
 // excusesByReviews are the times during which the webhook delayed the pod: it was asked about the pod, or other calls
 // that waited for it took all slots.
-func (h *history) excusesByReviews(p *pod) []excuse {
+func (h *history) excusesByReviews(p *pod) []span {
 	if !p.guarded() {
 		return nil
 	}
-	var excuses []excuse
+	var excuses []span
 	for _, episode := range h.reviews {
-		excuses = append(excuses, excuse{episode.span})
+		excuses = append(excuses, episode.span)
 	}
 	return excuses
 }
 
 // excusesByGaps are the times during which a replica led that had not seen every change of the node's taints, and was
 // right to restart their countdowns: one that began only then, or whose watch of nodes was broken.
-func (h *history) excusesByGaps(s stretch) []excuse {
-	var excuses []excuse
+func (h *history) excusesByGaps(s stretch) []span {
+	var excuses []span
 	counted := oracle.Between(slices.MinFunc(append(slices.Clone(s.sights), s.due), time.Time.Compare), s.ended)
 	for _, life := range h.lives {
 		led := h.led(life)
@@ -149,13 +140,8 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 				continue
 			}
 			due := h.dueAnew(s, gap, h.behind(life.replica, gap))
-			if !due.After(s.due.Add(resolution)) {
-				continue // no later than without the gap, apart from the rounding to a second
-			}
-			for _, during := range led {
-				if e := (oracle.Between(oracle.Later(gap.From, during.From), oracle.Earlier(due, during.To))); e.From.Before(e.To) {
-					excuses = append(excuses, excuse{e})
-				}
+			if due.After(s.due.Add(resolution)) { // later than without the gap, and not only rounded to a second
+				excuses = append(excuses, common(oracle.Between(gap.From, due), led)...)
 			}
 		}
 	}
@@ -164,21 +150,26 @@ func (h *history) excusesByGaps(s stretch) []excuse {
 
 // excusesByClocks are the times during which the leader rightly considered the pod due later, because its clock was
 // behind when a taint with an older timeAdded came.
-func (h *history) excusesByClocks(s stretch) []excuse {
-	var excuses []excuse
+func (h *history) excusesByClocks(s stretch) []span {
+	var excuses []span
 	for _, life := range h.lives {
-		led := h.led(life)
-		if len(led) == 0 {
-			continue
-		}
-		due := h.dueBy(s, life.replica)
-		for _, during := range led {
-			if e := oracle.Between(oracle.Later(s.due, during.From), oracle.Earlier(due, during.To)); e.From.Before(e.To) {
-				excuses = append(excuses, excuse{e})
-			}
+		if led := h.led(life); len(led) > 0 {
+			excuses = append(excuses, common(oracle.Between(s.due, h.dueBy(s, life.replica)), led)...)
 		}
 	}
 	return excuses
+}
+
+// common is what a time has in common with others.
+func common(within span, others []span) []span {
+	var all []span
+	for _, other := range others {
+		part := oracle.Between(oracle.Later(within.From, other.From), oracle.Earlier(within.To, other.To))
+		if part.From.Before(part.To) {
+			all = append(all, part)
+		}
+	}
+	return all
 }
 
 // dueBy says by when the pod must leave for a replica that sees each version of its node as it comes, by its own clock.
@@ -244,27 +235,32 @@ func (h *history) dueAnew(s stretch, seen span, behind time.Duration) time.Time 
 	return latest
 }
 
+// until is when a reign ended: when the next one began.
+func (h *history) until(i int) time.Time {
+	if i+1 < len(h.reigns) {
+		return h.reigns[i+1].from
+	}
+	return h.end
+}
+
 // excusesByElection are the times during which nobody led: from when the leader ended, or gave the Lease back, until
 // the next one had it.
-func (h *history) excusesByElection() []excuse {
-	var excuses []excuse
+func (h *history) excusesByElection() []span {
+	var excuses []span
 	for i, reign := range h.reigns {
-		next := h.end
-		if i+1 < len(h.reigns) {
-			next = h.reigns[i+1].from
-		}
+		next := h.until(i)
 		if ended := h.endOf(h.holders[reign.holder]); reign.holder == "" || ended.Before(next) {
 			from := oracle.Earlier(oracle.Later(ended, reign.from), next)
-			excuses = append(excuses, excuse{oracle.Between(from, next.Add(catchUp))})
+			excuses = append(excuses, oracle.Between(from, next.Add(catchUp)))
 		}
 	}
 	return excuses
 }
 
-// endOf is when a run of a replica ended; for an unknown run, it is the zero time.
-func (h *history) endOf(run replicaRun) time.Time {
+// endOf is when a process ended; for an unknown one, it is the zero time.
+func (h *history) endOf(p process) time.Time {
 	for _, life := range h.lives {
-		if life.replica != run.replica || life.run != run.run {
+		if life.process != p {
 			continue
 		}
 		if life.ended.IsZero() {
@@ -275,23 +271,19 @@ func (h *history) endOf(run replicaRun) time.Time {
 	return time.Time{}
 }
 
-// led are the times during which a run of a replica held the Lease.
-func (h *history) led(of life) []span {
+// led are the times during which a process held the Lease.
+func (h *history) led(of *life) []span {
 	var spans []span
 	for i, reign := range h.reigns {
-		until := h.end
-		if i+1 < len(h.reigns) {
-			until = h.reigns[i+1].from
-		}
-		if h.holders[reign.holder] == (replicaRun{of.replica, of.run}) {
-			spans = append(spans, oracle.Between(reign.from, until))
+		if h.holders[reign.holder] == of.process {
+			spans = append(spans, oracle.Between(reign.from, h.until(i)))
 		}
 	}
 	return spans
 }
 
-// everLed is all time for a run that ever held the Lease, and nothing for other runs.
-func (h *history) everLed(of life) []span {
+// everLed is all time for a process that ever held the Lease, and nothing for others.
+func (h *history) everLed(of *life) []span {
 	if len(h.led(of)) == 0 {
 		return nil
 	}
@@ -299,17 +291,14 @@ func (h *history) everLed(of life) []span {
 }
 
 // excusesByWatches are the times during which a watch of a replica was not in order while it mattered.
-func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
-	var excuses []excuse
+func (h *history) excusesByWatches(mattered func(*life) []span) []span {
+	var excuses []span
 	for _, life := range h.lives {
-		for _, kind := range []callKind{watchPods, watchNodes} {
-			for _, e := range h.outOfOrder(life, kind) {
-				for _, during := range mattered(life) {
-					if e.Meets(during) {
-						from := oracle.Later(e.From, during.From)
-						until := oracle.Earlier(e.To, during.To.Add(catchUp))
-						excuses = append(excuses, excuse{oracle.Between(from, until)})
-					}
+		for _, e := range slices.Concat(h.outOfOrder(life, watchPods), h.outOfOrder(life, watchNodes)) {
+			for _, during := range mattered(life) {
+				if e.Meets(during) {
+					from := oracle.Later(e.From, during.From)
+					excuses = append(excuses, oracle.Between(from, oracle.Earlier(e.To, during.To.Add(catchUp))))
 				}
 			}
 		}
@@ -317,25 +306,22 @@ func (h *history) excusesByWatches(mattered func(life) []span) []excuse {
 	return excuses
 }
 
-// outOfOrder are the times during which a run of a replica had no watch, or one that was held up or had to catch up.
-func (h *history) outOfOrder(life life, kind callKind) []excuse {
-	var excuses []excuse
-	for _, gap := range h.unwatched(life, kind) {
-		excuses = append(excuses, excuse{oracle.Between(gap.From, gap.To.Add(catchUp))})
-	}
+// outOfOrder are the times during which a process had no watch, or one that was held up or had to catch up.
+func (h *history) outOfOrder(life *life, kind callKind) []span {
+	all := h.unwatched(life, kind)
 	for _, s := range h.streams {
-		if !s.of(life, kind) {
-			continue
-		}
-		for _, held := range s.stalls {
-			excuses = append(excuses, excuse{oracle.Between(held.From, held.To.Add(catchUp))})
+		if s.process == life.process && s.kind == kind {
+			all = append(all, s.stalls...)
 		}
 	}
-	return excuses
+	for i := range all {
+		all[i].To = all[i].To.Add(catchUp)
+	}
+	return all
 }
 
-// unwatched are the times during which a run of a replica had no watch.
-func (h *history) unwatched(life life, kind callKind) []span {
+// unwatched are the times during which a process had no watch.
+func (h *history) unwatched(life *life, kind callKind) []span {
 	ended := life.ended
 	if ended.IsZero() {
 		ended = h.end
@@ -343,7 +329,7 @@ func (h *history) unwatched(life life, kind callKind) []span {
 	var gaps []span
 	since := life.began
 	for _, s := range h.streams {
-		if !s.of(life, kind) {
+		if s.process != life.process || s.kind != kind {
 			continue
 		}
 		if s.opened.After(since) {
@@ -355,8 +341,4 @@ func (h *history) unwatched(life life, kind callKind) []span {
 		since = oracle.Later(since, s.closed)
 	}
 	return append(gaps, oracle.Between(since, ended))
-}
-
-func (s *stream) of(life life, kind callKind) bool {
-	return s.replica == life.replica && s.run == life.run && s.kind == kind
 }

@@ -118,32 +118,25 @@ func merge(parts []stretch) []stretch {
 	return merged
 }
 
-// late is an eviction, and how late it was.
-type late struct {
+// delay is a stretch, and what explains it.
+type delay struct {
 	stretch
 
-	by          time.Duration
-	explanation explanation
+	until time.Time   // when the DELETE that ended it was sent, or when it ended otherwise
+	usual explanation // by what replicas usually wait after a failure
 }
 
-// lateness returns how late each eviction of a replica was, latest first.
-func (h *history) lateness() []late {
-	var all []late
+// delays are all stretches, with what explains them.
+func (h *history) delays() []delay {
+	var all []delay
 	for _, s := range h.stretches() {
+		until := s.ended
 		if s.evicted != nil {
-			all = append(all, late{
-				stretch: s, by: max(0, s.evicted.answered.Sub(s.due)),
-				explanation: h.explain(s, s.evicted.answered, usualBackoff),
-			})
+			until = s.evicted.received
 		}
+		all = append(all, delay{stretch: s, until: until, usual: h.explain(s, until, usualBackoff)})
 	}
-	slices.SortFunc(all, func(a, b late) int { return cmp.Compare(b.by, a.by) })
 	return all
-}
-
-// unexplained reports whether the eviction was later than the faults explain.
-func (l late) unexplained() bool {
-	return l.evicted.received.Sub(l.explanation.until) > prompt
 }
 
 // resolution is how much later an eviction can be after a restart than without one: timeAdded is in whole seconds.
@@ -159,38 +152,30 @@ const (
 	lateAfter = stall.Bound
 )
 
+// unexplained reports whether the eviction was later than the faults explain.
+func (d delay) unexplained() bool { return d.until.Sub(d.usual.until) > prompt }
+
 // judgeDelays finds the pods that had to leave for longer than the faults explain: those that never left, those that
 // were evicted so late that the reason must be another, and those that waited for others.
 func (h *history) judgeDelays() []finding {
 	var found []finding
-	for _, s := range h.stretches() {
-		ended := s.ended
-		if s.evicted != nil {
-			ended = s.evicted.received
+	for _, d := range h.delays() {
+		weak := h.explain(d.stretch, d.until, longestBackoff)
+		after := func(explained explanation) time.Duration {
+			return d.until.Sub(explained.until) - h.stalled(explained.until, d.until)
 		}
-		as, explained := h.delayed(s, ended)
-		if as == "" {
-			continue
+		as := lost
+		if after(weak) <= lostAfter && !h.outlivedRecovery(d.stretch) {
+			as, weak = tardy, d.usual
+			if after(weak) <= lateAfter {
+				continue
+			}
 		}
-		why := fmt.Sprintf("was overdue on node %s for %s, %s; the faults explain %s of it", s.node,
-			ended.Sub(s.due).Round(time.Millisecond), s.fate(), explained.until.Sub(s.due).Round(time.Millisecond))
-		found = append(found, finding{charge: as, uid: s.pod.uid, name: s.pod.name, when: s.due, until: ended, why: why})
+		why := fmt.Sprintf("was overdue on node %s for %s, %s; the faults explain %s of it", d.node,
+			d.until.Sub(d.due).Round(time.Millisecond), d.fate(), weak.until.Sub(d.due).Round(time.Millisecond))
+		found = append(found, finding{charge: as, uid: d.pod.uid, name: d.pod.name, when: d.due, until: d.until, why: why})
 	}
 	return found
-}
-
-// delayed returns the charge against a replica that had not evicted a pod by an instant, and the excuse that is too
-// weak.
-func (h *history) delayed(s stretch, ended time.Time) (charge, explanation) {
-	explained := h.explain(s, ended, longestBackoff)
-	if ended.Sub(explained.until)-h.stalled(explained.until, ended) > lostAfter || h.outlivedRecovery(s) {
-		return lost, explained
-	}
-	explained = h.explain(s, ended, usualBackoff)
-	if ended.Sub(explained.until)-h.stalled(explained.until, ended) > lateAfter {
-		return tardy, explained
-	}
-	return "", explained
 }
 
 // outlivedRecovery reports whether a pod is still there after the longest recovery, whatever explains it.
