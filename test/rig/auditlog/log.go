@@ -1,9 +1,18 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package auditlog reads an API server's audit log, and defines what the API server logs: who changed what, when, and
+// what the answer was. It is the only record of calls in all tests on a real API server.
 package auditlog
 
 import (
+	"bytes"
+	_ "embed" // the policies
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +20,115 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// Policy defines what an API server logs: a Policy of audit.k8s.io/v1, in YAML.
+type Policy string
+
+var (
+	// Calls logs one line per finished call on pods, their subresources, nodes and events: who, what, when, and the
+	// result, without bodies.
+	//
+	//go:embed calls.yaml
+	Calls Policy
+	// Changes logs what tests judge by: every change of pods and nodes with its result, and all calls of Taintkeeper.
+	//
+	//go:embed changes.yaml
+	Changes Policy
+)
+
+// Lines are complete lines of an API server's audit log. It has one for each answered call, in the order of the
+// answers.
+type Lines []byte
+
+// Event is what a line of the audit log says about a call: the parts of an Event of audit.k8s.io/v1 that tests need.
+type Event struct {
+	Stage     string
+	Verb      string
+	User      string
+	Resource  string // with its subresource: pods/status
+	Namespace string
+	Name      string
+	Code      int
+	Received  time.Time // to the microsecond, as is Answered
+	Answered  time.Time
+
+	// UID is the UID that the call was for: the precondition of a delete or an eviction, or else the UID of the object in
+	// its body. It is empty if there is none, or if the audit policy's level is less than Request.
+	UID types.UID
+	// Response is the object in the answer. It needs the audit policy's level RequestResponse.
+	Response json.RawMessage
+}
+
+// Accepted reports whether the call succeeded.
+func (e Event) Accepted() bool { return e.Code >= 200 && e.Code < 300 }
+
+func (e Event) String() string {
+	return fmt.Sprintf("%s %s %s %s/%s of UID %q: %d", e.Received.Format(time.StampMicro), e.Verb, e.Resource, e.Namespace, e.Name, e.UID, e.Code)
+}
+
+// Read returns the complete lines of an audit log from the line at a position in bytes on. It leaves out a line that is
+// still being written: continue from the position plus the length of what was returned.
+func Read(path string, from int64) (Lines, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.NewSectionReader(file, from, 1<<62))
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return content[:bytes.LastIndexByte(content, '\n')+1], nil
+}
+
+// Events returns what the lines say. A line that is not an event is an error, which shows it.
+func (l Lines) Events() ([]Event, error) {
+	var events []Event
+	for line := range bytes.Lines(l) {
+		event, err := parseEvent(line)
+		if err != nil {
+			return nil, fmt.Errorf("parse a line of the audit log: %w: %q", err, line)
+		}
+		events = append(events, event)
+	}
+	return events, nil
+}
+
+func parseEvent(line []byte) (Event, error) {
+	var e struct {
+		Stage, Verb              string
+		User                     struct{ Username string }
+		ObjectRef                struct{ Resource, Subresource, Namespace, Name string }
+		ResponseStatus           struct{ Code int }
+		RequestReceivedTimestamp time.Time
+		StageTimestamp           time.Time
+		RequestObject            struct {
+			Metadata      struct{ UID types.UID }
+			Preconditions struct{ UID types.UID }
+			DeleteOptions struct{ Preconditions struct{ UID types.UID } }
+		}
+		ResponseObject json.RawMessage
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return Event{}, err
+	}
+	event := Event{
+		Stage: e.Stage, Verb: e.Verb, User: e.User.Username,
+		Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+		Code: e.ResponseStatus.Code, Received: e.RequestReceivedTimestamp, Answered: e.StageTimestamp,
+		UID: e.RequestObject.Metadata.UID, Response: e.ResponseObject,
+	}
+	if e.ObjectRef.Subresource != "" {
+		event.Resource += "/" + e.ObjectRef.Subresource
+	}
+	switch {
+	case e.Verb == "delete":
+		event.UID = e.RequestObject.Preconditions.UID
+	case e.ObjectRef.Subresource == "eviction":
+		event.UID = e.RequestObject.DeleteOptions.Preconditions.UID
+	}
+	return event, nil
+}
 
 // Log is an API server's audit log that is read as it grows; each read reads only new lines. It is safe for concurrent
 // use.
@@ -101,3 +219,25 @@ func Accepted(e Event) bool { return e.Accepted() }
 
 // Refused wants the calls that did not.
 func Refused(e Event) bool { return !e.Accepted() }
+
+// CheckDeletes checks what must be true of every delete of a pod by Taintkeeper: it is for a UID, and no pod is deleted
+// twice. A delete that was refused because a right is missing was refused before its body was read.
+func CheckDeletes(t testing.TB, calls []Event) {
+	t.Helper()
+	done := map[types.UID]Event{}
+	for _, c := range Choose(calls, Deletes) {
+		if c.Code == http.StatusForbidden {
+			continue
+		}
+		if c.UID == "" {
+			t.Errorf("a delete without a UID: %v", c)
+		}
+		before, twice := done[c.UID]
+		if twice && c.Accepted() {
+			t.Errorf("deleted twice:\n%v\n%v", before, c)
+		}
+		if c.Accepted() {
+			done[c.UID] = c
+		}
+	}
+}

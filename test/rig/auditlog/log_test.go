@@ -43,61 +43,38 @@ func TestAnAuditEventSaysWhoCalledForWhatAndWhatTheAnswerWas(t *testing.T) {
 	}
 }
 
-func TestAnAuditLogIsReadByWholeLinesFromAPosition(t *testing.T) {
+func TestAnAuditLogThatGrowsIsReadOnByWholeLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
-	position := int64(0)
-	for _, step := range []struct{ name, log, want string }{
-		{"a log without a line", "", ""},
-		{"half of the first line", bindingLine[:40], ""},
-		{"one line and half of the next", bindingLine + refusedLine[:40], bindingLine},
-		{"the rest of it", bindingLine + refusedLine, refusedLine},
-		{"nothing since", bindingLine + refusedLine, ""},
+	log, position := New(path), int64(0)
+	if _, err := log.Events(); err == nil {
+		t.Error("there is no log yet")
+	}
+	for _, step := range []struct {
+		name, log, lines string
+		all, refused     int
+	}{
+		{"a log without a line", "", "", 0, 0},
+		{"half of the first line", bindingLine[:40], "", 0, 0},
+		{"one line and half of the next", bindingLine + refusedLine[:40], bindingLine, 1, 0},
+		{"the rest of it", bindingLine + refusedLine, refusedLine, 2, 1},
+		{"nothing since", bindingLine + refusedLine, "", 2, 1},
 	} {
 		if err := os.WriteFile(path, []byte(step.log), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		lines, err := Read(path, position)
-		if err != nil || string(lines) != step.want {
-			t.Errorf("%s: %q, %v; want %q", step.name, lines, err, step.want)
+		if err != nil || string(lines) != step.lines {
+			t.Errorf("%s: %q, %v; want %q", step.name, lines, err, step.lines)
 		}
 		position += int64(len(lines))
-	}
-}
-
-func TestAnAuditLogThatGrowsIsReadOn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	log := New(path)
-	refused := func(e Event) bool { return !e.Accepted() }
-	for _, step := range []struct {
-		name, log    string
-		all, refused int
-	}{
-		{"a log without a line", "", 0, 0},
-		{"one line and half of the next", bindingLine + refusedLine[:40], 1, 0},
-		{"the rest of it", bindingLine + refusedLine, 2, 1},
-		{"nothing since", bindingLine + refusedLine, 2, 1},
-	} {
-		if err := os.WriteFile(path, []byte(step.log), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		all, err := log.Events()
-		if err != nil || len(all) != step.all {
+		if all, err := log.Events(); err != nil || len(all) != step.all {
 			t.Errorf("%s: %v, %v; want %d", step.name, all, err, step.all)
 		}
-		if got, err := log.Events(refused); err != nil || len(got) != step.refused {
-			t.Errorf("%s: %v, %v; want %d that were refused", step.name, got, err, step.refused)
+		if got := log.All(t, Refused); len(got) != step.refused {
+			t.Errorf("%s: %v; want %d that were refused", step.name, got, step.refused)
 		}
 	}
-}
-
-func TestAnAuditLogThatCannotBeReadIsAnError(t *testing.T) {
-	if _, err := Read(filepath.Join(t.TempDir(), "audit.log"), 0); err == nil {
-		t.Error("there is none")
-	}
-}
-
-func TestALineThatIsNotAnAuditEventIsAnErrorThatShowsIt(t *testing.T) {
 	if _, err := Lines(bindingLine + "what?\n").Events(); err == nil || !strings.Contains(err.Error(), "what?") {
-		t.Errorf("%v, want an error that shows the line", err)
+		t.Errorf("%v, want an error that shows the line that is no event", err)
 	}
 }

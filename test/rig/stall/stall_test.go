@@ -27,15 +27,6 @@ func (c *calls) call(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func measure(t *testing.T, test func(m *Meter, c *calls)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := &calls{}
-		c.last(time.Millisecond)
-		test(Start(t.Context(), c.call), c)
-	})
-}
-
 func want(t *testing.T, m *Meter, from, to time.Time, least, most time.Duration) {
 	t.Helper()
 	if got := m.In(from, to); got < least || got > most {
@@ -43,18 +34,14 @@ func want(t *testing.T, m *Meter, from, to time.Time, least, most time.Duration)
 	}
 }
 
-func TestAnIdleMachineDoesNotStall(t *testing.T) {
-	measure(t, func(m *Meter, _ *calls) {
-		from := time.Now()
+// TestACallThatTakesLongIsAStall, of the time in which it was awaited.
+func TestACallThatTakesLongIsAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &calls{}
+		c.last(time.Millisecond)
+		m, from := Start(t.Context(), c.call), time.Now()
 		bubble.Pass(time.Minute)
-		want(t, m, from, time.Now(), 0, 0)
-	})
-}
-
-func TestACallThatTakesLongIsAStallOfTheTimeInWhichItWasAwaited(t *testing.T) {
-	measure(t, func(m *Meter, c *calls) {
-		from := time.Now()
-		bubble.Pass(time.Second)
+		want(t, m, from, time.Now(), 0, 0) // an idle machine does not stall
 		c.last(3 * time.Second)
 		bubble.Pass(every) // it has begun
 		c.last(time.Millisecond)
@@ -65,16 +52,12 @@ func TestACallThatTakesLongIsAStallOfTheTimeInWhichItWasAwaited(t *testing.T) {
 		want(t, m, from, time.Now(), 3*time.Second-every, 3*time.Second-every)
 		want(t, m, began.Add(time.Second), began.Add(2*time.Second), time.Second, time.Second)
 		want(t, m, began.Add(5*time.Second), time.Now(), 0, 0)
-	})
-}
 
-func TestACallThatIsNeverAnsweredIsAStallUntilItIsOver(t *testing.T) {
-	measure(t, func(m *Meter, c *calls) {
-		c.last(time.Hour)
+		c.last(time.Hour) // it is never answered
 		bubble.Pass(time.Second)
-		from := time.Now()
+		never := time.Now()
 		bubble.Pass(time.Minute)
-		want(t, m, from, time.Now(), time.Minute-time.Second, time.Minute)
+		want(t, m, never, time.Now(), time.Minute-time.Second, time.Minute)
 	})
 }
 
