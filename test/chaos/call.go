@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,55 +129,33 @@ func keeps(c corev1.PodCondition) bool {
 	return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionFalse
 }
 
-var (
-	podPath   = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)(/status)?$`)
-	nodePath  = regexp.MustCompile(`^/api/v1/nodes/([^/]+)$`)
-	clockPath = regexp.MustCompile(`^/api/v1/namespaces/[^/]+/serviceaccounts/` + auditlog.EvictionClockName + `$`)
-	leasePath = regexp.MustCompile(`^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases`)
-)
+// routes are the calls that the ledger tells apart. The name of the object is what the expressions find.
+var routes = []struct {
+	method string
+	path   *regexp.Regexp
+	kind   callKind
+}{
+	{http.MethodDelete, regexp.MustCompile(`^/api/v1/namespaces/([^/]+/)pods/([^/]+)$`), deletePod},
+	{http.MethodPatch, regexp.MustCompile(`^/api/v1/namespaces/([^/]+/)pods/([^/]+)/status$`), patchPod},
+	{http.MethodGet, regexp.MustCompile(`^/api/v1/namespaces/([^/]+/)pods/([^/]+)$`), getPod},
+	{http.MethodPatch, regexp.MustCompile(`^/api/v1/nodes/([^/]+)$`), patchNode},
+	{http.MethodGet, regexp.MustCompile(`^/api/v1/nodes/([^/]+)$`), getNode},
+	{http.MethodGet, regexp.MustCompile(`^/api/v1/pods$`), watchPods},
+	{http.MethodGet, regexp.MustCompile(`^/api/v1/nodes$`), watchNodes},
+	{http.MethodPatch, regexp.MustCompile(`^/api/v1/namespaces/[^/]+/serviceaccounts/` + auditlog.EvictionClockName + `$`), clockCall},
+	{"", regexp.MustCompile(`^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases`), electCall}, // any method
+}
 
 func classify(request *http.Request) (kind callKind, name string) {
-	path := request.URL.Path
-	watching := request.URL.Query().Get("watch")
-	switch {
-	case path == "/api/v1/pods" && (watching == "true" || watching == "1"):
-		return watchPods, ""
-	case path == "/api/v1/nodes" && (watching == "true" || watching == "1"):
-		return watchNodes, ""
-	case leasePath.MatchString(path):
-		return electCall, ""
-	case clockPath.MatchString(path) && request.Method == http.MethodPatch:
-		return clockCall, ""
+	watches := slices.Contains([]string{"true", "1"}, request.URL.Query().Get("watch"))
+	for _, route := range routes {
+		found := route.path.FindStringSubmatch(request.URL.Path)
+		if found == nil || route.method != "" && route.method != request.Method || isWatch(route.kind) && !watches {
+			continue
+		}
+		return route.kind, strings.Join(found[1:], "")
 	}
-	if found := podPath.FindStringSubmatch(path); found != nil {
-		return podCall(request.Method, found[3]), found[1] + "/" + found[2]
-	}
-	if found := nodePath.FindStringSubmatch(path); found != nil {
-		return nodeCall(request.Method), found[1]
-	}
-	return otherCall, request.Method + " " + path
-}
-
-func podCall(method, subresource string) callKind {
-	switch {
-	case method == http.MethodDelete && subresource == "":
-		return deletePod
-	case method == http.MethodPatch && subresource != "":
-		return patchPod
-	case method == http.MethodGet && subresource == "":
-		return getPod
-	}
-	return otherCall
-}
-
-func nodeCall(method string) callKind {
-	switch method {
-	case http.MethodPatch:
-		return patchNode
-	case http.MethodGet:
-		return getNode
-	}
-	return otherCall
+	return otherCall, request.Method + " " + request.URL.Path
 }
 
 // identity is a leader's identity in its Lease, in any encoding: its host and a UUID.

@@ -87,6 +87,7 @@ func TestTheJudge(t *testing.T) {
 		{"the API server goes down long after the next leader began", "9 a ends; 10 taints off; 20 b leads; 23 outage until 50; 54 untainted", "lost"},
 		{"no watch can be opened", "9 a unwatches nodes; 10 taints off; 40 untainted", ""},
 		{"only the standby's watch is held up", "9 b stalls pods until 200; 10 taints off; 150 untainted", "lost"},
+		{"the leader's watch of pods is held up", "9 a stalls pods until 60; 10 taints off; 61 untainted", ""},
 		{"a pod is left alone after one failed call, for longer than the backoff of one", "10 taints off; 10.05 a deletes failing; 45 untainted", "late"},
 		{
 			"a pod waits for the backoff of many calls that failed",
@@ -126,6 +127,7 @@ func TestTheJudge(t *testing.T) {
 		{"a timeAdded is put off by a replica", "1 tolerates off; 10.3 taints off@10; 20.6 a writes off@20", "wrong"},
 		{"a timeAdded is removed by a replica", "1 tolerates off; 10.3 taints off@10; 20.6 a writes off", "wrong"},
 		{"a timeAdded is written by a clock that is ahead", "1 tolerates off; 10.3 taints off; 10.6 a writes off@70", "late"},
+		{"one in the future that somebody else wrote is left alone", "1 tolerates off other; 10.3 taints off@70 other; 10.6 a writes off@70 other@10", ""},
 		{"a timeAdded that is before the taint is written", "1 tolerates off; 10.3 taints off; 10.6 a writes off@9", "early"},
 		{"a taint of somebody else is undone by writing a timeAdded", "1 tolerates off other; 10.3 taints off; 10.4 taints off other; 10.6 a writes off@10", "wrong"},
 		{"a value of somebody else is undone by writing a timeAdded", "1 tolerates off; 10.3 taints off; 10.4 taints off=now; 10.6 a writes off@10", "wrong"},

@@ -150,6 +150,7 @@ func TestWhenAPodIsDue(t *testing.T) {
 		"not with a value tolerated forever": {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 5), tolerating("off", "b")}, never},
 		"not with one that is not tolerated": {values("a", "b"), at(0), []corev1.Toleration{tolerating("off", "a", 1)}, at(12)},
 		"not for a pod that came after it":   {values("a", "b"), at(13), []corev1.Toleration{tolerating("off", "*", 5)}, at(18)},
+		"nor is it due by the earlier value": {values("a", "b"), at(13), []corev1.Toleration{tolerating("off", "a", 1), tolerating("off", "b", 5)}, at(18)},
 		"perhaps for one that came with it":  {values("a", "b"), between(11, 13), []corev1.Toleration{tolerating("off", "*", 5)}, between(16, 18)},
 	} {
 		t.Run(name, func(t *testing.T) {
