@@ -75,6 +75,6 @@ func TestAnAuditLogThatGrowsIsReadOnByWholeLines(t *testing.T) {
 		}
 	}
 	if _, err := Lines(bindingLine + "what?\n").Events(); err == nil || !strings.Contains(err.Error(), "what?") {
-		t.Errorf("%v, want an error that shows the line that is no event", err)
+		t.Errorf("%v, want an error that shows the line", err)
 	}
 }
