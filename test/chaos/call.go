@@ -129,6 +129,8 @@ func keeps(c corev1.PodCondition) bool {
 	return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionFalse
 }
 
+const evictionClock = auditlog.EvictionClockName
+
 // routes are the calls that the ledger tells apart. The name of the object is what the expressions find.
 var routes = []struct {
 	method string
@@ -142,7 +144,7 @@ var routes = []struct {
 	{http.MethodGet, regexp.MustCompile(`^/api/v1/nodes/([^/]+)$`), getNode},
 	{http.MethodGet, regexp.MustCompile(`^/api/v1/pods$`), watchPods},
 	{http.MethodGet, regexp.MustCompile(`^/api/v1/nodes$`), watchNodes},
-	{http.MethodPatch, regexp.MustCompile(`^/api/v1/namespaces/[^/]+/serviceaccounts/` + auditlog.EvictionClockName + `$`), clockCall},
+	{http.MethodPatch, regexp.MustCompile(`^/api/v1/namespaces/[^/]+/serviceaccounts/` + evictionClock + `$`), clockCall},
 	{"", regexp.MustCompile(`^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases`), electCall}, // any method
 }
 

@@ -17,6 +17,7 @@ func TestTheJudge(t *testing.T) {
 		{"a pod leaves when its seconds are over", "1 tolerates off=5; 10 taints off; 15.05 a evicts", ""},
 		{"a pod leaves 4 s after it was due", "10 taints off; 14 a evicts", "unexplained"},
 		{"it is due since the last time it had to leave", "10 taints off; 12 untainted; 14 taints off; 15 tolerates other=3; 17.9 a evicts", "unexplained"},
+		{"it is due since 10 s, whatever it tolerates since 13 s", "10 taints off; 13 tolerates other=3; 16 a evicts", "late"},
 		{"a pod leaves 5 s after it was due", "10 taints off; 15 a evicts", "late"},
 		{"a pod that had to leave never does", "10 taints off", "lost"},
 
