@@ -24,7 +24,7 @@ func TestEveryHistoryOfFourNodes(t *testing.T) {
 			smallSize{2, []string{nodeDies, breaks, restart, losesLease}, true}, false,
 		},
 		"two of silence and blindness":       {smallSize{2, append(troubles, nodeDies), true}, true},
-		"a hang between silence and its end": {smallSize{3, []string{nodeDies, string(processHang), nodeResumes}, true}, false},
+		"a hang between silence and its end": {smallSize{3, []string{nodeDies, string(processHang), nodeResumes}, true}, true},
 		"two of silence and other news":      {smallSize{2, []string{nodeDies, saysReady, isReplaced, refuse}, true}, true},
 		"two of silence and its end":         {smallSize{2, []string{nodeDies, zoneDies, nodeResumes, restart}, true}, true},
 	} {

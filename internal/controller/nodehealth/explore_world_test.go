@@ -195,19 +195,20 @@ func (w *smallWorld) Broken() string { return w.broken }
 // Clone implements [explore.World].
 func (w *smallWorld) Clone() explore.World {
 	shared := map[reflect.Type]bool{reflect.TypeFor[corev1.Node](): true}
-	return explore.Clone(w, shared, reflect.TypeFor[readiness.Member]())
+	return explore.Clone(w, shared, func(t reflect.Type) bool {
+		return t == reflect.TypeFor[readiness.Member]() // of a record, in the line of its zone
+	})
 }
 
 // Fingerprint implements [explore.World].
 func (w *smallWorld) Fingerprint() explore.Fingerprint {
-	skipped := func(field string) bool {
+	return explore.FingerprintOf(w.now, explore.Alike{Recent: smallRecent, Skip: func(field string) bool {
 		switch field {
 		case "ResourceVersion", "LastTransitionTime", "versions", "sent", "nonce", "tainted", "told", "size", "began":
 			return true
 		}
 		return false
-	}
-	return explore.FingerprintOf(w.now, smallRecent, skipped, *w)
+	}}, *w)
 }
 
 // simplify leaves out what no longer matters. The clock of the records is set back to zero, because only differences count.

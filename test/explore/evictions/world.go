@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,9 +115,23 @@ func (w *World) Broken() string { return w.broken }
 
 // Fingerprint implements [explore.World].
 func (w *World) Fingerprint() explore.Fingerprint {
-	return explore.FingerprintOf(w.now, recent, skipped, w.nodes, w.pods, w.generation, w.account, w.attended, w.inForce,
+	return explore.FingerprintOf(w.now, alike, w.nodes, w.pods, w.generation, w.account, w.attended, w.inForce,
 		w.paused, w.builtIn, w.replicas, w.left, w.changed, w.skewed, w.idle, w.unpaused, w.hindered)
 }
+
+var alike = explore.Alike{
+	Recent: recent, Skip: skipped,
+	Most: map[string]int64{"Tries": 3}, // of an eviction
+	Set: func(of reflect.Type) string {
+		if isHeap(of) { // its order follows from its elements
+			return "all"
+		}
+		return ""
+	},
+}
+
+// isHeap recognizes the orders of a Backlog, which are fields of it and of its groups.
+func isHeap(t reflect.Type) bool { return strings.HasPrefix(t.Name(), "ordered[") }
 
 // skipped leaves out what does not change what happens: versions, counters of turns, and what never changes.
 func skipped(field string) bool {
@@ -137,7 +152,7 @@ var immutable = map[reflect.Type]bool{
 
 // Clone implements [explore.World].
 func (w *World) Clone() explore.World {
-	fresh := explore.Clone(w, immutable)
+	fresh := explore.Clone(w, immutable, isHeap)
 	for _, r := range fresh.replicas {
 		r.rebind()
 	}
