@@ -69,9 +69,9 @@ type podChange struct{ before, after *pod }
 
 // triedNode is a node whose pods the built-in tries.
 type triedNode struct {
+	builtin.Node
+
 	taints []verdict.Taint
-	pods   map[types.UID]*builtin.Tries
-	last   builtin.NodeTries
 }
 
 // try is a try in flight.
@@ -253,7 +253,10 @@ func (r *replica) seePod(before, after *pod) {
 	if before != nil && (after == nil || after.uid != before.uid) {
 		r.ends(before.uid)
 		r.pods = slices.DeleteFunc(r.pods, func(p *seenPod) bool { return p.uid == before.uid })
-		r.forget(before)
+		if is := r.tries[before.node]; is != nil {
+			is.Forget(before.uid)
+			r.report(before.node, is)
+		}
 	}
 	if after == nil {
 		return
@@ -294,54 +297,28 @@ func (r *replica) see(name string, pods []*seenPod) {
 		if len(r.taints[name]) == 0 {
 			return
 		}
-		is = &triedNode{pods: map[types.UID]*builtin.Tries{}}
+		is = &triedNode{}
 		r.tries[name] = is
 	}
 	retainted := !slices.EqualFunc(is.taints, r.taints[name], verdict.Taint.Same)
 	if is.taints = r.taints[name]; retainted {
 		pods = r.on(name)
 	}
-	var news builtin.NodeTries
 	for _, p := range pods {
-		tries, looks := is.pods[p.uid], retainted
-		if tries == nil {
-			tries, looks = &builtin.Tries{}, true
-			is.pods[p.uid] = tries
-		}
-		looks = looks || len(p.tolerations) > len(p.workload.tolerations)
-		if began := tries.See(r.verdict(p, is.taints), looks, p.gone, r.c.now); !began.IsZero() {
-			news.Begun++
-			news.From = instant.Next(news.From, began)
-		}
+		looks := retainted || len(p.tolerations) > len(p.workload.tolerations)
+		is.See(p.uid, r.verdict(p, is.taints), looks, p.gone, r.c.now)
 	}
-	r.report(name, is, news)
-}
-
-// forget forgets a pod that is gone.
-func (r *replica) forget(p *pod) {
-	if is := r.tries[p.node]; is != nil && is.pods[p.uid] != nil {
-		delete(is.pods, p.uid)
-		r.report(p.node, is, builtin.NodeTries{})
-	}
+	r.report(name, is)
 }
 
 // report passes on what is new about a node.
-func (r *replica) report(name string, is *triedNode, news builtin.NodeTries) {
-	now, idle := builtin.NodeTries{Node: name}, len(is.taints) == 0
-	for _, tries := range is.pods {
-		now.Count(tries)
-		idle = idle && !tries.Tried
-	}
-	if idle {
+func (r *replica) report(name string, is *triedNode) {
+	if len(is.taints) == 0 && !is.Tried() {
 		delete(r.tries, name)
 	}
-	if news.Begun == 0 && now == is.last {
-		return
+	if is, news := is.Report(name, &r.due); news {
+		r.hold.Decided(is, r.c.now)
 	}
-	r.due += now.Due - is.last.Due
-	is.last = now
-	now.Begun, now.From, now.Due = news.Begun, news.From, r.due
-	r.hold.Decided(now, r.c.now)
 }
 
 // decide tells the backlog which pods must leave a node, as eviction does.
