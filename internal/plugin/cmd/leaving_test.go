@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -75,21 +74,5 @@ func TestWithoutTheRightToListNodesNothingIsPendingForSure(t *testing.T) {
 	const want = "You may not list nodes, so this lists only the pods that were evicted and still exist."
 	if notes := reader.Cluster.Notes(); !slices.Contains(notes, want) {
 		t.Errorf("the notes are %q, want %q", notes, want)
-	}
-}
-
-func TestANoteSaysThatPoliciesHoldNothingWithoutTaintkeeper(t *testing.T) {
-	hold := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
-		"metadata": map[string]any{"name": "stop"}, "spec": map[string]any{"action": "Hold"},
-	}}
-	o := leavingOptions{source: source.New(quiet, genericclioptions.NewConfigFlags(true))}
-	reader := newReader(fake.NewClientset(), hold)
-	if err := reader.Read(t.Context(), o.wants()); err != nil {
-		t.Fatal(err)
-	}
-	const want = "Taintkeeper is not running, or runs without leader election, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them."
-	if notes := o.pending(reader.Cluster, nil).Notes; len(notes) == 0 || notes[0] != want {
-		t.Errorf("the notes are %q, want %q first", notes, want)
 	}
 }

@@ -148,22 +148,6 @@ func TestAPodThatTerminatesIsGoneAndOneThatIsNotToleratedAtAllLeavesNow(t *testi
 	})
 }
 
-func TestATaintWithoutTimeAddedCountsFromWhenTheWatchSawItFirst(t *testing.T) {
-	playLeaving(t, func(s *leavingScene) {
-		bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}
-		s.put(nodesResource, bare, "")
-		s.pod("p", "n", 300)
-		s.watch()
-		s.says("2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute")
-		bubble.Pass(time.Minute)
-		heartbeat := bare.DeepCopy()
-		heartbeat.Labels = map[string]string{"beat": "1"}
-		s.put(nodesResource, heartbeat, "")
-		bubble.Pass(time.Minute)
-		s.says()
-	})
-}
-
 func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 	elsewhere := func(pod *corev1.Pod) { pod.Namespace = "b" }
 	wanted := "2000-01-01T00:00:00Z pod a/p on node n leaves in 5m, at 2000-01-01T00:05:00Z, because of taint k:NoExecute"
@@ -185,57 +169,6 @@ func TestOnlyTheNodesAndTheNamespaceThatWereAskedForAreTold(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestABrokenWatchIsRestartedAndMissedChangesAreReported(t *testing.T) {
-	playLeaving(t, func(s *leavingScene) {
-		var down atomic.Bool
-		var watches []watch.Interface
-		s.client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
-			if down.Load() {
-				return true, nil, errors.New("connection refused")
-			}
-			begun, err := s.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-			watches = append(watches, begun)
-			return true, begun, err
-		})
-		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return down.Load(), nil, errors.New("connection refused")
-		})
-		s.taint("n", "k")
-		s.pod("p", "n", 300)
-		s.pod("q", "n", 300)
-		s.watch()
-		s.out.take()
-		s.err.take()
-
-		down.Store(true)
-		for _, begun := range watches {
-			begun.Stop()
-		}
-		bubble.Pass(10 * time.Second)
-		s.remove(podsResource, "a", "p")
-		s.pod("r", "n", 600)
-		s.remove(podsResource, "a", "q")
-		s.pod("q", "n", 300, func(pod *corev1.Pod) { pod.UID = "another of the same name" })
-		bubble.Pass(10 * time.Second)
-		s.says()
-		if notes := s.err.take(); strings.Count(notes, "The watch of pods broke (") != 1 {
-			t.Errorf("the notes are %q, want one", notes)
-		}
-
-		down.Store(false)
-		bubble.Pass(2 * time.Minute)
-		var whats []string
-		for line := range strings.Lines(s.out.take()) {
-			whats = append(whats, strings.Join(strings.Fields(line)[2:7], " "))
-		}
-		slices.Sort(whats)
-		want := []string{"a/p on node n is", "a/q on node n is", "a/q on node n leaves", "a/r on node n leaves"}
-		if !slices.Equal(whats, want) {
-			t.Errorf("after the break it says %q, want %q", whats, want)
-		}
-	})
 }
 
 func TestAWatchThatStaysBrokenIsReportedOnceAMinute(t *testing.T) {
